@@ -1,0 +1,21 @@
+/// \file  The sub-commands. Each adds itself to the program with its flags, an example and a callback that does the work; the
+/// callback throws evenkeel::Error, and main() turns that into one line and an exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace evenkeel {
+
+void add_train_command(CLI::App& program);
+void add_evaluate_command(CLI::App& program);
+void add_score_command(CLI::App& program);
+void add_generate_command(CLI::App& program);
+void add_tokenize_command(CLI::App& program);
+void add_pretrain_command(CLI::App& program);
+void add_export_command(CLI::App& program);
+void add_report_command(CLI::App& program);
+void add_init_command(CLI::App& program);
+void add_list_command(CLI::App& program);
+void add_doctor_command(CLI::App& program);
+
+}  // namespace evenkeel

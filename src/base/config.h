@@ -1,0 +1,201 @@
+/// \file  Strict configuration: plain structs that list their fields once; one visitor reads them from TOML, one writes the
+/// resolved TOML, one prints the reference. Knows nothing of torch. toml++ is included in config.cpp only.
+///
+/// Example:
+///   struct OptimizerConfig {
+///     double lr = 2e-4;
+///     Activity activity = Activity::kStepUnion;
+///     void visit(auto& field) {
+///       field("lr", lr, "learning rate, constant, per step");
+///       field("activity", activity, "when an expert counts as active");
+///     }
+///   };
+///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
+///
+/// A field may be int64_t, double, bool, std::string, a vector of those, an enum with `names()`, or a nested struct with visit().
+/// An unknown key is an error that names its path and lists the known keys; a value of the wrong type says what was expected.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace evenkeel::config {
+
+/// One spelling of an enumerator; `constexpr auto names(E)` beside the enum returns an std::array of these.
+template <typename E>
+struct EnumName {
+  std::string_view name;
+  E value;
+};
+
+template <typename E>
+concept NamedEnum = std::is_enum_v<E> && requires { names(E{}); };
+
+template <NamedEnum E>
+std::string_view name_of(E value) {
+  for (const auto& entry : names(E{}))
+    if (entry.value == value) return entry.name;
+  return "?";
+}
+
+/// A thin view of a TOML table and of where it stands ("method.ub-smoe"). Cheap to copy; keeps the document alive.
+class Table {
+ public:
+  /// Parses a file. A syntax error names file, line and column.
+  static Table load(const std::filesystem::path& file);
+  static Table parse(std::string_view text, std::string_view origin);
+
+  /// Applies `--set a.b=value`: the value is TOML, or a bare word taken as a string. \throws kConfig when it is neither.
+  void set(std::string_view assignment);
+
+  const std::string& path() const { return path_; }
+  std::vector<std::string> keys() const;
+  bool contains(std::string_view key) const;
+  /// The sub-table under `key`; an empty one when absent. \throws kConfig when the key holds something else.
+  Table table(std::string_view key) const;
+
+  std::optional<int64_t> integer(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;  ///< an integer is a number too
+  std::optional<bool> boolean(std::string_view key) const;
+  std::optional<std::string> string(std::string_view key) const;
+  std::optional<std::vector<int64_t>> integers(std::string_view key) const;
+  std::optional<std::vector<double>> numbers(std::string_view key) const;
+  std::optional<std::vector<std::string>> strings(std::string_view key) const;
+
+  /// "method.ub-smoe.momentum", for messages.
+  std::string full_key(std::string_view key) const;
+
+ private:
+  struct Document;
+  std::shared_ptr<Document> document_;
+  const void* node_ = nullptr;  // the toml::table inside the document
+  std::string path_;
+};
+
+/// Reads a struct from a table. Keys it does not list are errors. `also_known` names keys that somebody else reads.
+class Reader {
+ public:
+  explicit Reader(const Table& table, std::span<const std::string_view> also_known = {}) : table_(table) {
+    for (auto key : also_known) known_.emplace(key);
+  }
+
+  template <typename T>
+  void operator()(std::string_view key, T& value, std::string_view /*help*/) {
+    known_.emplace(key);
+    read(key, value);
+  }
+
+  /// Call after the visit. \throws kConfig naming the first unknown key and the known ones.
+  void finish() const;
+
+ private:
+  template <typename T>
+  static void assign(T& value, const std::optional<T>& given) {
+    if (given) value = *given;
+  }
+  void read(std::string_view key, int64_t& value) { assign(value, table_.integer(key)); }
+  void read(std::string_view key, double& value) { assign(value, table_.number(key)); }
+  void read(std::string_view key, bool& value) { assign(value, table_.boolean(key)); }
+  void read(std::string_view key, std::string& value) { assign(value, table_.string(key)); }
+  void read(std::string_view key, std::vector<int64_t>& value) { assign(value, table_.integers(key)); }
+  void read(std::string_view key, std::vector<double>& value) { assign(value, table_.numbers(key)); }
+  void read(std::string_view key, std::vector<std::string>& value) { assign(value, table_.strings(key)); }
+
+  template <NamedEnum E>
+  void read(std::string_view key, E& value) {
+    const auto given = table_.string(key);
+    if (!given) return;
+    std::vector<std::string_view> allowed;
+    for (const auto& entry : names(E{})) {
+      if (entry.name == *given) {
+        value = entry.value;
+        return;
+      }
+      allowed.push_back(entry.name);
+    }
+    fail(kConfig, table_.full_key(key), " is \"", *given, "\", allowed: ", join(allowed));
+  }
+
+  template <typename S>
+    requires requires(S& s, Reader& r) { s.visit(r); }
+  void read(std::string_view key, S& value) {
+    Reader nested(table_.table(key));
+    value.visit(nested);
+    nested.finish();
+  }
+
+  Table table_;
+  std::set<std::string, std::less<>> known_;
+};
+
+/// Writes a struct as TOML: scalars of a table first, then its sub-tables, keys in the order of visit().
+class Writer {
+ public:
+  explicit Writer(std::string path = {}) : path_(std::move(path)) {}
+
+  template <typename T>
+  void operator()(std::string_view key, const T& value, std::string_view help) {
+    if constexpr (NamedEnum<T>)
+      scalar(key, std::string(name_of(value)), help);
+    else if constexpr (requires(T& s, Writer& w) { s.visit(w); })
+      nested(key, value);
+    else
+      scalar(key, value, help);
+  }
+
+  /// The TOML text. With `comments`, the help of each key follows it: the reference printed by `--help-config`.
+  std::string text(bool comments = false) const;
+
+  /// A sub-table whose fields `value.visit` lists.
+  template <typename S>
+  void nested(std::string_view key, S value) {
+    Writer child(path_.empty() ? std::string(key) : concat(path_, ".", key));
+    value.visit(child);
+    children_.push_back(std::move(child));
+  }
+
+ private:
+  struct Line {
+    std::string key, value, help;
+  };
+  void scalar(std::string_view key, int64_t value, std::string_view help);
+  void scalar(std::string_view key, double value, std::string_view help);  ///< shortest text that reads back equal
+  void scalar(std::string_view key, bool value, std::string_view help);
+  void scalar(std::string_view key, const std::string& value, std::string_view help);
+  void scalar(std::string_view key, const std::vector<int64_t>& value, std::string_view help);
+  void scalar(std::string_view key, const std::vector<double>& value, std::string_view help);
+  void scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help);
+
+  std::string path_;
+  std::vector<Line> lines_;
+  std::vector<Writer> children_;
+};
+
+/// Reads `value` from `table`, strictly.
+template <typename S>
+void read(const Table& table, S& value, std::span<const std::string_view> also_known = {}) {
+  Reader reader(table, also_known);
+  value.visit(reader);
+  reader.finish();
+}
+
+/// The resolved TOML of `value`.
+template <typename S>
+std::string write(S value, bool comments = false) {
+  Writer writer;
+  value.visit(writer);
+  return writer.text(comments);
+}
+
+}  // namespace evenkeel::config

@@ -1,0 +1,56 @@
+/// \file  Files that are never half-written, mapped, or hashed; and folders that are made once. Knows nothing of torch.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace evenkeel {
+
+namespace fs = std::filesystem;
+
+/// Whole file as bytes. \throws kIo naming the file.
+std::string read_file(const fs::path& file);
+
+/// Writes to a temporary neighbour, flushes it to disk, then renames: readers see the old content or the new, never a part.
+/// \throws kIo (not writable, disk full); the old file is then untouched.
+void write_file_atomic(const fs::path& file, std::string_view bytes);
+
+/// Gathers pieces into one atomic write without joining them in memory first.
+void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces);
+
+/// Appends one line and flushes it to disk.
+void append_line(const fs::path& file, std::string_view line);
+
+/// Makes an output folder with its parents. \throws kIo when it exists already with content, or cannot be made or written to.
+void make_new_folder(const fs::path& folder);
+
+/// Hex digest of a file, read in blocks.
+std::string sha256_file(const fs::path& file);
+std::string sha256(std::string_view bytes);
+
+/// A read-only memory mapping of a whole file, unmapped with the object. Pages are the system's cache: they count in RSS when
+/// touched and can be dropped under pressure.
+class MappedFile {
+ public:
+  explicit MappedFile(const fs::path& file);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// Folder of what the project ships (assets/, configs/): the source tree it was built from, or `share/evenkeel` beside the
+/// program's folder when installed. \throws kIo when neither is there.
+fs::path shipped_folder();
+
+/// Version of the program, e.g. "0.1.0".
+std::string_view version();
+
+}  // namespace evenkeel

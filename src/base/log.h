@@ -1,0 +1,45 @@
+/// \file  Log lines and the progress line, both on stderr: stdout belongs to results. The implementation is built without
+/// LibTorch's include folders (they shadow fmt). Messages start with their area: log::info("[train] ...").
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace evenkeel::log {
+
+enum class Level { kDebug, kInfo, kWarning, kError, kQuiet };
+
+/// Lines below `level` are dropped. Default kInfo.
+void set_level(Level level);
+
+/// Writes one line now.
+void write(Level level, std::string_view line);
+
+template <typename... Parts>
+void debug(const Parts&... parts) { write(Level::kDebug, concat(parts...)); }
+template <typename... Parts>
+void info(const Parts&... parts) { write(Level::kInfo, concat(parts...)); }
+template <typename... Parts>
+void warning(const Parts&... parts) { write(Level::kWarning, concat(parts...)); }
+template <typename... Parts>
+void error(const Parts&... parts) { write(Level::kError, concat(parts...)); }
+
+/// One line that is rewritten in place on a terminal; elsewhere it is written as a plain log line at most every
+/// `seconds_between_lines`. Log lines written meanwhile go above it.
+class Progress {
+ public:
+  explicit Progress(std::string label, double seconds_between_lines = 10.0);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(std::string_view text);
+
+ private:
+  std::string label_;
+  double interval_;
+  double last_ = -1e18;
+};
+
+}  // namespace evenkeel::log

@@ -1,0 +1,32 @@
+/// \file  The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes.
+/// Reading maps the file: tensors are views of it, read-only by convention, and keep the mapping alive.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace evenkeel {
+
+using TensorMap = std::map<std::string, at::Tensor>;
+using Metadata = std::map<std::string, std::string>;
+
+struct Safetensors {
+  TensorMap tensors;  ///< CPU, contiguous; dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL
+  Metadata metadata;
+};
+
+/// Maps `file`. Strict: \throws kCheckpoint (file, tensor, what is wrong) on a truncated file, a header that is not JSON or too
+/// large, unknown dtype, byte ranges that overlap, leave holes, run out of the file or disagree with dtype and shape.
+Safetensors load_safetensors(const std::filesystem::path& file);
+
+/// Writes atomically, names in order, tensors made contiguous on CPU. Deterministic: same content, same bytes.
+/// \return bytes written.
+int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
+
+/// The length save_safetensors would write, without writing.
+int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata = {});
+
+}  // namespace evenkeel

@@ -1,0 +1,45 @@
+/// \file  Rows of a task, tokenised examples, and packed batches: the forms data takes on its way to the model.
+/// Dimension names: T tokens of a packed batch, B sequences, N targets.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace evenkeel {
+
+/// One row in the LLM-Adapters format. `input` is empty in the commonsense files.
+struct Row {
+  std::string instruction, input, output, answer;
+  std::string label;  ///< what partitions group by: the task kind, a document, a spec; empty when there is none
+};
+
+/// A tokenised row. Position i predicts ids[i + 1]; only ids from `first_target` on are predicted in the loss.
+struct Example {
+  std::vector<int64_t> ids;
+  int64_t first_target = 1;  ///< index of the first id that is a target, >= 1; ids.size() when none is left
+  int64_t targets() const { return static_cast<int64_t>(ids.size()) - first_target; }
+};
+
+/// Sequences laid end to end, without padding. Attention is causal within each sequence.
+struct PackedBatch {
+  at::Tensor ids;                 ///< [T] int64
+  at::Tensor positions;           ///< [T] int64, position within the sequence (plus its cached length when generating)
+  std::vector<int64_t> offsets;   ///< B + 1 starts; the last is T
+  at::Tensor target_rows;         ///< [N] int64, rows of [T] whose hidden state predicts a target
+  at::Tensor targets;             ///< [N] int64
+  int64_t tokens() const { return offsets.empty() ? 0 : offsets.back(); }
+  int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
+};
+
+/// Packs examples in the order given. REQUIRES none is empty.
+PackedBatch pack(std::span<const Example* const> examples);
+PackedBatch pack(std::span<const Example> examples);
+
+/// Packs bare id sequences with every position from the second on a target (scoring, pre-training).
+PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences);
+
+}  // namespace evenkeel

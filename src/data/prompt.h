@@ -1,0 +1,44 @@
+/// \file  Prompt templates, byte for byte (docs/methods.md cites data.md part 3), and tokenising of rows for training.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "data/example.h"
+#include "data/tokenizer.h"
+
+namespace evenkeel {
+
+enum class PromptTemplate {
+  kPaper,        ///< the paper's Alpaca prompt, no indentation
+  kLlmAdapters,  ///< LLM-Adapters' finetune.py / commonsense_evaluate.py, indented, training and evaluation differ by bytes
+};
+constexpr auto names(PromptTemplate) {
+  return std::array{config::EnumName<PromptTemplate>{"paper", PromptTemplate::kPaper},
+                    config::EnumName<PromptTemplate>{"llm_adapters", PromptTemplate::kLlmAdapters}};
+}
+
+/// The text before the answer, in training / in evaluation. For kPaper they are the same. A row with `input` (context) uses the
+/// template's context branch.
+std::string training_prompt(const Row& row, PromptTemplate form);
+std::string evaluation_prompt(const Row& row, PromptTemplate form);
+
+struct TokenizeOptions {
+  PromptTemplate form = PromptTemplate::kPaper;
+  int64_t cutoff = 256;      ///< tokens kept, right truncation; eos is added only when there is room
+  bool mask_prompt = true;   ///< loss on the answer only; otherwise on every position
+  int64_t eos = -1;          ///< id appended to a row that was not cut
+};
+
+struct TokenizedRows {
+  std::vector<Example> examples;  ///< one per row that kept at least one target
+  std::vector<int64_t> rows;      ///< index of the row each example came from
+  int64_t cut = 0;                ///< rows longer than the cutoff
+  int64_t without_target = 0;     ///< rows dropped because the cutoff left no target; reported, never trained on
+};
+TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options);
+
+}  // namespace evenkeel

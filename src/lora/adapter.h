@@ -1,0 +1,66 @@
+/// \file  Low-rank adapters as plain data, and the algebra the methods share. No autograd, no randomness beyond
+/// initialisation, no device moves. Dimension names: E experts, R rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/safetensors.h"
+
+namespace evenkeel {
+
+/// Factors of one site. `*` is empty for a dense linear, or E for stacked experts.
+struct LoraFactors {
+  at::Tensor a;          ///< [*, r, in]
+  at::Tensor b;          ///< [*, out, r]
+  at::Tensor core;       ///< [*, r, r]; undefined unless the method trains a core (Fed-SB)
+  double scaling = 1.0;  ///< delta W = scaling * B (core) A
+  int64_t rank() const { return a.size(-2); }
+};
+
+/// Site name -> factors, in name order. A site is named like the checkpoint's module, e.g.
+/// "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate", and for the stacked experts of a layer
+/// "model.layers.0.mlp.experts.gate_proj".
+using AdapterState = std::map<std::string, LoraFactors>;
+
+/// One adaptable linear, or one stack of E of them.
+struct Site {
+  int64_t experts = 0;     ///< E, or 0 for a dense linear
+  int64_t in = 0, out = 0;
+  std::string moe_layer;   ///< key of the routing statistics of these experts, e.g. "model.layers.0.mlp"; empty when dense
+};
+using Sites = std::map<std::string, Site>;
+
+/// How alpha / r is read when clients have unequal ranks (docs/ambiguities.md, R21).
+enum class LoraScaleMode {
+  kFixedAlpha,  ///< s_c = alpha / r_c
+  kConstScale,  ///< s = alpha / r_max for all
+};
+
+/// Fresh factors as PEFT makes them: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw of a site depends on (seed, site name)
+/// alone; expert e of a stack has its own draw. float32.
+LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed);
+AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed);
+
+/// scaling * B (core) A, [*, out, in], in the factors' dtype. Materialises the product: for tests, export and algebra only.
+at::Tensor delta_weight(const LoraFactors& factors);
+
+/// sum_i weights[i] * parts[i], accumulated in float64, returned in the dtype of parts[0]. Order of summation is the order given.
+/// \throws kShape when shapes differ. Source: FedAvg (McMahan et al. 2017).
+at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights);
+
+/// Deep copy, detached.
+AdapterState clone(const AdapterState& adapters);
+
+/// Number of scalars in a, b and core of all sites.
+int64_t count_parameters(const AdapterState& adapters);
+
+/// \throws kNumeric naming the site when a factor holds a value that is not finite; `who` opens the message.
+void check_finite(const AdapterState& adapters, std::string_view who);
+
+}  // namespace evenkeel

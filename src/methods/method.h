@@ -1,0 +1,147 @@
+/// \file  The contract of a federated fine-tuning method: both halves of the protocol, one class, one file.
+/// The defaults are FedIT (FedAvg on A and B); a method overrides what its paper changes. Objects are immutable: state lives in
+/// ServerState, Payload and ClientView::memory. A method never names a model.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.h"
+#include "lora/payload.h"
+#include "nn/routing.h"
+
+namespace evenkeel {
+
+/// One client as the server knows it.
+struct ClientProfile {
+  int64_t id = 0;
+  double budget = 1.0;   ///< beta_c in (0, 1]
+  int64_t top_k = 0;     ///< K_c; 0 on a dense model
+  int64_t rank = 0;      ///< r_c
+  double examples = 0;   ///< |D_c|
+  bool trains = true;    ///< false: an evaluation, "a client that never trains"
+};
+
+/// What the server half may look at besides its state.
+struct ServerView {
+  const Sites& sites;
+  std::vector<std::string> moe_layers;  ///< routing keys
+  int64_t num_experts = 0;
+  int64_t max_top_k = 0;                ///< K_max, the checkpoint's own top-k
+  int64_t rank = 0;                     ///< r (largest)
+  double alpha = 0;                     ///< LoRA numerator
+  double lr = 0;                        ///< the clients' learning rate, eta
+  uint64_t seed = 0;
+};
+
+/// The participants of a round, in id order, with p_c: dataset sizes normalised over them. Empty for an evaluation.
+struct RoundView {
+  int64_t round = 0;
+  std::vector<ClientProfile> participants;
+  std::vector<double> weights;
+};
+
+struct ServerState {
+  int64_t round = 0;
+  Payload global;    ///< what broadcasts are made of
+  TensorMap memory;  ///< what only the server keeps
+};
+
+/// One client's contribution. Tensors may be views of a journalled file: read them site by site.
+struct ClientUpdate {
+  ClientProfile client;
+  Payload payload;
+  int64_t steps = 0;  ///< optimiser steps done
+};
+
+/// Which tensors of the adapters get gradients and optimiser state.
+enum class Trainable { kAB, kB, kCore };
+
+struct LocalSetup {
+  AdapterState adapters;                     ///< the client's own copy, float32
+  Trainable trainable = Trainable::kAB;
+  RouterOptions router;
+  TensorMap extra_trainables;                ///< e.g. phi; views of tensors that `router` uses
+};
+
+/// Running means a method reports for the round, e.g. "pg_share". Names are snake_case.
+class Metrics {
+ public:
+  void add(const std::string& name, double value, double weight = 1.0) {
+    auto& [sum, total] = means_[name];
+    sum += value * weight;
+    total += weight;
+  }
+  std::map<std::string, double> means() const;
+
+ private:
+  std::map<std::string, std::pair<double, double>> means_;
+};
+
+struct ClientView {
+  const ClientProfile& client;
+  const Sites& sites;
+  int64_t round = 0;
+  uint64_t seed = 0;
+  TensorMap& memory;  ///< this client's own, kept across rounds and in checkpoints
+};
+
+/// One optimiser step from the inside.
+struct StepView {
+  const ClientView& view;
+  const Payload& download;
+  LocalSetup& setup;                             ///< adapters with gradients
+  std::span<const RoutingByLayer> micro_batches; ///< routing of each micro-batch of the step so far
+  double lr = 0;
+  Metrics& metrics;
+};
+
+class FederatedMethod {
+ public:
+  virtual ~FederatedMethod() = default;
+
+  // --- client half, in the order the round calls it ---
+  /// Adapters, what trains, and router options for this round (or this evaluation).
+  virtual LocalSetup prepare(const Payload& download, const ClientView& view) const;
+  /// Added to the task loss of the last micro-batch (both are divided by the accumulation). Undefined: none.
+  virtual at::Tensor extra_loss(const StepView& step) const;
+  /// After the last backward of a step, before the optimiser.
+  virtual void edit_gradients(const StepView& step) const;
+  /// After the optimiser step (docs/decisions: an eighth hook, for updates that bypass the moments).
+  virtual void edit_parameters(const StepView& step) const;
+  /// \param counts  summed routing counts of the round per MoE layer; logits undefined.
+  virtual Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
+                         const ClientView& view) const;
+
+  // --- server half: pure functions of their arguments ---
+  virtual ServerState initialize(const ServerView& server) const;
+  virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
+  /// `updates` are in the order of round.participants. \throws kNumeric when the result is not finite.
+  virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
+                                std::span<const ClientUpdate> updates) const;
+  /// Numbers and small tensors ([L], [E] per layer) for the run records.
+  virtual TensorMap diagnostics(const ServerState& state) const;
+};
+
+/// A method's row in the table.
+struct MethodEntry {
+  std::string_view name;    ///< as in configs: "ub-smoe"
+  std::string_view title;   ///< "UB-SMoE"
+  std::string_view paper;   ///< one-line citation
+  bool exact;               ///< the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;       ///< refuses a dense model
+  /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
+  std::unique_ptr<FederatedMethod> (*make)(const config::Table& table);
+  /// Writes the resolved keys of `table` into the resolved config.
+  void (*write)(const config::Table& table, config::Writer& writer);
+};
+std::span<const MethodEntry> methods();
+/// \throws kConfig listing the known names.
+const MethodEntry& find_method(std::string_view name);
+
+}  // namespace evenkeel

@@ -1,0 +1,17 @@
+/// \file  A frozen linear with a low-rank adapter beside it: y = x W^T + scaling (x A^T) (core^T) B^T. Never materialises W + BA.
+/// Source: LoRA (Hu et al. 2021), eq. 3.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "lora/adapter.h"
+
+namespace evenkeel {
+
+/// \param x     [T, in] float32 (float64 in tests)
+/// \param w     [out, in], any float dtype; gets a gradient only if it requires one (pre-training)
+/// \param lora  null, or factors [r, in], [out, r] of x's dtype; they and x get gradients
+/// \return      [T, out]
+at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LoraFactors* lora = nullptr);
+
+}  // namespace evenkeel

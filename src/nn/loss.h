@@ -1,0 +1,24 @@
+/// \file  Cross-entropy over a large vocabulary without ever holding all logits.
+/// Dimension names: N target positions, D hidden, V vocabulary.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace evenkeel {
+
+/// A loss is a pair; only who reports it divides. `sum` is in the graph.
+struct LossSum {
+  at::Tensor sum;     ///< scalar float32 (float64 in tests), natural log
+  int64_t count = 0;  ///< targets summed over
+};
+
+/// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
+/// \param hidden [N, D]; \param head [V, D], gets a gradient only if it requires one; \param targets [N] int64.
+LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N);
+
+/// The same per position, without a graph. \return [N] log-probabilities of the targets.
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N);
+
+}  // namespace evenkeel

@@ -1,0 +1,11 @@
+/// \file  Normalisation over the last dimension. Statistics in float32 (or wider).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace evenkeel {
+
+/// w * x / sqrt(mean(x^2) + eps). \param x [T, D]; \param weight [D]. Source: Zhang and Sennrich 2019.
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
+
+}  // namespace evenkeel

@@ -1,0 +1,63 @@
+/// \file  Accuracy of a model on a task: by generation and extraction, and by ranking the allowed answers by likelihood.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/prompt.h"
+#include "data/tasks.h"
+#include "data/tokenizer.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+
+enum class Decode { kGreedy, kBeam4 };
+constexpr auto names(Decode) {
+  return std::array{config::EnumName<Decode>{"greedy", Decode::kGreedy},
+                    config::EnumName<Decode>{"beam4", Decode::kBeam4}};
+}
+
+struct EvaluationOptions {
+  PromptTemplate form = PromptTemplate::kPaper;
+  Decode decode = Decode::kGreedy;
+  int64_t max_new_tokens = 32;
+  bool lowercase = false;      ///< headline accuracy from lower-cased output; both are always computed
+  bool likelihood = true;      ///< also rank the allowed answers
+  int64_t batch_size = 32;     ///< prompts generated at once
+};
+
+/// Printed together, always: none of these means much alone.
+struct TaskScore {
+  std::string task;
+  double budget = 1.0;
+  int64_t top_k = 0;
+  int64_t rows = 0;
+  double accuracy = 0;             ///< correct / rows; an answer that cannot be read is wrong
+  double accuracy_lowercase = 0;
+  double invalid_rate = 0;         ///< rows without any allowed answer in the output
+  double accuracy_valid = 0;       ///< correct / rows with a readable answer; 0 when there is none
+  double accuracy_likelihood = 0;  ///< gold answer has the largest log-likelihood among those the row allows
+  double chance = 0, majority = 0;
+  double seconds = 0;
+};
+OrderedJson to_json(const TaskScore& score);
+
+struct Prediction {
+  std::string output, extracted, gold, ranked;
+};
+
+/// \param rows       test rows; the answers a row allows are those named in its "Answer format" line.
+/// \param predictions  filled when given, one per row.
+TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                        std::vector<Prediction>* predictions = nullptr,
+                        const std::function<void(int64_t done, int64_t rows)>& on_progress = {});
+
+/// Tasks down, one block of columns per budget: accuracy, invalid, valid, likelihood; then chance and majority; means last.
+std::string score_table(std::span<const TaskScore> scores);
+
+}  // namespace evenkeel

@@ -1,0 +1,60 @@
+/// \file  What one client does in one round: a few optimiser steps on its own rows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/example.h"
+#include "methods/method.h"
+#include "models/causal_lm.h"
+#include "train/optimizer.h"
+
+namespace evenkeel {
+
+enum class IdleExpertUpdate {
+  kZeroGrad,  ///< an idle expert has a zero gradient: AdamW still decays it and applies stale momentum (transformers' semantics)
+  kSkip,      ///< an idle expert's slices and moments stand still
+};
+constexpr auto names(IdleExpertUpdate) {
+  return std::array{config::EnumName<IdleExpertUpdate>{"zero_grad", IdleExpertUpdate::kZeroGrad},
+                    config::EnumName<IdleExpertUpdate>{"skip", IdleExpertUpdate::kSkip}};
+}
+
+/// The part of [train] that a client needs.
+struct LocalTraining {
+  double local_epochs = 0.4;    ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
+  int64_t batch_size = 8;       ///< sequences per micro-batch
+  int64_t accumulation = 2;     ///< micro-batches per optimiser step
+  OptimizerConfig optimizer;
+  IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
+};
+
+struct LocalResult {
+  Payload upload;
+  int64_t steps = 0;
+  int64_t tokens = 0;            ///< real tokens through the model
+  int64_t targets = 0;           ///< positions with a loss
+  double loss_sum = 0;           ///< task loss summed over targets, natural log
+  double first_loss = 0, last_loss = 0;  ///< mean loss per target of the first and last step
+  RoutingByLayer counts;         ///< summed over the round; logits undefined
+  std::map<std::string, double> metrics;
+  double seconds = 0;
+};
+
+/// Called after every optimiser step with (steps done, steps in all, tokens so far). May throw to interrupt.
+using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
+
+/// prepare -> Gamma steps of (forward, loss, backward, edit_gradients, AdamW, edit_parameters) -> upload.
+/// Micro-batch loss: mean over its target tokens, divided by `accumulation`. The order of rows is drawn from
+/// (seed, "batches", round, client). \throws kNumeric (step) when a loss is not finite.
+LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
+                          const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
+                          const StepCallback& on_step = {});
+
+/// The optimiser steps of one round for a shard of `examples` rows.
+int64_t local_steps(const LocalTraining& training, int64_t examples);
+
+}  // namespace evenkeel

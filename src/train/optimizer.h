@@ -1,0 +1,55 @@
+/// \file  AdamW over stacked tensors in one fused pass, and its schedule for pre-training.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/safetensors.h"
+
+namespace evenkeel {
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double lr = 2e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-5;
+  double weight_decay = 0.01;
+  void visit(auto& field) {
+    field("name", name, "adamw");
+    field("lr", lr, "learning rate per step, constant within a federated run, > 0");
+    field("betas", betas, "decay of the first and second moment, each in [0, 1)");
+    field("eps", eps, "added outside the root, > 0");
+    field("weight_decay", weight_decay, "decoupled, multiplied by lr, >= 0");
+  }
+  /// \throws kConfig naming key, value and range; `where` is the path of the table, e.g. "train.optimizer".
+  void check(const std::string& where) const;
+};
+
+/// AdamW (Loshchilov and Hutter 2019): decoupled decay first, bias-corrected moments, eps outside the root. Equal to
+/// torch.optim.AdamW step for step. A parameter whose gradient is undefined is left alone.
+class AdamW {
+ public:
+  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config);
+
+  /// One step with `lr` (default: the config's). Gradients are left as they are.
+  void step(double lr = -1);
+  /// Updates only the slices [i] of stacked parameters for which active[p][i] is true, each slice with its own step count
+  /// (`idle_expert_update = "skip"`). active[p] undefined: the whole parameter.
+  void step_active(const std::vector<at::Tensor>& active);
+  void zero_grad();
+
+  /// Moments and step counts, for checkpoints of pre-training.
+  TensorMap state() const;
+  void load_state(const TensorMap& state);
+
+ private:
+  OptimizerConfig config_;
+  std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
+  std::vector<at::Tensor> steps_;  // scalar per parameter, or [E] per stacked parameter once step_active was used
+};
+
+}  // namespace evenkeel
