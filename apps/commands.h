@@ -1,5 +1,5 @@
-/// \file  The sub-commands. Each adds itself to the program with its flags, an example and a callback that does the work; the
-/// callback throws evenkeel::Error, and main() turns that into one line and an exit code.
+/// \file  The sub-commands. Each adds itself to the program with its flags, an example and a callback that does the
+/// work; the callback throws evenkeel::Error, and main() turns that into one line and an exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -4,6 +4,7 @@
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 
 namespace {
@@ -13,7 +14,8 @@ int run(int argc, char** argv) {
   CLI::App program("Federated LoRA fine-tuning of sparse mixture-of-experts language models across unequal clients");
   program.set_version_flag("--version", std::string("evenkeel ") + std::string(version()));
   program.require_subcommand(1);
-  program.add_flag_callback("--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
+  program.add_flag_callback(
+      "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
   add_train_command(program);
   add_evaluate_command(program);
   add_score_command(program);
@@ -39,6 +41,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const evenkeel::Interrupted& interrupted) {
+    std::cerr << "evenkeel: " << interrupted.what() << '\n';
+    return 130;
   } catch (const evenkeel::Error& error) {
     std::cerr << "evenkeel: " << error.what() << '\n';
     return error.exit_code();

@@ -1,0 +1,47 @@
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "base/interrupt.h"
+#include "train/pretraining.h"
+
+namespace evenkeel {
+namespace {
+
+struct PretrainFlags {
+  std::string config, out;
+  std::vector<std::string> settings;
+  bool resume = false;
+};
+
+void run_pretrain(const PretrainFlags& flags) {
+  auto table = config::Table::load(flags.config);
+  for (const auto& setting : flags.settings) table.set(setting);
+  PretrainConfig config;
+  config::read(table, config);
+  const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
+  watch_interrupts();
+  if (!pretrain(config, out, flags.resume, interrupt_requested))
+    throw Interrupted("interrupted, state saved; go on with: evenkeel pretrain " + flags.config + " --out " + out +
+                      " --resume");
+  std::cerr << "the model is in " << out << "; try it: evenkeel generate --model " << out << " --prompt \"Once\"\n";
+}
+
+}  // namespace
+
+void add_pretrain_command(CLI::App& program) {
+  auto flags = std::make_shared<PretrainFlags>();
+  auto* command = program.add_subcommand("pretrain", "trains a small OLMoE from scratch on text");
+  command->description(
+      "Example: evenkeel pretrain configs/pretrain/tiny-olmoe.toml --out models/mine\n\n"
+      "Trains a small OLMoE from scratch on text and writes a Hugging Face folder.");
+  command->add_option("CONFIG", flags->config, "TOML file; --set changes single keys")->required();
+  command->add_option("--set", flags->settings, "a.b=value, as often as needed");
+  command->add_option("--out", flags->out, "output folder, new (default: models/<name>)");
+  command->add_flag("--resume", flags->resume, "go on from the checkpoint in the output folder");
+  command->callback([flags] { run_pretrain(*flags); });
+}
+
+}  // namespace evenkeel

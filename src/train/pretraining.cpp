@@ -1,0 +1,351 @@
+#include "train/pretraining.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <numbers>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "data/builtin_text.h"
+#include "data/tokenizer_training.h"
+
+namespace evenkeel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+fs::path expand_data_folder(const std::string& file) {
+  constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
+  if (!file.starts_with(kPrefix)) return file;
+  const char* folder = std::getenv("EVENKEEL_DATA");
+  EK_CHECK(folder != nullptr, kConfig, "data.files names ", file,
+           ", but the environment variable EVENKEEL_DATA is not set");
+  return fs::path(folder) / file.substr(kPrefix.size());
+}
+
+std::vector<std::string> load_text(const PretrainConfig& config) {
+  std::vector<std::string> texts;
+  for (const auto& file : config.data.files) texts.push_back(read_file(expand_data_folder(file)));
+  if (config.data.documents > 0) {
+    auto generated = builtin_documents(config.data.documents, config.seed);
+    std::move(generated.begin(), generated.end(), std::back_inserter(texts));
+  }
+  EK_CHECK(!texts.empty(), kConfig,
+           "pretrain: data.files is empty and data.documents is 0: there is no text to train on");
+  return texts;
+}
+
+/// The configured tokenizer, or one trained on the text, copied into `out` so that the result is a complete model
+/// folder.
+Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::string> texts, int64_t vocab_size,
+                            const fs::path& out) {
+  const fs::path target = out / "tokenizer.json";
+  if (!fs::exists(target)) {
+    if (config.model.tokenizer.empty()) {
+      log::info("[pretrain] training a tokenizer of ", vocab_size, " ids");
+      write_file_atomic(target, train_tokenizer(texts, {.vocab_size = vocab_size}));
+    } else {
+      fs::path source = expand_data_folder(config.model.tokenizer);
+      if (fs::is_directory(source)) source /= "tokenizer.json";
+      write_file_atomic(target, read_file(source));
+    }
+  }
+  auto tokenizer = Tokenizer::load(target);
+  EK_CHECK(tokenizer.vocab_size() <= vocab_size, kConfig, "pretrain: the tokenizer has ", tokenizer.vocab_size(),
+           " ids, the model's vocab_size is ", vocab_size);
+  return tokenizer;
+}
+
+/// All documents end to end, an eos after each, cut into sequences of equal length; the rest is dropped.
+class Corpus {
+ public:
+  Corpus(std::span<const std::string> texts, const Tokenizer& tokenizer, int64_t eos, int64_t length, double validation)
+      : length_(length) {
+    for (const auto& text : texts) {
+      const auto ids = tokenizer.encode(text, /*add_special_tokens=*/false);
+      ids_.insert(ids_.end(), ids.begin(), ids.end());
+      if (eos >= 0) ids_.push_back(static_cast<int32_t>(eos));
+    }
+    const auto sequences = static_cast<int64_t>(ids_.size()) / length_;
+    validation_ = static_cast<int64_t>(std::ceil(validation * static_cast<double>(sequences)));
+    training_ = sequences - validation_;
+  }
+
+  int64_t training() const { return training_; }
+  int64_t validation() const { return validation_; }
+  int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }
+  std::vector<int64_t> sequence(int64_t index) const {
+    const auto start = ids_.begin() + index * length_;
+    return {start, start + length_};
+  }
+  /// Held-out sequences follow the training ones.
+  std::vector<int64_t> held_out(int64_t index) const { return sequence(training_ + index); }
+
+ private:
+  int64_t length_, training_ = 0, validation_ = 0;
+  std::vector<int32_t> ids_;
+};
+
+/// Sequences of step `step`: each epoch is a permutation of its own, so a resumed run reads the same rows.
+class Order {
+ public:
+  Order(const PretrainConfig& config, int64_t sequences) : seed_(config.seed), sequences_(sequences) {}
+  int64_t at(int64_t position) {
+    const int64_t epoch = position / sequences_;
+    if (epoch != epoch_) {
+      permutation_ = RandomStream(seed_, "pretrain-order", epoch).permutation(sequences_);
+      epoch_ = epoch;
+    }
+    return permutation_[position % sequences_];
+  }
+
+ private:
+  uint64_t seed_;
+  int64_t sequences_, epoch_ = -1;
+  std::vector<int64_t> permutation_;
+};
+
+at::Tensor mean_over_layers(const RoutingByLayer& routing,
+                            const std::function<at::Tensor(const RoutingStats&)>& layer_loss) {
+  at::Tensor sum;
+  for (const auto& [layer, stats] : routing) {
+    const auto loss = layer_loss(stats);
+    sum = sum.defined() ? sum + loss : loss;
+  }
+  return sum.defined() ? sum / static_cast<double>(routing.size()) : sum;
+}
+
+void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : parameters)
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  const auto norm = at::stack(at::_foreach_norm(gradients)).norm().item<double>();
+  EK_CHECK(std::isfinite(norm), kNumeric, "pretrain: the gradient is not finite");
+  if (limit > 0 && norm > limit) at::_foreach_mul_(gradients, limit / norm);
+}
+
+class Pretraining {
+ public:
+  Pretraining(const PretrainConfig& config, const fs::path& out)
+      : config_(config),
+        out_(out),
+        model_(init_model(config.model.config, BaseDtype::kFloat32, config.seed)),
+        named_(model_->parameters()),
+        optimizer_(trainable(), config.train.optimizer) {}
+
+  bool run(bool resume, const StopRequest& stop) {
+    load_data();
+    int64_t step = resume ? load_checkpoint() : 0;
+    log::info("[pretrain] ", corpus_->tokens(), " tokens, ", corpus_->training(), " training and ",
+              corpus_->validation(), " validation sequences, ", parameter_count(), " parameters");
+    log::Progress progress("pretrain");
+    Order order(config_, corpus_->training());
+    started_ = Clock::now();
+    for (first_ = step; step < config_.train.steps;) {
+      const double loss = train_step(step++, order);
+      record(step, loss, progress);
+      const bool stopping = stop && stop();
+      if (stopping || step % config_.train.checkpoint_every == 0) save_checkpoint(step);
+      if (stopping && step < config_.train.steps) return false;
+    }
+    finish();
+    return true;
+  }
+
+ private:
+  std::vector<at::Tensor> trainable() {
+    std::vector<at::Tensor> parameters;
+    for (auto& [name, tensor] : named_) parameters.push_back(tensor.requires_grad_(true));
+    return parameters;
+  }
+
+  int64_t parameter_count() const {
+    int64_t count = 0;
+    for (const auto& [name, tensor] : named_) count += tensor.numel();
+    return count;
+  }
+
+  void load_data() {
+    const auto texts = load_text(config_);
+    const auto tokenizer = install_tokenizer(config_, texts, model_->spec().vocab_size, out_);
+    corpus_ = std::make_unique<Corpus>(texts, tokenizer, model_->spec().eos, config_.train.sequence_length,
+                                       config_.data.validation);
+    EK_CHECK(corpus_->training() >= 1, kConfig, "pretrain: the text has ", corpus_->tokens(),
+             " tokens, too few for one sequence of ", config_.train.sequence_length);
+  }
+
+  double train_step(int64_t step, Order& order) {
+    std::vector<std::vector<int64_t>> sequences;
+    for (int64_t i = 0; i < config_.train.batch_size; ++i)
+      sequences.push_back(corpus_->sequence(order.at(step * config_.train.batch_size + i)));
+    RoutingByLayer routing;
+    const auto task = model_->loss(pack_ids(sequences), {.routing = &routing});
+    auto total = task.sum / static_cast<double>(task.count);
+    const double loss = total.item<double>();
+    EK_CHECK(std::isfinite(loss), kNumeric, "pretrain: the loss is not finite at step ", step);
+    if (!routing.empty())
+      total = total + config_.train.load_balance * load_balance_loss(routing) +
+              config_.train.router_z * router_z_loss(routing);
+    optimizer_.zero_grad();
+    total.backward();
+    clip_gradients(parameters(), config_.train.clip_norm);
+    const auto& train = config_.train;
+    optimizer_.step(train.optimizer.lr * schedule(step, train.steps, train.warmup_steps, train.final_lr_ratio));
+    return loss;
+  }
+
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : named_) all.push_back(tensor);
+    return all;
+  }
+
+  double validation_loss(int64_t top_k, GateNorm gate_norm) const {
+    const at::NoGradGuard no_grad;
+    double sum = 0;
+    int64_t count = 0;
+    const int64_t batch = config_.train.batch_size;
+    for (int64_t start = 0; start < std::min<int64_t>(corpus_->validation(), 16 * batch); start += batch) {
+      std::vector<std::vector<int64_t>> sequences;
+      for (int64_t i = start; i < std::min(start + batch, corpus_->validation()); ++i)
+        sequences.push_back(corpus_->held_out(i));
+      ForwardOptions forward;
+      forward.router.top_k = top_k;
+      forward.router.gate_norm = gate_norm;
+      const auto loss = model_->loss(pack_ids(sequences), forward);
+      sum += loss.sum.item<double>();
+      count += loss.count;
+    }
+    return count > 0 ? sum / static_cast<double>(count) : 0.0;
+  }
+
+  void record(int64_t step, double loss, log::Progress& progress) {
+    const double speed =
+        static_cast<double>((step - first_) * config_.train.batch_size * config_.train.sequence_length) /
+        seconds_since(started_);
+    const double left =
+        seconds_since(started_) / static_cast<double>(step - first_) * static_cast<double>(config_.train.steps - step);
+    progress.update(concat("step ", step, "/", config_.train.steps, "  loss ", loss, "  ", std::llround(speed),
+                           " tokens/s  ", std::llround(left), " s left"));
+    if (step % config_.train.log_every != 0 && step != config_.train.steps) return;
+    append_line(out_ / "pretrain.jsonl",
+                OrderedJson{{"step", step}, {"loss", loss}, {"tokens_per_second", std::llround(speed)}}.dump());
+  }
+
+  void save_checkpoint(int64_t step) const {
+    TensorMap state = optimizer_.state();
+    for (const auto& [name, tensor] : named_) state["model." + name] = tensor.detach();
+    save_safetensors(out_ / "checkpoint.safetensors", state, {{"step", std::to_string(step)}});
+  }
+
+  int64_t load_checkpoint() {
+    const at::NoGradGuard no_grad;
+    auto [tensors, metadata] = load_safetensors(out_ / "checkpoint.safetensors");
+    for (auto& [name, tensor] : named_) {
+      const auto saved = tensors.find("model." + name);
+      EK_CHECK(saved != tensors.end() && saved->second.sizes() == tensor.sizes(), kCheckpoint, out_.string(),
+               "/checkpoint.safetensors does not hold ", name, " of this model's shape");
+      tensor.copy_(saved->second);
+      tensors.erase(saved);
+    }
+    optimizer_.load_state(tensors);
+    return std::stoll(metadata.at("step"));
+  }
+
+  /// Validation loss at every budget, with the checkpoint's own gating and the renormalised one: what fewer experts
+  /// cost before anything is adapted.
+  void record_validation() const {
+    if (corpus_->validation() == 0) return;
+    const int64_t full = model_->spec().top_k;
+    for (int64_t top_k = std::max<int64_t>(full, 1); top_k >= 1; top_k /= 2) {
+      OrderedJson line{{"step", config_.train.steps}, {"top_k", model_->spec().num_experts > 0 ? top_k : 0}};
+      line["validation_loss"] = validation_loss(full > 0 ? top_k : 0, GateNorm::kCheckpoint);
+      if (full > 0) line["validation_loss_renorm_selected"] = validation_loss(top_k, GateNorm::kRenormSelected);
+      append_line(out_ / "pretrain.jsonl", line.dump());
+      log::info("[pretrain] ", line.dump());
+    }
+  }
+
+  void finish() {
+    record_validation();
+    for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
+    const fs::path staging = out_ / ".model";
+    fs::remove_all(staging);
+    save_model(*model_, staging, config_.model.dtype);
+    for (const auto& entry : fs::directory_iterator(staging)) fs::rename(entry.path(), out_ / entry.path().filename());
+    fs::remove_all(staging);
+    fs::remove(out_ / "checkpoint.safetensors");
+  }
+
+  const PretrainConfig& config_;
+  fs::path out_;
+  std::unique_ptr<CausalLm> model_;
+  TensorMap named_;
+  AdamW optimizer_;
+  std::unique_ptr<Corpus> corpus_;
+  Clock::time_point started_;
+  int64_t first_ = 0;
+};
+
+}  // namespace
+
+void PretrainConfig::check() const {
+  EK_CHECK(!model.config.empty(), kConfig, "model.config is missing: the config.json of the model to make");
+  EK_CHECK(train.steps >= 1, kConfig, "train.steps is ", train.steps, ", allowed: 1 or more");
+  EK_CHECK(train.sequence_length >= 2, kConfig, "train.sequence_length is ", train.sequence_length,
+           ", allowed: 2 or more");
+  EK_CHECK(train.batch_size >= 1, kConfig, "train.batch_size is ", train.batch_size, ", allowed: 1 or more");
+  EK_CHECK(train.warmup_steps >= 0, kConfig, "train.warmup_steps is ", train.warmup_steps, ", allowed: 0 or more");
+  EK_CHECK(train.log_every >= 1, kConfig, "train.log_every is ", train.log_every, ", allowed: 1 or more");
+  EK_CHECK(train.checkpoint_every >= 1, kConfig, "train.checkpoint_every is ", train.checkpoint_every,
+           ", allowed: 1 or more");
+  EK_CHECK(train.clip_norm >= 0, kConfig, "train.clip_norm is ", train.clip_norm, ", allowed: 0 or more");
+  EK_CHECK(data.documents >= 0, kConfig, "data.documents is ", data.documents, ", allowed: 0 or more");
+  EK_CHECK(data.validation >= 0 && data.validation <= 0.5, kConfig, "data.validation is ", data.validation,
+           ", allowed: 0 to 0.5");
+  train.optimizer.check("train.optimizer");
+}
+
+double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio) {
+  if (step < warmup_steps) return static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+  const double done =
+      static_cast<double>(step - warmup_steps) / static_cast<double>(std::max<int64_t>(steps - 1 - warmup_steps, 1));
+  return final_ratio + (1 - final_ratio) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(done, 1.0)));
+}
+
+at::Tensor load_balance_loss(const RoutingByLayer& routing) {
+  return mean_over_layers(routing, [](const RoutingStats& stats) {
+    const auto share_E = stats.counts.to(at::kFloat) / stats.counts.sum().to(at::kFloat);
+    const auto probability_E = stats.router_logits.softmax(-1).mean(0);
+    return (share_E * probability_E).sum() * static_cast<double>(share_E.numel());
+  });
+}
+
+at::Tensor router_z_loss(const RoutingByLayer& routing) {
+  return mean_over_layers(routing,
+                          [](const RoutingStats& stats) { return stats.router_logits.logsumexp(-1).square().mean(); });
+}
+
+bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {
+  config.check();
+  const std::string resolved = config::write(config);
+  if (resume) {
+    EK_CHECK(fs::exists(out / "checkpoint.safetensors"), kIo, out.string(), " holds no checkpoint to go on from");
+    EK_CHECK(read_file(out / "pretrain.toml") == resolved, kConfig, "the configuration differs from ", out.string(),
+             "/pretrain.toml, which this run began with");
+  } else {
+    make_new_folder(out);
+    write_file_atomic(out / "pretrain.toml", resolved);
+  }
+  return Pretraining(config, out).run(resume, stop);
+}
+
+}  // namespace evenkeel

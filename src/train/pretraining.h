@@ -1,0 +1,100 @@
+/// \file  Trains a small model from scratch on text: how the built-in model was made, and how anyone can make another.
+/// Dimension names: T tokens, E experts, N sequences.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "data/tokenizer.h"
+#include "models/causal_lm.h"
+#include "train/optimizer.h"
+
+namespace evenkeel {
+
+struct PretrainConfig {
+  std::string name = "pretrain";
+  int64_t seed = 42;
+
+  struct Model {
+    std::string config;     ///< a config.json
+    std::string tokenizer;  ///< a tokenizer.json, or a folder with one; empty: one is trained on the text
+    BaseDtype dtype = BaseDtype::kBFloat16;
+    void visit(auto& field) {
+      field("config", config, "config.json of the model to make");
+      field("tokenizer", tokenizer, "tokenizer.json to use; empty: one is trained on the text to fill vocab_size");
+      field("dtype", dtype, "precision of the saved weights (training itself is float32)");
+    }
+  } model;
+
+  struct Data {
+    std::vector<std::string> files;
+    int64_t documents = 0;
+    double validation = 0.01;
+    void visit(auto& field) {
+      field("files", files, "UTF-8 text files, each one document; $EVENKEEL_DATA/ at the start is replaced");
+      field("documents", documents, "number of generated built-in documents added to the text");
+      field("validation", validation, "share of the sequences held out for the validation loss, in [0, 0.5]");
+    }
+  } data;
+
+  struct Train {
+    int64_t steps = 1000;
+    int64_t sequence_length = 256;
+    int64_t batch_size = 16;
+    int64_t warmup_steps = 100;
+    double final_lr_ratio = 0.1;
+    double clip_norm = 1.0;
+    double load_balance = 0.01;
+    double router_z = 0.001;
+    int64_t log_every = 20;
+    int64_t checkpoint_every = 200;
+    OptimizerConfig optimizer{.lr = 1e-3, .betas = {0.9, 0.95}, .eps = 1e-8, .weight_decay = 0.1};
+    void visit(auto& field) {
+      field("steps", steps, "optimiser steps");
+      field("sequence_length", sequence_length, "tokens per sequence");
+      field("batch_size", batch_size, "sequences per step");
+      field("warmup_steps", warmup_steps, "steps of linear warm-up; cosine decay follows");
+      field("final_lr_ratio", final_lr_ratio, "learning rate at the last step, as a share of the peak");
+      field("clip_norm", clip_norm, "largest norm of the whole gradient; 0: no clipping");
+      field("load_balance", load_balance, "coefficient of the load-balancing loss (value 1 when balanced)");
+      field("router_z", router_z, "coefficient of the router z-loss");
+      field("log_every", log_every, "steps between records of the loss curve");
+      field("checkpoint_every", checkpoint_every, "steps between checkpoints");
+      field("optimizer", optimizer, "");
+    }
+  } train;
+
+  void visit(auto& field) {
+    field("name", name, "name of the run; output goes to models/<name> unless --out says otherwise");
+    field("seed", seed, "seed of weights and data order");
+    field("model", model, "");
+    field("data", data, "");
+    field("train", train, "");
+  }
+  /// \throws kConfig naming the key and what is allowed.
+  void check() const;
+};
+
+/// Warm-up from 0 to 1, then cosine to `final_ratio` at the last step. \param step 0 .. steps-1. Dimensionless.
+double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio);
+
+/// M * sum_i f_i P_i per layer, mean over layers, with f normalised to sum 1: 1 when balanced. Differentiable in the
+/// logits. Source: Fedus et al. 2021, eq. 4; per layer as in megablocks.
+at::Tensor load_balance_loss(const RoutingByLayer& routing);
+/// Mean over tokens and layers of logsumexp(s)^2. Source: Zoph et al. 2022, eq. 5.
+at::Tensor router_z_loss(const RoutingByLayer& routing);
+
+/// Asked after every step; true saves a checkpoint and ends the call early.
+using StopRequest = std::function<bool()>;
+
+/// Runs, or with `resume` goes on from the checkpoint in `out`, to the same bits as an uninterrupted run. Writes into
+/// `out`: the model folder (config.json, model.safetensors, tokenizer.json), pretrain.toml (resolved), pretrain.jsonl
+/// (loss curve, tokens/s) and, while unfinished, checkpoint.safetensors. \return false when it was stopped early.
+bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop);
+
+}  // namespace evenkeel
