@@ -16,6 +16,12 @@ struct PretrainFlags {
   bool resume = false;
 };
 
+std::string resume_line(const PretrainFlags& flags, const std::string& out) {
+  std::string line = "interrupted, state saved; go on with: evenkeel pretrain " + flags.config;
+  for (const auto& setting : flags.settings) line += " --set '" + setting + "'";
+  return line + " --out " + out + " --resume";
+}
+
 void run_pretrain(const PretrainFlags& flags) {
   auto table = config::Table::load(flags.config);
   for (const auto& setting : flags.settings) table.set(setting);
@@ -23,9 +29,7 @@ void run_pretrain(const PretrainFlags& flags) {
   config::read(table, config);
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
-  if (!pretrain(config, out, flags.resume, interrupt_requested))
-    throw Interrupted("interrupted, state saved; go on with: evenkeel pretrain " + flags.config + " --out " + out +
-                      " --resume");
+  if (!pretrain(config, out, flags.resume, interrupt_requested)) throw Interrupted(resume_line(flags, out));
   std::cerr << "the model is in " << out << "; try it: evenkeel generate --model " << out << " --prompt \"Once\"\n";
 }
 

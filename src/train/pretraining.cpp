@@ -187,7 +187,9 @@ class Pretraining {
     for (int64_t i = 0; i < config_.train.batch_size; ++i)
       sequences.push_back(corpus_->sequence(order.at(step * config_.train.batch_size + i)));
     RoutingByLayer routing;
-    const auto task = model_->loss(pack_ids(sequences), {.routing = &routing});
+    ForwardOptions forward;
+    forward.routing = &routing;
+    const auto task = model_->loss(pack_ids(sequences), forward);
     auto total = task.sum / static_cast<double>(task.count);
     const double loss = total.item<double>();
     EK_CHECK(std::isfinite(loss), kNumeric, "pretrain: the loss is not finite at step ", step);
