@@ -139,7 +139,8 @@ class Pretraining {
         out_(out),
         model_(init_model(config.model.config, BaseDtype::kFloat32, config.seed)),
         named_(model_->parameters()),
-        optimizer_(trainable(), config.train.optimizer) {}
+        optimizer_(trainable(), config.train.optimizer),
+        texts_(load_text(config)) {}
 
   bool run(bool resume, const StopRequest& stop) {
     load_data();
@@ -174,12 +175,12 @@ class Pretraining {
   }
 
   void load_data() {
-    const auto texts = load_text(config_);
-    const auto tokenizer = install_tokenizer(config_, texts, model_->spec().vocab_size, out_);
-    corpus_ = std::make_unique<Corpus>(texts, tokenizer, model_->spec().eos, config_.train.sequence_length,
+    const auto tokenizer = install_tokenizer(config_, texts_, model_->spec().vocab_size, out_);
+    corpus_ = std::make_unique<Corpus>(texts_, tokenizer, model_->spec().eos, config_.train.sequence_length,
                                        config_.data.validation);
     EK_CHECK(corpus_->training() >= 1, kConfig, "pretrain: the text has ", corpus_->tokens(),
              " tokens, too few for one sequence of ", config_.train.sequence_length);
+    texts_ = {};
   }
 
   double train_step(int64_t step, Order& order) {
@@ -292,6 +293,7 @@ class Pretraining {
   std::unique_ptr<CausalLm> model_;
   TensorMap named_;
   AdamW optimizer_;
+  std::vector<std::string> texts_;  // until they are tokenised
   std::unique_ptr<Corpus> corpus_;
   Clock::time_point started_;
   int64_t first_ = 0;
@@ -339,6 +341,7 @@ at::Tensor router_z_loss(const RoutingByLayer& routing) {
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {
   config.check();
   const std::string resolved = config::write(config);
+  Pretraining pretraining(config, out);  // reads all input: a mistake there must not leave an output folder behind
   if (resume) {
     EK_CHECK(fs::exists(out / "checkpoint.safetensors"), kIo, out.string(), " holds no checkpoint to go on from");
     EK_CHECK(read_file(out / "pretrain.toml") == resolved, kConfig, "the configuration differs from ", out.string(),
@@ -347,7 +350,7 @@ bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bo
     make_new_folder(out);
     write_file_atomic(out / "pretrain.toml", resolved);
   }
-  return Pretraining(config, out).run(resume, stop);
+  return pretraining.run(resume, stop);
 }
 
 }  // namespace evenkeel
