@@ -1,0 +1,77 @@
+# The commands of the README. Thin: tools/setup installs, CMake presets build, ctest tests.
+#   make demo         install what is missing, build, run UB-SMoE and FedIT side by side on the built-in model
+#   make test         the same set-up, then every test
+#   make build        the program at build/evenkeel
+#   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make bench        micro-benchmarks        make bench-peers  one training step beside transformers + PEFT
+#   make format       rewrites the sources in the project's style
+JOBS ?= $(shell nproc)
+PYTHON_V4 := .venv-v4/bin/python
+# On a terminal ninja rewrites one line; elsewhere it speaks only when something fails.
+NINJA := ninja -j $(JOBS) $(if $(MAKE_TERMOUT),,--quiet)
+SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
+
+.PHONY: demo test test-debug build build-all bench bench-smoke bench-peers format format-check floors sizes clean
+.DEFAULT_GOAL := build
+
+build: build/build.ninja
+	@$(NINJA) -C build evenkeel
+
+build-all: build/build.ninja
+	@$(NINJA) -C build
+
+# Fresh run folders, so that the demo can be repeated.
+DEMO_RUNS := runs/demo-fedit runs/demo-ub-smoe
+demo: build
+	@rm -rf $(DEMO_RUNS)
+	@for method in fedit ub-smoe; do \
+	  echo "== $$method: eight unequal clients, budgets 1/8 to 1"; \
+	  build/evenkeel train configs/demo.toml --set method.name=$$method --out runs/demo-$$method || exit $$?; done
+	@echo "== side by side"
+	@build/evenkeel report $(DEMO_RUNS) --html runs/demo.html
+
+test: setup-test build-all
+	@OMP_NUM_THREADS=1 ctest --test-dir build -j $(JOBS) --progress --output-on-failure --no-tests=error
+
+test-debug: build-debug/build.ninja
+	@$(NINJA) -C build-debug unit_tests
+	@tools/sanitized ctest --test-dir build-debug -L unit -j $(JOBS) --progress --output-on-failure --no-tests=error
+
+bench: build-all
+	@for program in build/*_bench; do $$program || exit $$?; done
+
+bench-smoke: build-all
+	@for program in build/*_bench; do \
+	  echo "bench smoke: $$program"; $$program --benchmark_min_time=0.001 >/dev/null || exit $$?; done
+
+bench-peers: setup-test build-all
+	@$(PYTHON_V4) bench/peers/train_step.py
+
+format:
+	@clang-format -i $(SOURCES)
+
+format-check:
+	@clang-format --dry-run -Werror $(SOURCES)
+
+floors:
+	@python3 tools/floors.py
+
+sizes:
+	@python3 tools/sizes.py
+
+clean:
+	@rm -rf build build-debug
+
+.PHONY: setup-build setup-test
+setup-build:
+	@tools/setup build
+setup-test:
+	@tools/setup test
+
+# Configured once; ninja reconfigures by itself when a CMake file or the list of sources changes.
+build/build.ninja: | setup-build
+	@echo "configuring build/"; cmake --preset release >build-configure.log || { cat build-configure.log; exit 1; }
+	@rm -f build-configure.log
+build-debug/build.ninja: | setup-build
+	@echo "configuring build-debug/"; cmake --preset debug >build-debug-configure.log || { cat build-debug-configure.log; exit 1; }
+	@rm -f build-debug-configure.log
