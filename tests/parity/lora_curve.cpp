@@ -1,0 +1,92 @@
+/// The training curve of an adapter, for comparison with other systems: fixed batches, AdamW, nothing federated.
+/// Usage: lora_curve MODEL ADAPTER JOB.json OUT
+/// JOB: {"targets": [names], "alpha": a, "rank": r, "optimizer": {"lr", "betas", "eps", "weight_decay"},
+///       "batches": [[{"ids": [..], "first_target": n}, ..], ..]}, one optimiser step per batch.
+/// OUT/losses.json, OUT/gradients (of the first step) and OUT/adapter (after the last), both in PEFT's layout.
+#include <ATen/ATen.h>
+
+#include <iostream>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "lora/peft.h"
+#include "models/causal_lm.h"
+#include "train/optimizer.h"
+
+namespace evenkeel {
+namespace {
+
+OptimizerConfig optimizer_of(const Json& job) {
+  OptimizerConfig config;
+  config.lr = job.at("lr");
+  config.betas = job.at("betas").get<std::vector<double>>();
+  config.eps = job.at("eps");
+  config.weight_decay = job.at("weight_decay");
+  return config;
+}
+
+std::vector<Example> batch_of(const Json& rows) {
+  std::vector<Example> batch;
+  for (const auto& row : rows) batch.push_back({row.at("ids").get<std::vector<int64_t>>(), row.at("first_target")});
+  return batch;
+}
+
+std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
+  std::vector<at::Tensor> leaves;
+  for (auto& [site, factors] : adapters) {
+    for (auto* factor : {&factors.a, &factors.b}) {
+      *factor = factor->to(at::kFloat).contiguous().clone().set_requires_grad(true);
+      leaves.push_back(*factor);
+    }
+  }
+  return leaves;
+}
+
+AdapterState gradients_of(const AdapterState& adapters) {
+  AdapterState gradients;
+  for (const auto& [site, factors] : adapters)
+    gradients[site] = {factors.a.grad().clone(), factors.b.grad().clone(), {}, factors.scaling};
+  return gradients;
+}
+
+void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs::path& job_file, const fs::path& out) {
+  const auto model = load_model(model_folder);
+  const Json job = load_json(job_file);
+  const auto targets = job.at("targets").get<std::vector<std::string>>();
+  AdapterState adapters = load_peft_adapter(adapter_folder, model->sites(targets));
+  AdamW optimizer(leaves_of(adapters), optimizer_of(job.at("optimizer")));
+  const PeftInfo info{model_folder.string(), job.at("alpha"), job.at("rank")};
+  ForwardOptions forward;
+  forward.adapters = &adapters;
+
+  std::vector<double> losses;
+  for (const auto& rows : job.at("batches")) {
+    optimizer.zero_grad();
+    const auto batch = batch_of(rows);
+    const LossSum loss = model->loss(pack(batch), forward);
+    const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
+    mean.backward();
+    if (losses.empty()) save_peft_adapter(out / "gradients", gradients_of(adapters), info);
+    losses.push_back(mean.item<double>());
+    optimizer.step();
+  }
+  save_peft_adapter(out / "adapter", clone(adapters), info);
+  write_file_atomic(out / "losses.json", Json(losses).dump());
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::cerr << "usage: lora_curve MODEL ADAPTER JOB.json OUT\n";
+    return 1;
+  }
+  try {
+    evenkeel::run(argv[1], argv[2], argv[3], argv[4]);
+  } catch (const std::exception& error) {
+    std::cerr << "lora_curve: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,121 @@
+"""Random OLMoE models made with the installed transformers, and the program run on what they save."""
+import json
+import os
+import pathlib
+import subprocess
+
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import OlmoeConfig, OlmoeForCausalLM
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "evenkeel"))
+V5 = int(transformers.__version__.split(".")[0]) >= 5
+# The default of transformers 5, grouped products, refuses rows that are no multiple of 16 bytes.
+EXPERTS = {"experts_implementation": "eager"} if V5 else {}
+# Router logits of the k-th and the next expert closer than this are rounding, not routing.
+SMALLEST_GAP = 3e-5
+
+
+def run(*arguments, program=PROGRAM):
+    """Runs the program; its stdout. A failure shows what it wrote."""
+    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, f"{program.name} {arguments[0]} exited {done.returncode}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+def random_model(seed, rope_theta=10000.0, **settings):
+    """An OLMoE whose weights are larger than at initialisation, so that routing and norms matter."""
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if V5 else {"rope_theta": rope_theta}
+    config = OlmoeConfig(max_position_embeddings=256, pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
+    model = OlmoeForCausalLM._from_config(config, **EXPERTS).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() == 1:
+                parameter.copy_(1 + 0.2 * noise)
+            else:
+                parameter.copy_(noise * (1.2 / parameter.shape[-1] ** 0.5))
+        model.model.embed_tokens.weight.mul_(config.hidden_size**0.5)
+        if config.tie_word_embeddings:
+            model.model.embed_tokens.weight.mul_(2 / config.hidden_size**0.5)
+    return model
+
+
+def with_top_k(model, top_k, folder):
+    """The same weights with another number of experts per token."""
+    model.save_pretrained(folder)
+    path = pathlib.Path(folder) / "config.json"
+    settings = json.loads(path.read_text())
+    settings["num_experts_per_tok"] = top_k
+    path.write_text(json.dumps(settings))
+    return load_float32(folder)
+
+
+def load_float32(folder):
+    return OlmoeForCausalLM.from_pretrained(folder, dtype=torch.float32, **EXPERTS).eval()
+
+
+def _is_well_separated(model, router_logits):
+    top_k = model.config.num_experts_per_tok
+    if top_k == model.config.num_experts:
+        return True
+    for logits_TE in router_logits:
+        ordered = logits_TE.float().sort(dim=-1, descending=True).values
+        if (ordered[:, top_k - 1] - ordered[:, top_k]).min() < SMALLEST_GAP:
+            return False
+    return True
+
+
+@torch.no_grad()
+def reference(model, ids):
+    """Logits [tokens, V] of one sequence, or None when a routing decision hangs on rounding."""
+    out = model(input_ids=torch.tensor([ids]), output_router_logits=True, use_cache=False)
+    return out.logits[0].float() if _is_well_separated(model, out.router_logits) else None
+
+
+def texts_with_logits(model, lengths, seed):
+    """Random sequences of the given lengths, drawn again where routing hangs on rounding, and their logits."""
+    generator = torch.Generator().manual_seed(seed)
+    texts, logits = [], []
+    for length in lengths:
+        for _ in range(60):
+            ids = torch.randint(model.config.vocab_size, (length,), generator=generator).tolist()
+            expected = reference(model, ids)
+            if expected is not None:
+                break
+        assert expected is not None, f"no sequence of length {length} without near-ties in 60 draws"
+        texts.append(ids)
+        logits.append(expected)
+    return texts, logits
+
+
+def score(folder, texts, work, *flags):
+    """(records, logits) of `evenkeel score` on id lists."""
+    lines, dump = work / "texts.jsonl", work / "logits.safetensors"
+    lines.write_text("".join(json.dumps({"ids": ids}) + "\n" for ids in texts))
+    out = run("score", "--model", folder, "--input", lines, "--json", "--logits", dump, *flags)
+    tensors = load_file(dump)
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [record["index"] for record in records] == list(range(len(texts)))
+    return records, [tensors[str(i)].float() for i in range(len(texts))]
+
+
+def assert_logits_close(actual, expected, tolerance=1e-4):
+    for index, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+        assert ours.shape == theirs.shape, f"text {index}: {tuple(ours.shape)} against {tuple(theirs.shape)}"
+        error = (ours - theirs).abs().max().item()
+        assert error <= tolerance, f"text {index} of {len(theirs)} tokens: logits differ by {error:.2e}"
+
+
+def assert_logprobs_close(records, texts, expected, tolerance=1e-4):
+    for record, ids, logits in zip(records, texts, expected, strict=True):
+        assert record["ids"] == ids and record["tokens"] == len(ids)
+        wanted = logits.log_softmax(-1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:], dtype=torch.long)]
+        given = torch.tensor(record["token_logprobs"])
+        assert given.shape == wanted.shape
+        if len(ids) > 1:
+            assert (given - wanted).abs().max() <= tolerance
+            assert abs(record["logprob"] - wanted.sum().item()) <= tolerance * len(ids)

@@ -1,0 +1,43 @@
+"""A LoRA loss curve against transformers 4.57 + PEFT 0.17: attention, every expert and the router adapted."""
+import pytest
+from peft import LoraConfig, get_peft_model
+
+from peer import random_model
+from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, train,
+                           train_ours)
+
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate"]
+MODELS = {
+    "plain": dict(num_experts=6, num_experts_per_tok=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=32,
+                  intermediate_size=20, vocab_size=89, num_hidden_layers=2, norm_topk_prob=False),
+    "renormalised, clipped, tied": dict(num_experts=11, num_experts_per_tok=4, num_attention_heads=3,
+                                        num_key_value_heads=3, hidden_size=30, intermediate_size=26, vocab_size=101,
+                                        num_hidden_layers=2, norm_topk_prob=True, clip_qkv=1.3,
+                                        tie_word_embeddings=True),
+    "one expert per token, many idle": dict(num_experts=24, num_experts_per_tok=1, num_attention_heads=5,
+                                            num_key_value_heads=1, hidden_size=40, intermediate_size=14,
+                                            vocab_size=73, num_hidden_layers=3, norm_topk_prob=False),
+}
+
+
+def saved_names(tensors):
+    return {name.replace(".default.", "."): tensor for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
+    base = random_model(seed=51, **MODELS[name])
+    base.save_pretrained(tmp_path / "model")
+    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS, lora_dropout=0.0))
+    fill_adapters(model, seed=53)
+    model.save_pretrained(tmp_path / "adapter")
+    job = {"targets": TARGETS, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
+           "batches": batches(base.config.vocab_size, seed=57)}
+
+    losses, gradients = train(model, job)
+    our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)
+
+    assert_curves_equal(our_losses, losses)
+    assert_tensors_close(our_gradients, saved_names(gradients), 1e-3, "first gradient")
+    trained = {n: p.detach() for n, p in model.named_parameters() if "lora_" in n}
+    assert_tensors_close(our_adapter, saved_names(trained), 2e-3, "value after 20 steps")

@@ -1,0 +1,88 @@
+"""The same 20 AdamW steps on both sides: here with autograd and torch.optim, there with the lora_curve program."""
+import json
+
+import torch
+from safetensors.torch import load_file
+
+from peer import PROGRAM, run
+
+OPTIMIZER = {"lr": 4e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.01}
+RANK, ALPHA = 3, 7.0
+STEPS = 20
+
+
+def batches(vocab_size, seed, steps=STEPS):
+    """Four batches of sequences that repeat a motif, in turn: unequal lengths, the loss on the last part only."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda low, high: int(torch.randint(low, high, (1,), generator=generator))  # noqa: E731
+    distinct = []
+    for _ in range(4):
+        rows = []
+        for _ in range(draw(2, 5)):
+            motif = torch.randint(3, vocab_size, (draw(2, 7),), generator=generator).tolist()
+            ids = (motif * 12)[: draw(5, 33)]
+            rows.append({"ids": ids, "first_target": draw(1, len(ids) - 1)})
+        distinct.append(rows)
+    return [distinct[step % 4] for step in range(steps)]
+
+
+def padded(rows):
+    """Right-padded tensors as a transformers user would feed them: ids, mask, labels."""
+    width = max(len(row["ids"]) for row in rows)
+    ids = torch.ones(len(rows), width, dtype=torch.long)
+    mask, labels = torch.zeros_like(ids), torch.full_like(ids, -100)
+    for i, row in enumerate(rows):
+        count = len(row["ids"])
+        ids[i, :count] = torch.tensor(row["ids"])
+        mask[i, :count] = 1
+        labels[i, row["first_target"]:count] = ids[i, row["first_target"]:count]
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def fill_adapters(model, seed):
+    """Adapters that already do something: with B = 0, A would have no gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                scale = 0.5 / parameter.shape[-1] ** 0.5 if "lora_A" in name else 0.15
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+
+
+def train(model, job):
+    """(losses, gradients of the first step by parameter name)."""
+    adapted = {name: p for name, p in model.named_parameters() if "lora_" in name}
+    settings = job["optimizer"]
+    optimizer = torch.optim.AdamW(adapted.values(), lr=settings["lr"], betas=tuple(settings["betas"]),
+                                  eps=settings["eps"], weight_decay=settings["weight_decay"])
+    losses, gradients = [], {}
+    for rows in job["batches"]:
+        optimizer.zero_grad()
+        loss = model(**padded(rows), use_cache=False).loss
+        loss.backward()
+        gradients = gradients or {name: p.grad.clone() for name, p in adapted.items()}
+        losses.append(loss.item())
+        optimizer.step()
+    return losses, gradients
+
+
+def train_ours(model_folder, adapter_folder, job, work):
+    """(losses, first gradients, last adapter), both by PEFT's saved names."""
+    (work / "job.json").write_text(json.dumps(job))
+    run(model_folder, adapter_folder, work / "job.json", work / "ours", program=PROGRAM.with_name("lora_curve"))
+    losses = json.loads((work / "ours" / "losses.json").read_text())
+    return losses, *(load_file(work / "ours" / part / "adapter_model.safetensors") for part in ("gradients", "adapter"))
+
+
+def assert_curves_equal(ours, theirs):
+    assert len(ours) == len(theirs) == STEPS
+    assert theirs[-1] < 0.8 * theirs[3], "the peer itself did not learn: the comparison would show little"
+    for step, (a, b) in enumerate(zip(ours, theirs)):
+        assert abs(a - b) <= 1e-4 * abs(b), f"step {step}: loss {a} against {b}"
+
+
+def assert_tensors_close(ours, theirs, tolerance, what):
+    assert ours.keys() == theirs.keys(), sorted(ours.keys() ^ theirs.keys())[:6]
+    for name, expected in theirs.items():
+        error = (ours[name] - expected).norm().item()
+        assert error <= tolerance * expected.norm().item(), f"{what} of {name}: {error:.2e} of {expected.norm():.2e}"
