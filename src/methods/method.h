@@ -1,6 +1,6 @@
 /// \file  The contract of a federated fine-tuning method: both halves of the protocol, one class, one file.
-/// The defaults are FedIT (FedAvg on A and B); a method overrides what its paper changes. Objects are immutable: state lives in
-/// ServerState, Payload and ClientView::memory. A method never names a model.
+/// The defaults are FedIT (FedAvg on A and B); a method overrides what its paper changes. Objects are immutable: state
+/// lives in ServerState, Payload and ClientView::memory. A method never names a model.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace evenkeel {
 /// One client as the server knows it.
 struct ClientProfile {
   int64_t id = 0;
-  double budget = 1.0;   ///< beta_c in (0, 1]
-  int64_t top_k = 0;     ///< K_c; 0 on a dense model
-  int64_t rank = 0;      ///< r_c
-  double examples = 0;   ///< |D_c|
-  bool trains = true;    ///< false: an evaluation, "a client that never trains"
+  double budget = 1.0;  ///< beta_c in (0, 1]
+  int64_t top_k = 0;    ///< K_c; 0 on a dense model
+  int64_t rank = 0;     ///< r_c
+  double examples = 0;  ///< |D_c|
+  bool trains = true;   ///< false: an evaluation, "a client that never trains"
 };
 
 /// What the server half may look at besides its state.
@@ -32,10 +32,10 @@ struct ServerView {
   const Sites& sites;
   std::vector<std::string> moe_layers;  ///< routing keys
   int64_t num_experts = 0;
-  int64_t max_top_k = 0;                ///< K_max, the checkpoint's own top-k
-  int64_t rank = 0;                     ///< r (largest)
-  double alpha = 0;                     ///< LoRA numerator
-  double lr = 0;                        ///< the clients' learning rate, eta
+  int64_t max_top_k = 0;  ///< K_max, the checkpoint's own top-k
+  int64_t rank = 0;       ///< r (largest)
+  double alpha = 0;       ///< LoRA numerator
+  double lr = 0;          ///< the clients' learning rate, eta
   uint64_t seed = 0;
 };
 
@@ -63,10 +63,10 @@ struct ClientUpdate {
 enum class Trainable { kAB, kB, kCore };
 
 struct LocalSetup {
-  AdapterState adapters;                     ///< the client's own copy, float32
+  AdapterState adapters;  ///< the client's own copy, float32
   Trainable trainable = Trainable::kAB;
   RouterOptions router;
-  TensorMap extra_trainables;                ///< e.g. phi; views of tensors that `router` uses
+  TensorMap extra_trainables;  ///< e.g. phi; views of tensors that `router` uses
 };
 
 /// Running means a method reports for the round, e.g. "pg_share". Names are snake_case.
@@ -95,8 +95,8 @@ struct ClientView {
 struct StepView {
   const ClientView& view;
   const Payload& download;
-  LocalSetup& setup;                             ///< adapters with gradients
-  std::span<const RoutingByLayer> micro_batches; ///< routing of each micro-batch of the step so far
+  LocalSetup& setup;                              ///< adapters with gradients
+  std::span<const RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
 };
@@ -108,11 +108,13 @@ class FederatedMethod {
   // --- client half, in the order the round calls it ---
   /// Adapters, what trains, and router options for this round (or this evaluation).
   virtual LocalSetup prepare(const Payload& download, const ClientView& view) const;
-  /// Added to the task loss of the last micro-batch (both are divided by the accumulation). Undefined: none.
+  /// Added to the task loss of every micro-batch, for the latest one in `step` (its router_logits are in the graph
+  /// until its backward; both losses are divided by the accumulation). Undefined: none.
   virtual at::Tensor extra_loss(const StepView& step) const;
-  /// After the last backward of a step, before the optimiser.
+  /// After the last backward of a step, before the optimiser. `step.micro_batches` is empty when no row of the step had
+  /// a target.
   virtual void edit_gradients(const StepView& step) const;
-  /// After the optimiser step (docs/decisions: an eighth hook, for updates that bypass the moments).
+  /// After the optimiser step: for updates that bypass its moments. Gradients still stand.
   virtual void edit_parameters(const StepView& step) const;
   /// \param counts  summed routing counts of the round per MoE layer; logits undefined.
   virtual Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
@@ -130,11 +132,11 @@ class FederatedMethod {
 
 /// A method's row in the table.
 struct MethodEntry {
-  std::string_view name;    ///< as in configs: "ub-smoe"
-  std::string_view title;   ///< "UB-SMoE"
-  std::string_view paper;   ///< one-line citation
-  bool exact;               ///< the aggregate equals sum_c p_c delta W_c
-  bool needs_experts;       ///< refuses a dense model
+  std::string_view name;   ///< as in configs: "ub-smoe"
+  std::string_view title;  ///< "UB-SMoE"
+  std::string_view paper;  ///< one-line citation
+  bool exact;              ///< the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;      ///< refuses a dense model
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table);
   /// Writes the resolved keys of `table` into the resolved config.

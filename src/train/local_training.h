@@ -15,7 +15,8 @@
 namespace evenkeel {
 
 enum class IdleExpertUpdate {
-  kZeroGrad,  ///< an idle expert has a zero gradient: AdamW still decays it and applies stale momentum (transformers' semantics)
+  kZeroGrad,  ///< an idle expert has a zero gradient: AdamW still decays it and applies stale momentum (transformers'
+              ///< semantics)
   kSkip,      ///< an idle expert's slices and moments stand still
 };
 constexpr auto names(IdleExpertUpdate) {
@@ -25,9 +26,9 @@ constexpr auto names(IdleExpertUpdate) {
 
 /// The part of [train] that a client needs.
 struct LocalTraining {
-  double local_epochs = 0.4;    ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
-  int64_t batch_size = 8;       ///< sequences per micro-batch
-  int64_t accumulation = 2;     ///< micro-batches per optimiser step
+  double local_epochs = 0.4;  ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
+  int64_t batch_size = 8;     ///< sequences per micro-batch
+  int64_t accumulation = 2;   ///< micro-batches per optimiser step
   OptimizerConfig optimizer;
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
 };
@@ -35,11 +36,11 @@ struct LocalTraining {
 struct LocalResult {
   Payload upload;
   int64_t steps = 0;
-  int64_t tokens = 0;            ///< real tokens through the model
-  int64_t targets = 0;           ///< positions with a loss
-  double loss_sum = 0;           ///< task loss summed over targets, natural log
+  int64_t tokens = 0;                    ///< real tokens through the model
+  int64_t targets = 0;                   ///< positions with a loss
+  double loss_sum = 0;                   ///< task loss summed over targets, natural log
   double first_loss = 0, last_loss = 0;  ///< mean loss per target of the first and last step
-  RoutingByLayer counts;         ///< summed over the round; logits undefined
+  RoutingByLayer counts;                 ///< summed over the round; logits undefined
   std::map<std::string, double> metrics;
   double seconds = 0;
 };

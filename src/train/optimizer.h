@@ -37,16 +37,20 @@ class AdamW {
 
   /// One step with `lr` (default: the config's). Gradients are left as they are.
   void step(double lr = -1);
-  /// Updates only the slices [i] of stacked parameters for which active[p][i] is true, each slice with its own step count
+  /// Updates only the slices [i] of stacked parameters for which active[p][i] is true, each slice with its own step
+  /// count
   /// (`idle_expert_update = "skip"`). active[p] undefined: the whole parameter.
   void step_active(const std::vector<at::Tensor>& active);
   void zero_grad();
 
-  /// Moments and step counts, for checkpoints of pre-training.
+  /// Moments and step counts, for checkpoints of pre-training: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`, not copies.
   TensorMap state() const;
+  /// \throws kCheckpoint when a tensor is missing or of another size.
   void load_state(const TensorMap& state);
 
  private:
+  void update(const std::vector<at::Tensor>& active, double lr);
+
   OptimizerConfig config_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
   std::vector<at::Tensor> steps_;  // scalar per parameter, or [E] per stacked parameter once step_active was used

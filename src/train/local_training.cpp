@@ -1,0 +1,215 @@
+#include "train/local_training.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace evenkeel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Rows of a shard in random order; when they run out, in another one.
+class RowOrder {
+ public:
+  RowOrder(std::span<const Example> shard, const ClientView& view)
+      : shard_(shard),
+        stream_(view.seed, "batches", static_cast<uint64_t>(view.round), static_cast<uint64_t>(view.client.id)) {}
+
+  std::vector<const Example*> take(int64_t rows) {
+    std::vector<const Example*> batch;
+    for (int64_t i = 0; i < rows; ++i) batch.push_back(&shard_[static_cast<size_t>(next())]);
+    return batch;
+  }
+
+ private:
+  int64_t next() {
+    if (used_ == order_.size()) {
+      order_ = stream_.permutation(static_cast<int64_t>(shard_.size()));
+      used_ = 0;
+    }
+    return order_[used_++];
+  }
+
+  std::span<const Example> shard_;
+  RandomStream stream_;
+  std::vector<int64_t> order_;
+  size_t used_ = 0;
+};
+
+/// What trains: leaves with a zeroed gradient each, and for stacked experts the layer that tells which of them were
+/// used.
+struct Trained {
+  std::vector<at::Tensor> tensors;
+  std::vector<std::string> moe_layers;  ///< one per tensor, empty when not stacked
+
+  void add(at::Tensor& tensor, const std::string& moe_layer) {
+    tensor.requires_grad_(true);
+    tensor.mutable_grad() = at::zeros_like(tensor);
+    tensors.push_back(tensor);
+    moe_layers.push_back(moe_layer);
+  }
+};
+
+Trained make_trained(LocalSetup& setup, const Sites& sites) {
+  Trained trained;
+  for (auto& [name, factors] : setup.adapters) {
+    const auto& site = sites.at(name);
+    const std::string layer = site.experts > 0 ? site.moe_layer : std::string();
+    if (setup.trainable == Trainable::kAB) trained.add(factors.a, layer);
+    if (setup.trainable != Trainable::kCore) trained.add(factors.b, layer);
+    if (setup.trainable == Trainable::kCore) trained.add(factors.core, layer);
+  }
+  for (auto& [name, tensor] : setup.extra_trainables) trained.add(tensor, {});
+  return trained;
+}
+
+/// A client never trains more than rank r_c and never asks for more than K_c experts.
+void check_budget(const LocalSetup& setup, const ClientProfile& client) {
+  EK_CHECK(setup.router.top_k <= client.top_k, kInternal, "client ", client.id, " would use ", setup.router.top_k,
+           " experts per token, allowed: ", client.top_k);
+  for (const auto& [name, factors] : setup.adapters)
+    EK_CHECK(factors.rank() <= client.rank, kConfig, "client ", client.id, " got rank ", factors.rank(), " for ", name,
+             ", allowed: ", client.rank);
+}
+
+void add_counts(RoutingByLayer& sum, const RoutingByLayer& routing) {
+  for (const auto& [layer, stats] : routing) {
+    auto& total = sum[layer];
+    total.counts = total.counts.defined() ? total.counts + stats.counts : stats.counts.clone();
+    total.tokens += stats.tokens;
+  }
+}
+
+/// Per stacked tensor, which experts were used or were given a gradient by the method; undefined for the others.
+std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const RoutingByLayer> micro_batches) {
+  std::map<std::string, at::Tensor> by_layer;
+  const auto join = [&](const std::string& layer, const at::Tensor& active_E) {
+    auto& known_E = by_layer[layer];
+    known_E = known_E.defined() ? known_E.logical_or(active_E) : active_E;
+  };
+  for (const auto& routing : micro_batches)
+    for (const auto& [layer, stats] : routing) join(layer, stats.counts.gt(0));
+  for (size_t i = 0; i < trained.tensors.size(); ++i)
+    if (!trained.moe_layers[i].empty()) join(trained.moe_layers[i], trained.tensors[i].grad().flatten(1).ne(0).any(1));
+  std::vector<at::Tensor> active;
+  for (const auto& layer : trained.moe_layers) active.push_back(layer.empty() ? at::Tensor{} : by_layer.at(layer));
+  return active;
+}
+
+/// One client's round in the making.
+class LocalRound {
+ public:
+  LocalRound(const CausalLm& model, const FederatedMethod& method, const Payload& download, const ClientView& view,
+             std::span<const Example> shard, const LocalTraining& training)
+      : model_(model),
+        method_(method),
+        download_(download),
+        view_(view),
+        training_(training),
+        setup_(method.prepare(download, view)),
+        trained_(make_trained(setup_, view.sites)),
+        optimizer_(trained_.tensors, training.optimizer),
+        rows_(shard, view) {
+    check_budget(setup_, view.client);
+  }
+
+  void step() {
+    optimizer_.zero_grad();
+    micro_batches_.clear();
+    step_loss_ = 0, step_targets_ = 0;
+    for (int64_t i = 0; i < training_.accumulation; ++i) micro_batch();
+    const auto view = step_view();
+    method_.edit_gradients(view);
+    if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
+      optimizer_.step_active(active_experts(trained_, micro_batches_));
+    else
+      optimizer_.step();
+    method_.edit_parameters(view);
+    for (const auto& routing : micro_batches_) add_counts(result_.counts, routing);
+    record_step();
+  }
+
+  LocalResult finish() {
+    result_.metrics = metrics_.means();
+    result_.upload = method_.upload(download_, setup_, result_.counts, view_);
+    return std::move(result_);
+  }
+
+  const LocalResult& result() const { return result_; }
+
+ private:
+  StepView step_view() { return {view_, download_, setup_, micro_batches_, training_.optimizer.lr, metrics_}; }
+
+  /// Forward and backward of one micro-batch. Without a target there is no loss to take a mean of, and nothing to
+  /// learn.
+  void micro_batch() {
+    const auto batch = pack(rows_.take(training_.batch_size));
+    if (batch.target_rows.numel() == 0) return;
+    auto& routing = micro_batches_.emplace_back();
+    const auto loss = model_.loss(batch, {.adapters = &setup_.adapters, .router = setup_.router, .routing = &routing});
+    const double sum = loss.sum.item<double>();
+    EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);
+    auto total = loss.sum / static_cast<double>(loss.count);
+    if (const auto extra = method_.extra_loss(step_view()); extra.defined()) total = total + extra;
+    (total / static_cast<double>(training_.accumulation)).backward();
+    for (auto& [layer, stats] : routing) stats.router_logits.reset();
+    step_loss_ += sum;
+    step_targets_ += loss.count;
+    result_.tokens += batch.tokens();
+  }
+
+  void record_step() {
+    const double mean = step_targets_ > 0 ? step_loss_ / static_cast<double>(step_targets_) : 0.0;
+    if (result_.targets == 0) result_.first_loss = mean;
+    if (step_targets_ > 0) result_.last_loss = mean;
+    result_.loss_sum += step_loss_;
+    result_.targets += step_targets_;
+    ++result_.steps;
+  }
+
+  const CausalLm& model_;
+  const FederatedMethod& method_;
+  const Payload& download_;
+  const ClientView& view_;
+  const LocalTraining& training_;
+  LocalSetup setup_;
+  Trained trained_;
+  AdamW optimizer_;
+  RowOrder rows_;
+  std::vector<RoutingByLayer> micro_batches_;
+  Metrics metrics_;
+  LocalResult result_;
+  double step_loss_ = 0;
+  int64_t step_targets_ = 0;
+};
+
+}  // namespace
+
+int64_t local_steps(const LocalTraining& training, int64_t examples) {
+  const auto rows_per_step = static_cast<double>(training.batch_size * training.accumulation);
+  return std::max<int64_t>(1, std::llround(training.local_epochs * static_cast<double>(examples) / rows_per_step));
+}
+
+LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
+                          const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
+                          const StepCallback& on_step) {
+  EK_CHECK(!shard.empty(), kData, "client ", view.client.id, " has no rows to train on");
+  const auto start = Clock::now();
+  LocalRound round(model, method, download, view, shard, training);
+  const int64_t steps = local_steps(training, static_cast<int64_t>(shard.size()));
+  for (int64_t done = 1; done <= steps; ++done) {
+    round.step();
+    if (on_step) on_step(done, steps, round.result().tokens);
+  }
+  auto result = round.finish();
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+}  // namespace evenkeel
