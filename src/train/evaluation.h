@@ -1,6 +1,8 @@
-/// \file  Accuracy of a model on a task: by generation and extraction, and by ranking the allowed answers by likelihood.
+/// \file  Accuracy of a model on a task: by generation and extraction, and by ranking the allowed answers by
+/// likelihood.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -25,9 +27,9 @@ struct EvaluationOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  bool lowercase = false;      ///< headline accuracy from lower-cased output; both are always computed
-  bool likelihood = true;      ///< also rank the allowed answers
-  int64_t batch_size = 32;     ///< prompts generated at once
+  bool lowercase = false;   ///< headline accuracy from lower-cased output; both are always computed
+  bool likelihood = true;   ///< also rank the allowed answers
+  int64_t batch_size = 32;  ///< prompts generated at once
 };
 
 /// Printed together, always: none of these means much alone.
@@ -36,28 +38,39 @@ struct TaskScore {
   double budget = 1.0;
   int64_t top_k = 0;
   int64_t rows = 0;
-  double accuracy = 0;             ///< correct / rows; an answer that cannot be read is wrong
-  double accuracy_lowercase = 0;
-  double invalid_rate = 0;         ///< rows without any allowed answer in the output
-  double accuracy_valid = 0;       ///< correct / rows with a readable answer; 0 when there is none
-  double accuracy_likelihood = 0;  ///< gold answer has the largest log-likelihood among those the row allows
+  double accuracy = 0;            ///< correct / rows, the headline; an answer that cannot be read is wrong
+  double accuracy_cased = 0;      ///< from the output as it is
+  double accuracy_lowercase = 0;  ///< from the lower-cased output
+  double invalid_rate = 0;        ///< rows without any allowed answer in the output
+  double accuracy_valid = 0;      ///< correct / rows with a readable answer; 0 when there is none
+  double accuracy_likelihood =
+      0;  ///< gold answer has the largest log-likelihood among those the row allows; 0 when not asked for
   double chance = 0, majority = 0;
   double seconds = 0;
 };
 OrderedJson to_json(const TaskScore& score);
 
 struct Prediction {
-  std::string output, extracted, gold, ranked;
+  std::string output;     ///< generated text up to a second "### Response:", stripped
+  std::string extracted;  ///< answer read from it; empty when there is none
+  std::string gold;
+  std::string ranked;  ///< most likely answer; empty when ranking is off
 };
 
-/// \param rows       test rows; the answers a row allows are those named in its "Answer format" line.
+/// The answers a row allows, from its line "Answer format: a/b/c"; the task's answers when it has no such line.
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
+
+/// Each prompt runs once: its cache serves the ranking of "the correct answer is " + answer (total log-probability,
+/// ties to the answer named first) and then generation. Prompt and answer are tokenised together, as in training.
 /// \param predictions  filled when given, one per row.
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
                         std::vector<Prediction>* predictions = nullptr,
                         const std::function<void(int64_t done, int64_t rows)>& on_progress = {});
 
-/// Tasks down, one block of columns per budget: accuracy, invalid, valid, likelihood; then chance and majority; means last.
+/// Tasks down, one block of columns per budget: accuracy, invalid, valid, likelihood, in percent; then chance and
+/// majority; means over tasks last, and over budgets when there are several. Blocks that do not fit into 120 columns go
+/// into a table below.
 std::string score_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel

@@ -1,0 +1,169 @@
+#include "train/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "train/generation.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kAnswerFormat = "Answer format:";
+constexpr std::string_view kResponse = "### Response:";
+constexpr std::string_view kAnswerLead = "the correct answer is ";
+constexpr std::string_view kBlank = " \t\r\n";
+
+std::string strip(std::string_view text) {
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == text.npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
+}
+
+/// A model that goes on to write another block of the prompt has answered before it.
+std::string first_response(std::string_view text) { return strip(text.substr(0, text.find(kResponse))); }
+
+/// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
+/// such tail; the answer is then tokenised alone.
+TokenIds answer_ids(const Tokenizer& tokenizer, const std::string& prompt, const TokenIds& prompt_ids,
+                    const std::string& answer) {
+  const auto text = std::string(kAnswerLead) + answer;
+  const auto joined = tokenizer.encode(prompt + text, false);
+  const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
+  return end.first == prompt_ids.end() ? TokenIds(end.second, joined.end()) : tokenizer.encode(text, false);
+}
+
+/// Rows that go through the model together.
+struct Batch {
+  std::span<const Row> rows;
+  std::vector<TokenIds> prompts;
+  std::vector<std::vector<std::string>> answers;
+  std::vector<std::vector<TokenIds>> answer_tokens;
+};
+
+Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
+               const EvaluationOptions& options) {
+  Batch batch{rows, {}, {}, {}};
+  for (const auto& row : rows) {
+    const auto prompt = evaluation_prompt(row, options.form);
+    batch.prompts.push_back(tokenizer.encode(prompt, false));
+    if (!options.likelihood) continue;
+    batch.answers.push_back(row_answers(task, row));
+    auto& tokens = batch.answer_tokens.emplace_back();
+    for (const auto& answer : batch.answers.back())
+      tokens.push_back(answer_ids(tokenizer, prompt, batch.prompts.back(), answer));
+  }
+  return batch;
+}
+
+int64_t room_of(const Batch& batch, int64_t max_new_tokens) {
+  size_t room = static_cast<size_t>(max_new_tokens);
+  for (const auto& answers : batch.answer_tokens)
+    for (const auto& ids : answers) room = std::max(room, ids.size());
+  return static_cast<int64_t>(room);
+}
+
+void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
+                  std::span<Prediction> predictions) {
+  const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
+  for (size_t i = 0; i < scores.size(); ++i)
+    predictions[i].ranked = batch.answers[i][std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
+}
+
+void answer_batch(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward, const Batch& batch,
+                  const EvaluationOptions& options, std::span<Prediction> predictions) {
+  auto run = run_prompts(model, forward, batch.prompts, room_of(batch, options.max_new_tokens));
+  if (options.likelihood) rank_answers(model, forward, run, batch, predictions);
+  const auto outputs =
+      generate(model, forward, std::move(run),
+               {.max_new_tokens = options.max_new_tokens, .beams = options.decode == Decode::kBeam4 ? 4 : 1});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    predictions[i].output = first_response(tokenizer.decode(outputs[i], true));
+    predictions[i].gold = batch.rows[i].answer;
+  }
+}
+
+double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+void count_answers(const TaskInfo& task, bool lowercase, std::span<Prediction> predictions, TaskScore& score) {
+  int64_t cased = 0, lower = 0, valid = 0, ranked = 0;
+  for (auto& one : predictions) {
+    const auto as_is = extract_answer(task, one.output, false), lowered = extract_answer(task, one.output, true);
+    one.extracted = lowercase ? lowered : as_is;
+    cased += as_is == one.gold;
+    lower += lowered == one.gold;
+    valid += !one.extracted.empty();
+    ranked += one.ranked == one.gold;
+  }
+  const int64_t correct = lowercase ? lower : cased;
+  score.accuracy = share(correct, score.rows);
+  score.accuracy_cased = share(cased, score.rows);
+  score.accuracy_lowercase = share(lower, score.rows);
+  score.invalid_rate = share(score.rows - valid, score.rows);
+  score.accuracy_valid = share(correct, valid);
+  score.accuracy_likelihood = share(ranked, score.rows);
+}
+
+}  // namespace
+
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
+  const std::string_view text = row.instruction;
+  std::vector<std::string> answers;
+  if (const auto at = text.rfind(kAnswerFormat); at != text.npos) {
+    auto rest = text.substr(at + kAnswerFormat.size());
+    rest = rest.substr(0, rest.find('\n'));
+    for (size_t cut = 0; cut != rest.npos && !rest.empty();
+         rest.remove_prefix(cut == rest.npos ? rest.size() : cut + 1)) {
+      cut = rest.find('/');
+      if (auto answer = strip(rest.substr(0, cut)); !answer.empty()) answers.push_back(std::move(answer));
+    }
+  }
+  if (answers.empty()) answers.assign(task.answers.begin(), task.answers.end());
+  return answers;
+}
+
+TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                        std::vector<Prediction>* predictions,
+                        const std::function<void(int64_t, int64_t)>& on_progress) {
+  EK_CHECK(!rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
+  EK_CHECK(options.batch_size > 0, kConfig, "evaluation batch size is ", options.batch_size, ", allowed: 1 or more");
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Prediction> all(rows.size());
+  const auto step = static_cast<size_t>(options.batch_size);
+  for (size_t first = 0; first < rows.size(); first += step) {
+    const size_t count = std::min(step, rows.size() - first);
+    const auto batch = tokenize(tokenizer, task, rows.subspan(first, count), options);
+    answer_batch(model, tokenizer, forward, batch, options, std::span(all).subspan(first, count));
+    if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
+  }
+  TaskScore score;
+  score.task = task.name;
+  score.top_k = forward.router.top_k > 0 ? forward.router.top_k : model.spec().top_k;
+  score.rows = static_cast<int64_t>(rows.size());
+  count_answers(task, options.lowercase, all, score);
+  score.chance = chance_rate(task, rows);
+  score.majority = majority_rate(rows);
+  score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (predictions) *predictions = std::move(all);
+  return score;
+}
+
+OrderedJson to_json(const TaskScore& score) {
+  return {{"task", score.task},
+          {"budget", score.budget},
+          {"top_k", score.top_k},
+          {"rows", score.rows},
+          {"accuracy", score.accuracy},
+          {"accuracy_cased", score.accuracy_cased},
+          {"accuracy_lowercase", score.accuracy_lowercase},
+          {"invalid_rate", score.invalid_rate},
+          {"accuracy_valid", score.accuracy_valid},
+          {"accuracy_likelihood", score.accuracy_likelihood},
+          {"chance", score.chance},
+          {"majority", score.majority},
+          {"seconds", score.seconds}};
+}
+
+}  // namespace evenkeel
