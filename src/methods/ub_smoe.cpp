@@ -25,7 +25,6 @@ namespace {
 
 using config::EnumName;
 
-enum class Switch { kOn, kOff };
 enum class DmrMode { kCandidate, kPreserve, kCandidateWide };
 enum class PhiUpdate { kUtilization, kOff };
 enum class PhiTrain { kOff, kLocalDiscard, kLocalFedavg };
@@ -37,7 +36,6 @@ enum class PgGamma { kOptSteps, kLiteral };
 enum class RhoRef { kKbar, kKmax };
 enum class RhoFn { kSqrt, kNone, kLinear, kInvSqrt, kLog };
 
-constexpr auto names(Switch) { return std::array{EnumName{"on", Switch::kOn}, EnumName{"off", Switch::kOff}}; }
 constexpr auto names(DmrMode) {
   return std::array{EnumName{"candidate", DmrMode::kCandidate}, EnumName{"preserve", DmrMode::kPreserve},
                     EnumName{"candidate_wide", DmrMode::kCandidateWide}};
@@ -88,8 +86,8 @@ struct Config {
   PhiTrain phi_train = PhiTrain::kOff;
   PhiPenalty phi_penalty = PhiPenalty::kHinge;
   double lambda_phi = 0.01;
-  Switch phi_at_eval = Switch::kOn;
-  Switch pg = Switch::kOn;
+  bool phi_at_eval = true;
+  bool pg = true;
   PgActivity pg_activity = PgActivity::kStepUnion;
   PgApply pg_apply = PgApply::kAdamGrad;
   PgClipMode pg_clip_mode = PgClipMode::kPerExpertNorm;
@@ -310,7 +308,7 @@ class UbSmoe : public FederatedMethod {
     state.memory[kMaxTopK] = scalar(static_cast<double>(server.max_top_k));
     for (const auto& layer : server.moe_layers)
       state.global.extras[phi_of(layer)] = at::zeros({server.num_experts}, at::kFloat);
-    if (config_.pg == Switch::kOn) set_pseudo_gradients(server, state, state, 1.0);
+    if (config_.pg) set_pseudo_gradients(server, state, state, 1.0);
     return state;
   }
 
@@ -319,7 +317,7 @@ class UbSmoe : public FederatedMethod {
     auto payload = FederatedMethod::broadcast(state, client, round);
     for (const auto& [name, tensor] : state.global.extras)
       if (name.ends_with(".phi") ? routes_with_phi(client) : client.trains) payload.extras[name] = tensor;
-    if (client.trains && config_.pg == Switch::kOn)
+    if (client.trains && config_.pg)
       payload.extras[kRhoReference] =
           config_.rho_ref == RhoRef::kKmax ? state.memory.at(kMaxTopK) : scalar(mean_top_k(round));
     return payload;
@@ -328,7 +326,7 @@ class UbSmoe : public FederatedMethod {
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         std::span<const ClientUpdate> updates) const override {
     auto next = FederatedMethod::aggregate(server, state, round, updates);
-    if (config_.pg == Switch::kOn) {
+    if (config_.pg) {
       const double gamma = config_.pg_gamma == PgGamma::kLiteral ? kLiteralGamma : mean_steps(round, updates);
       set_pseudo_gradients(server, state, next, server.lr * gamma);
     }
@@ -364,7 +362,7 @@ class UbSmoe : public FederatedMethod {
   // --- dynamic modulated routing ---
 
   bool routes_with_phi(const ClientProfile& client) const {
-    return config_.modulates() && (client.trains || config_.phi_at_eval == Switch::kOn);
+    return config_.modulates() && (client.trains || config_.phi_at_eval);
   }
 
   /// Preserving no expert puts phi on every one: the same as all being candidates.
@@ -421,7 +419,7 @@ class UbSmoe : public FederatedMethod {
     fail(kInternal, "rho_fn out of range");
   }
 
-  bool injects(const StepView& step) const { return config_.pg == Switch::kOn && !step.micro_batches.empty(); }
+  bool injects(const StepView& step) const { return config_.pg && !step.micro_batches.empty(); }
 
   /// Calls apply(theta, experts_N, share * clip(rho Gt)) for every adapter tensor of every layer's idle experts.
   template <typename Apply>

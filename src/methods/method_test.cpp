@@ -1,0 +1,99 @@
+#include "methods/method.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace evenkeel {
+namespace {
+
+const std::string kSite = "model.layers.0.self_attn.q_proj";
+
+std::unique_ptr<FederatedMethod> fedit() { return find_method("fedit").make(config::Table::parse("", "test")); }
+
+Sites one_site() { return {{kSite, {.experts = 0, .in = 3, .out = 2, .moe_layer = {}}}}; }
+
+ClientUpdate update(int64_t id, const at::Tensor& a, const at::Tensor& b) {
+  ClientUpdate update;
+  update.client.id = id;
+  update.payload.adapters[kSite] = {.a = a, .b = b, .core = {}, .scaling = 1.0};
+  update.steps = 1;
+  return update;
+}
+
+ServerView view(const Sites& sites) {
+  return {
+      .sites = sites, .moe_layers = {}, .num_experts = 0, .max_top_k = 0, .rank = 1, .alpha = 1, .lr = 0.1, .seed = 3};
+}
+
+TEST(Fedit, AveragesTheFactorsSeparatelyWithTheGivenWeights) {
+  const auto sites = one_site();
+  const auto method = fedit();
+  const auto state = method->initialize(view(sites));
+  const RoundView round{.round = 0, .participants = std::vector<ClientProfile>(2), .weights = {0.25, 0.75}};
+  const std::vector<ClientUpdate> updates{
+      update(0, at::tensor({1.f, 2.f, 4.f}).view({1, 3}), at::tensor({1.f, 0.f}).view({2, 1})),
+      update(1, at::tensor({3.f, -2.f, 0.f}).view({1, 3}), at::tensor({0.f, 4.f}).view({2, 1}))};
+  const auto next = method->aggregate(view(sites), state, round, updates);
+  const auto& mean = next.global.adapters.at(kSite);
+  EXPECT_TRUE(mean.a.equal(at::tensor({2.5f, -1.f, 1.f}).view({1, 3}))) << mean.a;
+  EXPECT_TRUE(mean.b.equal(at::tensor({0.25f, 3.f}).view({2, 1}))) << mean.b;
+  EXPECT_EQ(next.round, 1);
+}
+
+TEST(Fedit, PreparesACopyOfWhatWasSent) {
+  const auto sites = one_site();
+  const auto method = fedit();
+  const auto state = method->initialize(view(sites));
+  const ClientProfile client{.id = 4, .budget = 1, .top_k = 0, .rank = 1, .examples = 5, .trains = true};
+  TensorMap memory;
+  const ClientView mine{.client = client, .sites = sites, .round = 0, .seed = 3, .memory = memory};
+  const auto download = method->broadcast(state, client, {});
+  const auto before = download.adapters.at(kSite).b.clone();
+  auto setup = method->prepare(download, mine);
+  setup.adapters.at(kSite).b.add_(1);
+  EXPECT_TRUE(download.adapters.at(kSite).b.equal(before));
+}
+
+TEST(Aggregate, NamesTheClientThatLeftASiteOut) {
+  const auto sites = one_site();
+  const auto method = fedit();
+  const auto state = method->initialize(view(sites));
+  const RoundView round{.round = 0, .participants = std::vector<ClientProfile>(1), .weights = {1.0}};
+  std::vector<ClientUpdate> updates(1);
+  updates[0].client.id = 7;
+  try {
+    method->aggregate(view(sites), state, round, updates);
+    FAIL() << "an upload without its site was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kShape);
+    EXPECT_NE(std::string(error.what()).find("client 7 did not send " + kSite), std::string::npos) << error.what();
+  }
+}
+
+TEST(Aggregate, RefusesAnUploadThatIsNotFinite) {
+  const auto sites = one_site();
+  const auto method = fedit();
+  const auto state = method->initialize(view(sites));
+  const RoundView round{.round = 2, .participants = std::vector<ClientProfile>(1), .weights = {1.0}};
+  const std::vector<ClientUpdate> updates{update(0, at::full({1, 3}, NAN), at::zeros({2, 1}))};
+  EXPECT_THROW(method->aggregate(view(sites), state, round, updates), Error);
+}
+
+TEST(Metrics, AreWeightedMeans) {
+  Metrics metrics;
+  metrics.add("x", 1, 1);
+  metrics.add("x", 4, 2);
+  EXPECT_DOUBLE_EQ(metrics.means().at("x"), 3);
+}
+
+TEST(FindMethod, ListsTheKnownNames) {
+  try {
+    find_method("fedavg");
+    FAIL() << "an unknown method was found";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fedit"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

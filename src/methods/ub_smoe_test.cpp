@@ -1,0 +1,349 @@
+// UB-SMoE worked out by hand: the server's two updates, and every way a client can read its pseudo-gradients.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kExperts = 4, kRank = 2;
+const std::string kLayer = "model.layers.0.mlp";
+const std::string kUp = kLayer + ".experts.up_proj", kDown = kLayer + ".experts.down_proj";
+const std::string kQuery = "model.layers.0.self_attn.q_proj";
+
+const Sites& sites() {
+  static const Sites result{{kUp, {.experts = kExperts, .in = 3, .out = 5, .moe_layer = kLayer}},
+                            {kDown, {.experts = kExperts, .in = 5, .out = 3, .moe_layer = kLayer}},
+                            {kQuery, {.experts = 0, .in = 3, .out = 6, .moe_layer = {}}}};
+  return result;
+}
+
+ServerView server(double lr = 0.01) {
+  return {.sites = sites(),
+          .moe_layers = {kLayer},
+          .num_experts = kExperts,
+          .max_top_k = 8,
+          .rank = kRank,
+          .alpha = kRank,
+          .lr = lr,
+          .seed = 5};
+}
+
+std::unique_ptr<FederatedMethod> method(const std::string& toml = "") {
+  return find_method("ub-smoe").make(config::Table::parse(toml, "test"));
+}
+
+ClientProfile client(int64_t id, int64_t top_k, bool trains = true) {
+  return {.id = id, .budget = 1, .top_k = top_k, .rank = kRank, .examples = 1, .trains = trains};
+}
+
+RoundView round_of(std::initializer_list<int64_t> top_ks) {
+  RoundView round;
+  for (const int64_t k : top_ks) {
+    round.participants.push_back(client(static_cast<int64_t>(round.participants.size()), k));
+    round.weights.push_back(1.0 / static_cast<double>(top_ks.size()));
+  }
+  return round;
+}
+
+RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
+  return {{kLayer, {.router_logits = {}, .counts = at::tensor(counts, at::kLong), .tokens = tokens}}};
+}
+
+/// One client in the middle of a step, with zero gradients.
+struct Client {
+  Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& who)
+      : profile(who), download(sent), view{profile, sites(), 0, 1, memory}, setup(method.prepare(download, view)) {
+    for (auto& [name, factors] : setup.adapters)
+      for (auto* tensor : {&factors.a, &factors.b}) {
+        tensor->requires_grad_(true);
+        tensor->mutable_grad() = at::zeros_like(*tensor);
+      }
+  }
+  StepView step(double lr = 0.01) { return {view, download, setup, micro_batches, lr, metrics}; }
+  at::Tensor grad_a(const std::string& site) { return setup.adapters.at(site).a.grad(); }
+  at::Tensor grad_b(const std::string& site) { return setup.adapters.at(site).b.grad(); }
+
+  ClientProfile profile;
+  Payload download;
+  TensorMap memory;
+  ClientView view;
+  LocalSetup setup;
+  std::vector<RoutingByLayer> micro_batches;
+  Metrics metrics;
+};
+
+/// A state whose pseudo-gradients are `value` everywhere.
+ServerState state_with(const FederatedMethod& method, double value) {
+  auto state = method.initialize(server());
+  for (auto& [name, tensor] : state.global.extras)
+    if (name.find("pseudo_grad") != std::string::npos) tensor = at::full_like(tensor, value);
+  return state;
+}
+
+/// Norm of one expert's pseudo-gradient when all its values are 1.
+double unit_norm() { return std::sqrt(2.0 * kRank * (3 + 5)); }
+
+ClientUpdate update_of(const FederatedMethod& method, const ServerState& state, const ClientProfile& who,
+                       const RoundView& round, const RoutingByLayer& counts, int64_t steps = 1) {
+  Client mine(method, method.broadcast(state, who, round), who);
+  return {.client = who, .payload = method.upload(mine.download, mine.setup, counts, mine.view), .steps = steps};
+}
+
+// M = 4, p = (.5, .5), K = (1, 2), counts (6, 2, 1, 1) and (8, 6, 4, 2) of 10 tokens each.
+TEST(UbSmoeServer, MovesPhiByUtilization) {
+  const auto ub = method();
+  const auto round = round_of({1, 2});
+  const auto state = ub->initialize(server());
+  const std::vector<ClientUpdate> updates{
+      update_of(*ub, state, round.participants[0], round, routing({6, 2, 1, 1}, 10)),
+      update_of(*ub, state, round.participants[1], round, routing({8, 6, 4, 2}, 10))};
+  const auto seen = ub->diagnostics(ub->aggregate(server(), state, round, updates));
+  const auto u = seen.at(kLayer + ".utilization"), phi = seen.at(kLayer + ".phi").to(at::kDouble);
+  EXPECT_TRUE(u.allclose(at::tensor({.7, .4, .25, .15}, at::kDouble), 0, 1e-12)) << u;
+  EXPECT_NEAR(u.sum().item<double>(), 1.5, 1e-12);
+  const auto expected = at::tensor({-.04335707, -.00624188, .04621171, .09051482}, at::kDouble);
+  EXPECT_TRUE(phi.allclose(expected, 0, 1e-8)) << phi;
+}
+
+TEST(UbSmoeServer, ScalesPhiToItsRangeOnEachSideOfZero) {
+  const auto ub = method("phi_range = [-0.5, 1.5]\nphi_momentum = 0.0");
+  const auto round = round_of({1, 2});
+  const auto state = ub->initialize(server());
+  const std::vector<ClientUpdate> updates{
+      update_of(*ub, state, round.participants[0], round, routing({6, 2, 1, 1}, 10)),
+      update_of(*ub, state, round.participants[1], round, routing({8, 6, 4, 2}, 10))};
+  const auto phi = ub->diagnostics(ub->aggregate(server(), state, round, updates)).at(kLayer + ".phi");
+  const auto expected = at::tensor({-.5 * .43357075, -.5 * .06241877, 1.5 * .46211711, 1.5 * .90514822}, at::kDouble);
+  EXPECT_TRUE(phi.to(at::kDouble).allclose(expected, 0, 1e-7)) << phi;
+}
+
+// theta 1.0 -> 0.9, eta .01: 5 steps in the mean give 2.0, the literal 0.4 gives 25.
+TEST(UbSmoeServer, TurnsTheRoundsMoveIntoAPseudoGradient) {
+  for (const auto& [toml, expected] : {std::pair{"", 2.0}, std::pair{"pg_gamma = \"literal_0.4\"", 25.0}}) {
+    const auto ub = method(toml);
+    const auto round = round_of({1, 2});
+    auto state = ub->initialize(server());
+    for (auto& [site, factors] : state.global.adapters) factors.a.fill_(1), factors.b.fill_(1);
+    std::vector<ClientUpdate> updates{update_of(*ub, state, round.participants[0], round, routing({1, 0, 0, 0}, 1), 4),
+                                      update_of(*ub, state, round.participants[1], round, routing({1, 1, 0, 0}, 1), 6)};
+    for (auto& update : updates)
+      for (auto& [site, factors] : update.payload.adapters)
+        factors.a = at::full_like(factors.a, 0.9), factors.b = at::full_like(factors.b, 0.9);
+    const auto next = ub->aggregate(server(), state, round, updates);
+    const auto& extras = next.global.extras;
+    EXPECT_TRUE(extras.at(kUp + ".pseudo_grad_a").allclose(at::full({kExperts, kRank, 3}, expected), 1e-5));
+    EXPECT_TRUE(extras.at(kDown + ".pseudo_grad_b").allclose(at::full({kExperts, 3, kRank}, expected), 1e-5));
+    EXPECT_FALSE(extras.contains(kQuery + ".pseudo_grad_a"));
+    const auto norm = ub->diagnostics(next).at(kLayer + ".pseudo_grad_norm");
+    EXPECT_TRUE(norm.allclose(at::full({kExperts}, expected * unit_norm(), at::kDouble), 1e-5)) << norm;
+  }
+}
+
+TEST(UbSmoeServer, SendsPseudoGradientsOnlyToThoseWhoTrainAndPhiOnlyWhereItIsUsed) {
+  const auto count = [](const Payload& payload, std::string_view end) {
+    return std::count_if(payload.extras.begin(), payload.extras.end(), [&](auto& e) { return e.first.ends_with(end); });
+  };
+  const auto ub = method("phi_at_eval = false");
+  const auto state = ub->initialize(server());
+  const auto training = ub->broadcast(state, client(0, 1), round_of({1}));
+  const auto evaluation = ub->broadcast(state, client(0, 1, false), {});
+  EXPECT_EQ(count(training, ".pseudo_grad_a"), 2);
+  EXPECT_EQ(count(training, ".phi"), 1);
+  EXPECT_TRUE(evaluation.extras.empty());
+  const auto bare = method("num_candidates = 0\npg = false");
+  EXPECT_TRUE(bare->broadcast(bare->initialize(server()), client(0, 1), round_of({1})).extras.empty());
+}
+
+TEST(UbSmoeServer, RefusesADenseModelAndMoreCandidatesThanExperts) {
+  auto dense = server();
+  dense.num_experts = 0;
+  EXPECT_THROW(method()->initialize(dense), Error);
+  EXPECT_THROW(method("num_candidates = 5")->initialize(server()), Error);
+  EXPECT_THROW(method("dmr_mode = \"candidate_wide\"\nnum_candidates = 2")->initialize(server()), Error);
+}
+
+TEST(UbSmoeRouting, TakesItsOptionsFromTheReading) {
+  const auto options = [](const std::string& toml, bool trains = true) {
+    const auto ub = method(toml);
+    Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 3, trains), round_of({3})),
+                client(0, 3, trains));
+    return mine.setup.router;
+  };
+  const auto plain = options("");
+  EXPECT_EQ(plain.top_k, 3);
+  EXPECT_EQ(plain.num_candidates, 2);
+  EXPECT_EQ(plain.mode, ModulationMode::kCandidate);
+  EXPECT_EQ(plain.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(plain.modulation.count(kLayer), 1u);
+  EXPECT_EQ(options("gate_norm = \"olmoe_native\"").gate_norm, GateNorm::kCheckpoint);
+  EXPECT_EQ(options("dmr_mode = \"preserve\"").mode, ModulationMode::kPreserve);
+  EXPECT_EQ(options("dmr_mode = \"preserve\"\nnum_candidates = 0").num_candidates, kExperts);
+  EXPECT_EQ(options("num_candidates = 0").num_candidates, 0);
+  EXPECT_EQ(options("", false).modulation.size(), 1u);
+  EXPECT_TRUE(options("phi_at_eval = false", false).modulation.empty());
+}
+
+// rho at K_c = 1 and a mean K of 1.5, or the model's 8. Gt = 1e-3 stays below the clip.
+TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
+  const std::vector<std::pair<std::string, double>> cases{{"", std::sqrt(1.5)},
+                                                          {"rho_fn = \"none\"", 1.0},
+                                                          {"rho_fn = \"linear\"", 1.5},
+                                                          {"rho_fn = \"inv_sqrt\"", std::sqrt(1 / 1.5)},
+                                                          {"rho_fn = \"log\"", std::log(2.5)},
+                                                          {"rho_ref = \"kmax\"", std::sqrt(8.0)}};
+  for (const auto& [toml, rho] : cases) {
+    const auto ub = method(toml);
+    const auto round = round_of({1, 2});
+    Client mine(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
+    mine.micro_batches = {routing({5, 0, 5, 0}, 10)};
+    ub->edit_gradients(mine.step());
+    for (const auto& grad : {mine.grad_a(kUp), mine.grad_b(kUp), mine.grad_a(kDown), mine.grad_b(kDown)}) {
+      EXPECT_NEAR(grad[1].min().item<double>(), rho * 1e-3, 1e-9) << toml;
+      EXPECT_NEAR(grad[3].max().item<double>(), rho * 1e-3, 1e-9) << toml;
+      EXPECT_EQ(grad[0].abs().max().item<double>(), 0) << toml;
+    }
+    EXPECT_EQ(mine.grad_a(kQuery).abs().max().item<double>(), 0);
+    EXPECT_DOUBLE_EQ(mine.metrics.means().at("pg_share"), 0.5);
+  }
+}
+
+// Expert 0 in both micro-batches, 1 in the first alone, 2 in none, 3 in the second alone. 8 and 12 tokens.
+TEST(UbSmoeClient, ReadsIdlenessByStepByTokenOrByMicroBatch) {
+  const std::vector<std::pair<std::string, std::vector<double>>> cases{
+      {"step_union", {0, 0, 1, 0}},
+      {"token_weighted", {1 - 15.0 / 20, 1 - 3.0 / 20, 1, 1 - 2.0 / 20}},
+      {"micro_union", {0, 0.5, 1, 0.5}}};
+  for (const auto& [activity, share] : cases) {
+    const auto ub = method("pg_activity = \"" + activity + "\"");
+    const auto round = round_of({1});
+    Client mine(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
+    for (auto& [name, factors] : mine.setup.adapters) factors.a.mutable_grad().fill_(0.25);
+    mine.micro_batches = {routing({5, 3, 0, 0}, 8), routing({10, 0, 0, 2}, 12)};
+    ub->edit_gradients(mine.step());
+    for (int64_t e = 0; e < kExperts; ++e)
+      EXPECT_NEAR(mine.grad_a(kUp)[e].mean().item<double>(), 0.25 + share[static_cast<size_t>(e)] * 1e-3, 1e-7)
+          << activity << " expert " << e;
+  }
+}
+
+TEST(UbSmoeClient, ClipsByExpertByElementOrAsAWhole) {
+  const auto run = [](const std::string& toml) {
+    const auto ub = method(toml);
+    const auto round = round_of({1});
+    auto mine = std::make_unique<Client>(*ub, ub->broadcast(state_with(*ub, 3.0), round.participants[0], round),
+                                         round.participants[0]);
+    mine->setup.adapters.at(kQuery).a.mutable_grad().fill_(4.0);
+    mine->micro_batches = {routing({5, 5, 0, 0}, 5)};
+    ub->edit_gradients(mine->step());
+    return mine;
+  };
+  const auto by_expert = run("");
+  EXPECT_NEAR(by_expert->grad_b(kDown)[2].max().item<double>(), 2.0 / unit_norm(), 1e-6);
+  EXPECT_NEAR(by_expert->metrics.means().at("pg_norm"), 2.0, 1e-5);
+  EXPECT_EQ(by_expert->grad_a(kQuery).max().item<double>(), 4.0);
+  EXPECT_EQ(run("pg_clip_mode = \"elementwise\"")->grad_b(kDown)[2].max().item<double>(), 2.0);
+  const auto whole = run("pg_clip_mode = \"global_norm\"");
+  const double norm = std::sqrt(2 * std::pow(3.0 * unit_norm(), 2) + 16.0 * kRank * 3);
+  EXPECT_NEAR(whole->grad_b(kDown)[2].max().item<double>(), 3.0 * 2.0 / norm, 1e-6);
+  EXPECT_NEAR(whole->grad_a(kQuery).max().item<double>(), 4.0 * 2.0 / norm, 1e-6);
+}
+
+TEST(UbSmoeClient, LeavesTheGradientAloneWhenPseudoGradientsBypassTheOptimiser) {
+  const auto ub = method("pg_apply = \"decoupled_sgd\"");
+  const auto round = round_of({1});
+  Client mine(*ub, ub->broadcast(state_with(*ub, 0.01), round.participants[0], round), round.participants[0]);
+  mine.micro_batches = {routing({5, 0, 0, 0}, 5)};
+  ub->edit_gradients(mine.step(0.1));
+  EXPECT_EQ(mine.grad_a(kUp).abs().max().item<double>(), 0);
+  ub->edit_parameters(mine.step(0.1));
+  const auto moved = mine.setup.adapters.at(kUp).a.detach() - mine.download.adapters.at(kUp).a;
+  EXPECT_EQ(moved[0].abs().max().item<double>(), 0);
+  EXPECT_TRUE(moved.slice(0, 1).allclose(at::full({3, kRank, 3}, -0.001), 1e-3)) << moved;
+}
+
+// Experts no client ever uses under plain SGD: Gt grows by sum_c p_c rho_c per round.
+TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
+  for (const auto& [toml, factor] : {std::pair{"", 1.239674}, std::pair{"rho_ref = \"kmax\"\n", 1.810660}}) {
+    const auto ub = method(std::string(toml) + "pg_apply = \"decoupled_sgd\"\npg_clip = 1e9");
+    const auto round = round_of({1, 2, 4, 8});
+    auto state = state_with(*ub, 0.5);
+    for (int64_t t = 1; t <= 3; ++t) {
+      std::vector<ClientUpdate> updates;
+      for (const auto& who : round.participants) {
+        Client mine(*ub, ub->broadcast(state, who, round), who);
+        mine.micro_batches = {routing({0, 0, 0, 0}, 5)};
+        for (int64_t step = 0; step < 3; ++step) ub->edit_parameters(mine.step());
+        updates.push_back({who, ub->upload(mine.download, mine.setup, mine.micro_batches[0], mine.view), 3});
+      }
+      state = ub->aggregate(server(), state, round, updates);
+      const double grown = state.global.extras.at(kUp + ".pseudo_grad_b").mean().item<double>();
+      EXPECT_NEAR(grown / (0.5 * std::pow(factor, t)), 1.0, 1e-4) << toml << " round " << t;
+    }
+  }
+}
+
+TEST(UbSmoePhi, IsTrainedSentAndAveragedOnlyWhenAsked) {
+  const auto round = round_of({1, 1});
+  for (const std::string mode : {"off", "local_discard", "local_fedavg"}) {
+    const auto ub = method("phi_update = \"off\"\nphi_train = \"" + mode + "\"");
+    const auto state = ub->initialize(server());
+    std::vector<ClientUpdate> updates;
+    for (const auto& who : round.participants) {
+      Client mine(*ub, ub->broadcast(state, who, round), who);
+      EXPECT_EQ(mine.setup.extra_trainables.size(), mode == "off" ? 0u : 1u);
+      for (auto& [name, phi] : mine.setup.extra_trainables) {
+        phi.fill_(who.id == 0 ? 0.2 : 0.4);
+        EXPECT_EQ(mine.setup.router.modulation.at(kLayer)[0].item<float>(), phi[0].item<float>());
+      }
+      updates.push_back({who, ub->upload(mine.download, mine.setup, routing({1, 1, 1, 1}, 4), mine.view), 1});
+      EXPECT_EQ(updates.back().payload.extras.contains(kLayer + ".phi"), mode == "local_fedavg");
+    }
+    const auto phi = ub->aggregate(server(), state, round, updates).global.extras.at(kLayer + ".phi");
+    EXPECT_NEAR(phi.mean().item<double>(), mode == "local_fedavg" ? 0.3 : 0.0, 1e-6) << mode;
+  }
+}
+
+TEST(UbSmoePhi, IsPenalisedOutsideItsRangeOrByItsSquare) {
+  for (const auto& [penalty, expected] :
+       {std::pair{"hinge", 0.5 * (0.25 + 1.0)}, std::pair{"l2", 0.5 * (2.25 + 4.0)}}) {
+    const auto ub = method(concat("phi_train = \"local_discard\"\nlambda_phi = 0.5\nphi_penalty = \"", penalty, "\""));
+    Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
+    mine.setup.extra_trainables.at(kLayer + ".phi").copy_(at::tensor({1.5f, -2.f, 0.f, 0.f}));
+    EXPECT_NEAR(ub->extra_loss(mine.step()).item<double>(), expected, 1e-6) << penalty;
+  }
+  const auto ub = method();
+  Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
+  EXPECT_FALSE(ub->extra_loss(mine.step()).defined());
+}
+
+TEST(UbSmoeConfig, NamesTheKeyAndWhatIsAllowed) {
+  for (const std::string toml : {"phi_momentum = 1.5", "phi_range = [0.5, 1.0]", "phi_range = [1.0]", "pg_clip = 0.0",
+                                 "util_eps = 0.0", "lambda_phi = -1.0", "num_candidates = -1", "momentum = 0.9",
+                                 "rho_fn = \"cube\"", "pg_apply = \"decoupled_sgd\"\npg_clip_mode = \"global_norm\""}) {
+    try {
+      method(toml);
+      ADD_FAILURE() << toml << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kConfig) << toml;
+    }
+  }
+}
+
+TEST(UbSmoeConfig, WritesItsKeysSoThatTheyReadBackEqual) {
+  const auto write = [](const std::string& toml) {
+    config::Writer writer;
+    find_method("ub-smoe").write(config::Table::parse(toml, "test"), writer);
+    return writer.text();
+  };
+  const auto wide = write("dmr_mode = \"candidate_wide\"");
+  EXPECT_NE(wide.find("num_candidates = 16"), std::string::npos) << wide;
+  EXPECT_EQ(write(wide), wide);
+  EXPECT_NE(write("").find("num_candidates = 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace evenkeel

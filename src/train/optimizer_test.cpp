@@ -1,0 +1,150 @@
+#include "train/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
+
+#include <cmath>
+
+namespace evenkeel {
+namespace {
+
+OptimizerConfig paper() { return {}; }
+
+at::Tensor leaf(const at::Tensor& value) { return value.clone().requires_grad_(true); }
+
+/// AdamW as in the paper's Algorithm 2, one value at a time, in float64.
+struct ScalarAdamW {
+  double theta = 0, m = 0, v = 0;
+  int64_t t = 0;
+  void step(double g, const OptimizerConfig& c) {
+    ++t;
+    theta -= c.lr * c.weight_decay * theta;
+    m = c.betas[0] * m + (1 - c.betas[0]) * g;
+    v = c.betas[1] * v + (1 - c.betas[1]) * g * g;
+    const double m_hat = m / (1 - std::pow(c.betas[0], t)), v_hat = v / (1 - std::pow(c.betas[1], t));
+    theta -= c.lr * m_hat / (std::sqrt(v_hat) + c.eps);
+  }
+};
+
+TEST(AdamW, EqualsTorchsOwnOver100Steps) {
+  at::manual_seed(1);
+  auto config = paper();
+  config.lr = 3e-3, config.weight_decay = 0.1;
+  const std::vector<at::Tensor> start{at::randn({6, 4, 3}), at::randn({5, 7})};
+  std::vector<at::Tensor> ours, theirs;
+  for (const auto& tensor : start) ours.push_back(leaf(tensor)), theirs.push_back(leaf(tensor));
+  AdamW mine(ours, config);
+  torch::optim::AdamW peer(theirs, torch::optim::AdamWOptions(config.lr)
+                                       .betas({config.betas[0], config.betas[1]})
+                                       .eps(config.eps)
+                                       .weight_decay(config.weight_decay));
+  for (int64_t step = 0; step < 100; ++step) {
+    for (size_t i = 0; i < start.size(); ++i) {
+      const auto grad = at::randn_like(start[i]) * (step % 10 == 0 ? 1e-6 : 0.3);
+      ours[i].mutable_grad() = grad;
+      theirs[i].mutable_grad() = grad.clone();
+    }
+    mine.step();
+    peer.step();
+    for (size_t i = 0; i < start.size(); ++i) ASSERT_TRUE(ours[i].allclose(theirs[i], 1e-6, 1e-6)) << "step " << step;
+  }
+}
+
+TEST(AdamW, EqualsTheFormulaInFloat64Over100Steps) {
+  at::manual_seed(2);
+  auto config = paper();
+  config.lr = 1e-2, config.weight_decay = 0.3;
+  const auto start = at::randn({3, 5}, at::kDouble);
+  const auto tensor = leaf(start);
+  std::vector<ScalarAdamW> scalars(15);
+  for (int64_t i = 0; i < 15; ++i) scalars[static_cast<size_t>(i)].theta = start.flatten()[i].item<double>();
+  AdamW adamw({tensor}, config);
+  for (int64_t step = 0; step < 100; ++step) {
+    const auto grad = at::randn({3, 5}, at::kDouble);
+    tensor.mutable_grad() = grad;
+    adamw.step();
+    for (int64_t i = 0; i < 15; ++i) scalars[static_cast<size_t>(i)].step(grad.flatten()[i].item<double>(), config);
+  }
+  for (int64_t i = 0; i < 15; ++i)
+    EXPECT_NEAR(tensor.detach().flatten()[i].item<double>(), scalars[static_cast<size_t>(i)].theta, 1e-12);
+}
+
+// A constant gradient for 47 steps: displacement / (47 eta) as eps takes over.
+TEST(AdamW, HidesTheSizeOfAConstantGradient) {
+  auto config = paper();
+  config.weight_decay = 0;
+  for (const auto& [g, expected] : {std::pair{1e-2, 0.9990}, {1e-3, 0.9901}, {1e-4, 0.9091}, {1e-5, 0.5}}) {
+    const auto tensor = leaf(at::zeros({2, 3}, at::kDouble));
+    AdamW adamw({tensor}, config);
+    tensor.mutable_grad() = at::full({2, 3}, g, at::kDouble);
+    for (int64_t step = 0; step < 47; ++step) adamw.step();
+    EXPECT_NEAR(tensor.detach()[0][0].item<double>() / (47 * config.lr), -expected, 5e-5) << g;
+  }
+}
+
+TEST(AdamW, LeavesAParameterWithoutGradientAlone) {
+  const auto with = leaf(at::ones({2, 3})), without = leaf(at::ones({3, 2}));
+  AdamW adamw({with, without}, paper());
+  with.mutable_grad() = at::ones({2, 3});
+  adamw.step();
+  EXPECT_FALSE(with.detach().equal(at::ones({2, 3})));
+  EXPECT_TRUE(without.detach().equal(at::ones({3, 2})));
+}
+
+TEST(AdamW, MovesOnlyActiveSlicesEachWithItsOwnStepCount) {
+  at::manual_seed(3);
+  const auto start = at::randn({3, 2, 4});
+  const auto stacked = leaf(start);
+  const std::vector<at::Tensor> alone{leaf(start[0]), leaf(start[1]), leaf(start[2])};
+  AdamW mine({stacked}, paper());
+  std::vector<AdamW> each;
+  for (const auto& tensor : alone) each.emplace_back(std::vector{tensor}, paper());
+  for (int64_t step = 0; step < 6; ++step) {
+    const auto grad = at::randn({3, 2, 4});
+    stacked.mutable_grad() = grad;
+    const auto active = at::tensor({1, static_cast<int>(step % 2), 0}, at::kInt).to(at::kBool);
+    mine.step_active({active});
+    for (int64_t i = 0; i < 3; ++i) {
+      alone[static_cast<size_t>(i)].mutable_grad() = grad[i];
+      if (active[i].item<bool>()) each[static_cast<size_t>(i)].step();
+    }
+  }
+  for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(stacked.detach()[i].equal(alone[static_cast<size_t>(i)].detach())) << i;
+  EXPECT_TRUE(stacked.detach()[2].equal(start[2]));
+}
+
+TEST(AdamW, GoesOnFromASavedState) {
+  at::manual_seed(4);
+  const auto start = at::randn({4, 3});
+  const auto whole = leaf(start), parts = leaf(start);
+  std::vector<at::Tensor> grads;
+  for (int64_t step = 0; step < 8; ++step) grads.push_back(at::randn({4, 3}));
+  AdamW uninterrupted({whole}, paper());
+  for (const auto& grad : grads) whole.mutable_grad() = grad, uninterrupted.step();
+  TensorMap saved;
+  {
+    AdamW first({parts}, paper());
+    for (size_t i = 0; i < 3; ++i) parts.mutable_grad() = grads[i], first.step();
+    saved = first.state();
+  }
+  AdamW second({parts}, paper());
+  second.load_state(saved);
+  for (size_t i = 3; i < grads.size(); ++i) parts.mutable_grad() = grads[i], second.step();
+  EXPECT_TRUE(parts.detach().equal(whole.detach()));
+  EXPECT_THROW(second.load_state({}), Error);
+}
+
+TEST(OptimizerConfig, NamesTheKeyAndTheRange) {
+  auto config = paper();
+  config.betas = {0.9, 1.0};
+  try {
+    config.check("train.optimizer");
+    FAIL() << "a beta of 1 was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("train.optimizer.betas"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
