@@ -1,0 +1,87 @@
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "base/interrupt.h"
+#include "fed/training_run.h"
+
+namespace evenkeel {
+namespace {
+
+struct TrainFlags {
+  std::string config, out, device = "cpu";
+  std::vector<std::string> settings;
+  int64_t threads = 0;
+  bool resume = false, print_config = false;
+};
+
+ExperimentConfig read_config(const TrainFlags& flags) {
+  auto table = config::Table::load(flags.config);
+  for (const auto& setting : flags.settings) table.set(setting);
+  auto config = ExperimentConfig::read(table);
+  if (!flags.out.empty()) config.output.dir = flags.out;
+  if (flags.threads > 0) config.threads = flags.threads;
+  return config;
+}
+
+void check(const TrainFlags& flags) {
+  EK_CHECK(flags.device == "cpu", kConfig, "--device is ", flags.device,
+           ", allowed: cpu (this version computes there only)");
+  EK_CHECK(flags.threads >= 0, kConfig, "--threads is ", flags.threads, ", allowed: 1 or more");
+  EK_CHECK(!flags.resume || (flags.settings.empty() && flags.threads == 0), kConfig,
+           "--resume goes on with the config in the run folder: --set and --threads cannot change it");
+}
+
+Run open_run(const TrainFlags& flags) {
+  auto config = read_config(flags);
+  if (!flags.resume) return begin_run(std::move(config));
+  const auto folder = config.folder();
+  return resume_run(folder, std::move(config));
+}
+
+/// The table on stdout, where to look next on stderr.
+void conclude(const Run& run, const std::vector<TaskScore>& scores) {
+  const auto folder = run.folder.path().string();
+  std::cout << score_table(scores) << std::flush;
+  std::cerr << "the run is in " << folder << "\ntry the model: evenkeel generate --model "
+            << run.experiment.config.model.path << " --adapter " << folder << "/adapter --prompt \"...\"\n";
+}
+
+void run_train(const TrainFlags& flags) {
+  check(flags);
+  if (flags.print_config) {
+    std::cout << read_config(flags).text(true);
+    return;
+  }
+  watch_interrupts();
+  auto run = open_run(flags);
+  try {
+    conclude(run, complete_run(run));
+  } catch (const Interrupted& interrupted) {
+    throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: evenkeel train ", flags.config,
+                             " --out ", run.folder.path().string(), " --resume"));
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program) {
+  auto flags = std::make_shared<TrainFlags>();
+  auto* command = program.add_subcommand("train", "a federated fine-tuning run: rounds, evaluation, report");
+  command->description(
+      "Example: evenkeel train configs/demo.toml --set method.name=fedit --out runs/demo-fedit\n\n"
+      "Runs federated fine-tuning as CONFIG says and leaves config, records, checkpoint, adapter and report in a run "
+      "folder.");
+  command->add_option("CONFIG", flags->config, "TOML file")->required();
+  command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
+  command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
+  command->add_flag("--resume", flags->resume, "go on from the last committed round in the run folder");
+  command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
+  command->add_option("--device", flags->device, "cpu")->capture_default_str();
+  command->add_flag("--print-config", flags->print_config, "print every key with its value and meaning, and stop");
+  command->callback([flags] { run_train(*flags); });
+}
+
+}  // namespace evenkeel

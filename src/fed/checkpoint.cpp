@@ -1,0 +1,119 @@
+#include "fed/checkpoint.h"
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "base/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kAdapter = "adapter/", kExtra = "extra/", kMemory = "memory/";
+
+at::Tensor scalar(double value) { return at::full({}, value, at::kDouble); }
+
+void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
+}
+
+TensorMap flatten(const ServerState& state) {
+  TensorMap out;
+  for (const auto& [site, factors] : state.global.adapters) {
+    const std::string prefix = concat(kAdapter, site);
+    out.emplace(prefix + "/a", factors.a);
+    out.emplace(prefix + "/b", factors.b);
+    if (factors.core.defined()) out.emplace(prefix + "/core", factors.core);
+    out.emplace(prefix + "/scaling", scalar(factors.scaling));
+  }
+  add(out, kExtra, state.global.extras);
+  add(out, kMemory, state.memory);
+  return out;
+}
+
+void set_factor(LoraFactors& factors, std::string_view part, const at::Tensor& tensor) {
+  if (part == "a") factors.a = tensor;
+  if (part == "b") factors.b = tensor;
+  if (part == "core") factors.core = tensor;
+  if (part == "scaling") factors.scaling = tensor.item<double>();
+}
+
+ServerState unflatten(const TensorMap& tensors, int64_t round) {
+  ServerState state{.round = round, .global = {}, .memory = {}};
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(kExtra)) {
+      state.global.extras.emplace(name.substr(kExtra.size()), tensor);
+    } else if (name.starts_with(kMemory)) {
+      state.memory.emplace(name.substr(kMemory.size()), tensor);
+    } else {
+      const size_t slash = name.rfind('/');
+      const std::string site = name.substr(kAdapter.size(), slash - kAdapter.size());
+      set_factor(state.global.adapters[site], std::string_view(name).substr(slash + 1), tensor);
+    }
+  }
+  return state;
+}
+
+TensorMap flatten(const ClientMemories& memories) {
+  TensorMap out;
+  for (const auto& [id, tensors] : memories) add(out, concat(id, "/"), tensors);
+  return out;
+}
+
+// Copies: a client may write into its memory, and a mapped file must not be written to.
+ClientMemories unflatten_memories(const TensorMap& tensors) {
+  ClientMemories memories;
+  for (const auto& [name, tensor] : tensors) {
+    const size_t slash = name.find('/');
+    memories[std::stoll(name.substr(0, slash))].emplace(name.substr(slash + 1), tensor.clone());
+  }
+  return memories;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  EK_CHECK(!error, kIo, folder.string(), " cannot be made: ", error.message());
+}
+
+}  // namespace
+
+std::optional<Commit> Checkpoint::last() const {
+  const auto marker = folder_ / "commit.json";
+  if (!fs::exists(marker)) return std::nullopt;
+  const Json json = load_json(marker, kCheckpoint);
+  const bool complete = json.contains("round") && json.contains("record") && json.contains("records_before");
+  EK_CHECK(complete, kCheckpoint, marker.string(), " is damaged: round, record or records_before is missing");
+  return Commit{json["round"], json["record"], json["records_before"]};
+}
+
+Snapshot Checkpoint::load(int64_t round) const {
+  const auto folder = round_folder(round);
+  return {unflatten(load_safetensors(folder / "state.safetensors").tensors, round),
+          unflatten_memories(load_safetensors(folder / "memory.safetensors").tensors)};
+}
+
+void Checkpoint::commit(const Snapshot& snapshot, const Commit& commit) const {
+  const auto folder = round_folder(commit.round);
+  make_folder(folder);
+  save_safetensors(folder / "state.safetensors", flatten(snapshot.state));
+  save_safetensors(folder / "memory.safetensors", flatten(snapshot.memories));
+  const OrderedJson marker = {
+      {"round", commit.round}, {"records_before", commit.records_before}, {"record", commit.record}};
+  write_file_atomic(folder_ / "commit.json", marker.dump());
+  remove_all_but(commit.round);
+}
+
+fs::path Checkpoint::uploads(int64_t round) const { return folder_ / concat("uploads-", round); }
+
+fs::path Checkpoint::round_folder(int64_t round) const { return folder_ / concat("round-", round); }
+
+void Checkpoint::remove_all_but(int64_t round) const {
+  const auto keep = round_folder(round).filename();
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(folder_))
+    if (entry.is_directory() && entry.path().filename() != keep) old.push_back(entry.path());
+  for (const auto& path : old) fs::remove_all(path);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,189 @@
+#include "fed/config.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "nn/kernels/frozen_matmul.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
+constexpr std::array<std::string_view, 2> kFamilies = {"commonsense", "builtin"};
+constexpr std::array kBudgets = {0.125, 0.25, 0.5, 1.0};
+
+void check_at_least(std::string_view key, int64_t value, int64_t least) {
+  EK_CHECK(value >= least, kConfig, key, " is ", value, ", allowed: ", least, " or more");
+}
+
+void check_positive(std::string_view key, double value) {
+  EK_CHECK(std::isfinite(value) && value > 0, kConfig, key, " is ", value, ", allowed: greater than 0");
+}
+
+void check_share(std::string_view key, double value) {
+  EK_CHECK(value > 0 && value <= 1, kConfig, key, " is ", value, ", allowed: greater than 0, at most 1");
+}
+
+void check(const LoraSection& lora) {
+  check_at_least("lora.rank", lora.rank, 1);
+  check_positive("lora.alpha", lora.alpha);
+  EK_CHECK(!lora.targets.empty() || lora.router_lora, kConfig,
+           "lora.targets is empty, allowed: one module name or more");
+  const bool router = std::find(lora.targets.begin(), lora.targets.end(), "gate") != lora.targets.end();
+  EK_CHECK(!router, kConfig, "lora.targets names gate, the router: say lora.router_lora = true or false instead");
+}
+
+void check(const DataSection& data) {
+  const bool known = std::find(kFamilies.begin(), kFamilies.end(), data.task) != kFamilies.end();
+  EK_CHECK(known, kConfig, "data.task is \"", data.task, "\", allowed: ", join(kFamilies));
+  EK_CHECK(data.task == "builtin" || !data.path.empty(), kConfig, "data.path is empty, data.task = \"", data.task,
+           "\" needs the folder of its files");
+  check_at_least("data.cutoff", data.cutoff, 2);
+  check_at_least("data.limit", data.limit, 0);
+  check_positive("data.partition.alpha", data.partition.alpha);
+}
+
+void check(const ClientsSection& clients, int64_t max_rank) {
+  check_at_least("clients.count", clients.count, 1);
+  check_share("clients.participation", clients.participation);
+  const auto count = static_cast<size_t>(clients.count);
+  EK_CHECK(clients.budgets.empty() || clients.budgets.size() == count, kConfig, "clients.budgets has ",
+           clients.budgets.size(), " entries, clients.count is ", count, ": one budget per client is needed");
+  EK_CHECK(clients.ranks.empty() || clients.ranks.size() == count, kConfig, "clients.ranks has ", clients.ranks.size(),
+           " entries, clients.count is ", count, ": one rank per client is needed");
+  for (double budget : clients.budgets) check_share("clients.budgets", budget);
+  for (int64_t rank : clients.ranks)
+    EK_CHECK(rank >= 1 && rank <= max_rank, kConfig, "clients.ranks holds ", rank,
+             ", allowed: 1 .. lora.rank = ", max_rank);
+}
+
+void check(const TrainSection& train) {
+  check_at_least("train.rounds", train.rounds, 1);
+  check_positive("train.local_epochs", train.local_epochs);
+  check_at_least("train.batch_size", train.batch_size, 1);
+  check_at_least("train.accumulation", train.accumulation, 1);
+  train.optimizer.check("train.optimizer");
+}
+
+void check(const EvaluateSection& evaluate) {
+  expand_tasks(evaluate.tasks);
+  for (double budget : evaluate.budgets) check_share("evaluate.budgets", budget);
+  EK_CHECK(!evaluate.budgets.empty(), kConfig, "evaluate.budgets is empty, allowed: one budget or more");
+  check_at_least("evaluate.limit", evaluate.limit, 0);
+  check_at_least("evaluate.max_new_tokens", evaluate.max_new_tokens, 1);
+  check_at_least("evaluate.batch_size", evaluate.batch_size, 1);
+  check_at_least("evaluate.every", evaluate.every, 0);
+}
+
+/// One method's table inside `[method]` of the resolved config.
+struct MethodKeys {
+  const MethodEntry* entry;
+  const config::Table* table;
+  void visit(config::Writer& writer) { entry->write(*table, writer); }
+};
+
+ComputeDtype probed() {
+  return probe_matmul_path() == MatmulPath::kNative ? ComputeDtype::kBFloat16 : ComputeDtype::kFloat32;
+}
+
+}  // namespace
+
+std::vector<std::string> LoraSection::all_targets() const {
+  auto all = targets;
+  if (router_lora) all.emplace_back("gate");
+  return all;
+}
+
+LocalTraining TrainSection::local() const {
+  return {local_epochs, batch_size, accumulation, optimizer, idle_expert_update};
+}
+
+EvaluationOptions EvaluateSection::options(PromptTemplate form) const {
+  return {form, decode, max_new_tokens, lowercase, likelihood, batch_size};
+}
+
+MethodSection MethodSection::read(const config::Table& table) {
+  MethodSection section;
+  section.name = table.string("name").value_or(section.name);
+  find_method(section.name);
+  for (const auto& key : table.keys()) {
+    if (key == "name") continue;
+    const MethodEntry& entry = find_method(key);
+    entry.make(table.table(key));
+    section.tables.emplace_back(&entry, table.table(key));
+  }
+  const MethodEntry& selected = find_method(section.name);
+  if (!table.contains(section.name)) section.tables.emplace_back(&selected, table.table(section.name));
+  return section;
+}
+
+std::unique_ptr<FederatedMethod> MethodSection::make() const {
+  for (const auto& [entry, table] : tables)
+    if (entry->name == name) return entry->make(table);
+  fail(kInternal, "method ", name, " has no table");
+}
+
+void MethodSection::visit(config::Writer& writer) {
+  writer("name", name, "the method (evenkeel list methods)");
+  for (const auto& [entry, table] : tables) writer.nested(entry->name, MethodKeys{entry, &table});
+}
+
+ExperimentConfig ExperimentConfig::read(const config::Table& table) {
+  constexpr std::array<std::string_view, 1> kReadApart = {"method"};
+  ExperimentConfig config;
+  config::read(table, config, kReadApart);
+  config.method = MethodSection::read(table.table("method"));
+  config.check();
+  return config;
+}
+
+ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file) { return read(config::Table::load(file)); }
+
+void ExperimentConfig::check() const {
+  const bool plain_name = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
+  EK_CHECK(plain_name, kConfig, "name is \"", name, "\", allowed: a file name without /, not starting with a dot");
+  check_at_least("seed", seed, 0);
+  check_at_least("threads", threads, 0);
+  evenkeel::check(lora);
+  evenkeel::check(data);
+  evenkeel::check(clients, lora.rank);
+  evenkeel::check(train);
+  evenkeel::check(evaluate);
+}
+
+void ExperimentConfig::resolve() {
+  if (threads == 0) threads = at::intraop_default_num_threads();
+  at::set_num_threads(static_cast<int>(threads));
+  if (model.compute_dtype == ComputeDtype::kAuto) model.compute_dtype = probed();
+  for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
+    clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
+  data.path = expand_data_path(data.path).string();
+  if (evaluate.tasks.empty()) evaluate.tasks = {data.task};
+  evaluate.tasks = expand_tasks(evaluate.tasks);
+  output.dir = folder().string();
+}
+
+std::string ExperimentConfig::text(bool comments) const {
+  config::Writer writer;
+  ExperimentConfig copy = *this;
+  copy.visit(writer);
+  writer.nested("method", method);
+  return writer.text(comments);
+}
+
+std::filesystem::path ExperimentConfig::folder() const {
+  return output.dir.empty() ? std::filesystem::path("runs") / name : std::filesystem::path(output.dir);
+}
+
+std::filesystem::path expand_data_path(const std::string& path) {
+  if (!path.starts_with(kDataVariable)) return path;
+  const char* folder = std::getenv("EVENKEEL_DATA");
+  EK_CHECK(folder != nullptr, kConfig, "data.path is ", path,
+           ", but the environment variable EVENKEEL_DATA is not set");
+  return std::filesystem::path(folder) / path.substr(kDataVariable.size());
+}
+
+}  // namespace evenkeel

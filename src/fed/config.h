@@ -1,0 +1,212 @@
+/// \file  The configuration of a federated run, section by section, with the defaults of the UB-SMoE paper.
+///
+/// A file is read strictly (base/config.h). `[method]` is read apart: it holds `name` and one table per method; every
+/// table present is checked, the selected one is used. `resolve()` replaces what is "auto", empty or relative to
+/// another key by what it stands for, so that the text written into the run folder says everything and reads back
+/// equal.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "data/partition.h"
+#include "data/prompt.h"
+#include "methods/method.h"
+#include "models/causal_lm.h"
+#include "train/evaluation.h"
+#include "train/local_training.h"
+
+namespace evenkeel {
+
+/// Arithmetic of products with a bfloat16 base (nn/kernels/frozen_matmul.h). A float32 base is computed in float32.
+enum class ComputeDtype { kAuto, kBFloat16, kFloat32 };
+constexpr auto names(ComputeDtype) {
+  return std::array{config::EnumName<ComputeDtype>{"auto", ComputeDtype::kAuto},
+                    config::EnumName<ComputeDtype>{"bfloat16", ComputeDtype::kBFloat16},
+                    config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32}};
+}
+constexpr auto names(TransportDtype) {
+  return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
+                    config::EnumName<TransportDtype>{"bfloat16", TransportDtype::kBFloat16}};
+}
+constexpr auto names(LoraScaleMode) {
+  return std::array{config::EnumName<LoraScaleMode>{"fixed_alpha", LoraScaleMode::kFixedAlpha},
+                    config::EnumName<LoraScaleMode>{"const_scale", LoraScaleMode::kConstScale}};
+}
+
+struct ModelSection {
+  std::string path = "builtin:tiny-olmoe";
+  BaseDtype dtype = BaseDtype::kCheckpoint;
+  ComputeDtype compute_dtype = ComputeDtype::kAuto;
+  void visit(auto& field) {
+    field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
+    field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
+    field("compute_dtype", compute_dtype, "arithmetic with a bfloat16 base: auto measures this machine once");
+  }
+};
+
+struct LoraSection {
+  int64_t rank = 20;
+  double alpha = 20;
+  std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  bool router_lora = true;
+  LoraScaleMode lora_scale_mode = LoraScaleMode::kFixedAlpha;
+  void visit(auto& field) {
+    field("rank", rank, "largest LoRA rank, 1 or more");
+    field("alpha", alpha, "numerator of the LoRA scale alpha / rank, > 0");
+    field("targets", targets, "last names of the adapted modules; the router has its own key");
+    field("router_lora", router_lora, "adapt the router (mlp.gate) as well, in models that have one");
+    field("lora_scale_mode", lora_scale_mode,
+          "with unequal ranks: fixed_alpha is alpha / r_c, const_scale alpha / r_max");
+  }
+  /// `targets` and, when switched on, the router's "gate".
+  std::vector<std::string> all_targets() const;
+};
+
+struct DataSection {
+  std::string task = "builtin";
+  std::string path;
+  PromptTemplate form = PromptTemplate::kPaper;
+  int64_t cutoff = 256;
+  bool mask_prompt = true;
+  int64_t limit = 0;
+  PartitionConfig partition;
+  void visit(auto& field) {
+    field("task", task, "family of the training rows: commonsense or builtin");
+    field("path", path, "folder of the data files; $EVENKEEL_DATA/ at the start is replaced; unused by builtin");
+    field("template", form, "prompt: paper or llm_adapters");
+    field("cutoff", cutoff, "tokens kept per row, 2 or more");
+    field("mask_prompt", mask_prompt, "loss on the answer only; false: on every token");
+    field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
+    field("partition", partition, "");
+  }
+};
+
+struct ClientsSection {
+  int64_t count = 8;
+  double participation = 1.0;
+  std::vector<double> budgets;
+  std::vector<int64_t> ranks;
+  void visit(auto& field) {
+    field("count", count, "clients in all, 1 or more");
+    field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
+    field("budgets", budgets,
+          "beta_c in (0, 1], one per client; K_c = floor(K_max beta_c); empty: 1/8 1/4 1/2 1 in turn");
+    field("ranks", ranks, "LoRA rank per client, 1 .. lora.rank; empty: lora.rank for all");
+  }
+};
+
+struct TrainSection {
+  int64_t rounds = 10;
+  double local_epochs = 0.4;
+  int64_t batch_size = 8;
+  int64_t accumulation = 2;
+  IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
+  TransportDtype transport_dtype = TransportDtype::kFloat32;
+  OptimizerConfig optimizer;
+  void visit(auto& field) {
+    field("rounds", rounds, "communication rounds, 1 or more");
+    field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
+    field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
+    field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
+    field("idle_expert_update", idle_expert_update, "experts without a token in a step: zero_grad or skip");
+    field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
+    field("optimizer", optimizer, "");
+  }
+  LocalTraining local() const;
+};
+
+struct EvaluateSection {
+  std::vector<std::string> tasks;
+  std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
+  int64_t limit = 0;
+  Decode decode = Decode::kGreedy;
+  int64_t max_new_tokens = 32;
+  int64_t batch_size = 32;
+  bool lowercase = false;
+  bool likelihood = true;
+  int64_t every = 0;
+  bool before = false;
+  void visit(auto& field) {
+    field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
+    field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
+    field("limit", limit, "rows per task, 0: all");
+    field("decode", decode, "greedy, or beam4: beam search of width 4");
+    field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
+    field("batch_size", batch_size, "prompts generated at once, 1 or more");
+    field("lowercase", lowercase, "headline accuracy from lower-cased output");
+    field("likelihood", likelihood, "also rank the allowed answers by likelihood");
+    field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
+    field("before", before, "evaluate before the first round as well");
+  }
+  EvaluationOptions options(PromptTemplate form) const;
+};
+
+struct OutputSection {
+  std::string dir;
+  void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
+};
+
+/// `[method]`: the selected name and every method table that the file holds.
+struct MethodSection {
+  std::string name = "ub-smoe";
+  std::vector<std::pair<const MethodEntry*, config::Table>> tables;
+
+  /// Reads and checks `[method]` and all its tables. \throws kConfig naming key and what is allowed.
+  static MethodSection read(const config::Table& table);
+  /// The selected method with its own keys. \throws kConfig
+  std::unique_ptr<FederatedMethod> make() const;
+  void visit(config::Writer& writer);
+};
+
+struct ExperimentConfig {
+  std::string name = "run";
+  int64_t seed = 42;
+  int64_t threads = 0;
+  ModelSection model;
+  LoraSection lora;
+  DataSection data;
+  ClientsSection clients;
+  TrainSection train;
+  EvaluateSection evaluate;
+  OutputSection output;
+  MethodSection method;  // read and written apart, see the top of the file
+
+  void visit(auto& field) {
+    field("name", name, "name of the run, also of its folder");
+    field("seed", seed, "seed of every random draw, 0 or more");
+    field("threads", threads, "processor threads, 0: all cores of this machine");
+    field("model", model, "");
+    field("lora", lora, "");
+    field("data", data, "");
+    field("clients", clients, "");
+    field("train", train, "");
+    field("evaluate", evaluate, "");
+    field("output", output, "");
+  }
+
+  /// Reads all sections and checks every value that can be checked without looking at files. \throws kConfig
+  static ExperimentConfig read(const config::Table& table);
+  static ExperimentConfig load(const std::filesystem::path& file);
+
+  /// Fills in what was left open: threads, compute_dtype, budgets, tasks, the run folder.
+  void resolve();
+  /// The TOML text of every key. With `comments`, each key's help follows it.
+  std::string text(bool comments = false) const;
+
+  /// The run folder as the file and its name say.
+  std::filesystem::path folder() const;
+
+ private:
+  void check() const;
+};
+
+/// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable. \throws kConfig when it is not set.
+std::filesystem::path expand_data_path(const std::string& path);
+
+}  // namespace evenkeel

@@ -1,0 +1,174 @@
+#include "fed/experiment.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "nn/kernels/frozen_matmul.h"
+
+namespace evenkeel {
+namespace {
+
+void set_arithmetic(const ExperimentConfig& config) {
+  at::set_num_threads(static_cast<int>(config.threads));
+  const bool native = config.model.compute_dtype == ComputeDtype::kBFloat16;
+  set_matmul_path(native ? MatmulPath::kNative : MatmulPath::kWiden);
+}
+
+TokenizeOptions tokenize_options(const DataSection& data, int64_t eos) {
+  return {data.form, data.cutoff, data.mask_prompt, eos};
+}
+
+void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
+  if (tokenized.cut == 0) return;
+  log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
+               tokenized.without_target, " of them lost their whole answer and are left out");
+}
+
+/// Labels that the Dirichlet partition groups by. Rows of every family carry one label: their task kind.
+std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized,
+                                   const PartitionConfig& config) {
+  EK_CHECK(config.kind != PartitionKind::kDirichlet || config.key == "label", kConfig, "data.partition.key is \"",
+           config.key, "\", the rows of this task have: label");
+  std::vector<std::string> labels;
+  for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
+  return labels;
+}
+
+void deal_out(TokenizedRows tokenized, std::span<const std::vector<int64_t>> parts, Shards& shards) {
+  for (const auto& part : parts) {
+    auto& examples = shards.examples.emplace_back();
+    auto& rows = shards.rows.emplace_back();
+    for (int64_t index : part) {
+      const auto i = static_cast<size_t>(index);
+      examples.push_back(std::move(tokenized.examples[i]));
+      rows.push_back(tokenized.rows[i]);
+    }
+  }
+}
+
+void check_positions(const ExperimentConfig& config, const ModelSpec& model) {
+  EK_CHECK(config.data.cutoff <= model.max_positions, kConfig, "data.cutoff is ", config.data.cutoff,
+           " tokens, the model has ", model.max_positions, " positions");
+}
+
+Tokenizer load_tokenizer(const fs::path& model_folder) {
+  const auto file = model_folder / "tokenizer.json";
+  EK_CHECK(fs::exists(file), kData, "the model's tokenizer is missing: ", file.string(), " does not exist");
+  return Tokenizer::load(file);
+}
+
+/// A token id beyond the embedding would be read from nowhere.
+void check_vocabulary(const Tokenizer& tokenizer, const ModelSpec& model, const fs::path& folder) {
+  EK_CHECK(tokenizer.vocab_size() <= model.vocab_size, kData, folder.string(), ": tokenizer.json has ",
+           tokenizer.vocab_size(), " ids, the model's embedding has ", model.vocab_size);
+}
+
+void check_method_fits(const MethodSection& method, const ModelSpec& model) {
+  EK_CHECK(!find_method(method.name).needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
+           ", which balances experts; the model (", model.family, ") has none");
+}
+
+/// Promise: a client never trains more than its rank.
+void check_rank(const Experiment& e, const ClientProfile& client, const Payload& download) {
+  for (const auto& [site, factors] : download.adapters)
+    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives client ", client.id, " rank ", client.rank,
+             ", but method ", e.config.method.name, " sends rank ", factors.rank(), " to every client");
+}
+
+/// Asks the method, before anything is trained, what it would send to the weakest client and how that client would
+/// route.
+void rehearse(Experiment& e) {
+  const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
+  ClientProfile client = *std::min_element(e.clients.begin(), e.clients.end(), weaker);
+  client.trains = false;
+  TensorMap memory;
+  const auto download = e.method->broadcast(e.method->initialize(e.server()), client, {});
+  check_rank(e, client, download);
+  const ClientView view{.client = client, .sites = e.sites, .round = 0, .seed = e.seed(), .memory = memory};
+  e.gate_norm = e.method->prepare(download, view).router.gate_norm;
+}
+
+}  // namespace
+
+Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  check_positions(config, model);
+  const auto seed = static_cast<uint64_t>(config.seed);
+  const auto set = training_rows(config.data.task, config.data.path, config.data.limit, seed);
+  if (!set.note.empty()) log::warning("[data] ", set.note);
+  auto tokenized = tokenize_rows(set.rows, tokenizer, tokenize_options(config.data, model.eos));
+  warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  const auto labels = labels_of(set.rows, tokenized, config.data.partition);
+  const auto parts = partition(labels, config.clients.count, config.data.partition, seed);
+  Shards shards{
+      .examples = {}, .rows = {}, .files = set.files, .cut = tokenized.cut, .without_target = tokenized.without_target};
+  deal_out(std::move(tokenized), parts, shards);
+  return shards;
+}
+
+int64_t active_experts(const ModelSpec& model, double budget, std::string_view who) {
+  if (model.num_experts == 0) return 0;
+  const auto active = static_cast<int64_t>(std::floor(static_cast<double>(model.top_k) * budget));
+  EK_CHECK(active >= 1, kConfig, who, " is ", budget, ": floor(", model.top_k, " experts per token * ", budget,
+           ") = 0, allowed: ", 1.0 / static_cast<double>(model.top_k), " or more");
+  return active;
+}
+
+std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model, const Shards& shards) {
+  std::vector<ClientProfile> clients;
+  for (int64_t id = 0; id < config.clients.count; ++id) {
+    const auto i = static_cast<size_t>(id);
+    const double budget = config.clients.budgets[i];
+    const int64_t rank = config.clients.ranks.empty() ? config.lora.rank : config.clients.ranks[i];
+    const double examples = shards.examples.empty() ? 0 : static_cast<double>(shards.examples[i].size());
+    clients.push_back({.id = id,
+                       .budget = budget,
+                       .top_k = active_experts(model, budget, concat("clients.budgets[", id, "]")),
+                       .rank = rank,
+                       .examples = examples,
+                       .trains = true});
+  }
+  return clients;
+}
+
+ServerView Experiment::server() const {
+  const auto& spec = model->spec();
+  return {.sites = sites,
+          .moe_layers = spec.moe_layers,
+          .num_experts = spec.num_experts,
+          .max_top_k = spec.top_k,
+          .rank = config.lora.rank,
+          .alpha = config.lora.alpha,
+          .lr = config.train.optimizer.lr,
+          .seed = seed()};
+}
+
+Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
+  set_arithmetic(config);
+  const auto folder = resolve_model_path(config.model.path);
+  auto model = load_model(folder, config.model.dtype);
+  auto tokenizer = load_tokenizer(folder);
+  check_vocabulary(tokenizer, model->spec(), folder);
+  check_method_fits(config.method, model->spec());
+  Experiment e{.config = std::move(config),
+               .model_folder = folder,
+               .model = std::move(model),
+               .tokenizer = std::move(tokenizer),
+               .sites = {},
+               .method = {},
+               .gate_norm = {},
+               .shards = {},
+               .clients = {}};
+  e.sites = e.model->sites(e.config.lora.all_targets());
+  e.method = e.config.method.make();
+  for (double budget : e.config.evaluate.budgets) active_experts(e.model->spec(), budget, "evaluate.budgets");
+  if (purpose == Purpose::kTrain) e.shards = make_shards(e.config, e.tokenizer, e.model->spec());
+  e.clients = make_clients(e.config, e.model->spec(), e.shards);
+  rehearse(e);
+  return e;
+}
+
+}  // namespace evenkeel

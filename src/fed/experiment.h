@@ -1,0 +1,59 @@
+/// \file  A run's parts, built from its config: one frozen base, the tokenizer, everybody's rows, the clients and the
+/// method.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/example.h"
+#include "data/tokenizer.h"
+#include "fed/config.h"
+#include "methods/method.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+
+/// The training rows after tokenising, dealt out to the clients.
+struct Shards {
+  std::vector<std::vector<Example>> examples;  ///< [client][row]
+  std::vector<std::vector<int64_t>> rows;      ///< [client][row], index into the training set as it was read
+  std::vector<std::string> files;              ///< what was read; empty when generated
+  int64_t cut = 0;                             ///< rows longer than the cutoff
+  int64_t without_target = 0;                  ///< rows dropped because the cutoff left no target
+};
+
+/// Reads, tokenises and deals out the training rows. \throws kConfig, kData
+Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model);
+
+/// beta_c, K_c = floor(K_max beta_c), r_c and |D_c| of every client. \throws kConfig when some K_c is 0.
+std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model, const Shards& shards);
+
+/// K = floor(K_max * budget) on a sparse model, 0 on a dense one. \throws kConfig naming `who` when that leaves no
+/// expert.
+int64_t active_experts(const ModelSpec& model, double budget, std::string_view who);
+
+struct Experiment {
+  ExperimentConfig config;  ///< resolved
+  std::filesystem::path model_folder;
+  std::unique_ptr<CausalLm> model;
+  Tokenizer tokenizer;
+  Sites sites;
+  std::unique_ptr<FederatedMethod> method;
+  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< what the method asks of the routers, for the records
+  Shards shards;                               ///< empty when the experiment is only evaluated
+  std::vector<ClientProfile> clients;
+
+  uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
+  ServerView server() const;
+};
+
+enum class Purpose { kTrain, kEvaluate };
+
+/// Builds everything and sets this process' threads and arithmetic to what the config says. `config` is resolved.
+/// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.
+Experiment make_experiment(ExperimentConfig config, Purpose purpose);
+
+}  // namespace evenkeel

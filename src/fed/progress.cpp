@@ -1,0 +1,77 @@
+#include "fed/progress.h"
+
+#include <cstdio>
+
+#include "base/interrupt.h"
+#include "fed/sampling.h"
+
+namespace evenkeel {
+namespace {
+
+int64_t steps_of(const Experiment& e, const ClientProfile& client) {
+  return local_steps(e.config.train.local(), static_cast<int64_t>(client.examples));
+}
+
+/// Exact: who takes part in which round is known beforehand.
+int64_t steps_from(const Experiment& e, int64_t first_round) {
+  int64_t steps = 0;
+  for (int64_t t = first_round; t < e.config.train.rounds; ++t)
+    for (const auto& client : draw_round(e.clients, e.config.clients.participation, e.seed(), t).participants)
+      steps += steps_of(e, client);
+  return steps;
+}
+
+}  // namespace
+
+std::string readable_duration(double seconds) {
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  if (whole < 60) return concat(whole, " s");
+  const bool hours = whole >= 3600;
+  const long long large = hours ? whole / 3600 : whole / 60, small = hours ? whole / 60 % 60 : whole % 60;
+  char text[40];
+  std::snprintf(text, sizeof text, "%lld:%02lld %s", large, small, hours ? "h" : "min");
+  return text;
+}
+
+RunProgress::RunProgress(const Experiment& e, int64_t rounds_done)
+    : experiment_(e), steps_left_(steps_from(e, rounds_done)) {}
+
+void RunProgress::begin_round(const RoundView& round) {
+  round_ = round.round + 1;
+  clients_ = static_cast<int64_t>(round.participants.size());
+  clients_done_ = 0;
+}
+
+void RunProgress::skip_client(const ClientProfile& client) {
+  steps_left_ -= steps_of(experiment_, client);
+  ++clients_done_;
+}
+
+void RunProgress::begin_client(const ClientProfile&) { client_tokens_ = 0; }
+
+void RunProgress::step(int64_t tokens_so_far) {
+  tokens_ += tokens_so_far - client_tokens_;
+  client_tokens_ = tokens_so_far;
+  ++steps_done_;
+  --steps_left_;
+  show();
+  if (interrupt_requested()) throw Interrupted(concat("stopped in round ", round_));
+}
+
+void RunProgress::end_client() {
+  ++clients_done_;
+  show();
+}
+
+double RunProgress::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void RunProgress::show() {
+  const double elapsed = seconds(), per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
+  line_.update(concat("round ", round_, "/", experiment_.config.train.rounds, ", ", clients_done_, "/", clients_,
+                      " clients, ", static_cast<int64_t>(static_cast<double>(tokens_) / elapsed), " tokens/s, ",
+                      readable_duration(per_step * static_cast<double>(steps_left_)), " left"));
+}
+
+}  // namespace evenkeel

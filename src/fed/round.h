@@ -1,0 +1,22 @@
+/// \file  One whole round of federated fine-tuning, from the draw of its clients to the state after it.
+#pragma once
+
+#include "fed/checkpoint.h"
+#include "fed/experiment.h"
+#include "fed/journal.h"
+#include "fed/progress.h"
+
+namespace evenkeel {
+
+struct RoundResult {
+  Snapshot next;       ///< not committed yet
+  OrderedJson record;  ///< the line of rounds.jsonl
+};
+
+/// Runs the round that follows `now`. Uploads that `journal` holds already are not made again. The result depends on
+/// `now` and the config alone: not on the order in which clients ran, nor on interruptions. \throws Error naming round,
+/// client and method; Interrupted between optimiser steps, with all finished uploads kept.
+RoundResult run_round(const Experiment& experiment, const Snapshot& now, const RoundJournal& journal,
+                      RunProgress& progress);
+
+}  // namespace evenkeel

@@ -1,0 +1,45 @@
+/// \file  Evaluation of a federated state. Evaluation is a client that never trains: the state is broadcast to it, it
+/// prepares as any client of that budget does, and then answers the tasks. One code path, so no skew between training
+/// and evaluation. Example:  auto scores = evaluate_run("runs/demo", {.budgets = {0.125, 1.0}});  score_table(scores)
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fed/experiment.h"
+#include "train/evaluation.h"
+
+namespace evenkeel {
+
+/// Told while it lasts; may throw to interrupt.
+using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
+
+/// The setup an evaluation at `budget` uses: adapters and router options as the method prepares them. K = floor(K_max *
+/// budget).
+LocalSetup evaluation_setup(const Experiment& experiment, const ServerState& state, double budget);
+
+/// One task at one prepared budget, on the rows that `[evaluate]` and `[data]` say.
+TaskScore evaluate_prepared(const Experiment& experiment, const LocalSetup& setup, double budget,
+                            const std::string& task, const EvaluationProgress& on_progress = {});
+
+/// What `evenkeel evaluate --run` may change of the run's own `[evaluate]`.
+struct RunEvaluation {
+  std::optional<std::vector<std::string>> tasks;
+  std::optional<std::vector<double>> budgets;
+  std::optional<int64_t> limit;
+};
+
+/// Scores the last committed round of a run folder, task by task within each budget. Writes nothing.
+/// \throws kIo when no run lives there; kConfig, kData, kCheckpoint as make_experiment().
+std::vector<TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
+                                    const EvaluationProgress& on_progress = {});
+
+/// Reads back what to_json(TaskScore) wrote.
+TaskScore task_score(const Json& json);
+
+}  // namespace evenkeel

@@ -1,0 +1,19 @@
+/// \file  Who takes part in a round, and with what weight.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "methods/method.h"
+
+namespace evenkeel {
+
+/// Ids drawn uniformly without replacement, in id order: max(1, round(participation * count)) of them. Depends on
+/// (seed, round) alone. Source: FedAvg (McMahan et al. 2017).
+std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
+
+/// The participants of `round` with p_c = |D_c| / sum |D_c'| over them.
+RoundView draw_round(std::span<const ClientProfile> clients, double participation, uint64_t seed, int64_t round);
+
+}  // namespace evenkeel
