@@ -1,5 +1,5 @@
-/// \file  Strict configuration: plain structs that list their fields once; one visitor reads them from TOML, one writes the
-/// resolved TOML, one prints the reference. Knows nothing of torch. toml++ is included in config.cpp only.
+/// \file  Strict configuration: plain structs that list their fields once; one visitor reads them from TOML, one writes
+/// the resolved TOML, one prints the reference. Knows nothing of torch. toml++ is included in config.cpp only.
 ///
 /// Example:
 ///   struct OptimizerConfig {
@@ -12,8 +12,9 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// A field may be int64_t, double, bool, std::string, a vector of those, an enum with `names()`, or a nested struct with visit().
-/// An unknown key is an error that names its path and lists the known keys; a value of the wrong type says what was expected.
+/// A field may be int64_t, double, bool, std::string, a vector of those, an enum with `names()`, or a nested struct
+/// with visit(). An unknown key is an error that names its path and lists the known keys; a value of the wrong type
+/// says what was expected.
 #pragma once
 
 #include <array>
@@ -40,7 +41,9 @@ struct EnumName {
 };
 
 template <typename E>
-concept NamedEnum = std::is_enum_v<E> && requires { names(E{}); };
+concept NamedEnum = std::is_enum_v<E> && requires {
+  names(E{});
+};
 
 template <NamedEnum E>
 std::string_view name_of(E value) {
@@ -56,7 +59,8 @@ class Table {
   static Table load(const std::filesystem::path& file);
   static Table parse(std::string_view text, std::string_view origin);
 
-  /// Applies `--set a.b=value`: the value is TOML, or a bare word taken as a string. \throws kConfig when it is neither.
+  /// Applies `--set a.b=value`: the value is TOML, or a bare word taken as a string. \throws kConfig when it is
+  /// neither. Call it before taking sub-tables: a table it replaces is gone.
   void set(std::string_view assignment);
 
   const std::string& path() const { return path_; }
@@ -75,9 +79,13 @@ class Table {
 
   /// "method.ub-smoe.momentum", for messages.
   std::string full_key(std::string_view key) const;
+  /// " (demo.toml, line 12)" or " (from --set)"; empty when the key is not there.
+  std::string place_of(std::string_view key) const;
 
  private:
   struct Document;
+  std::string origin() const;
+
   std::shared_ptr<Document> document_;
   const void* node_ = nullptr;  // the toml::table inside the document
   std::string path_;
@@ -124,11 +132,11 @@ class Reader {
       }
       allowed.push_back(entry.name);
     }
-    fail(kConfig, table_.full_key(key), " is \"", *given, "\", allowed: ", join(allowed));
+    fail(kConfig, table_.full_key(key), " is \"", *given, "\", allowed: ", join(allowed), table_.place_of(key));
   }
 
   template <typename S>
-    requires requires(S& s, Reader& r) { s.visit(r); }
+  requires requires(S& s, Reader& r) { s.visit(r); }
   void read(std::string_view key, S& value) {
     Reader nested(table_.table(key));
     value.visit(nested);
@@ -148,7 +156,7 @@ class Writer {
   void operator()(std::string_view key, const T& value, std::string_view help) {
     if constexpr (NamedEnum<T>)
       scalar(key, std::string(name_of(value)), help);
-    else if constexpr (requires(T& s, Writer& w) { s.visit(w); })
+    else if constexpr (requires(T & s, Writer & w) { s.visit(w); })
       nested(key, value);
     else
       scalar(key, value, help);

@@ -4,13 +4,20 @@ namespace evenkeel {
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case kConfig: return "config";
-    case kData: return "data";
-    case kCheckpoint: return "checkpoint";
-    case kShape: return "shape";
-    case kNumeric: return "numeric";
-    case kIo: return "io";
-    case kInternal: return "internal";
+    case kConfig:
+      return "config";
+    case kData:
+      return "data";
+    case kCheckpoint:
+      return "checkpoint";
+    case kShape:
+      return "shape";
+    case kNumeric:
+      return "numeric";
+    case kIo:
+      return "io";
+    case kInternal:
+      return "internal";
   }
   return "unknown";
 }

@@ -68,9 +68,10 @@ template <typename... Parts>
 
 }  // namespace evenkeel
 
-/// Raises Error{kind} unless `condition`. Say who, what arrived, what was allowed. The parts are formatted on failure only.
-#define EK_CHECK(condition, kind, ...)                                    \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]]                                        \
-      ::evenkeel::fail(::evenkeel::ErrorKind::kind, __VA_ARGS__);         \
+/// Raises Error{kind} unless `condition`. Say who, what arrived, what was allowed. The parts are formatted on failure
+/// only.
+#define EK_CHECK(condition, kind, ...)                            \
+  do {                                                            \
+    if (!(condition)) [[unlikely]]                                \
+      ::evenkeel::fail(::evenkeel::ErrorKind::kind, __VA_ARGS__); \
   } while (false)

@@ -14,8 +14,26 @@ namespace fs = std::filesystem;
 /// Whole file as bytes. \throws kIo naming the file.
 std::string read_file(const fs::path& file);
 
-/// Writes to a temporary neighbour, flushes it to disk, then renames: readers see the old content or the new, never a part.
-/// \throws kIo (not writable, disk full); the old file is then untouched.
+/// A file that appears whole or not at all: bytes go to a temporary neighbour; commit() flushes it to disk and renames
+/// it. Without commit() the neighbour is removed and the old file stays as it was. Example:  AtomicFile out(path);
+/// out.write(header);  out.write(body);  out.commit();
+class AtomicFile {
+ public:
+  explicit AtomicFile(fs::path file);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  /// \throws kIo (disk full, not writable) naming the file.
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  fs::path file_, temporary_;
+  int descriptor_ = -1;
+};
+
+/// Writes to a temporary neighbour, flushes it to disk, then renames: readers see the old content or the new, never a
+/// part. \throws kIo (not writable, disk full); the old file is then untouched.
 void write_file_atomic(const fs::path& file, std::string_view bytes);
 
 /// Gathers pieces into one atomic write without joining them in memory first.
@@ -24,15 +42,16 @@ void write_file_atomic(const fs::path& file, std::span<const std::string_view> p
 /// Appends one line and flushes it to disk.
 void append_line(const fs::path& file, std::string_view line);
 
-/// Makes an output folder with its parents. \throws kIo when it exists already with content, or cannot be made or written to.
+/// Makes an output folder with its parents. \throws kIo when it exists already with content, or cannot be made or
+/// written to.
 void make_new_folder(const fs::path& folder);
 
 /// Hex digest of a file, read in blocks.
 std::string sha256_file(const fs::path& file);
 std::string sha256(std::string_view bytes);
 
-/// A read-only memory mapping of a whole file, unmapped with the object. Pages are the system's cache: they count in RSS when
-/// touched and can be dropped under pressure.
+/// A read-only memory mapping of a whole file, unmapped with the object. Pages are the system's cache: they count in
+/// RSS when touched and can be dropped under pressure.
 class MappedFile {
  public:
   explicit MappedFile(const fs::path& file);
@@ -46,8 +65,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// Folder of what the project ships (assets/, configs/): the source tree it was built from, or `share/evenkeel` beside the
-/// program's folder when installed. \throws kIo when neither is there.
+/// Folder of what the project ships (assets/, configs/): the source tree it was built from, or `share/evenkeel` beside
+/// the program's folder when installed. \throws kIo when neither is there.
 fs::path shipped_folder();
 
 /// Version of the program, e.g. "0.1.0".

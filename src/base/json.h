@@ -1,5 +1,5 @@
-/// \file  nlohmann::json under a short name, and parsing whose errors name the file. For foreign JSON and machine-written records;
-/// configuration is TOML (base/config.h).
+/// \file  nlohmann::json under a short name, and parsing whose errors name the file. For foreign JSON and
+/// machine-written records; configuration is TOML (base/config.h).
 #pragma once
 
 #include <filesystem>

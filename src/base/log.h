@@ -1,5 +1,5 @@
-/// \file  Log lines and the progress line, both on stderr: stdout belongs to results. The implementation is built without
-/// LibTorch's include folders (they shadow fmt). Messages start with their area: log::info("[train] ...").
+/// \file  Log lines and the progress line, both on stderr: stdout belongs to results. The implementation is built
+/// without LibTorch's include folders (they shadow fmt). Messages start with their area: log::info("[train] ...").
 #pragma once
 
 #include <string>
@@ -18,13 +18,21 @@ void set_level(Level level);
 void write(Level level, std::string_view line);
 
 template <typename... Parts>
-void debug(const Parts&... parts) { write(Level::kDebug, concat(parts...)); }
+void debug(const Parts&... parts) {
+  write(Level::kDebug, concat(parts...));
+}
 template <typename... Parts>
-void info(const Parts&... parts) { write(Level::kInfo, concat(parts...)); }
+void info(const Parts&... parts) {
+  write(Level::kInfo, concat(parts...));
+}
 template <typename... Parts>
-void warning(const Parts&... parts) { write(Level::kWarning, concat(parts...)); }
+void warning(const Parts&... parts) {
+  write(Level::kWarning, concat(parts...));
+}
 template <typename... Parts>
-void error(const Parts&... parts) { write(Level::kError, concat(parts...)); }
+void error(const Parts&... parts) {
+  write(Level::kError, concat(parts...));
+}
 
 /// One line that is rewritten in place on a terminal; elsewhere it is written as a plain log line at most every
 /// `seconds_between_lines`. Log lines written meanwhile go above it.
@@ -40,6 +48,7 @@ class Progress {
   std::string label_;
   double interval_;
   double last_ = -1e18;
+  std::string pending_;  // the newest text that was not written yet, when not on a terminal
 };
 
 }  // namespace evenkeel::log

@@ -1,6 +1,6 @@
-/// \file  Counter-based random streams. A stream is named by what it is for, so that reordering clients, resuming a run or
-/// adding a thread cannot change a draw: same (seed, purpose, keys) -> same numbers, on every machine.
-/// Example:  RandomStream order(seed, "batches", round, client);  order.shuffle(rows);
+/// \file  Counter-based random streams. A stream is named by what it is for, so that reordering clients, resuming a run
+/// or adding a thread cannot change a draw: same (seed, purpose, keys) -> same numbers, on every machine. Example:
+/// RandomStream order(seed, "batches", round, client);  order.shuffle(rows);
 #pragma once
 
 #include <array>
@@ -12,7 +12,11 @@
 
 namespace evenkeel {
 
-/// Philox4x32-10 (Salmon et al. 2011). Cheap to make, cheap to copy; not thread-safe.
+/// The block function of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+/// A stream of Philox blocks. (seed, purpose) make the key, (key0, key1) the upper half of the counter. Cheap to make,
+/// cheap to copy; not thread-safe.
 class RandomStream {
  public:
   RandomStream(uint64_t seed, std::string_view purpose, uint64_t key0 = 0, uint64_t key1 = 0);
@@ -38,12 +42,13 @@ class RandomStream {
   }
   /// 0 .. n-1 in random order.
   std::vector<int64_t> permutation(int64_t n);
-  /// Fills with U(low, high) / N(0, 1) * scale, in float32.
+  /// Fills with U[low, high) (24 random bits each) or N(0, 1) * scale (tails end at 6.7 scale), in float32.
   void fill_uniform(std::span<float> out, double low, double high);
   void fill_normal(std::span<float> out, double scale);
 
  private:
   void refill();
+  uint32_t next_u32();
 
   std::array<uint32_t, 2> key_;
   std::array<uint32_t, 4> counter_;

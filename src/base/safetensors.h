@@ -18,12 +18,13 @@ struct Safetensors {
   Metadata metadata;
 };
 
-/// Maps `file`. Strict: \throws kCheckpoint (file, tensor, what is wrong) on a truncated file, a header that is not JSON or too
-/// large, unknown dtype, byte ranges that overlap, leave holes, run out of the file or disagree with dtype and shape.
+/// Maps `file`. Strict: \throws kCheckpoint (file, tensor, what is wrong) on a truncated file, a header that is not
+/// JSON or too large, unknown dtype, byte ranges that overlap, leave holes, run out of the file or disagree with dtype
+/// and shape.
 Safetensors load_safetensors(const std::filesystem::path& file);
 
-/// Writes atomically, names in order, tensors made contiguous on CPU. Deterministic: same content, same bytes.
-/// \return bytes written.
+/// Writes atomically, one tensor after the other (made contiguous on CPU on the way), wide dtypes first, then by name,
+/// data at a multiple of 64 bytes. Deterministic: same content, same bytes. \return bytes written.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
 
 /// The length save_safetensors would write, without writing.

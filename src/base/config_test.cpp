@@ -1,0 +1,150 @@
+#include "base/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace evenkeel::config {
+namespace {
+
+enum class Colour { kRed, kGreen };
+constexpr auto names(Colour) { return std::array{EnumName{"red", Colour::kRed}, EnumName{"green", Colour::kGreen}}; }
+
+struct Inner {
+  double lr = 2e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  void visit(auto& field) {
+    field("lr", lr, "learning rate");
+    field("betas", betas, "");
+  }
+};
+
+struct Outer {
+  std::string name = "run";
+  int64_t rounds = 3;
+  bool shuffle = true;
+  Colour colour = Colour::kRed;
+  std::vector<std::string> tasks = {"a", "b"};
+  std::vector<int64_t> ranks;
+  Inner optimizer;
+  void visit(auto& field) {
+    field("name", name, "what the run is called");
+    field("rounds", rounds, "");
+    field("optimizer", optimizer, "");
+    field("shuffle", shuffle, "");
+    field("colour", colour, "");
+    field("tasks", tasks, "");
+    field("ranks", ranks, "");
+  }
+};
+
+Outer outer_from(std::string_view text, std::span<const std::string_view> assignments = {}) {
+  auto table = Table::parse(text, "demo.toml");
+  for (const auto assignment : assignments) table.set(assignment);
+  Outer outer;
+  read(table, outer);
+  return outer;
+}
+
+std::string message_of(std::string_view text, std::span<const std::string_view> assignments = {}) {
+  try {
+    outer_from(text, assignments);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kConfig);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Config, ReadsEveryKindOfFieldAndKeepsDefaults) {
+  const auto outer = outer_from(R"(
+    name = "x \"y\""
+    colour = "green"
+    ranks = [4, 8]
+    [optimizer]
+    lr = 1
+  )");
+  EXPECT_EQ(outer.name, "x \"y\"");
+  EXPECT_EQ(outer.colour, Colour::kGreen);
+  EXPECT_EQ(outer.ranks, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(outer.optimizer.lr, 1.0);
+  EXPECT_EQ(outer.rounds, 3);
+}
+
+TEST(Config, AnUnknownKeyNamesItsPathItsPlaceAndTheKnownKeys) {
+  EXPECT_EQ(message_of("name = \"x\"\n[optimizer]\nlearning = 1\n"),
+            "[config] optimizer.learning is not a known key (demo.toml, line 3); known: betas, lr");
+}
+
+TEST(Config, AWrongTypeSaysWhatWasExpected) {
+  EXPECT_EQ(message_of("rounds = 2.5\n"), "[config] rounds is 2.5, expected a whole number (demo.toml, line 1)");
+  EXPECT_EQ(message_of("rounds = \"2\"\n"), "[config] rounds is \"2\", expected a whole number (demo.toml, line 1)");
+  EXPECT_EQ(message_of("shuffle = 1\n"), "[config] shuffle is 1, expected true or false (demo.toml, line 1)");
+  EXPECT_EQ(message_of("tasks = [\"a\", 3]\n"),
+            "[config] tasks holds 3, expected entries that are a string (demo.toml, line 1)");
+  EXPECT_EQ(message_of("optimizer = 3\n"), "[config] optimizer is 3, expected a table (demo.toml, line 1)");
+  EXPECT_EQ(message_of("ranks = 3\n"),
+            "[config] ranks is 3, expected a list, each entry a whole number (demo.toml, line 1)");
+}
+
+TEST(Config, AnUnknownEnumeratorListsTheAllowedOnes) {
+  EXPECT_EQ(message_of("colour = \"blue\"\n"), "[config] colour is \"blue\", allowed: red, green (demo.toml, line 1)");
+}
+
+TEST(Config, ASyntaxErrorNamesLineAndColumn) {
+  EXPECT_NE(message_of("name = \"x\"\nrounds = = 3\n").find("[config] demo.toml: line 2, column "), std::string::npos);
+  EXPECT_THROW(Table::load("/nonexistent/x.toml"), Error);
+}
+
+TEST(Config, SetReplacesValuesAndMakesTables) {
+  const std::vector<std::string_view> settings = {"optimizer.lr=3e-4", "name=models/tiny-olmoe", "tasks=[\"c\"]",
+                                                  " rounds = 7 ", "optimizer.betas=[0, 1]"};
+  const auto outer = outer_from("", settings);
+  EXPECT_EQ(outer.optimizer.lr, 3e-4);
+  EXPECT_EQ(outer.name, "models/tiny-olmoe");
+  EXPECT_EQ(outer.tasks, (std::vector<std::string>{"c"}));
+  EXPECT_EQ(outer.rounds, 7);
+  EXPECT_EQ(outer.optimizer.betas, (std::vector<double>{0, 1}));
+}
+
+TEST(Config, SetRefusesWhatItCannotRead) {
+  const auto with = [](std::string_view assignment) { return message_of("name = \"x\"\n", std::span(&assignment, 1)); };
+  EXPECT_EQ(with("rounds"), "[config] --set rounds: expected a.b=value");
+  EXPECT_EQ(with("name.x=3"), "[config] --set name.x=3: name is \"x\", not a table");
+  EXPECT_EQ(with("a..b=3"), "[config] --set a..b=3: \"\" is not a key");
+  EXPECT_NE(with("name=two words").find("neither TOML nor a bare word"), std::string::npos);
+  EXPECT_NE(with("rounds=1\nshuffle=false").find("neither TOML nor a bare word"), std::string::npos);
+  EXPECT_EQ(with("rouns=1").substr(0, 52), "[config] rouns is not a known key (from --set); know");
+}
+
+TEST(Config, WhatIsWrittenReadsBackEqual) {
+  Outer outer;
+  outer.name = "tab\t \"quoted\" back\\slash \x01 ü";
+  outer.optimizer.lr = 0.1 + 0.2;
+  outer.optimizer.betas = {1e-300, 20, -0.0, 1e22, std::numeric_limits<double>::infinity(), 5e-324, 123456789.0};
+  outer.colour = Colour::kGreen;
+  const auto text = write(outer);
+  const auto again = outer_from(text);
+  EXPECT_EQ(again.name, outer.name);
+  EXPECT_EQ(again.optimizer.lr, outer.optimizer.lr);
+  EXPECT_EQ(again.optimizer.betas, outer.optimizer.betas);
+  EXPECT_EQ(write(again), text);
+}
+
+TEST(Config, WritesScalarsBeforeTablesAndHelpAsComments) {
+  EXPECT_EQ(write(Outer{}),
+            "name = \"run\"\nrounds = 3\nshuffle = true\ncolour = \"red\"\ntasks = [\"a\", \"b\"]\nranks = []\n\n"
+            "[optimizer]\nlr = 0.0002\nbetas = [0.9, 0.95]\n");
+  EXPECT_NE(write(Outer{}, true).find("name = \"run\"  # what the run is called\n"), std::string::npos);
+}
+
+TEST(Config, KeysThatSomebodyElseReadsAreLetThrough) {
+  const std::array<std::string_view, 1> others = {"spare-part"};
+  Outer outer;
+  EXPECT_NO_THROW(read(Table::parse("spare-part = 1\n", "x"), outer, others));
+  EXPECT_THROW(read(Table::parse("spare = 1\n", "x"), outer, others), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel::config

@@ -1,0 +1,201 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;
+
+/// A descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& file, int flags) : value_(::open(file.c_str(), flags | O_CLOEXEC, 0666)) {
+    EK_CHECK(value_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+  }
+  ~Descriptor() { ::close(value_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(descriptor, bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be written: ", std::strerror(errno));
+    bytes.remove_prefix(done);
+  }
+}
+
+/// A rename is on disk only when its folder is.
+void flush_folder(const fs::path& folder) {
+  const Descriptor descriptor(folder.empty() ? fs::path(".") : folder, O_RDONLY | O_DIRECTORY);
+  ::fsync(descriptor.get());
+}
+
+size_t read_some(int descriptor, char* into, size_t room, const fs::path& file) {
+  while (true) {
+    const ssize_t done = ::read(descriptor, into, room);
+    if (done < 0 && errno == EINTR) continue;
+    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be read: ", std::strerror(errno));
+    return done;
+  }
+}
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    EK_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, kInternal,
+             "SHA-256 cannot be set up");
+  }
+  void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
+  std::string hex() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned length = 0;
+    EVP_DigestFinal_ex(context_.get(), digest.data(), &length);
+    std::string text;
+    for (unsigned i = 0; i < length; ++i) {
+      text += "0123456789abcdef"[digest[i] >> 4];
+      text += "0123456789abcdef"[digest[i] & 15];
+    }
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+fs::path temporary_beside(const fs::path& file) {
+  static std::atomic<unsigned> serial{0};
+  return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& file) {
+  const Descriptor descriptor(file, O_RDONLY);
+  struct stat status = {};
+  EK_CHECK(::fstat(descriptor.get(), &status) == 0 && !S_ISDIR(status.st_mode), kIo, file.string(), ": not a file");
+  std::string bytes(static_cast<size_t>(status.st_size), '\0');
+  size_t length = 0;
+  while (true) {  // pipes and /proc say size 0, and a file may grow while it is read
+    if (length == bytes.size()) bytes.resize(length + kBlock);
+    const size_t done = read_some(descriptor.get(), bytes.data() + length, bytes.size() - length, file);
+    if (done == 0) break;
+    length += done;
+  }
+  bytes.resize(length);
+  return bytes;
+}
+
+AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_beside(file_)) {
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, file_); }
+
+void AtomicFile::commit() {
+  EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", std::strerror(errno));
+  EK_CHECK(::rename(temporary_.c_str(), file_.c_str()) == 0, kIo, file_.string(),
+           ": cannot be replaced: ", std::strerror(errno));
+  ::close(std::exchange(descriptor_, -1));
+  flush_folder(file_.parent_path());
+}
+
+void write_file_atomic(const fs::path& file, std::string_view bytes) {
+  write_file_atomic(file, std::span<const std::string_view>(&bytes, 1));
+}
+
+void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces) {
+  AtomicFile out(file);
+  for (const auto piece : pieces) out.write(piece);
+  out.commit();
+}
+
+void append_line(const fs::path& file, std::string_view line) {
+  const Descriptor descriptor(file, O_WRONLY | O_CREAT | O_APPEND);
+  write_all(descriptor.get(), concat(line, '\n'), file);
+  EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", std::strerror(errno));
+}
+
+void make_new_folder(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder, error)) {
+    EK_CHECK(fs::is_directory(folder, error), kIo, folder.string(), ": exists and is not a folder");
+    EK_CHECK(fs::is_empty(folder, error) && !error, kIo, folder.string(),
+             ": exists already and is not empty; choose another --out");
+  }
+  fs::create_directories(folder, error);
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
+}
+
+std::string sha256_file(const fs::path& file) {
+  const Descriptor descriptor(file, O_RDONLY);
+  Sha256 digest;
+  std::string block(kBlock, '\0');
+  while (const size_t length = read_some(descriptor.get(), block.data(), block.size(), file))
+    digest.update(std::string_view(block).substr(0, length));
+  return digest.hex();
+}
+
+std::string sha256(std::string_view bytes) {
+  Sha256 digest;
+  digest.update(bytes);
+  return digest.hex();
+}
+
+MappedFile::MappedFile(const fs::path& file) {
+  const Descriptor descriptor(file, O_RDONLY);
+  struct stat status = {};
+  EK_CHECK(::fstat(descriptor.get(), &status) == 0 && S_ISREG(status.st_mode), kIo, file.string(), ": not a file");
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+  EK_CHECK(address != MAP_FAILED, kIo, file.string(), ": cannot be mapped: ", std::strerror(errno));
+  ::madvise(address, size_, MADV_HUGEPAGE);  // a wish: file systems without huge pages refuse, and nothing is lost
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+fs::path shipped_folder() {
+  const fs::path source = EVENKEEL_SOURCE_DIR;
+  if (fs::is_directory(source / "assets")) return source;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path installed = program.parent_path().parent_path() / "share" / "evenkeel";
+  EK_CHECK(fs::is_directory(installed / "assets", error), kIo, "what evenkeel ships is neither in ", source.string(),
+           " nor in ", installed.string());
+  return installed;
+}
+
+std::string_view version() { return EVENKEEL_VERSION; }
+
+}  // namespace evenkeel

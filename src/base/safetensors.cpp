@@ -1,0 +1,215 @@
+#include "base/safetensors.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/files.h"
+#include "base/json.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr uint64_t kLargestHeader = 100'000'000;  // the limit of the format's reference reader
+constexpr size_t kAlignment = 64;
+
+struct Dtype {
+  std::string_view name;
+  at::ScalarType type;
+};
+constexpr std::array kDtypes{Dtype{"F64", at::kDouble},    Dtype{"F32", at::kFloat}, Dtype{"F16", at::kHalf},
+                             Dtype{"BF16", at::kBFloat16}, Dtype{"I64", at::kLong},  Dtype{"I32", at::kInt},
+                             Dtype{"I16", at::kShort},     Dtype{"I8", at::kChar},   Dtype{"U8", at::kByte},
+                             Dtype{"BOOL", at::kBool}};
+
+std::string_view name_of(at::ScalarType type, const std::string& tensor) {
+  for (const auto& entry : kDtypes)
+    if (entry.type == type) return entry.name;
+  fail(kInternal, "safetensors: ", tensor, " has dtype ", at::toString(type), ", which the format does not hold");
+}
+
+/// One entry of the header, checked on its own.
+struct Entry {
+  std::string name;
+  at::ScalarType type;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+/// Reads one header. Every message opens with the file's name.
+class HeaderReader {
+ public:
+  explicit HeaderReader(std::string file) : file_(std::move(file)) {}
+
+  template <typename... Parts>
+  void require(bool condition, const Parts&... parts) const {
+    EK_CHECK(condition, kCheckpoint, file_, ": ", concat(parts...));
+  }
+
+  std::string_view header(std::string_view bytes) const {
+    require(bytes.size() >= 8, "not safetensors: ", bytes.size(), " bytes, at least 8 needed");
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), 8);
+    require(length <= kLargestHeader, "not safetensors: its header would be ", length, " bytes, allowed: up to ",
+            kLargestHeader);
+    require(length <= bytes.size() - 8, "truncated: the header needs ", length, " bytes, ", bytes.size() - 8,
+            " are there");
+    return bytes.substr(8, length);
+  }
+
+  Metadata metadata(const Json& header) const {
+    Metadata result;
+    if (!header.contains("__metadata__")) return result;
+    const auto& given = header["__metadata__"];
+    require(given.is_object(), "__metadata__ is not an object");
+    for (const auto& [key, value] : given.items()) {
+      require(value.is_string(), "__metadata__.", key, " is not a string");
+      result[key] = value.get<std::string>();
+    }
+    return result;
+  }
+
+  Entry entry(const std::string& name, const Json& given) const {
+    require(given.is_object() && given.contains("dtype") && given.contains("shape") && given.contains("data_offsets"),
+            "tensor ", name, " lacks dtype, shape or data_offsets");
+    Entry entry{name, dtype(name, given["dtype"]), {}, 0, 0};
+    const auto shape = numbers(name, "shape", given["shape"]);
+    const auto range = numbers(name, "data_offsets", given["data_offsets"]);
+    require(range.size() == 2 && range[0] <= range[1], "tensor ", name, " has data_offsets [", join(range),
+            "], expected [begin, end]");
+    uint64_t size = at::elementSize(entry.type);
+    bool overflow = false;
+    for (const auto extent : shape) overflow |= __builtin_mul_overflow(size, extent, &size);
+    require(!overflow && size == range[1] - range[0], "tensor ", name, " of shape [", join(shape), "] and dtype ",
+            evenkeel::name_of(entry.type, name), " does not fill bytes ", range[0], " to ", range[1]);
+    entry.shape.assign(shape.begin(), shape.end());
+    entry.begin = range[0];
+    entry.end = range[1];
+    return entry;
+  }
+
+  /// The format allows neither holes nor overlaps, so that a file has no hidden content.
+  void check_layout(std::vector<Entry>& entries, uint64_t available) const {
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& x, const Entry& y) { return std::pair(x.begin, x.end) < std::pair(y.begin, y.end); });
+    uint64_t end = 0;
+    for (const auto& entry : entries) {
+      require(entry.begin >= end, "tensor ", entry.name, " starts at byte ", entry.begin, ", inside the one before it");
+      require(entry.begin == end, "bytes ", end, " to ", entry.begin, " before tensor ", entry.name,
+              " belong to no tensor");
+      end = entry.end;
+    }
+    require(end <= available, "truncated: the tensors need ", end, " bytes, ", available, " are there");
+    require(end == available, available - end, " bytes follow the last tensor");
+  }
+
+ private:
+  at::ScalarType dtype(const std::string& name, const Json& given) const {
+    for (const auto& entry : kDtypes)
+      if (given.is_string() && given.get_ref<const std::string&>() == entry.name) return entry.type;
+    std::vector<std::string_view> known;
+    for (const auto& entry : kDtypes) known.push_back(entry.name);
+    throw Error(kCheckpoint, concat(file_, ": tensor ", name, " has dtype ", given.dump(), ", allowed: ", join(known)));
+  }
+
+  std::vector<uint64_t> numbers(const std::string& name, std::string_view what, const Json& given) const {
+    require(given.is_array(), "tensor ", name, ": ", what, " is not a list");
+    std::vector<uint64_t> result;
+    for (const auto& item : given) {
+      require(item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX}, "tensor ", name, ": ", what,
+              " holds ", item.dump(), ", allowed: whole numbers from 0");
+      result.push_back(item.get<uint64_t>());
+    }
+    return result;
+  }
+
+  std::string file_;
+};
+
+at::Tensor view(const std::shared_ptr<MappedFile>& file, std::string_view data, const Entry& entry) {
+  const auto options = at::TensorOptions().dtype(entry.type);
+  if (entry.begin == entry.end) return at::empty(entry.shape, options);
+  auto* address = const_cast<char*>(data.data() + entry.begin);
+  if (reinterpret_cast<uintptr_t>(address) % at::elementSize(entry.type) == 0)
+    return at::from_blob(
+        address, entry.shape, [file](void*) {}, options);
+  auto aligned =
+      at::empty(entry.shape, options);  // foreign writers may place a wide dtype after an odd number of bytes
+  std::memcpy(aligned.data_ptr(), address, entry.end - entry.begin);
+  return aligned;
+}
+
+/// Widest dtype first, then by name: every tensor starts at a multiple of its element size.
+std::vector<std::string> writing_order(const TensorMap& tensors) {
+  std::vector<std::string> order;
+  for (const auto& [name, tensor] : tensors) order.push_back(name);
+  std::stable_sort(order.begin(), order.end(), [&](const std::string& x, const std::string& y) {
+    return tensors.at(x).element_size() > tensors.at(y).element_size();
+  });
+  return order;
+}
+
+/// Length prefix and JSON, padded with spaces so that the data starts at a multiple of kAlignment.
+std::string file_head(const TensorMap& tensors, const Metadata& metadata) {
+  OrderedJson header = OrderedJson::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const auto& name : writing_order(tensors)) {
+    const auto& tensor = tensors.at(name);
+    const uint64_t end = offset + tensor.nbytes();
+    header[name] = {{"dtype", name_of(tensor.scalar_type(), name)},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.append((kAlignment - (text.size() + 8) % kAlignment) % kAlignment, ' ');
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), 8) + text;
+}
+
+}  // namespace
+
+Safetensors load_safetensors(const std::filesystem::path& file) {
+  const auto mapped = std::make_shared<MappedFile>(file);
+  const auto span = mapped->bytes();
+  const std::string_view bytes(reinterpret_cast<const char*>(span.data()), span.size());
+  const HeaderReader reader(file.string());
+  const auto text = reader.header(bytes);
+  const Json header = parse_json(text, concat(file.string(), " (header)"), kCheckpoint);
+  reader.require(header.is_object(), "its header is not a JSON object");
+  std::vector<Entry> entries;
+  for (const auto& [name, value] : header.items())
+    if (name != "__metadata__") entries.push_back(reader.entry(name, value));
+  const auto data = bytes.substr(8 + text.size());
+  reader.check_layout(entries, data.size());
+  Safetensors result{{}, reader.metadata(header)};
+  for (const auto& entry : entries) result.tensors.emplace(entry.name, view(mapped, data, entry));
+  return result;
+}
+
+int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata) {
+  const std::string head = file_head(tensors, metadata);
+  int64_t written = static_cast<int64_t>(head.size());
+  AtomicFile out(file);
+  out.write(head);
+  for (const auto& name : writing_order(tensors)) {
+    const auto tensor = tensors.at(name).detach().cpu().contiguous();
+    out.write({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
+    written += static_cast<int64_t>(tensor.nbytes());
+  }
+  out.commit();
+  return written;
+}
+
+int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata) {
+  auto size = static_cast<int64_t>(file_head(tensors, metadata).size());
+  for (const auto& [name, tensor] : tensors) size += static_cast<int64_t>(tensor.nbytes());
+  return size;
+}
+
+}  // namespace evenkeel
