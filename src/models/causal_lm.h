@@ -1,6 +1,5 @@
-/// \file  The contract of a model family, and loading. A model is a frozen base: adapters, router options and caches are arguments,
-/// so one base serves every simulated client.
-/// Dimension names: T tokens, N rows, D hidden, V vocabulary.
+/// \file  The contract of a model family, and loading. A model is a frozen base: adapters, router options and caches
+/// are arguments, so one base serves every simulated client. Dimension names: T tokens, N rows, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,10 +25,10 @@ struct ModelSpec {
   std::string family;  ///< "olmoe"
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   int64_t num_layers = 0, num_heads = 0, num_kv_heads = 0, head_width = 0;
-  int64_t num_experts = 0;      ///< 0: dense
-  int64_t top_k = 0;            ///< the checkpoint's own num_experts_per_tok
+  int64_t num_experts = 0;  ///< 0: dense
+  int64_t top_k = 0;        ///< the checkpoint's own num_experts_per_tok
   int64_t max_positions = 0;
-  int64_t eos = -1, pad = -1;   ///< token ids, -1 when the checkpoint names none
+  int64_t eos = -1, pad = -1;           ///< token ids, -1 when the checkpoint names none
   std::vector<std::string> moe_layers;  ///< routing keys, e.g. "model.layers.0.mlp", in depth order
 };
 
@@ -37,11 +36,12 @@ struct ModelSpec {
 struct ForwardOptions {
   const AdapterState* adapters = nullptr;  ///< sites the model has; null: the bare base
   RouterOptions router;
-  KvCache* cache = nullptr;                ///< generation: appended to, and `lengths` advanced
-  RoutingByLayer* routing = nullptr;       ///< filled when given
+  KvCache* cache = nullptr;           ///< generation: appended to, and `lengths` advanced
+  RoutingByLayer* routing = nullptr;  ///< filled when given
 };
 
-/// Multiply-adds of one forward pass over `tokens`, by component (the convention of docs/methods.md; FLOPs = 2 per multiply-add).
+/// Multiply-adds of one forward pass over `tokens`, by component (the convention of docs/methods.md; FLOPs = 2 per
+/// multiply-add).
 struct ForwardCost {
   double attention_projections = 0, attention_scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
   double lora_attention = 0, lora_experts = 0, lora_router = 0;
@@ -62,15 +62,19 @@ class CausalLm {
   /// Loss over the batch's targets, head at those rows only.
   LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
 
-  /// Every adaptable linear whose last name is in `targets` (q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, gate).
-  /// \throws kConfig naming a target the model lacks.
+  /// Every adaptable linear whose last name is in `targets` (q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj,
+  /// down_proj, gate). \throws kConfig naming a target the model lacks.
   virtual Sites sites(std::span<const std::string> targets) const = 0;
 
   /// Base tensors by checkpoint name, aliases of the model's own: for saving, merging and pre-training.
   virtual TensorMap parameters() const = 0;
 
+  /// The checkpoint's config.json, as it was given.
+  virtual const std::string& config_json() const = 0;
+
   /// Multiply-adds for `tokens` positions in sequences of `length`, top_k experts, LoRA rank r on the adapted sites.
-  virtual ForwardCost forward_cost(int64_t tokens, int64_t length, int64_t top_k, const AdapterState* adapters) const = 0;
+  virtual ForwardCost forward_cost(int64_t tokens, int64_t length, int64_t top_k,
+                                   const AdapterState* adapters) const = 0;
 };
 
 /// Storage of the frozen base. kCheckpoint keeps each tensor as it is in the file (memory-mapped, no copy).
@@ -83,15 +87,16 @@ constexpr auto names(BaseDtype) {
 }
 
 /// Loads a Hugging Face folder (config.json, single or sharded safetensors). The family is config.json's `model_type`.
-/// Strict: \throws kCheckpoint (folder, tensor, what arrived, what was expected) on a missing, unexpected, misshapen or non-finite
-/// tensor, a truncated file, an unsupported setting or another family (the known ones are listed).
+/// Strict: \throws kCheckpoint (folder, tensor, what arrived, what was expected) on a missing, unexpected, misshapen or
+/// non-finite tensor, a truncated file, an unsupported setting or another family (the known ones are listed).
 std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint);
 
-/// A randomly initialised model of `config.json`'s shape: linear and embedding weights N(0, initializer_range), norms 1.
+/// A randomly initialised model of `config.json`'s shape: linear and embedding weights N(0, initializer_range),
+/// norms 1.
 std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, BaseDtype dtype, uint64_t seed);
 
-/// Writes config.json (as given at load or init, `torch_dtype` updated) and model.safetensors (sharded above `shard_bytes`) in the
-/// hub's layout. `folder` must be new or empty.
+/// Writes config.json (as given at load or init, `torch_dtype` updated) and model.safetensors (sharded above
+/// `shard_bytes`) in the hub's layout. `folder` must be new or empty.
 void save_model(const CausalLm& model, const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint,
                 int64_t shard_bytes = int64_t{5} << 30);
 
@@ -104,6 +109,6 @@ struct ModelEntry {
   bool has_experts;
   std::string_view source;
 };
-std::span<const ModelEntry> model_families();
+std::span<const ModelEntry> model_families();  // models/registry.cpp
 
 }  // namespace evenkeel

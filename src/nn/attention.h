@@ -10,7 +10,8 @@
 
 namespace evenkeel {
 
-/// cos and sin of RoPE for `positions`: each [T, P], float32. Source: Su et al. 2021, the half-split layout of GPT-NeoX.
+/// cos and sin of RoPE for `positions`: each [T, P], float32. Source: Su et al. 2021, the half-split layout of
+/// GPT-NeoX.
 struct RotaryTable {
   at::Tensor cos, sin;
 };
@@ -26,7 +27,8 @@ struct LayerCache {
 struct KvCache {
   std::vector<LayerCache> layers;
   std::vector<int64_t> lengths;  ///< [B] tokens cached so far
-  /// Room for `capacity[b]` tokens per sequence, `num_layers` layers. Memory: sum(capacity) * layers * 2 * G * P * 4 bytes.
+  /// Room for `capacity[b]` tokens per sequence, `num_layers` layers. Memory: sum(capacity) * layers * 2 * G * P * 4
+  /// bytes.
   static KvCache make(int64_t num_layers, std::span<const int64_t> capacity, int64_t kv_heads, int64_t head_width);
   /// Keeps sequence sources[i] as sequence i (beam search); copies where a source is used twice.
   void select(std::span<const int64_t> sources);
@@ -34,7 +36,8 @@ struct KvCache {
 
 /// Causal attention within each sequence; query heads share key/value heads in groups of H / G. Scale 1/sqrt(P).
 /// \param q [T, H, P], k, v [T, G, P]; offsets B + 1.
-/// \param cache  null, or the layer's cache: the new keys and values are appended behind `lengths` and attended to as well
+/// \param cache  null, or the layer's cache: the new keys and values are appended behind `lengths` and attended to as
+/// well
 ///               (no gradients then). The caller advances `lengths` after the last layer.
 /// \return [T, H * P]
 at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,

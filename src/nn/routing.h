@@ -16,12 +16,13 @@ namespace evenkeel {
 /// Where phi is added (docs/ambiguities.md, R1).
 enum class ModulationMode {
   kCandidate,  ///< to the raw top-N_p experts; selection is the top K of the result
-  kPreserve,   ///< the raw top-N_p are kept as they are; phi is added to the others, which fill the remaining K - N_p places
+  kPreserve,   ///< the raw top-N_p are kept as they are; phi is added to the others, which fill the remaining K - N_p
+               ///< places
 };
 /// Gate weights of the selected experts (R5).
 enum class GateNorm {
-  kCheckpoint,       ///< the checkpoint's own: softmax over all experts, renormalised iff norm_topk_prob ("olmoe_native")
-  kRenormSelected,   ///< softmax over the selected experts only
+  kCheckpoint,  ///< the checkpoint's own: softmax over all experts, renormalised iff norm_topk_prob ("olmoe_native")
+  kRenormSelected,  ///< softmax over the selected experts only
 };
 constexpr auto names(GateNorm) {
   return std::array{config::EnumName<GateNorm>{"olmoe_native", GateNorm::kCheckpoint},
@@ -30,11 +31,11 @@ constexpr auto names(GateNorm) {
 
 /// What a client asks of every router; goes down with a forward call.
 struct RouterOptions {
-  int64_t top_k = 0;           ///< K_c, 1 .. E; 0: the checkpoint's num_experts_per_tok
+  int64_t top_k = 0;  ///< K_c, 1 .. E; 0: the checkpoint's num_experts_per_tok
   GateNorm gate_norm = GateNorm::kCheckpoint;
   int64_t num_candidates = 0;  ///< N_p, 0 .. E; 0 switches modulation off
   ModulationMode mode = ModulationMode::kCandidate;
-  TensorMap modulation;        ///< MoE layer -> phi [E] float32, may require a gradient
+  TensorMap modulation;  ///< MoE layer -> phi [E] float32, may require a gradient
 };
 
 /// What came of it; comes up from a forward call, one per MoE layer.
@@ -50,11 +51,9 @@ struct Routing {
   at::Tensor weights;  ///< [T, K] float32, differentiable with respect to logits and phi
 };
 
-/// Routes T tokens.  s = logits, m = s + phi where the mode says so, selection top-K of m, weights from m (methods.md 3.2, 3.6).
-/// \param logits  [T, E] float32 (or float64 in tests)
-/// \param phi     [E] or undefined
-/// \param norm_topk_prob  the checkpoint's flag, used by GateNorm::kCheckpoint
-/// \throws kConfig when top_k is not in 1 .. E.
+/// Routes T tokens.  s = logits, m = s + phi where the mode says so, selection top-K of m, weights from m
+/// (methods.md 3.2, 3.6). \param logits  [T, E] float32 (or float64 in tests) \param phi     [E] or undefined \param
+/// norm_topk_prob  the checkpoint's flag, used by GateNorm::kCheckpoint \throws kConfig when top_k is not in 1 .. E.
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob);
 
 }  // namespace evenkeel

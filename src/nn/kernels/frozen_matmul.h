@@ -1,30 +1,53 @@
-/// \file  Products with a frozen weight, the one place that knows which arithmetic this machine runs fastest. No layer above knows
-/// which path runs. Dimension names: M rows, I in, O out.
+/// \file  Products with a frozen weight, and the choice of arithmetic for weights stored in 16 bits. Processors differ
+/// in which is faster, so the choice is made once per run by measuring (probe_matmul_path) or by the caller, never by
+/// processor name. Dimension names: T rows, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
-#include <string_view>
+#include <vector>
+
+#include "base/config.h"
 
 namespace evenkeel {
 
-/// How a bfloat16 weight is multiplied with float32 activations. A float32 or float64 weight is always multiplied as it is.
+/// How a 16-bit weight meets wider activations. Weights stored in the activations' own type are used as they are.
 enum class MatmulPath {
-  kNative,  ///< activations rounded to bfloat16, the library's bfloat16 product, result widened
-  kWiden,   ///< the weight widened to float32 panel by panel, float32 product
+  kWiden,   ///< weight panels are widened to float32; exact products of the stored values
+  kNative,  ///< activations are rounded to bfloat16 and the library's bfloat16 product is used; bfloat16 weights only
 };
-std::string_view to_string(MatmulPath path);
+constexpr auto names(MatmulPath) {
+  return std::array{config::EnumName<MatmulPath>{"widen", MatmulPath::kWiden},
+                    config::EnumName<MatmulPath>{"native", MatmulPath::kNative}};
+}
 
-/// Chooses the path by timing both on this machine (about 0.1 s); called once when a run is created, then kept in its config.
-MatmulPath probe_matmul_path();
-/// Process-wide; set before the first forward. Default kNative.
+/// The path of this process, kWiden until set. Set it before the first forward: it changes rounding.
 void set_matmul_path(MatmulPath path);
 MatmulPath matmul_path();
 
-/// x W^T.  \param x [M, I] float32 or float64; \param w [O, I] frozen, any float dtype, contiguous; \return [M, O] in x's dtype.
-at::Tensor frozen_matmul(const at::Tensor& x_MI, const at::Tensor& w_OI);
-/// dy W: the input gradient of frozen_matmul. \param dy [M, O]; \return [M, I].
-at::Tensor frozen_matmul_backward(const at::Tensor& dy_MO, const at::Tensor& w_OI);
+/// One measured row count: GFLOP/s of x W^T and dY W on weights that are not in cache.
+struct ProbeRow {
+  int64_t rows = 0;
+  double widen_forward = 0, widen_backward = 0, native_forward = 0, native_backward = 0;
+};
+/// Measures both paths at row counts from 1 to 512; about a second. Sets nothing.
+std::vector<ProbeRow> measure_matmul_paths();
+/// The path that takes less time over those row counts.
+MatmulPath probe_matmul_path();
 
+namespace kernels {
+
+/// x W^T, [T, O], in x's dtype.
+at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI);
+/// dY W, [T, I], in dY's dtype.
+at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI);
+
+/// True when `w` takes the bfloat16 product: a bfloat16 weight of some size under kNative. Small weights are always
+/// widened.
+bool takes_native_path(const at::Tensor& w_OI);
+
+}  // namespace kernels
 }  // namespace evenkeel

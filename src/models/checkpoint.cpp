@@ -1,0 +1,317 @@
+#include "models/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <cstdio>
+#include <optional>
+
+#include "base/files.h"
+#include "base/random.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+
+std::string sizes_text(at::IntArrayRef sizes) { return concat("[", join(sizes), "]"); }
+
+std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
+  switch (dtype) {
+    case BaseDtype::kCheckpoint:
+      return std::nullopt;
+    case BaseDtype::kFloat32:
+      return at::kFloat;
+    case BaseDtype::kBFloat16:
+      return at::kBFloat16;
+    case BaseDtype::kFloat64:
+      return at::kDouble;
+  }
+  fail(kInternal, "unknown base dtype");
+}
+
+// A bit pattern is not finite when all its exponent bits are set.
+template <typename Bits>
+bool all_finite(const void* data, int64_t count, Bits exponent) {
+  const auto* bits = static_cast<const Bits*>(data);
+  std::atomic<bool> finite{true};
+  at::parallel_for(0, count, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
+    unsigned bad = 0;
+    for (int64_t i = begin; i < end; ++i) bad |= static_cast<unsigned>((bits[i] & exponent) == exponent);
+    if (bad) finite = false;
+  });
+  return finite;
+}
+
+bool all_finite(const at::Tensor& t) {
+  const void* data = t.const_data_ptr();
+  switch (t.scalar_type()) {
+    case at::kBFloat16:
+      return all_finite<uint16_t>(data, t.numel(), 0x7F80);
+    case at::kHalf:
+      return all_finite<uint16_t>(data, t.numel(), 0x7C00);
+    case at::kFloat:
+      return all_finite<uint32_t>(data, t.numel(), 0x7F800000u);
+    default:
+      return all_finite<uint64_t>(data, t.numel(), 0x7FF0000000000000ull);
+  }
+}
+
+bool is_stored_float(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf || type == at::kFloat || type == at::kDouble;
+}
+
+// The tensors of a shard must be exactly those the index gives it.
+void merge_shard(const fs::path& folder, const std::string& file, const Json& weight_map, TensorMap& all) {
+  for (auto& [name, tensor] : load_safetensors(folder / file).tensors) {
+    const auto listed = weight_map.find(name);
+    EK_CHECK(listed != weight_map.end() && *listed == file, kCheckpoint, folder.string(), ": ", file, " holds ", name,
+             ", which ", kIndexFile, listed == weight_map.end() ? " does not list" : " places elsewhere");
+    all.emplace(name, std::move(tensor));
+  }
+}
+
+TensorMap load_shards(const fs::path& folder) {
+  const Json index = load_json(folder / kIndexFile, kCheckpoint);
+  const auto map = index.find("weight_map");
+  EK_CHECK(index.is_object() && map != index.end() && map->is_object() && !map->empty(), kCheckpoint,
+           (folder / kIndexFile).string(), " has no weight_map of tensor names to files");
+  std::set<std::string> files;
+  for (const auto& [name, file] : map->items()) {
+    EK_CHECK(file.is_string() && !fs::path(file.get<std::string>()).has_parent_path(), kCheckpoint,
+             (folder / kIndexFile).string(), ": the file of ", name, " must be a name in the same folder");
+    files.insert(file.get<std::string>());
+  }
+  TensorMap all;
+  for (const auto& file : files) {
+    EK_CHECK(fs::exists(folder / file), kCheckpoint, folder.string(), ": ", file, " is missing, ", kIndexFile,
+             " lists it");
+    merge_shard(folder, file, *map, all);
+  }
+  for (const auto& [name, file] : map->items())
+    EK_CHECK(all.contains(name), kCheckpoint, folder.string(), ": ", name, " is missing from ",
+             file.get<std::string>());
+  return all;
+}
+
+TensorMap load_tensors(const fs::path& folder) {
+  if (fs::exists(folder / kSingleFile)) return load_safetensors(folder / kSingleFile).tensors;
+  EK_CHECK(fs::exists(folder / kIndexFile), kCheckpoint, folder.string(), " holds neither ", kSingleFile, " nor ",
+           kIndexFile);
+  return load_shards(folder);
+}
+
+class FolderSource final : public TensorSource {
+ public:
+  FolderSource(const fs::path& folder, BaseDtype dtype)
+      : folder_(folder.string()), dtype_(scalar_type(dtype)), tensors_(load_tensors(folder)) {}
+
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
+    const auto found = tensors_.find(name);
+    EK_CHECK(found != tensors_.end(), kCheckpoint, folder_, ": tensor ", name, " is missing, expected ",
+             sizes_text(sizes));
+    auto tensor = std::move(found->second);
+    tensors_.erase(found);
+    EK_CHECK(tensor.sizes() == sizes, kCheckpoint, folder_, ": tensor ", name, " has shape ",
+             sizes_text(tensor.sizes()), ", expected ", sizes_text(sizes));
+    EK_CHECK(is_stored_float(tensor.scalar_type()), kCheckpoint, folder_, ": tensor ", name, " is ",
+             c10::toString(tensor.scalar_type()), ", expected BFloat16, Half, Float or Double");
+    EK_CHECK(all_finite(tensor), kCheckpoint, folder_, ": tensor ", name, " holds a value that is not finite");
+    return dtype_ ? tensor.to(*dtype_) : tensor;
+  }
+  bool has(const std::string& name) const override { return tensors_.contains(name); }
+  void finish() override {
+    EK_CHECK(tensors_.empty(), kCheckpoint, folder_, ": tensor ", tensors_.begin()->first, " of shape ",
+             sizes_text(tensors_.begin()->second.sizes()), " is unexpected, the configuration has no place for it");
+  }
+
+ private:
+  std::string folder_;
+  std::optional<at::ScalarType> dtype_;
+  TensorMap tensors_;
+};
+
+class RandomSource final : public TensorSource {
+ public:
+  RandomSource(double scale, BaseDtype dtype, uint64_t seed)
+      : scale_(scale), dtype_(scalar_type(dtype).value_or(at::kFloat)), seed_(seed) {}
+
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
+    auto tensor = at::ones(sizes, at::kFloat);
+    if (sizes.size() > 1)
+      RandomStream(seed_, "init " + name)
+          .fill_normal({tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())}, scale_);
+    return tensor.to(dtype_);
+  }
+  bool has(const std::string&) const override { return false; }
+  void finish() override {}
+
+ private:
+  double scale_;
+  at::ScalarType dtype_;
+  uint64_t seed_;
+};
+
+std::string_view torch_dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+// transformers 5 spells the key `dtype`; whichever spelling is there is kept.
+std::string with_dtype(const std::string& config_json, at::ScalarType type) {
+  auto config = OrderedJson::parse(config_json);
+  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
+      torch_dtype_name(type);
+  return config.dump(2) + "\n";
+}
+
+// Consecutive tensors, in name order, that fit a shard; one that is larger than a shard gets its own.
+std::vector<TensorMap> split_shards(const TensorMap& tensors, int64_t shard_bytes) {
+  std::vector<TensorMap> shards(1);
+  int64_t used = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    if (used > 0 && used + bytes > shard_bytes) {
+      shards.emplace_back();
+      used = 0;
+    }
+    shards.back().emplace(name, tensor);
+    used += bytes;
+  }
+  return shards;
+}
+
+std::string shard_name(size_t index, size_t count) {
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name.data();
+}
+
+void write_shards(const fs::path& folder, const std::vector<TensorMap>& shards) {
+  const Metadata metadata{{"format", "pt"}};
+  if (shards.size() == 1) {
+    save_safetensors(folder / kSingleFile, shards[0], metadata);
+    return;
+  }
+  OrderedJson weight_map = OrderedJson::object();
+  size_t total = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    save_safetensors(folder / shard_name(i, shards.size()), shards[i], metadata);
+    for (const auto& [name, tensor] : shards[i]) {
+      weight_map[name] = shard_name(i, shards.size());
+      total += tensor.nbytes();
+    }
+  }
+  const OrderedJson index{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
+  write_file_atomic(folder / kIndexFile, index.dump(2) + "\n");
+}
+
+}  // namespace
+
+ModelConfig ModelConfig::load(const fs::path& file) {
+  EK_CHECK(fs::exists(file), kCheckpoint, file.string(), " is missing");
+  ModelConfig config;
+  config.origin_ = file.string();
+  config.text_ = read_file(file);
+  config.json_ = parse_json(config.text_, config.origin_, kCheckpoint);
+  EK_CHECK(config.json_.is_object(), kCheckpoint, config.origin_, " is not a JSON object");
+  return config;
+}
+
+const Json* ModelConfig::find(std::string_view key) const {
+  const auto found = json_.find(std::string(key));
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ModelConfig::has(std::string_view key) const { return find(key) != nullptr; }
+
+int64_t ModelConfig::integer(std::string_view key) const {
+  EK_CHECK(has(key), kCheckpoint, origin_, ": ", key, " is missing");
+  const int64_t value = integer_or(key, 0);
+  EK_CHECK(value > 0, kCheckpoint, origin_, ": ", key, " is ", value, ", allowed: 1 or more");
+  return value;
+}
+
+int64_t ModelConfig::integer_or(std::string_view key, int64_t otherwise) const {
+  const Json* value = find(key);
+  if (!value) return otherwise;
+  EK_CHECK(value->is_number_integer(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected an integer");
+  return value->get<int64_t>();
+}
+
+double ModelConfig::number_or(std::string_view key, double otherwise) const {
+  const Json* value = find(key);
+  if (!value) return otherwise;
+  EK_CHECK(value->is_number(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected a number");
+  return value->get<double>();
+}
+
+bool ModelConfig::flag_or(std::string_view key, bool otherwise) const {
+  const Json* value = find(key);
+  if (!value) return otherwise;
+  EK_CHECK(value->is_boolean(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected true or false");
+  return value->get<bool>();
+}
+
+std::string ModelConfig::string_or(std::string_view key, std::string_view otherwise) const {
+  const Json* value = find(key);
+  if (!value) return std::string(otherwise);
+  EK_CHECK(value->is_string(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected a string");
+  return value->get<std::string>();
+}
+
+int64_t ModelConfig::token_id(std::string_view key) const {
+  const Json* value = find(key);
+  if (value && value->is_array() && !value->empty()) value = &value->front();
+  if (!value) return -1;
+  EK_CHECK(value->is_number_integer(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected a token id");
+  return value->get<int64_t>();
+}
+
+double ModelConfig::rope_theta() const {
+  constexpr double kDefault = 10000.0;
+  require("rope_scaling", nullptr);
+  const Json* parameters = find("rope_parameters");
+  if (!parameters) return number_or("rope_theta", kDefault);
+  EK_CHECK(parameters->is_object(), kCheckpoint, origin_, ": rope_parameters is not an object");
+  const auto type = parameters->value("rope_type", std::string("default"));
+  EK_CHECK(type == "default", kCheckpoint, origin_, ": rope_parameters.rope_type is \"", type,
+           "\", supported: \"default\"");
+  return parameters->value("rope_theta", kDefault);
+}
+
+void ModelConfig::require(std::string_view key, const Json& supported) const {
+  const Json* value = find(key);
+  EK_CHECK(!value || *value == supported, kCheckpoint, origin_, ": ", key, " is ", value->dump(),
+           ", supported: ", supported.dump());
+}
+
+std::unique_ptr<TensorSource> folder_source(const fs::path& folder, BaseDtype dtype) {
+  return std::make_unique<FolderSource>(folder, dtype);
+}
+
+std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed) {
+  return std::make_unique<RandomSource>(scale, dtype, seed);
+}
+
+void write_checkpoint(const fs::path& folder, const std::string& config_json, TensorMap tensors, BaseDtype dtype,
+                      int64_t shard_bytes) {
+  EK_CHECK(!tensors.empty(), kInternal, "a checkpoint without tensors");
+  const auto type = scalar_type(dtype);
+  for (auto& [name, tensor] : tensors) tensor = type ? tensor.detach().to(*type) : tensor.detach();
+  make_new_folder(folder);
+  write_shards(folder, split_shards(tensors, shard_bytes));
+  write_file_atomic(folder / "config.json", with_dtype(config_json, tensors.begin()->second.scalar_type()));
+}
+
+}  // namespace evenkeel

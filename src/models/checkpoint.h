@@ -1,0 +1,70 @@
+/// \file  Hugging Face checkpoint folders: config.json and one or several safetensors files. What the families share;
+/// what a tensor means is the family's own affair.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "base/safetensors.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+
+/// config.json with typed access. Every error names the file and the key.
+class ModelConfig {
+ public:
+  static ModelConfig load(const std::filesystem::path& file);
+
+  const std::string& text() const { return text_; }
+  const std::string& origin() const { return origin_; }
+  bool has(std::string_view key) const;  ///< present and not null
+
+  int64_t integer(std::string_view key) const;  ///< required, 1 or more
+  int64_t integer_or(std::string_view key, int64_t otherwise) const;
+  double number_or(std::string_view key, double otherwise) const;
+  bool flag_or(std::string_view key, bool otherwise) const;
+  std::string string_or(std::string_view key, std::string_view otherwise) const;
+  /// The token id under `key`, the first of a list, or -1.
+  int64_t token_id(std::string_view key) const;
+  /// rope_theta as transformers 4 writes it, or rope_parameters.rope_theta as 5 does. \throws kCheckpoint on scaled
+  /// RoPE.
+  double rope_theta() const;
+  /// \throws kCheckpoint when `key` is present and holds something else than `supported` (null counts as absent).
+  void require(std::string_view key, const Json& supported) const;
+
+ private:
+  const Json* find(std::string_view key) const;
+
+  std::string text_, origin_;
+  Json json_;
+};
+
+/// Where a model under construction takes its tensors from: a folder, or random draws.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  /// The tensor `name` of `sizes`. \throws kCheckpoint when it is missing, has another shape or is no floating type.
+  virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
+  virtual bool has(const std::string& name) const = 0;
+  /// Call when all are taken. \throws kCheckpoint naming the first tensor nobody took.
+  virtual void finish() = 0;
+};
+
+/// Tensors of a folder, memory-mapped (kCheckpoint) or converted. Checks each taken tensor for values that are not
+/// finite.
+std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, BaseDtype dtype);
+
+/// Vectors are ones, matrices N(0, scale); each tensor has its own draw, by (seed, name).
+std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);
+
+/// Writes tensors and config.json in the hub's layout; one file, or shards with an index above `shard_bytes`.
+void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, TensorMap tensors,
+                      BaseDtype dtype, int64_t shard_bytes);
+
+}  // namespace evenkeel

@@ -1,0 +1,68 @@
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "models/families.h"
+
+namespace evenkeel {
+namespace {
+
+struct Family {
+  ModelEntry entry;
+  MakeModel make;
+};
+
+constexpr std::array kFamilies{
+    Family{{"olmoe", true, "OLMoE (Muennighoff et al. 2024), transformers OlmoeForCausalLM"}, make_olmoe},
+};
+
+constexpr std::string_view kBuiltinPrefix = "builtin:";
+
+const Family& family_of(const ModelConfig& config) {
+  const auto type = config.string_or("model_type", "");
+  for (const auto& family : kFamilies)
+    if (family.entry.family == type) return family;
+  std::vector<std::string_view> known;
+  for (const auto& family : kFamilies) known.push_back(family.entry.family);
+  fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known: ", join(known));
+}
+
+}  // namespace
+
+std::span<const ModelEntry> model_families() {
+  static const auto entries = [] {
+    std::array<ModelEntry, kFamilies.size()> all;
+    std::transform(kFamilies.begin(), kFamilies.end(), all.begin(), [](const Family& family) { return family.entry; });
+    return all;
+  }();
+  return entries;
+}
+
+std::unique_ptr<CausalLm> load_model(const fs::path& folder, BaseDtype dtype) {
+  EK_CHECK(fs::is_directory(folder), kCheckpoint, folder.string(), " is not a folder");
+  const auto config = ModelConfig::load(folder / "config.json");
+  const auto& family = family_of(config);
+  const auto source = folder_source(folder, dtype);
+  auto model = family.make(config, *source);
+  source->finish();
+  return model;
+}
+
+std::unique_ptr<CausalLm> init_model(const fs::path& config_json, BaseDtype dtype, uint64_t seed) {
+  const auto config = ModelConfig::load(config_json);
+  const auto& family = family_of(config);
+  const auto source = random_source(config.number_or("initializer_range", 0.02), dtype, seed);
+  return family.make(config, *source);
+}
+
+void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, int64_t shard_bytes) {
+  write_checkpoint(folder, model.config_json(), model.parameters(), dtype, shard_bytes);
+}
+
+fs::path resolve_model_path(const std::string& path) {
+  if (!path.starts_with(kBuiltinPrefix)) return path;
+  return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,239 @@
+#include "nn/attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/kernels/vector.h"
+
+namespace evenkeel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+template <typename T>
+void rotate_all(const at::Tensor& x_THP, const RotaryTable& table, double sign, at::Tensor& out_THP) {
+  const int64_t heads = x_THP.size(1), width = x_THP.size(2);
+  const T* x = x_THP.const_data_ptr<T>();
+  T* out = out_THP.mutable_data_ptr<T>();
+  const float *cos = table.cos.const_data_ptr<float>(), *sin = table.sin.const_data_ptr<float>();
+  at::parallel_for(0, x_THP.size(0), std::max<int64_t>(1, 16384 / std::max<int64_t>(heads * width, 1)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin * heads; row < end * heads; ++row)
+                       kernels::rotate(x + row * width, cos + row / heads * width, sin + row / heads * width,
+                                       static_cast<T>(sign), out + row * width, width);
+                   });
+}
+
+at::Tensor rotated(const at::Tensor& x_THP, const RotaryTable& table, double sign) {
+  const auto x = x_THP.contiguous();
+  auto out = at::empty_like(x);
+  if (x.scalar_type() == at::kDouble)
+    rotate_all<double>(x, table, sign, out);
+  else
+    rotate_all<float>(x, table, sign, out);
+  return out;
+}
+
+// A rotation's transpose is the rotation back.
+struct RotaryNode : torch::autograd::Function<RotaryNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    ctx->save_for_backward({cos, sin});
+    return rotated(x_THP, {cos, sin}, 1);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    return {rotated(grads[0], {saved[0], saved[1]}, -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+double scale_of(int64_t head_width) { return 1.0 / std::sqrt(static_cast<double>(head_width)); }
+
+// One sequence as the library's attention wants it: the H / G query heads that share a key head become the batch, so
+// that keys and values are broadcast, not copied. [L, H, P] -> [H/G, G, L, P]
+at::Tensor grouped_queries(const at::Tensor& q_LHP, int64_t kv_heads) {
+  const int64_t groups = q_LHP.size(1) / kv_heads;
+  return q_LHP.view({q_LHP.size(0), kv_heads, groups, q_LHP.size(2)}).permute({2, 1, 0, 3});
+}
+at::Tensor broadcast_keys(const at::Tensor& k_LGP, int64_t groups) {
+  return k_LGP.transpose(0, 1).unsqueeze(0).expand({groups, k_LGP.size(1), k_LGP.size(0), k_LGP.size(2)});
+}
+
+struct AttentionNode : torch::autograd::Function<AttentionNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_THP, const at::Tensor& k_TGP,
+                            const at::Tensor& v_TGP, const std::vector<int64_t>& offsets) {
+    const int64_t kv_heads = k_TGP.size(1), groups = q_THP.size(1) / kv_heads;
+    auto out_THP = at::empty_like(q_THP);
+    variable_list saved{q_THP, k_TGP, v_TGP, out_THP};
+    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+      const int64_t start = offsets[b], length = offsets[b + 1] - start;
+      const auto q = grouped_queries(q_THP.narrow(0, start, length), kv_heads);
+      const auto k = broadcast_keys(k_TGP.narrow(0, start, length), groups);
+      const auto v = broadcast_keys(v_TGP.narrow(0, start, length), groups);
+      auto [out, logsumexp] =
+          at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true, {}, scale_of(q_THP.size(2)));
+      grouped_queries(out_THP.narrow(0, start, length), kv_heads).copy_(out);
+      saved.push_back(logsumexp);
+    }
+    ctx->save_for_backward(std::move(saved));
+    ctx->saved_data["offsets"] = offsets;
+    return out_THP;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto &q_THP = saved[0], &k_TGP = saved[1], &v_TGP = saved[2], &out_THP = saved[3];
+    const auto offsets = ctx->saved_data["offsets"].toIntVector();
+    const int64_t kv_heads = k_TGP.size(1), groups = q_THP.size(1) / kv_heads;
+    const auto grad_THP = grads[0].contiguous();
+    auto dq_THP = at::empty_like(q_THP), dk_TGP = at::empty_like(k_TGP), dv_TGP = at::empty_like(v_TGP);
+    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+      const int64_t start = offsets[b], length = offsets[b + 1] - start;
+      const auto rows = [&](const at::Tensor& x) { return x.narrow(0, start, length); };
+      auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          grouped_queries(rows(grad_THP), kv_heads), grouped_queries(rows(q_THP), kv_heads),
+          broadcast_keys(rows(k_TGP), groups), broadcast_keys(rows(v_TGP), groups),
+          grouped_queries(rows(out_THP), kv_heads), saved[4 + b], 0.0, true, {}, scale_of(q_THP.size(2)));
+      grouped_queries(rows(dq_THP), kv_heads).copy_(dq);
+      rows(dk_TGP).transpose(0, 1).copy_(groups == 1 ? dk[0] : dk.sum(0));
+      rows(dv_TGP).transpose(0, 1).copy_(groups == 1 ? dv[0] : dv.sum(0));
+    }
+    return {dq_THP, dk_TGP, dv_TGP, at::Tensor()};
+  }
+};
+
+// One query row and head against `length` cached rows: softmax(q K^T) V.
+template <typename T>
+void attend_one(const T* q, const T* keys, const T* values, int64_t length, int64_t stride, int64_t width, T* scores,
+                T* out) {
+  const T scale = static_cast<T>(scale_of(width));
+  for (int64_t j = 0; j < length; ++j) scores[j] = kernels::dot(q, keys + j * stride, width) * scale;
+  const T sum = kernels::exp_shifted(scores, kernels::max_of(scores, length), length);
+  std::fill(out, out + width, T(0));
+  for (int64_t j = 0; j < length; ++j) kernels::axpy(scores[j] / sum, values + j * stride, out, width);
+}
+
+template <typename T>
+void attend_cached(const at::Tensor& q_LHP, const at::Tensor& keys, const at::Tensor& values, int64_t cached,
+                   at::Tensor out_LHP) {
+  const int64_t rows = q_LHP.size(0), heads = q_LHP.size(1), width = q_LHP.size(2), kv_heads = keys.size(1);
+  const int64_t stride = kv_heads * width, groups = heads / kv_heads;
+  const T *q = q_LHP.const_data_ptr<T>(), *k = keys.const_data_ptr<T>(), *v = values.const_data_ptr<T>();
+  T* out = out_LHP.mutable_data_ptr<T>();
+  const int64_t work = std::max<int64_t>((cached + rows) * width, 1);
+  at::parallel_for(0, rows * heads, std::max<int64_t>(1, 65536 / work), [&](int64_t begin, int64_t end) {
+    std::vector<T> scores(static_cast<size_t>(cached + rows));
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / heads, shift = (i % heads) / groups * width;
+      attend_one(q + i * width, k + shift, v + shift, cached + row + 1, stride, width, scores.data(), out + i * width);
+    }
+  });
+}
+
+void append(at::Tensor& store, const at::Tensor& rows, int64_t at_row) {
+  if (at_row == 0 && store.scalar_type() != rows.scalar_type()) store = at::empty(store.sizes(), rows.options());
+  EK_CHECK(at_row + rows.size(0) <= store.size(0), kInternal, "key/value cache has room for ", store.size(0),
+           " tokens, ", at_row + rows.size(0), " are needed");
+  store.narrow(0, at_row, rows.size(0)).copy_(rows);
+}
+
+at::Tensor cached_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
+                            std::span<const int64_t> offsets, LayerCache& cache, std::span<const int64_t> lengths) {
+  auto out_THP = at::empty_like(q_THP);
+  for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+    const int64_t start = offsets[b], rows = offsets[b + 1] - start;
+    append(cache.keys[b], k_TGP.narrow(0, start, rows), lengths[b]);
+    append(cache.values[b], v_TGP.narrow(0, start, rows), lengths[b]);
+    const auto q = q_THP.narrow(0, start, rows);
+    auto out = out_THP.narrow(0, start, rows);
+    if (q_THP.scalar_type() == at::kDouble)
+      attend_cached<double>(q, cache.keys[b], cache.values[b], lengths[b], out);
+    else
+      attend_cached<float>(q, cache.keys[b], cache.values[b], lengths[b], out);
+  }
+  return out_THP;
+}
+
+bool starts_fresh(std::span<const int64_t> lengths) {
+  for (const int64_t length : lengths)
+    if (length > 0) return false;
+  return true;
+}
+
+void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::span<const int64_t> offsets) {
+  EK_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(2) == k.size(2) &&
+               k.size(1) > 0 && q.size(1) % k.size(1) == 0,
+           kShape, "attention: q has sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
+  EK_CHECK(!offsets.empty() && offsets.front() == 0 && offsets.back() == q.size(0), kShape,
+           "attention: offsets end at ", offsets.empty() ? -1 : offsets.back(), ", there are ", q.size(0), " tokens");
+  for (size_t b = 0; b + 1 < offsets.size(); ++b)
+    EK_CHECK(offsets[b] < offsets[b + 1], kShape, "attention: sequence ", b, " is empty");
+}
+
+}  // namespace
+
+RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, double theta) {
+  const auto even = at::arange(0, head_width, 2, at::kLong).to(at::kFloat);
+  const auto inverse_frequency = at::reciprocal(at::pow(theta, even / static_cast<double>(head_width))).to(at::kFloat);
+  const auto angles = positions_T.to(at::kFloat).unsqueeze(1) * inverse_frequency.unsqueeze(0);
+  const auto both = at::cat({angles, angles}, 1);
+  return {both.cos(), both.sin()};
+}
+
+at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
+  EK_CHECK(x_THP.dim() == 3 && table.cos.size(0) == x_THP.size(0) && table.cos.size(1) == x_THP.size(2), kShape,
+           "apply_rotary: x has sizes ", x_THP.sizes(), ", the table ", table.cos.sizes());
+  return RotaryNode::apply(x_THP, table.cos, table.sin);
+}
+
+KvCache KvCache::make(int64_t num_layers, std::span<const int64_t> capacity, int64_t kv_heads, int64_t head_width) {
+  KvCache cache;
+  cache.lengths.assign(capacity.size(), 0);
+  cache.layers.resize(static_cast<size_t>(num_layers));
+  for (auto& layer : cache.layers)
+    for (const int64_t tokens : capacity) {
+      layer.keys.push_back(at::empty({tokens, kv_heads, head_width}, at::kFloat));
+      layer.values.push_back(at::empty({tokens, kv_heads, head_width}, at::kFloat));
+    }
+  return cache;
+}
+
+void KvCache::select(std::span<const int64_t> sources) {
+  std::vector<int64_t> uses(lengths.size(), 0);
+  const auto pick = [&](const std::vector<at::Tensor>& from) {
+    std::fill(uses.begin(), uses.end(), 0);
+    std::vector<at::Tensor> picked;
+    for (const int64_t source : sources) {
+      const auto s = static_cast<size_t>(source);
+      picked.push_back(uses[s]++ == 0 ? from[s] : from[s].clone());
+    }
+    return picked;
+  };
+  for (auto& layer : layers) {
+    layer.keys = pick(layer.keys);
+    layer.values = pick(layer.values);
+  }
+  std::vector<int64_t> kept;
+  for (const int64_t source : sources) kept.push_back(lengths[static_cast<size_t>(source)]);
+  lengths = std::move(kept);
+}
+
+at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
+                            std::span<const int64_t> offsets, LayerCache* cache, std::span<const int64_t> lengths) {
+  check(q_THP, k_TGP, v_TGP, offsets);
+  const auto q = q_THP.contiguous(), k = k_TGP.contiguous(), v = v_TGP.contiguous();
+  const int64_t tokens = q.size(0);
+  if (cache && !starts_fresh(lengths)) return cached_attention(q, k, v, offsets, *cache, lengths).view({tokens, -1});
+  for (size_t b = 0; cache && b + 1 < offsets.size(); ++b) {
+    append(cache->keys[b], k.narrow(0, offsets[b], offsets[b + 1] - offsets[b]), 0);
+    append(cache->values[b], v.narrow(0, offsets[b], offsets[b + 1] - offsets[b]), 0);
+  }
+  return AttentionNode::apply(q, k, v, std::vector<int64_t>(offsets.begin(), offsets.end())).view({tokens, -1});
+}
+
+}  // namespace evenkeel

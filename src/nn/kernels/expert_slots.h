@@ -1,0 +1,49 @@
+/// \file  Token-choices of a routing, sorted by expert once, and the loop that spreads experts over threads.
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace evenkeel::kernels {
+
+/// A slot is one token-choice. Slots of an expert are adjacent, in the order of (token, choice).
+struct ExpertSlots {
+  std::vector<int64_t> offsets;  ///< [E + 1], slots of expert e are offsets[e] .. offsets[e + 1]
+  std::vector<int64_t> token;    ///< [S], token of a slot
+  std::vector<int64_t> choice;   ///< [S], token * K + k
+  std::vector<int64_t> slot_of;  ///< [S], by choice
+  std::vector<int64_t> by_load;  ///< experts with a token, most first: so that the last one started is short
+
+  /// \param experts  [T, K] row-major, each in 0 .. num_experts - 1
+  ExpertSlots(std::span<const int64_t> experts, int64_t top_k, int64_t num_experts);
+
+  int64_t rows(int64_t e) const { return offsets[static_cast<size_t>(e + 1)] - offsets[static_cast<size_t>(e)]; }
+  int64_t first(int64_t e) const { return offsets[static_cast<size_t>(e)]; }
+};
+
+/// Calls f(expert, workspace) for every expert with a token. Experts go to whichever thread is free; each writes to its
+/// own slots, so results do not depend on that. With few experts or little work they run one after the other, and the
+/// library's threads work inside each product.
+template <typename Workspace, typename F>
+void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
+  const auto count = static_cast<int64_t>(slots.by_load.size());
+  const int64_t threads = at::get_num_threads();
+  const int64_t work = work_per_slot * static_cast<int64_t>(slots.token.size());
+  if (threads == 1 || count < 2 * threads || work < (int64_t{1} << 20)) {
+    Workspace workspace;
+    for (const int64_t e : slots.by_load) f(e, workspace);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    Workspace workspace;
+    for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], workspace);
+  });
+}
+
+}  // namespace evenkeel::kernels

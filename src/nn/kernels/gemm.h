@@ -1,0 +1,49 @@
+/// \file  Matrix products on raw row-major memory, and products with a weight that is stored in a narrower type than
+/// the activations. Single-threaded inside a parallel region, the library's threads outside of one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace evenkeel::kernels {
+
+enum class Op : char { kNone = 'N', kTranspose = 'T' };
+
+/// c [m, n] = alpha * op(a) op(b) + beta * c, row-major with leading dimensions. Does nothing when m or n is 0.
+template <typename T>
+void gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b, int64_t ldb,
+          T beta, T* c, int64_t ldc);
+
+/// A frozen weight [out, in], contiguous.
+struct StoredMatrix {
+  const void* data = nullptr;
+  c10::ScalarType dtype = c10::kFloat;
+  int64_t out = 0, in = 0;
+  static StoredMatrix of(const at::Tensor& w_OI);
+};
+
+/// Reusable memory of one thread.
+template <typename T>
+class Scratch {
+ public:
+  /// At least n numbers, uninitialised; the pointer is good until the next call with a larger n.
+  T* at_least(int64_t n) {
+    if (static_cast<int64_t>(room_.size()) < n) room_.resize(static_cast<size_t>(n));
+    return room_.data();
+  }
+
+ private:
+  std::vector<T> room_;
+};
+
+/// y [rows, out] = x w^T (+ y when `add`). A narrow weight is widened a panel of rows at a time into `scratch`.
+template <typename T>
+void times_transposed(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, Scratch<T>& scratch);
+
+/// y [rows, in] = x w (+ y when `add`).
+template <typename T>
+void times(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, Scratch<T>& scratch);
+
+}  // namespace evenkeel::kernels

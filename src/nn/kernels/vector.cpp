@@ -1,0 +1,251 @@
+#include "nn/kernels/vector.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <bit>
+#include <cmath>
+#include <type_traits>
+
+#include "base/error.h"
+#include "nn/kernels/dispatch.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+constexpr int kLanes = 16;
+
+template <typename T>
+EK_INLINE T lane_sum(const T* lanes) {
+  T total = 0;
+  for (int j = 0; j < kLanes; ++j) total += lanes[j];
+  return total;
+}
+
+EK_INLINE double exponential(double x) { return std::exp(x); }
+
+// Range reduction to [-ln2/2, ln2/2] and a degree-6 polynomial: relative error below 2e-7, no branches.
+EK_INLINE float exponential(float x) {
+  constexpr float kRound = 12582912.0f;
+  const float low = x < -87.0f ? -87.0f : x;
+  const float clamped = low > 88.0f ? 88.0f : low;
+  const float shifted = clamped * 1.44269504088896341f + kRound;
+  const float n = shifted - kRound;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound);
+  return x < -87.0f ? 0.0f : p * std::bit_cast<float>((exponent + 127) << 23);
+}
+
+template <typename T>
+EK_INLINE T sigmoid(T x) {
+  return T(1) / (T(1) + exponential(-x));
+}
+
+template <typename From, typename To>
+struct Convert {
+  static EK_INLINE void run(const From* src, To* dst, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<To>(static_cast<float>(src[i]));
+  }
+};
+template <typename To>
+struct Convert<double, To> {
+  static EK_INLINE void run(const double* src, To* dst, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = static_cast<To>(src[i]);
+  }
+};
+template <typename To>
+struct Convert<c10::BFloat16, To> {
+  static EK_INLINE void run(const c10::BFloat16* src, To* dst, int64_t n) {
+    const auto* bits = reinterpret_cast<const uint16_t*>(src);
+    for (int64_t i = 0; i < n; ++i) dst[i] = std::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
+  }
+};
+
+template <typename T>
+struct Swiglu {
+  static EK_INLINE void run(const T* __restrict g, const T* __restrict u, T* __restrict h, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) h[i] = g[i] * sigmoid(g[i]) * u[i];
+  }
+};
+
+template <typename T>
+struct SwigluBackward {
+  static EK_INLINE void one(const T* dh, const T* g, const T* u, T weight, T* h, T* dg, T* du, T* sum) {
+    const T s = sigmoid(*g), silu = *g * s, slope = s + silu * (T(1) - s);
+    *h = silu * *u;
+    *sum += *h * *dh;
+    const T scaled = weight * *dh;
+    *du = scaled * silu;
+    *dg = scaled * *u * slope;
+  }
+  static EK_INLINE T run(const T* dh, const T* g, const T* u, T weight, T* h, T* dg, T* du, int64_t n) {
+    T lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+#pragma GCC ivdep
+      for (int j = 0; j < kLanes; ++j)
+        one(dh + i + j, g + i + j, u + i + j, weight, h + i + j, dg + i + j, du + i + j, lanes + j);
+    }
+    for (int j = 0; i < n; ++i, ++j) one(dh + i, g + i, u + i, weight, h + i, dg + i, du + i, lanes + j);
+    return lane_sum(lanes);
+  }
+};
+
+template <typename T>
+struct Dot {
+  static EK_INLINE T run(const T* __restrict a, const T* __restrict b, int64_t n) {
+    T lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] += a[i + j] * b[i + j];
+    for (int j = 0; i < n; ++i, ++j) lanes[j] += a[i] * b[i];
+    return lane_sum(lanes);
+  }
+};
+
+template <typename T>
+struct Axpy {
+  static EK_INLINE void run(T alpha, const T* __restrict x, T* __restrict y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] += alpha * x[i];
+  }
+};
+
+template <typename T>
+struct ScaledCopy {
+  static EK_INLINE void run(T alpha, const T* x, T* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = alpha * x[i];
+  }
+};
+
+template <typename T>
+struct ScaledProduct {
+  static EK_INLINE void run(T alpha, const T* __restrict a, const T* __restrict b, T* __restrict y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = alpha * a[i] * b[i];
+  }
+};
+
+template <typename T>
+struct ExpShifted {
+  static EK_INLINE T run(T* __restrict x, T shift, int64_t n) {
+    T lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) {
+        x[i + j] = exponential(x[i + j] - shift);
+        lanes[j] += x[i + j];
+      }
+    for (int j = 0; i < n; ++i, ++j) {
+      x[i] = exponential(x[i] - shift);
+      lanes[j] += x[i];
+    }
+    return lane_sum(lanes);
+  }
+};
+
+template <typename T>
+struct MaxOf {
+  static EK_INLINE T run(const T* __restrict x, int64_t n) {
+    T lanes[kLanes];
+    for (int j = 0; j < kLanes; ++j) lanes[j] = x[0];
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+    for (; i < n; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+    T best = lanes[0];
+    for (int j = 1; j < kLanes; ++j) best = lanes[j] > best ? lanes[j] : best;
+    return best;
+  }
+};
+
+template <typename T>
+struct Rotate {
+  static EK_INLINE void run(const T* x, const float* __restrict cos, const float* __restrict sin, T sign, T* out,
+                            int64_t width) {
+    const int64_t half = width / 2;
+#pragma GCC ivdep
+    for (int64_t j = 0; j < half; ++j) {
+      const T first = x[j], second = x[j + half], c = cos[j], s = sign * T(sin[j]);
+      out[j] = first * c - second * s;
+      out[j + half] = second * c + first * s;
+    }
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void widen(const void* src, c10::ScalarType dtype, T* dst, int64_t n) {
+  switch (dtype) {
+    case c10::kBFloat16:
+      return vectorised<Convert<c10::BFloat16, T>>(static_cast<const c10::BFloat16*>(src), dst, n);
+    case c10::kHalf:
+      return vectorised<Convert<c10::Half, T>>(static_cast<const c10::Half*>(src), dst, n);
+    case c10::kFloat:
+      return vectorised<Convert<float, T>>(static_cast<const float*>(src), dst, n);
+    case c10::kDouble:
+      return vectorised<Convert<double, T>>(static_cast<const double*>(src), dst, n);
+    default:
+      fail(kInternal, "widen: a weight is stored as ", c10::toString(dtype), ", allowed: a floating type");
+  }
+}
+
+template <typename T>
+void swiglu(const T* g, const T* u, T* h, int64_t n) {
+  vectorised<Swiglu<T>>(g, u, h, n);
+}
+template <typename T>
+T swiglu_backward(const T* dh, const T* g, const T* u, T weight, T* h, T* dg, T* du, int64_t n) {
+  return vectorised<SwigluBackward<T>>(dh, g, u, weight, h, dg, du, n);
+}
+template <typename T>
+T dot(const T* a, const T* b, int64_t n) {
+  return vectorised<Dot<T>>(a, b, n);
+}
+template <typename T>
+void axpy(T alpha, const T* x, T* y, int64_t n) {
+  vectorised<Axpy<T>>(alpha, x, y, n);
+}
+template <typename T>
+void scaled_copy(T alpha, const T* x, T* y, int64_t n) {
+  vectorised<ScaledCopy<T>>(alpha, x, y, n);
+}
+template <typename T>
+void scaled_product(T alpha, const T* a, const T* b, T* y, int64_t n) {
+  vectorised<ScaledProduct<T>>(alpha, a, b, y, n);
+}
+template <typename T>
+T exp_shifted(T* x, T shift, int64_t n) {
+  return vectorised<ExpShifted<T>>(x, shift, n);
+}
+template <typename T>
+T max_of(const T* x, int64_t n) {
+  return vectorised<MaxOf<T>>(x, n);
+}
+template <typename T>
+void rotate(const T* x, const float* cos, const float* sin, T sign, T* out, int64_t width) {
+  vectorised<Rotate<T>>(x, cos, sin, sign, out, width);
+}
+
+#define EK_INSTANTIATE(T)                                                              \
+  template void widen<T>(const void*, c10::ScalarType, T*, int64_t);                   \
+  template void swiglu<T>(const T*, const T*, T*, int64_t);                            \
+  template T swiglu_backward<T>(const T*, const T*, const T*, T, T*, T*, T*, int64_t); \
+  template T dot<T>(const T*, const T*, int64_t);                                      \
+  template void axpy<T>(T, const T*, T*, int64_t);                                     \
+  template void scaled_copy<T>(T, const T*, T*, int64_t);                              \
+  template void scaled_product<T>(T, const T*, const T*, T*, int64_t);                 \
+  template T exp_shifted<T>(T*, T, int64_t);                                           \
+  template T max_of<T>(const T*, int64_t);                                             \
+  template void rotate<T>(const T*, const float*, const float*, T, T*, int64_t);
+EK_INSTANTIATE(float)
+EK_INSTANTIATE(double)
+#undef EK_INSTANTIATE
+
+}  // namespace evenkeel::kernels

@@ -1,0 +1,52 @@
+/// \file  Loops over contiguous numbers: conversion, SwiGLU, row statistics. Single-threaded; callers split the work.
+/// Every sum has a fixed order (16 interleaved partial sums), so a result does not depend on threads or instruction set
+/// width.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+namespace evenkeel::kernels {
+
+/// dst[i] = src[i] for `src` stored as float64, float32, float16 or bfloat16.
+template <typename T>
+void widen(const void* src, c10::ScalarType dtype, T* dst, int64_t n);
+
+/// h = silu(g) * u.
+template <typename T>
+void swiglu(const T* g, const T* u, T* h, int64_t n);
+
+/// Backward of `weight * f(h)` through h = silu(g) * u, given dh = df/dh without the weight.
+/// Writes h, dg and du (both with the weight); dg may be dh. \return sum(h * dh), the gradient of the weight.
+template <typename T>
+T swiglu_backward(const T* dh, const T* g, const T* u, T weight, T* h, T* dg, T* du, int64_t n);
+
+template <typename T>
+T dot(const T* a, const T* b, int64_t n);
+
+/// y += alpha * x
+template <typename T>
+void axpy(T alpha, const T* x, T* y, int64_t n);
+
+/// y = alpha * x
+template <typename T>
+void scaled_copy(T alpha, const T* x, T* y, int64_t n);
+
+/// y = alpha * a * b, element by element.
+template <typename T>
+void scaled_product(T alpha, const T* a, const T* b, T* y, int64_t n);
+
+/// x = exp(x - shift); \return the sum.
+template <typename T>
+T exp_shifted(T* x, T shift, int64_t n);
+
+template <typename T>
+T max_of(const T* x, int64_t n);
+
+/// out[j] = (x cos - x' sin) of one head of RoPE in half-split layout; `sign` -1 turns back. In and out may be the
+/// same.
+template <typename T>
+void rotate(const T* x, const float* cos, const float* sin, T sign, T* out, int64_t width);
+
+}  // namespace evenkeel::kernels

@@ -1,0 +1,118 @@
+#include "nn/loss.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/kernels/frozen_matmul.h"
+#include "nn/kernels/vector.h"
+
+namespace evenkeel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// 64 MiB of float32 logits at a time.
+int64_t chunk_rows(int64_t vocabulary) { return std::clamp<int64_t>((int64_t{1} << 24) / vocabulary, 16, 4096); }
+
+// Writes the log-probability of each row's target; with `to_gradient`, turns the logits into softmax - onehot.
+template <typename T>
+void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, bool to_gradient) {
+  const int64_t vocabulary = logits_NV.size(1);
+  T* logits = logits_NV.mutable_data_ptr<T>();
+  at::parallel_for(0, logits_NV.size(0), std::max<int64_t>(1, 16384 / vocabulary), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      T* row = logits + n * vocabulary;
+      const T top = kernels::max_of(row, vocabulary), at_target = row[targets[n]];
+      const T sum = kernels::exp_shifted(row, top, vocabulary);
+      logprobs[n] = at_target - top - std::log(sum);
+      if (!to_gradient) continue;
+      kernels::scaled_copy(T(1) / sum, row, row, vocabulary);
+      row[targets[n]] -= T(1);
+    }
+  });
+}
+
+void finish(at::Tensor& logits_NV, const at::Tensor& targets_N, at::Tensor logprobs_N, bool to_gradient) {
+  const auto* targets = targets_N.const_data_ptr<int64_t>();
+  if (logits_NV.scalar_type() == at::kDouble)
+    finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<double>(), to_gradient);
+  else
+    finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient);
+}
+
+struct Parts {
+  at::Tensor logprobs_N, dhidden_ND, dhead_VD;  // gradients of -sum(logprobs); undefined unless asked for
+};
+
+Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N, bool want_hidden,
+                bool want_head) {
+  const int64_t rows = hidden_ND.size(0), step = chunk_rows(head_VD.size(0));
+  Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
+  if (want_hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
+  if (want_head) parts.dhead_VD = at::zeros(head_VD.sizes(), hidden_ND.options());
+  for (int64_t n = 0; n < rows; n += step) {
+    const int64_t count = std::min(step, rows - n);
+    const auto hidden = hidden_ND.narrow(0, n, count);
+    auto logits = kernels::frozen_matmul(hidden, head_VD);
+    finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want_hidden || want_head);
+    if (want_hidden) parts.dhidden_ND.narrow(0, n, count).copy_(kernels::frozen_matmul_backward(logits, head_VD));
+    if (want_head) parts.dhead_VD.addmm_(logits.t(), hidden);
+  }
+  return parts;
+}
+
+struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
+                            const at::Tensor& targets_N, bool want_hidden, bool want_head) {
+    const Parts parts = in_chunks(hidden_ND, head_VD, targets_N, want_hidden, want_head);
+    ctx->save_for_backward({parts.dhidden_ND, parts.dhead_VD});
+    ctx->saved_data["head_dtype"] = static_cast<int64_t>(head_VD.scalar_type());
+    return -parts.logprobs_N.to(at::kDouble).sum().to(hidden_ND.scalar_type());
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    at::Tensor dhidden_ND, dhead_VD;
+    if (saved[0].defined()) dhidden_ND = saved[0] * grads[0];
+    if (saved[1].defined())
+      dhead_VD = (saved[1] * grads[0]).to(static_cast<at::ScalarType>(ctx->saved_data["head_dtype"].toInt()));
+    return {dhidden_ND, dhead_VD, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
+  EK_CHECK(hidden_ND.dim() == 2 && head_VD.dim() == 2 && hidden_ND.size(1) == head_VD.size(1) && targets_N.dim() == 1 &&
+               targets_N.size(0) == hidden_ND.size(0) && targets_N.scalar_type() == at::kLong,
+           kShape, "cross_entropy: hidden has sizes ", hidden_ND.sizes(), ", head ", head_VD.sizes(), ", targets ",
+           targets_N.sizes(), " of ", c10::toString(targets_N.scalar_type()));
+  if (targets_N.numel() == 0) return;
+  const auto [least, most] = at::aminmax(targets_N);
+  EK_CHECK(least.item<int64_t>() >= 0 && most.item<int64_t>() < head_VD.size(0), kShape,
+           "cross_entropy: targets run from ", least.item<int64_t>(), " to ", most.item<int64_t>(),
+           ", the vocabulary has ", head_VD.size(0), " entries");
+}
+
+}  // namespace
+
+LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
+  check(hidden_ND, head_VD, targets_N);
+  const bool grad = c10::GradMode::is_enabled();
+  const auto sum = CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+                                           grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad());
+  return {sum, targets_N.size(0)};
+}
+
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
+  check(hidden_ND, head_VD, targets_N);
+  const c10::NoGradGuard no_grad;
+  return in_chunks(hidden_ND.detach().contiguous(), head_VD.detach(), targets_N.contiguous(), false, false).logprobs_N;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,90 @@
+#include "nn/norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/kernels/vector.h"
+
+namespace evenkeel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+int64_t row_grain(int64_t width) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)); }
+
+template <typename T>
+void normalise(const at::Tensor& x_TD, const at::Tensor& w_D, double eps, at::Tensor& y_TD, at::Tensor& rstd_T) {
+  const T *x = x_TD.const_data_ptr<T>(), *w = w_D.const_data_ptr<T>();
+  T *y = y_TD.mutable_data_ptr<T>(), *rstd = rstd_T.mutable_data_ptr<T>();
+  const int64_t width = x_TD.size(1);
+  at::parallel_for(0, x_TD.size(0), row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const T* row = x + t * width;
+      const T mean_square = kernels::dot(row, row, width) / static_cast<T>(width);
+      rstd[t] = T(1) / std::sqrt(mean_square + static_cast<T>(eps));
+      kernels::scaled_product(rstd[t], row, w, y + t * width, width);
+    }
+  });
+}
+
+// dx = rstd * (w dy - x * rstd^2 * mean(w dy x))
+template <typename T>
+void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D,
+                        const at::Tensor& rstd_T, at::Tensor& dx_TD) {
+  const T *dy = dy_TD.const_data_ptr<T>(), *x = x_TD.const_data_ptr<T>(), *w = w_D.const_data_ptr<T>();
+  const T* rstd = rstd_T.const_data_ptr<T>();
+  T* dx = dx_TD.mutable_data_ptr<T>();
+  const int64_t width = x_TD.size(1);
+  at::parallel_for(0, x_TD.size(0), row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      T* out = dx + t * width;
+      kernels::scaled_product(rstd[t], dy + t * width, w, out, width);
+      const T inner = kernels::dot(out, x + t * width, width);
+      kernels::axpy(-inner * rstd[t] * rstd[t] / static_cast<T>(width), x + t * width, out, width);
+    }
+  });
+}
+
+struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& w_D, double eps) {
+    auto y_TD = at::empty_like(x_TD);
+    auto rstd_T = at::empty({x_TD.size(0)}, x_TD.options());
+    if (x_TD.scalar_type() == at::kDouble)
+      normalise<double>(x_TD, w_D, eps, y_TD, rstd_T);
+    else
+      normalise<float>(x_TD, w_D, eps, y_TD, rstd_T);
+    ctx->save_for_backward({x_TD, w_D, rstd_T});
+    return y_TD;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto &x_TD = saved[0], &w_D = saved[1], &rstd_T = saved[2];
+    const auto dy_TD = grads[0].contiguous();
+    at::Tensor dx_TD, dw_D;
+    if (ctx->needs_input_grad(0)) {
+      dx_TD = at::empty_like(x_TD);
+      if (x_TD.scalar_type() == at::kDouble)
+        normalise_backward<double>(dy_TD, x_TD, w_D, rstd_T, dx_TD);
+      else
+        normalise_backward<float>(dy_TD, x_TD, w_D, rstd_T, dx_TD);
+    }
+    if (ctx->needs_input_grad(1)) dw_D = (dy_TD * x_TD).mul_(rstd_T.unsqueeze(1)).sum(0);
+    return {dx_TD, dw_D, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps) {
+  EK_CHECK(x_TD.dim() == 2 && weight_D.dim() == 1 && x_TD.size(1) == weight_D.size(0), kShape, "rms_norm: x has sizes ",
+           x_TD.sizes(), ", the weight ", weight_D.sizes());
+  return RmsNormNode::apply(x_TD.contiguous(), weight_D.to(x_TD.scalar_type()).contiguous(), eps);
+}
+
+}  // namespace evenkeel
