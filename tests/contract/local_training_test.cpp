@@ -1,0 +1,132 @@
+#include "train/local_training.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tiny_federation.h"
+
+namespace evenkeel {
+namespace {
+
+TEST(LocalSteps, AreTheEpochsOverTheEffectiveBatchAndAtLeastOne) {
+  LocalTraining training;
+  EXPECT_EQ(local_steps(training, 1890), 47);
+  EXPECT_EQ(local_steps(training, 472), 12);
+  EXPECT_EQ(local_steps(training, 1390), 35);
+  EXPECT_EQ(local_steps(training, 3), 1);
+}
+
+TEST(LocalTraining, LearnsAndCountsWhatItDid) {
+  TinyFederation world;
+  world.training.local_epochs = 20;
+  const auto method = make_method("fedit");
+  int64_t calls = 0;
+  const auto& client = world.clients[1];
+  const auto download = method->broadcast(method->initialize(world.server()), client, world.round(0, {1}));
+  const auto result = train_locally(*world.model, *method, download, world.view(client, 0), world.shards[1],
+                                    world.training, [&](int64_t done, int64_t steps, int64_t tokens) {
+                                      EXPECT_EQ(done, ++calls);
+                                      EXPECT_EQ(steps, 60);
+                                      EXPECT_GT(tokens, 0);
+                                    });
+  EXPECT_EQ(result.steps, 60);
+  EXPECT_EQ(calls, 60);
+  int64_t tokens = 0, targets = 0;
+  for (const auto& row : world.shards[1]) tokens += static_cast<int64_t>(row.ids.size()), targets += row.targets();
+  EXPECT_EQ(result.tokens, 20 * tokens);
+  EXPECT_EQ(result.targets, 20 * targets);
+  EXPECT_NEAR(result.first_loss, std::log(37.0), 1.5);
+  EXPECT_LT(result.last_loss, 0.7 * result.first_loss);
+  for (const auto& [site, factors] : result.upload.adapters) EXPECT_FALSE(factors.a.requires_grad()) << site;
+}
+
+TEST(LocalTraining, GivesTheSameBitsTwiceAndWhoeverTrainedBefore) {
+  const TinyFederation world;
+  const auto method = make_method("ub-smoe");
+  const auto state = world.run(*method, 1);
+  const auto alone = world.train(*method, state, world.round(1), world.clients[2]);
+  world.train(*method, state, world.round(1), world.clients[0]);
+  const auto after = world.train(*method, state, world.round(1), world.clients[2]);
+  EXPECT_TRUE(equal(alone.upload.adapters, after.upload.adapters));
+  EXPECT_EQ(alone.loss_sum, after.loss_sum);
+}
+
+TEST(LocalTraining, SeesItsRowsInAnotherOrderInAnotherRound) {
+  const TinyFederation world;
+  const auto method = make_method("fedit");
+  const auto state = method->initialize(world.server());
+  const auto one = world.train(*method, state, world.round(0), world.clients[2]);
+  const auto other = world.train(*method, state, world.round(1), world.clients[2]);
+  EXPECT_FALSE(equal(one.upload.adapters, other.upload.adapters));
+}
+
+TEST(LocalTraining, ABatchWithoutTargetsContributesNothingInsteadOfNotANumber) {
+  TinyFederation world;
+  for (auto& row : world.shards[0]) row.first_target = static_cast<int64_t>(row.ids.size());
+  for (const std::string name : {"fedit", "ub-smoe"}) {
+    const auto method = make_method(name);
+    const auto state = method->initialize(world.server());
+    const auto result = world.train(*method, state, world.round(0), world.clients[0]);
+    EXPECT_EQ(result.targets, 0);
+    EXPECT_EQ(result.loss_sum, 0);
+    EXPECT_TRUE(equal(result.upload.adapters, state.global.adapters)) << name;
+  }
+}
+
+TEST(LocalTraining, StopsAtALossThatIsNotFinite) {
+  const TinyFederation world;
+  const auto method = make_method("fedit");
+  auto state = method->initialize(world.server());
+  for (auto& [site, factors] : state.global.adapters) factors.b = at::full_like(factors.b, INFINITY);
+  try {
+    world.train(*method, state, world.round(0), world.clients[0]);
+    FAIL() << "an infinite loss was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kNumeric);
+    EXPECT_NE(std::string(error.what()).find("local step 1"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LocalTraining, RefusesARankAboveTheClients) {
+  TinyFederation world;
+  const auto method = make_method("fedit");
+  const auto state = method->initialize(world.server());
+  world.clients[0].rank = 2;
+  EXPECT_THROW(world.train(*method, state, world.round(0), world.clients[0]), Error);
+}
+
+/// Largest move of the experts no token chose in the whole round, over the stacked sites.
+double idle_move(TinyFederation& world, const FederatedMethod& method, const ServerState& state) {
+  const auto& client = world.clients[0];
+  const auto result = world.train(method, state, world.round(1), client);
+  double move = 0;
+  int64_t idle = 0;
+  for (const auto& [name, site] : world.sites) {
+    if (site.experts == 0) continue;
+    const auto unused_E = result.counts.at(site.moe_layer).counts.eq(0);
+    idle += unused_E.sum().item<int64_t>();
+    const auto& before = state.global.adapters.at(name);
+    const auto& after = result.upload.adapters.at(name);
+    for (const auto& delta : {after.a - before.a, after.b - before.b})
+      move = std::max(move, (delta.flatten(1).abs().amax(1) * unused_E).max().item<double>());
+  }
+  EXPECT_GT(idle, 0) << "no expert was idle: the test shows nothing";
+  return move;
+}
+
+TEST(IdleExperts, DecayUnlessSkippedAndMoveWhenTheMethodGivesThemAGradient) {
+  TinyFederation world;
+  world.shards[0].resize(2);
+  world.training.optimizer.weight_decay = 0.1;
+  const auto fedit = make_method("fedit"), ub = make_method("ub-smoe");
+  const auto state = world.run(*fedit, 1), ub_state = world.run(*ub, 1);
+  EXPECT_GT(idle_move(world, *fedit, state), 0);
+  world.training.idle_expert_update = IdleExpertUpdate::kSkip;
+  EXPECT_EQ(idle_move(world, *fedit, state), 0);
+  EXPECT_GT(idle_move(world, *ub, ub_state), 0);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,259 @@
+// What every method promises on every model family: both tables are read, so a new row is tested by being there.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <tuple>
+
+#include "tiny_federation.h"
+
+namespace evenkeel {
+namespace {
+
+using Case = std::tuple<std::string, std::string>;  // method, family
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> result;
+  for (const auto& entry : methods()) result.emplace_back(entry.name);
+  return result;
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> result;
+  for (const auto& entry : model_families()) result.emplace_back(entry.family);
+  return result;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  auto name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class MethodContract : public testing::TestWithParam<Case> {
+ protected:
+  MethodContract()
+      : entry(find_method(std::get<0>(GetParam()))), world(std::get<1>(GetParam())), method(make_method(entry.name)) {}
+
+  void SetUp() override {
+    if (entry.needs_experts && world.server().num_experts == 0) GTEST_SKIP() << "refuses a dense model";
+    state = method->initialize(world.server());
+  }
+
+  /// scaling * B A of every site as the next training client would get it.
+  std::map<std::string, at::Tensor> deltas(const ServerState& from, const RoundView& round) const {
+    std::map<std::string, at::Tensor> result;
+    for (const auto& [site, factors] : method->broadcast(from, round.participants[0], round).adapters)
+      result[site] = delta_weight(factors);
+    return result;
+  }
+
+  const MethodEntry& entry;
+  TinyFederation world;
+  std::unique_ptr<FederatedMethod> method;
+  ServerState state;
+};
+
+TEST_P(MethodContract, IdenticalUploadsGiveThatUpdate) {
+  const auto round = world.round(0, {1, 2, 3});
+  const auto one = world.train_all(*method, state, world.round(0, {1}));
+  const std::vector<ClientUpdate> same(3, one[0]);
+  const auto merged = deltas(method->aggregate(world.server(), state, round, same), round);
+  for (const auto& [site, factors] : one[0].payload.adapters)
+    EXPECT_TRUE(merged.at(site).allclose(delta_weight(factors), 1e-5, 1e-7)) << site;
+}
+
+TEST_P(MethodContract, TheOrderOfClientsIsIrrelevant) {
+  const auto forth = world.round(0), back = world.round(0, {3, 2, 1, 0});
+  const auto a = deltas(method->aggregate(world.server(), state, forth, world.train_all(*method, state, forth)), forth);
+  const auto b = deltas(method->aggregate(world.server(), state, back, world.train_all(*method, state, back)), forth);
+  for (const auto& [site, delta] : a) EXPECT_TRUE(delta.allclose(b.at(site), 1e-5, 1e-7)) << site;
+}
+
+TEST_P(MethodContract, TheAggregateIsTheMeanOfProductsWhereTheTableSaysSoAndNotElsewhere) {
+  const auto round = world.round(0);
+  const auto updates = world.train_all(*method, state, round);
+  const auto merged = deltas(method->aggregate(world.server(), state, round, updates), round);
+  double error = 0, size = 0;
+  for (const auto& [site, delta] : merged) {
+    auto mean = at::zeros_like(delta, at::kDouble);
+    for (size_t c = 0; c < updates.size(); ++c)
+      mean += round.weights[c] * delta_weight(updates[c].payload.adapters.at(site)).to(at::kDouble);
+    error += (mean - delta).square().sum().item<double>();
+    size += mean.square().sum().item<double>();
+  }
+  const double relative = std::sqrt(error / size);
+  if (entry.exact)
+    EXPECT_LT(relative, 1e-5);
+  else
+    EXPECT_GT(relative, 1e-4);
+}
+
+TEST_P(MethodContract, AggregatingTwiceGivesTheSameBitsAndChangesNoArgument) {
+  const auto round = world.round(0);
+  const auto updates = world.train_all(*method, state, round);
+  const auto state_before = clone(state.global.adapters), upload_before = clone(updates[0].payload.adapters);
+  const auto first = method->aggregate(world.server(), state, round, updates);
+  const auto second = method->aggregate(world.server(), state, round, updates);
+  EXPECT_TRUE(equal(first.global.adapters, second.global.adapters));
+  for (const auto& [name, tensor] : first.global.extras)
+    EXPECT_TRUE(tensor.equal(second.global.extras.at(name))) << name;
+  for (const auto& [name, tensor] : first.memory) EXPECT_TRUE(tensor.equal(second.memory.at(name))) << name;
+  EXPECT_TRUE(equal(state.global.adapters, state_before));
+  EXPECT_TRUE(equal(updates[0].payload.adapters, upload_before));
+}
+
+TEST_P(MethodContract, ReportedBytesAreWhatIsWrittenAndReadsBackEqual) {
+  const auto round = world.round(0, {1});
+  const auto updates = world.train_all(*method, state, round);
+  const auto file = std::filesystem::temp_directory_path() / concat("evenkeel-payload-", ::getpid());
+  for (const auto& payload : {method->broadcast(state, round.participants[0], round), updates[0].payload}) {
+    const auto written = save_payload(file, payload, TransportDtype::kFloat32);
+    EXPECT_EQ(written, static_cast<int64_t>(std::filesystem::file_size(file)));
+    EXPECT_EQ(written, payload_size(payload, TransportDtype::kFloat32));
+    const auto read = load_payload(file);
+    EXPECT_TRUE(equal(payload.adapters, read.adapters));
+    ASSERT_EQ(payload.extras.size(), read.extras.size());
+    for (const auto& [name, tensor] : payload.extras) EXPECT_TRUE(tensor.equal(read.extras.at(name))) << name;
+  }
+  std::filesystem::remove(file);
+}
+
+TEST_P(MethodContract, AFactorThatNeverTrainsIsNotSent) {
+  const auto round = world.round(0, {1});
+  const auto download = method->broadcast(state, round.participants[0], round);
+  const auto setup = method->prepare(download, world.view(round.participants[0], 0));
+  const auto updates = world.train_all(*method, state, round);
+  for (const auto& [site, factors] : updates[0].payload.adapters) {
+    EXPECT_EQ(factors.a.defined(), setup.trainable == Trainable::kAB) << site;
+    EXPECT_EQ(factors.b.defined(), setup.trainable != Trainable::kCore) << site;
+    EXPECT_EQ(factors.core.defined(), setup.trainable == Trainable::kCore) << site;
+  }
+}
+
+TEST_P(MethodContract, AClientUsesExactlyItsExpertsPerTokenAndAtMostItsRank) {
+  for (const auto& client : world.clients) {
+    const auto result = world.train(*method, state, world.round(0), client);
+    for (const auto& [layer, stats] : result.counts) {
+      EXPECT_EQ(stats.tokens, result.tokens) << layer;
+      EXPECT_EQ(stats.counts.sum().item<int64_t>(), stats.tokens * client.top_k) << layer;
+      EXPECT_LE(stats.counts.max().item<int64_t>(), stats.tokens) << layer;
+    }
+    for (const auto& [site, factors] : result.upload.adapters) EXPECT_LE(factors.rank(), client.rank) << site;
+  }
+}
+
+TEST_P(MethodContract, TrainingLeavesTheBaseAndTheDownloadAsTheyWere) {
+  TensorMap base;
+  for (const auto& [name, tensor] : world.model->parameters()) base[name] = tensor.clone();
+  const auto round = world.round(0);
+  const auto download = method->broadcast(state, round.participants[1], round);
+  const auto before = clone(download.adapters);
+  train_locally(*world.model, *method, download, world.view(round.participants[1], 0), world.shards[1], world.training);
+  EXPECT_TRUE(equal(download.adapters, before));
+  for (const auto& [name, tensor] : world.model->parameters()) {
+    EXPECT_TRUE(tensor.equal(base.at(name))) << name;
+    EXPECT_FALSE(tensor.requires_grad()) << name;
+    EXPECT_FALSE(tensor.grad().defined()) << name;
+  }
+}
+
+TEST_P(MethodContract, EditGradientsTouchesExpertSitesAlone) {
+  const auto round = world.round(0);
+  const auto trained = method->aggregate(world.server(), state, round, world.train_all(*method, state, round));
+  const auto download = method->broadcast(trained, round.participants[0], round);
+  const auto view = world.view(round.participants[0], 1);
+  auto setup = method->prepare(download, view);
+  for (auto& [site, factors] : setup.adapters)
+    for (auto* tensor : {&factors.a, &factors.b}) {
+      tensor->requires_grad_(true);
+      tensor->mutable_grad() = at::full_like(*tensor, 0.5);
+    }
+  RoutingByLayer routing;
+  for (const auto& layer : world.server().moe_layers) {
+    auto counts = at::zeros({world.server().num_experts}, at::kLong);
+    counts[2] = 9;
+    routing[layer] = {.router_logits = {}, .counts = counts, .tokens = 9};
+  }
+  Metrics metrics;
+  const std::vector<RoutingByLayer> micro_batches{routing};
+  method->edit_gradients({view, download, setup, micro_batches, world.training.optimizer.lr, metrics});
+  for (const auto& [site, factors] : setup.adapters)
+    for (const auto& grad : {factors.a.grad(), factors.b.grad()}) {
+      if (world.sites.at(site).experts == 0) {
+        EXPECT_TRUE(grad.eq(0.5).all().item<bool>()) << site;
+      } else {
+        EXPECT_TRUE(grad[2].eq(0.5).all().item<bool>()) << site << ": the expert in use";
+      }
+    }
+}
+
+TEST_P(MethodContract, EveryTrainableTensorMoves) {
+  const auto round = world.round(0, {2});
+  world.training.local_epochs = 3;
+  const auto updates = world.train_all(*method, state, round);
+  for (const auto& [site, factors] : method->broadcast(state, round.participants[0], round).adapters) {
+    const auto& sent = updates[0].payload.adapters.at(site);
+    EXPECT_FALSE(sent.a.equal(factors.a)) << site;
+    EXPECT_FALSE(sent.b.equal(factors.b)) << site;
+  }
+}
+
+TEST_P(MethodContract, BeforeTheFirstRoundRoutingIsPlainTopK) {
+  for (const bool trains : {true, false}) {
+    auto client = world.clients[1];
+    client.trains = trains;
+    const auto download = method->broadcast(state, client, world.round(0));
+    const auto router = method->prepare(download, world.view(client, 0)).router;
+    at::manual_seed(5);
+    const auto logits_TE = at::randn({50, world.server().num_experts});
+    for (const auto& layer : world.server().moe_layers) {
+      const auto found = router.modulation.find(layer);
+      const auto mine =
+          route(logits_TE, router, found == router.modulation.end() ? at::Tensor{} : found->second, false);
+      RouterOptions top_2;
+      top_2.top_k = 2;
+      top_2.gate_norm = router.gate_norm;
+      const auto plain = route(logits_TE, top_2, {}, false);
+      EXPECT_TRUE(mine.experts.equal(plain.experts)) << layer;
+      EXPECT_TRUE(mine.weights.equal(plain.weights)) << layer;
+    }
+  }
+}
+
+TEST_P(MethodContract, RefusesADenseModelWhenItNeedsExperts) {
+  auto dense = world.server();
+  dense.num_experts = 0;
+  dense.moe_layers.clear();
+  if (!entry.needs_experts) {
+    EXPECT_NO_THROW(method->initialize(dense));
+    return;
+  }
+  try {
+    method->initialize(dense);
+    FAIL() << "a dense model was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kConfig);
+  }
+}
+
+TEST_P(MethodContract, RefusesAnUnknownKey) { EXPECT_THROW(make_method(entry.name, "no_such_key = 1"), Error); }
+
+TEST_P(MethodContract, WritesAConfigThatReadsBackEqual) {
+  config::Writer first, second;
+  entry.write(config::Table::parse("", "test"), first);
+  entry.write(config::Table::parse(first.text(), "test"), second);
+  EXPECT_EQ(first.text(), second.text());
+  EXPECT_NO_THROW(make_method(entry.name, first.text(true)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MethodContract,
+                         testing::Combine(testing::ValuesIn(method_names()), testing::ValuesIn(family_names())),
+                         case_name);
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,198 @@
+// Whole rounds that must agree with each other: FedIT against plain training, UB-SMoE against FedIT, and UB-SMoE's own
+// sums.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "tiny_federation.h"
+
+namespace evenkeel {
+namespace {
+
+/// Local training written out again, without methods, servers or payloads: the optimiser is new in every round.
+AdapterState train_centrally(const TinyFederation& world, AdapterState adapters, int64_t rounds, int64_t top_k) {
+  const auto& shard = world.shards[2];
+  for (int64_t t = 0; t < rounds; ++t) {
+    std::vector<at::Tensor> leaves;
+    for (auto& [site, factors] : adapters)
+      for (auto* tensor : {&factors.a, &factors.b}) leaves.push_back(tensor->requires_grad_(true));
+    AdamW adamw(leaves, world.training.optimizer);
+    RandomStream stream(world.seed, "batches", static_cast<uint64_t>(t), 2);
+    auto order = stream.permutation(static_cast<int64_t>(shard.size()));
+    size_t next = 0;
+    for (int64_t step = 0; step < local_steps(world.training, static_cast<int64_t>(shard.size())); ++step) {
+      for (auto& leaf : leaves) leaf.mutable_grad() = at::zeros_like(leaf);
+      for (int64_t micro = 0; micro < world.training.accumulation; ++micro) {
+        std::vector<Example> rows;
+        for (int64_t i = 0; i < world.training.batch_size; ++i) {
+          if (next == order.size()) order = stream.permutation(static_cast<int64_t>(shard.size())), next = 0;
+          rows.push_back(shard[static_cast<size_t>(order[next++])]);
+        }
+        ForwardOptions options;
+        options.adapters = &adapters;
+        options.router.top_k = top_k;
+        const auto loss = world.model->loss(pack(rows), options);
+        (loss.sum / static_cast<double>(loss.count) / static_cast<double>(world.training.accumulation)).backward();
+      }
+      adamw.step();
+    }
+    adapters = clone(adapters);
+  }
+  return adapters;
+}
+
+TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
+  TinyFederation world;
+  world.training.local_epochs = 2;
+  const auto method = make_method("fedit");
+  auto state = method->initialize(world.server());
+  const auto central = train_centrally(world, clone(state.global.adapters), 3, world.clients[2].top_k);
+  for (int64_t t = 0; t < 3; ++t) {
+    const auto round = world.round(t, {2});
+    state = method->aggregate(world.server(), state, round, world.train_all(*method, state, round));
+  }
+  EXPECT_TRUE(equal(state.global.adapters, central));
+}
+
+TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
+  TinyFederation world;
+  for (auto& client : world.clients) client.top_k = 2;
+  const auto fedit = world.run(*make_method("fedit", "gate_norm = \"renorm_selected\""), 3);
+  const auto off = world.run(*make_method("ub-smoe", "pg = false\nnum_candidates = 0"), 3);
+  const auto phi_at_zero = world.run(*make_method("ub-smoe", "pg = false\nphi_update = \"off\""), 3);
+  EXPECT_TRUE(equal(off.global.adapters, fedit.global.adapters));
+  EXPECT_TRUE(equal(phi_at_zero.global.adapters, fedit.global.adapters));
+  const auto whole = world.run(*make_method("ub-smoe"), 3);
+  EXPECT_FALSE(equal(whole.global.adapters, fedit.global.adapters)) << "the mechanisms have no effect at all";
+}
+
+TEST(UbSmoe, UsingEveryExpertNeverInjectsAndNeverReroutes) {
+  TinyFederation world;
+  const int64_t experts = world.server().num_experts;
+  for (auto& client : world.clients) client.top_k = experts;
+  const auto method = make_method("ub-smoe", "num_candidates = 6");
+  auto state = method->initialize(world.server());
+  for (int64_t t = 0; t < 3; ++t) {
+    const auto round = world.round(t);
+    std::vector<ClientUpdate> updates;
+    for (const auto& client : round.participants) {
+      auto result = world.train(*method, state, round, client);
+      EXPECT_EQ(result.metrics.at("pg_share"), 0);
+      EXPECT_EQ(result.metrics.at("idle_share"), 0);
+      for (const auto& [layer, stats] : result.counts)
+        EXPECT_TRUE(stats.counts.eq(stats.tokens).all().item<bool>()) << layer;
+      updates.push_back({.client = client, .payload = std::move(result.upload), .steps = result.steps});
+    }
+    state = method->aggregate(world.server(), state, round, updates);
+  }
+}
+
+TEST(UbSmoe, UtilizationSumsToTheMeanKOfTheParticipants) {
+  TinyFederation world;
+  const auto method = make_method("ub-smoe");
+  auto state = method->initialize(world.server());
+  for (const auto& ids : {std::vector<int64_t>{0, 1, 2, 3}, {0, 3}, {1}}) {
+    const auto round = world.round(state.round, ids);
+    state = method->aggregate(world.server(), state, round, world.train_all(*method, state, round));
+    double kbar = 0;
+    for (size_t c = 0; c < ids.size(); ++c) kbar += round.weights[c] * static_cast<double>(round.participants[c].top_k);
+    const auto seen = method->diagnostics(state);
+    for (const auto& layer : world.server().moe_layers) {
+      EXPECT_NEAR(seen.at(layer + ".utilization").sum().item<double>(), kbar, 1e-9) << layer;
+      EXPECT_LE(seen.at(layer + ".phi").abs().max().item<double>(), 1.0) << layer;
+    }
+  }
+}
+
+TEST(UbSmoe, PermutedClientsGiveTheSameRoundButForRounding) {
+  TinyFederation world;
+  const auto method = make_method("ub-smoe");
+  auto forth = method->initialize(world.server()), back = forth;
+  for (int64_t t = 0; t < 2; ++t) {
+    const auto a = world.round(t), b = world.round(t, {2, 0, 3, 1});
+    forth = method->aggregate(world.server(), forth, a, world.train_all(*method, forth, a));
+    back = method->aggregate(world.server(), back, b, world.train_all(*method, back, b));
+  }
+  EXPECT_LT(difference(forth.global.adapters, back.global.adapters), 1e-4);
+}
+
+TEST(UbSmoe, InjectsIntoIdleExpertsFromTheSecondRoundOn) {
+  TinyFederation world;
+  world.training.batch_size = 1;
+  const auto method = make_method("ub-smoe");
+  const auto first = world.train(*method, method->initialize(world.server()), world.round(0), world.clients[0]);
+  const auto later = world.train(*method, world.run(*method, 1), world.round(1), world.clients[0]);
+  EXPECT_GT(first.metrics.at("idle_share"), 0);
+  EXPECT_EQ(first.metrics.at("pg_share"), 0);
+  EXPECT_GT(later.metrics.at("pg_share"), 0);
+  EXPECT_GT(later.metrics.at("pg_norm"), 0);
+  EXPECT_LE(later.metrics.at("pg_norm"), 2.0 + 1e-5);
+}
+
+/// Gradients of the task loss of one client's rows under its own router options.
+AdapterState gradients(const TinyFederation& world, const std::string& toml, int64_t top_k, TensorMap* phi_grads) {
+  auto client = world.clients[0];
+  client.top_k = top_k;
+  const auto method = make_method("ub-smoe", toml);
+  const auto download = method->broadcast(world.run(*method, 1), client, world.round(0));
+  auto setup = method->prepare(download, world.view(client, 0));
+  for (auto& [site, factors] : setup.adapters) factors.a.requires_grad_(true), factors.b.requires_grad_(true);
+  for (auto& [name, phi] : setup.extra_trainables) phi.requires_grad_(true);
+  ForwardOptions options;
+  options.adapters = &setup.adapters;
+  options.router = setup.router;
+  world.model->loss(pack(world.shards[0]), options).sum.backward();
+  for (auto& [name, phi] : setup.extra_trainables) (*phi_grads)[name] = phi.grad();
+  AdapterState result;
+  for (auto& [site, factors] : setup.adapters) result[site] = {factors.a.grad(), factors.b.grad(), {}, 1.0};
+  return result;
+}
+
+double largest(const at::Tensor& tensor) { return tensor.defined() ? tensor.abs().max().item<double>() : 0.0; }
+
+TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiNoGradientAtAll) {
+  const TinyFederation world;
+  for (const int64_t top_k : {1, 2}) {
+    TensorMap phi;
+    const auto grads = gradients(world, "phi_train = \"local_discard\"", top_k, &phi);
+    double router = 0, modulation = 0;
+    for (const auto& [site, g] : grads)
+      if (site.ends_with(".mlp.gate")) router = std::max({router, largest(g.a), largest(g.b)});
+    for (const auto& [name, g] : phi) modulation = std::max(modulation, largest(g));
+    if (top_k == 1) {
+      EXPECT_EQ(router, 0);
+      EXPECT_EQ(modulation, 0);
+    } else {
+      EXPECT_GT(router, 0);
+      EXPECT_GT(modulation, 0);
+    }
+  }
+}
+
+TEST(UbSmoe, EveryReadingRunsTwoRoundsAndStaysFinite) {
+  const TinyFederation world;
+  for (const std::string toml :
+       {"dmr_mode = \"preserve\"\nnum_candidates = 1", "dmr_mode = \"preserve\"\nnum_candidates = 0",
+        "dmr_mode = \"candidate_wide\"\nnum_candidates = 5", "gate_norm = \"olmoe_native\"",
+        "phi_train = \"local_fedavg\"", "phi_train = \"local_discard\"\nphi_penalty = \"l2\"",
+        "pg_activity = \"token_weighted\"", "pg_activity = \"micro_union\"", "pg_apply = \"decoupled_sgd\"",
+        "pg_clip_mode = \"elementwise\"", "pg_clip_mode = \"global_norm\"", "pg_gamma = \"literal_0.4\"",
+        "rho_ref = \"kmax\"\nrho_fn = \"log\"", "phi_range = [-2.0, 2.0]\nphi_at_eval = false"}) {
+    const auto method = make_method("ub-smoe", toml);
+    EXPECT_NO_THROW(check_finite(world.run(*method, 2).global.adapters, toml)) << toml;
+  }
+}
+
+TEST(UbSmoe, ReadingsThatDifferOnPaperDifferInTheResult) {
+  const TinyFederation world;
+  const auto reference = world.run(*make_method("ub-smoe"), 3);
+  for (const std::string toml :
+       {"dmr_mode = \"preserve\"\nnum_candidates = 1", "num_candidates = 6", "gate_norm = \"olmoe_native\"",
+        "phi_train = \"local_fedavg\"", "pg_activity = \"token_weighted\"", "pg_activity = \"micro_union\"",
+        "pg_apply = \"decoupled_sgd\"", "pg_clip_mode = \"elementwise\"", "pg_clip_mode = \"global_norm\"",
+        "pg_clip = 0.01", "phi_momentum = 0.0", "phi_update = \"off\"", "pg = false"})
+    EXPECT_FALSE(equal(world.run(*make_method("ub-smoe", toml), 3).global.adapters, reference.global.adapters)) << toml;
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,144 @@
+#include "tiny_federation.h"
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/random.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kVocabulary = 37;
+const std::vector<std::string> kTargets{"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                        "gate_proj", "up_proj", "down_proj", "gate"};
+
+/// A checkpoint config per family: a new row in the models' table needs one here.
+const std::map<std::string_view, const char*> kConfigs{{"olmoe", R"({
+  "model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 37, "hidden_size": 24,
+  "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+  "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": false, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+  "rope_theta": 10000.0, "max_position_embeddings": 64, "attention_bias": false, "attention_dropout": 0.0,
+  "clip_qkv": null, "tie_word_embeddings": false, "initializer_range": 0.2, "eos_token_id": 1, "pad_token_id": 0,
+  "torch_dtype": "float32"})"}};
+
+std::unique_ptr<CausalLm> make_model(std::string_view family) {
+  const auto known = kConfigs.find(family);
+  EK_CHECK(known != kConfigs.end(), kInternal, "the contract tests have no tiny config for model family ", family);
+  const auto folder = std::filesystem::temp_directory_path() / concat("evenkeel-contract-", ::getpid());
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << known->second;
+  auto model = init_model(folder / "config.json", BaseDtype::kFloat32, 21);
+  std::filesystem::remove_all(folder);
+  return model;
+}
+
+std::vector<Example> make_rows(int64_t client, int64_t rows) {
+  RandomStream stream(77, "tiny federation", static_cast<uint64_t>(client));
+  std::vector<Example> shard;
+  for (int64_t i = 0; i < rows; ++i) {
+    Example example;
+    const auto length = 5 + stream.below(7);
+    for (uint64_t t = 0; t < length; ++t) example.ids.push_back(static_cast<int64_t>(stream.below(kVocabulary)));
+    example.first_target = static_cast<int64_t>(1 + stream.below(length - 1));
+    shard.push_back(example);
+  }
+  return shard;
+}
+
+}  // namespace
+
+TinyFederation::TinyFederation(std::string_view family) : model(make_model(family)), sites(model->sites(kTargets)) {
+  const std::vector<int64_t> top_ks{1, 2, 3, 3}, rows{7, 12, 9, 5};
+  for (int64_t id = 0; id < 4; ++id) {
+    const auto c = static_cast<size_t>(id);
+    clients.push_back({.id = id,
+                       .budget = static_cast<double>(top_ks[c]) / 3,
+                       .top_k = top_ks[c],
+                       .rank = rank,
+                       .examples = static_cast<double>(rows[c]),
+                       .trains = true});
+    shards.push_back(make_rows(id, rows[c]));
+  }
+  training.local_epochs = 1.0;
+  training.batch_size = 2;
+  training.accumulation = 2;
+  training.optimizer.lr = 5e-3;
+  training.optimizer.weight_decay = 0;
+}
+
+ServerView TinyFederation::server() const {
+  const auto& spec = model->spec();
+  return {.sites = sites,
+          .moe_layers = spec.moe_layers,
+          .num_experts = spec.num_experts,
+          .max_top_k = spec.top_k,
+          .rank = rank,
+          .alpha = 6,
+          .lr = training.optimizer.lr,
+          .seed = seed};
+}
+
+ClientView TinyFederation::view(const ClientProfile& client, int64_t round) const {
+  return {.client = client, .sites = sites, .round = round, .seed = seed, .memory = memory};
+}
+
+RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids) const {
+  RoundView view{.round = number, .participants = {}, .weights = {}};
+  for (const int64_t id : ids) view.participants.push_back(clients[static_cast<size_t>(id)]);
+  if (ids.empty()) view.participants = clients;
+  double rows = 0;
+  for (const auto& client : view.participants) rows += client.examples;
+  for (const auto& client : view.participants) view.weights.push_back(client.examples / rows);
+  return view;
+}
+
+LocalResult TinyFederation::train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
+                                  const ClientProfile& client) const {
+  const auto download = method.broadcast(state, client, round);
+  return train_locally(*model, method, download, view(client, round.round), shards[static_cast<size_t>(client.id)],
+                       training);
+}
+
+std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& method, const ServerState& state,
+                                                    const RoundView& round) const {
+  std::vector<ClientUpdate> updates;
+  for (const auto& client : round.participants) {
+    auto result = train(method, state, round, client);
+    updates.push_back({.client = client, .payload = std::move(result.upload), .steps = result.steps});
+  }
+  return updates;
+}
+
+ServerState TinyFederation::run(const FederatedMethod& method, int64_t rounds) const {
+  auto state = method.initialize(server());
+  for (int64_t t = 0; t < rounds; ++t)
+    state = method.aggregate(server(), state, round(t), train_all(method, state, round(t)));
+  return state;
+}
+
+std::unique_ptr<FederatedMethod> make_method(std::string_view name, const std::string& toml) {
+  return find_method(name).make(config::Table::parse(toml, "test"));
+}
+
+bool equal(const AdapterState& left, const AdapterState& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.a.equal(y.second.a) && x.second.b.equal(y.second.b);
+  });
+}
+
+double difference(const AdapterState& left, const AdapterState& right) {
+  double largest = 0;
+  for (const auto& [site, factors] : left) {
+    const auto& other = right.at(site);
+    for (const auto& delta : {factors.a - other.a, factors.b - other.b})
+      largest = std::max(largest, delta.abs().max().item<double>());
+  }
+  return largest;
+}
+
+}  // namespace evenkeel
