@@ -1,0 +1,60 @@
+#include "data/example.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+/// Lays sequences end to end and gathers their targets.
+class Packer {
+ public:
+  Packer() { batch_.offsets = {0}; }
+
+  void add(std::span<const int64_t> ids, int64_t first_target) {
+    EK_CHECK(!ids.empty(), kInternal, "pack: sequence ", batch_.sequences(), " is empty");
+    const int64_t start = batch_.offsets.back(), length = static_cast<int64_t>(ids.size());
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    for (int64_t i = 0; i < length; ++i) positions_.push_back(i);
+    for (int64_t i = std::max<int64_t>(first_target, 1); i < length; ++i) {
+      rows_.push_back(start + i - 1);
+      targets_.push_back(ids[i]);
+    }
+    batch_.offsets.push_back(start + length);
+  }
+
+  PackedBatch finish() {
+    batch_.ids = at::tensor(ids_, at::kLong);
+    batch_.positions = at::tensor(positions_, at::kLong);
+    batch_.target_rows = at::tensor(rows_, at::kLong);
+    batch_.targets = at::tensor(targets_, at::kLong);
+    return std::move(batch_);
+  }
+
+ private:
+  PackedBatch batch_;
+  std::vector<int64_t> ids_, positions_, rows_, targets_;
+};
+
+}  // namespace
+
+PackedBatch pack(std::span<const Example* const> examples) {
+  Packer packer;
+  for (const auto* example : examples) packer.add(example->ids, example->first_target);
+  return packer.finish();
+}
+
+PackedBatch pack(std::span<const Example> examples) {
+  Packer packer;
+  for (const auto& example : examples) packer.add(example.ids, example.first_target);
+  return packer.finish();
+}
+
+PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences) {
+  Packer packer;
+  for (const auto& ids : sequences) packer.add(ids, 1);
+  return packer.finish();
+}
+
+}  // namespace evenkeel
