@@ -135,7 +135,7 @@ TEST(Config, WhatIsWrittenReadsBackEqual) {
 TEST(Config, WritesScalarsBeforeTablesAndHelpAsComments) {
   EXPECT_EQ(write(Outer{}),
             "name = \"run\"\nrounds = 3\nshuffle = true\ncolour = \"red\"\ntasks = [\"a\", \"b\"]\nranks = []\n\n"
-            "[optimizer]\nlr = 0.0002\nbetas = [0.9, 0.95]\n");
+            "[optimizer]\nlr = 2e-04\nbetas = [0.9, 0.95]\n");
   EXPECT_NE(write(Outer{}, true).find("name = \"run\"  # what the run is called\n"), std::string::npos);
 }
 

@@ -30,9 +30,10 @@ using AdapterState = std::map<std::string, LoraFactors>;
 
 /// One adaptable linear, or one stack of E of them.
 struct Site {
-  int64_t experts = 0;     ///< E, or 0 for a dense linear
+  int64_t experts = 0;  ///< E, or 0 for a dense linear
   int64_t in = 0, out = 0;
-  std::string moe_layer;   ///< key of the routing statistics of these experts, e.g. "model.layers.0.mlp"; empty when dense
+  std::string
+      moe_layer;  ///< key of the routing statistics of these experts, e.g. "model.layers.0.mlp"; empty when dense
 };
 using Sites = std::map<std::string, Site>;
 
@@ -42,16 +43,17 @@ enum class LoraScaleMode {
   kConstScale,  ///< s = alpha / r_max for all
 };
 
-/// Fresh factors as PEFT makes them: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw of a site depends on (seed, site name)
-/// alone; expert e of a stack has its own draw. float32.
+/// Fresh factors as PEFT makes them: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw of a site depends on (seed, site
+/// name) alone; expert e of a stack has its own draw. float32.
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed);
 AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed);
 
-/// scaling * B (core) A, [*, out, in], in the factors' dtype. Materialises the product: for tests, export and algebra only.
+/// scaling * B (core) A, [*, out, in], in the factors' dtype. Materialises the product: for tests, export and algebra
+/// only.
 at::Tensor delta_weight(const LoraFactors& factors);
 
-/// sum_i weights[i] * parts[i], accumulated in float64, returned in the dtype of parts[0]. Order of summation is the order given.
-/// \throws kShape when shapes differ. Source: FedAvg (McMahan et al. 2017).
+/// sum_i weights[i] * parts[i], accumulated in float64, returned in the dtype of parts[0]. Order of summation is the
+/// order given. \throws kShape when shapes differ. Source: FedAvg (McMahan et al. 2017).
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights);
 
 /// Deep copy, detached.

@@ -23,7 +23,8 @@ Payload through_wire(const Payload& payload, TransportDtype dtype);
 /// Writes `payload` atomically in transport precision. \return bytes written: what traffic reports count.
 int64_t save_payload(const std::filesystem::path& file, const Payload& payload, TransportDtype dtype);
 
-/// Maps a payload written by save_payload; tensors are views of the file (float32 ones) or widened copies (bfloat16 ones).
+/// Maps a payload written by save_payload; tensors are views of the file (float32 ones) or widened copies (bfloat16
+/// ones).
 Payload load_payload(const std::filesystem::path& file);
 
 /// The length save_payload would write.

@@ -1,6 +1,6 @@
-/// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and projection
-/// (transformers 4 + PEFT 0.17 layout). Names: base_model.model.<module>.lora_A.weight [r, in], .lora_B.weight [out, r];
-/// a stacked site "...mlp.experts.up_proj" becomes "...mlp.experts.<e>.up_proj".
+/// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and
+/// projection (transformers 4 + PEFT 0.17 layout). Names: base_model.model.<module>.lora_A.weight [r, in],
+/// .lora_B.weight [out, r]; a stacked site "...mlp.experts.up_proj" becomes "...mlp.experts.<e>.up_proj".
 #pragma once
 
 #include <filesystem>
@@ -11,17 +11,18 @@
 namespace evenkeel {
 
 struct PeftInfo {
-  std::string base_model;    ///< written as base_model_name_or_path
-  double alpha = 20;         ///< lora_alpha
-  int64_t rank = 20;         ///< r
+  std::string base_model;  ///< written as base_model_name_or_path
+  double alpha = 20;       ///< lora_alpha
+  int64_t rank = 20;       ///< r
 };
 
 /// Writes `folder` (made if missing), each file atomically. REQUIRES no core; scaling = alpha / rank for every site
 /// (\throws kInternal otherwise: PEFT has one scaling per rank).
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);
 
-/// Reads a PEFT folder and stacks experts again. Strict: \throws kCheckpoint on a missing, unexpected or misshapen tensor, an
-/// adapter of another kind (not LORA, DoRA, bias, rslora handled: scaling alpha / sqrt(r)), or sites the model lacks.
+/// Reads a PEFT folder and stacks experts again. Strict: \throws kCheckpoint on a missing, unexpected or misshapen
+/// tensor, an adapter of another kind (not LORA, DoRA, bias, rslora handled: scaling alpha / sqrt(r)), or sites the
+/// model lacks.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
 }  // namespace evenkeel

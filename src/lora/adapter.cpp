@@ -1,0 +1,84 @@
+#include "lora/adapter.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace evenkeel {
+namespace {
+
+std::vector<int64_t> stacked(int64_t experts, int64_t rows, int64_t columns) {
+  return experts > 0 ? std::vector<int64_t>{experts, rows, columns} : std::vector<int64_t>{rows, columns};
+}
+
+bool is_finite(const at::Tensor& values) {
+  if (!values.defined() || values.numel() == 0) return true;
+  const auto [low, high] = at::aminmax(values);  // NaN wins in both; no temporary of the tensor's size
+  return std::isfinite(low.item<double>()) && std::isfinite(high.item<double>());
+}
+
+}  // namespace
+
+LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed) {
+  EK_CHECK(rank > 0, kConfig, "rank of ", name, " is ", rank, ", allowed: 1 or more");
+  EK_CHECK(site.in > 0 && site.out > 0 && site.experts >= 0, kInternal, "make_lora: site ", name, " has no size");
+  const auto a = at::empty(stacked(site.experts, rank, site.in), at::kFloat);
+  const double bound = 1.0 / std::sqrt(static_cast<double>(site.in));
+  const int64_t size = rank * site.in;
+  auto* data = a.mutable_data_ptr<float>();
+  at::parallel_for(0, std::max<int64_t>(site.experts, 1), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e)
+      RandomStream(seed, "lora/" + name, static_cast<uint64_t>(e))
+          .fill_uniform({data + e * size, static_cast<size_t>(size)}, -bound, bound);
+  });
+  return {.a = a, .b = at::zeros(stacked(site.experts, site.out, rank), at::kFloat), .core = {}, .scaling = scaling};
+}
+
+AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed) {
+  AdapterState adapters;
+  for (const auto& [name, site] : sites) adapters.emplace(name, make_lora(name, site, rank, scaling, seed));
+  return adapters;
+}
+
+at::Tensor delta_weight(const LoraFactors& factors) {
+  const auto left = factors.core.defined() ? at::matmul(factors.b, factors.core) : factors.b;
+  return at::matmul(left, factors.a).mul_(factors.scaling);
+}
+
+at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights) {
+  EK_CHECK(!parts.empty() && parts.size() == weights.size(), kShape, "weighted_mean: ", parts.size(), " parts and ",
+           weights.size(), " weights");
+  auto sum = at::zeros(parts[0].sizes(), at::kDouble);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EK_CHECK(parts[i].sizes() == parts[0].sizes(), kShape, "weighted_mean: part ", i, " is ", parts[i].sizes(),
+             ", part 0 is ", parts[0].sizes());
+    sum.add_(parts[i], weights[i]);
+  }
+  return sum.to(parts[0].scalar_type());
+}
+
+AdapterState clone(const AdapterState& adapters) {
+  AdapterState copy;
+  const auto copied = [](const at::Tensor& t) { return t.defined() ? t.detach().clone() : t; };
+  for (const auto& [name, f] : adapters)
+    copy.emplace(name, LoraFactors{copied(f.a), copied(f.b), copied(f.core), f.scaling});
+  return copy;
+}
+
+int64_t count_parameters(const AdapterState& adapters) {
+  int64_t count = 0;
+  for (const auto& [name, f] : adapters) count += f.a.numel() + f.b.numel() + (f.core.defined() ? f.core.numel() : 0);
+  return count;
+}
+
+void check_finite(const AdapterState& adapters, std::string_view who) {
+  for (const auto& [name, f] : adapters)
+    EK_CHECK(is_finite(f.a) && is_finite(f.b) && is_finite(f.core), kNumeric, who, ": the adapter of ", name,
+             " holds a value that is not finite");
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,105 @@
+#include "lora/payload.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/files.h"
+
+namespace evenkeel {
+namespace {
+
+class PayloadTest : public testing::Test {
+ protected:
+  PayloadTest() {
+    std::string pattern = (fs::temp_directory_path() / "evenkeel-payload-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    file_ = folder_ / "payload.safetensors";
+  }
+  ~PayloadTest() override { fs::remove_all(folder_); }
+
+  fs::path folder_, file_;
+};
+
+Payload example() {
+  Payload payload;
+  payload.adapters = make_adapters({{"model.layers.0.self_attn.q_proj", {0, 7, 5, {}}},
+                                    {"model.layers.0.mlp.experts.up_proj", {3, 9, 4, "model.layers.0.mlp"}}},
+                                   2, 0.1 + 0.2, 42);
+  payload.adapters.begin()->second.core = at::ones({3, 2, 2}) / 3;
+  payload.extras = {{"model.layers.0.mlp.counts", at::arange(3, at::kInt)},
+                    {"rho", at::scalar_tensor(1.0 / 3, at::kDouble)},
+                    {"model.layers.0.mlp.phi", at::ones({3}, at::kDouble) / 3},
+                    {"half", at::ones({2}, at::kHalf) / 3}};
+  return payload;
+}
+
+void expect_equal(const at::Tensor& x, const at::Tensor& y, const std::string& what) {
+  ASSERT_EQ(x.defined(), y.defined()) << what;
+  if (!x.defined()) return;
+  EXPECT_EQ(x.scalar_type(), y.scalar_type()) << what;
+  EXPECT_TRUE(at::equal(x, y)) << what;
+}
+
+TEST_F(PayloadTest, WhatArrivesEqualsThroughWireAndTheSizeIsHonest) {
+  for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
+    const auto bytes = save_payload(file_, example(), dtype);
+    EXPECT_EQ(bytes, static_cast<int64_t>(fs::file_size(file_)));
+    EXPECT_EQ(bytes, payload_size(example(), dtype));
+    const auto loaded = load_payload(file_);
+    const auto wired = through_wire(example(), dtype);
+    ASSERT_EQ(loaded.adapters.size(), wired.adapters.size());
+    for (const auto& [site, f] : wired.adapters) {
+      expect_equal(loaded.adapters.at(site).a, f.a, site);
+      expect_equal(loaded.adapters.at(site).b, f.b, site);
+      expect_equal(loaded.adapters.at(site).core, f.core, site);
+      EXPECT_EQ(loaded.adapters.at(site).scaling, f.scaling);
+    }
+    ASSERT_EQ(loaded.extras.size(), wired.extras.size());
+    for (const auto& [name, tensor] : wired.extras) expect_equal(loaded.extras.at(name), tensor, name);
+  }
+}
+
+TEST_F(PayloadTest, Float32KeepsEveryBitAndBFloat16Rounds) {
+  const auto original = example();
+  const auto& site = original.adapters.begin()->first;
+  const auto exact = through_wire(original, TransportDtype::kFloat32);
+  EXPECT_TRUE(at::equal(exact.adapters.at(site).a, original.adapters.at(site).a));
+  const auto rounded = through_wire(original, TransportDtype::kBFloat16);
+  EXPECT_FALSE(at::equal(rounded.adapters.at(site).a, original.adapters.at(site).a));
+  EXPECT_TRUE(rounded.adapters.at(site).a.allclose(original.adapters.at(site).a, 0.004));
+  EXPECT_EQ(rounded.extras.at("rho").item<double>(), 1.0 / 3);
+  EXPECT_EQ(rounded.extras.at("model.layers.0.mlp.counts").scalar_type(), at::kInt);
+  EXPECT_EQ(rounded.extras.at("half").scalar_type(), at::kFloat);
+}
+
+TEST_F(PayloadTest, RoundingTwiceChangesNothingMore) {
+  const auto once = through_wire(example(), TransportDtype::kBFloat16);
+  const auto twice = through_wire(once, TransportDtype::kBFloat16);
+  for (const auto& [site, f] : once.adapters) EXPECT_TRUE(at::equal(f.a, twice.adapters.at(site).a));
+}
+
+TEST_F(PayloadTest, GradientsStayBehind) {
+  auto payload = example();
+  for (auto& [site, f] : payload.adapters) f.a.requires_grad_();
+  save_payload(file_, payload, TransportDtype::kFloat32);
+  EXPECT_FALSE(load_payload(file_).adapters.begin()->second.a.requires_grad());
+}
+
+TEST_F(PayloadTest, FilesThatAreNoPayloadAreRefused) {
+  const auto a = at::ones({2, 7}), b = at::ones({5, 2});
+  save_safetensors(file_, {{"adapter/q/a", a}, {"adapter/q/b", b}});
+  EXPECT_THROW(load_payload(file_), Error);
+  save_safetensors(file_, {{"adapter/q/a", a}}, {{"scaling", R"({"q":1})"}});
+  EXPECT_THROW(load_payload(file_), Error);
+  save_safetensors(file_, {{"adapter/q/a", a}, {"adapter/q/b", b}}, {{"scaling", "{}"}});
+  EXPECT_THROW(load_payload(file_), Error);
+  save_safetensors(file_, {{"weights", a}}, {{"scaling", "{}"}});
+  EXPECT_THROW(load_payload(file_), Error);
+  save_safetensors(file_, {{"adapter/q/a", a}, {"adapter/q/b", b}}, {{"scaling", R"({"q":1})"}});
+  EXPECT_NO_THROW(load_payload(file_));
+}
+
+}  // namespace
+}  // namespace evenkeel

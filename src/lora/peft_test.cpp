@@ -1,0 +1,147 @@
+#include "lora/peft.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "base/files.h"
+#include "base/json.h"
+
+namespace evenkeel {
+namespace {
+
+const std::string kQuery = "model.layers.0.self_attn.q_proj";
+const std::string kRouter = "model.layers.0.mlp.gate";
+const std::string kUp = "model.layers.0.mlp.experts.up_proj";
+const Sites kSites = {{kQuery, {0, 7, 5, {}}},
+                      {kRouter, {0, 7, 3, {}}},
+                      {kUp, {3, 7, 4, "model.layers.0.mlp"}},
+                      {"model.layers.0.mlp.experts.down_proj", {3, 4, 7, "model.layers.0.mlp"}}};
+const PeftInfo kInfo{.base_model = "models/x", .alpha = 4, .rank = 2};
+
+AdapterState example() {
+  auto adapters = make_adapters(kSites, 2, 2.0, 42);
+  for (auto& [name, f] : adapters)
+    f.b = make_lora(name, {f.a.dim() == 3 ? 3 : 0, 2, f.b.size(-2), {}}, f.b.size(-2), 1, 7).a;
+  return adapters;
+}
+
+class Peft : public testing::Test {
+ protected:
+  Peft() {
+    std::string pattern = (fs::temp_directory_path() / "evenkeel-peft-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    save_peft_adapter(folder_, example(), kInfo);
+  }
+  ~Peft() override { fs::remove_all(folder_); }
+
+  void set_config(const std::string& key, const Json& value) const {
+    auto config = load_json(folder_ / "adapter_config.json");
+    config[key] = value;
+    write_file_atomic(folder_ / "adapter_config.json", config.dump());
+  }
+  TensorMap tensors() const { return load_safetensors(folder_ / "adapter_model.safetensors").tensors; }
+  void set_tensors(const TensorMap& tensors) const { save_safetensors(folder_ / "adapter_model.safetensors", tensors); }
+  std::string refusal() const {
+    try {
+      load_peft_adapter(folder_, kSites);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kCheckpoint) << error.what();
+      const std::string text = error.what();
+      return text.substr(text.find(": ") + 2);
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Peft, ARoundTripGivesTheSameFactors) {
+  const auto loaded = load_peft_adapter(folder_, kSites);
+  ASSERT_EQ(loaded.size(), kSites.size());
+  for (const auto& [site, f] : example()) {
+    EXPECT_TRUE(at::equal(loaded.at(site).a, f.a)) << site;
+    EXPECT_TRUE(at::equal(loaded.at(site).b, f.b)) << site;
+    EXPECT_EQ(loaded.at(site).scaling, 2.0);
+  }
+}
+
+TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
+  const auto saved = tensors();
+  EXPECT_EQ(saved.size(), 2u * (1 + 1 + 3 + 3));
+  EXPECT_TRUE(at::equal(saved.at("base_model.model.model.layers.0.mlp.experts.2.up_proj.lora_B.weight"),
+                        example().at(kUp).b[2]));
+  EXPECT_TRUE(saved.contains("base_model.model.model.layers.0.mlp.gate.lora_A.weight"));
+  const auto config = load_json(folder_ / "adapter_config.json");
+  EXPECT_EQ(config["target_modules"], Json::array({"down_proj", "gate", "q_proj", "up_proj"}));
+  EXPECT_EQ(config["peft_type"], "LORA");
+  EXPECT_EQ(config["r"], 2);
+  EXPECT_EQ(config["lora_alpha"], 4);
+}
+
+TEST_F(Peft, RankStabilisedScalingDividesByTheRoot) {
+  set_config("use_rslora", true);
+  EXPECT_DOUBLE_EQ(load_peft_adapter(folder_, kSites).at(kQuery).scaling, 4 / std::sqrt(2.0));
+}
+
+TEST_F(Peft, AnAdapterMayCoverSomeSitesOnlyAndBeOfAnotherDtype) {
+  auto few = tensors();
+  std::erase_if(few, [](const auto& entry) { return entry.first.find("q_proj") == std::string::npos; });
+  for (auto& [name, tensor] : few) tensor = tensor.to(at::kBFloat16);
+  set_tensors(few);
+  const auto loaded = load_peft_adapter(folder_, kSites);
+  EXPECT_EQ(loaded.size(), 1u);
+  EXPECT_EQ(loaded.at(kQuery).a.scalar_type(), at::kFloat);
+}
+
+TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
+  const std::vector<std::pair<std::string, Json>> bad = {{"peft_type", "IA3"},
+                                                         {"use_dora", true},
+                                                         {"bias", "all"},
+                                                         {"modules_to_save", {"lm_head"}},
+                                                         {"rank_pattern", {{"q_proj", 4}}},
+                                                         {"init_lora_weights", "pissa"},
+                                                         {"target_parameters", {"mlp.gate.weight"}}};
+  for (const auto& [key, value] : bad) {
+    save_peft_adapter(folder_, example(), kInfo);
+    set_config(key, value);
+    EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
+  }
+}
+
+TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
+  const std::string name = "base_model.model.model.layers.0.mlp.experts.1.up_proj.lora_A.weight";
+  const auto whole = tensors();
+  auto changed = whole;
+  changed.erase(name);
+  set_tensors(changed);
+  EXPECT_EQ(refusal(), "tensor " + name + " is missing");
+  changed = whole;
+  changed["base_model.model.lm_head.lora_A.weight"] = at::ones({2, 7});
+  set_tensors(changed);
+  EXPECT_EQ(refusal(), "tensor base_model.model.lm_head.lora_A.weight adapts a module the model lacks");
+  changed = whole;
+  changed["base_model.model.model.layers.0.mlp.experts.3.up_proj.lora_A.weight"] = at::ones({2, 7});
+  set_tensors(changed);
+  EXPECT_EQ(refusal(), "unexpected tensor base_model.model.model.layers.0.mlp.experts.3.up_proj.lora_A.weight");
+  changed = whole;
+  changed[name] = at::ones({2, 8});
+  set_tensors(changed);
+  EXPECT_EQ(refusal(), "tensor " + name + " is [2, 8], expected [2, 7]");
+  changed = whole;
+  changed[name] = at::full({2, 7}, NAN);
+  set_tensors(changed);
+  EXPECT_EQ(refusal(), "the adapter of " + kUp + " holds a value that is not finite");
+}
+
+TEST_F(Peft, WhatPeftCannotHoldIsNotWritten) {
+  auto adapters = example();
+  adapters.at(kQuery).scaling = 3;
+  EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kInfo), Error);
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+}  // namespace
+}  // namespace evenkeel
