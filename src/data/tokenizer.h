@@ -1,6 +1,6 @@
-/// \file  Byte-level BPE tokenizers read from a Hugging Face `tokenizer.json` (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds), equal id for
-/// id to the `tokenizers` library. Thread-safe for concurrent encode/decode.
-/// Example:  auto tok = Tokenizer::load("models/x/tokenizer.json");  tok.decode(tok.encode("Hello world")) == "Hello world"
+/// \file  Byte-level BPE tokenizers read from a Hugging Face `tokenizer.json` (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds),
+/// equal id for id to the `tokenizers` library. Thread-safe for concurrent encode/decode. Example:  auto tok =
+/// Tokenizer::load("models/x/tokenizer.json");  tok.decode(tok.encode("Hello world")) == "Hello world"
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,23 @@ namespace evenkeel {
 
 class Tokenizer {
  public:
-  /// \throws kData (file, what is not supported or malformed). Supported: model BPE; normalizer null, NFC or a Sequence of these;
-  /// pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel, TemplateProcessing, RobertaProcessing;
-  /// decoder ByteLevel; added tokens with lstrip, rstrip, single_word, normalized, special.
+  /// \throws kData (file, what is not supported or malformed). Supported: model BPE; normalizer null, NFC or a Sequence
+  /// of these; pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel,
+  /// TemplateProcessing, RobertaProcessing; decoder ByteLevel; added tokens with lstrip, rstrip, single_word,
+  /// normalized, special.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
 
   /// Token ids of `text` (UTF-8; invalid bytes are \throws kData with their offset). With `add_special_tokens` the
   /// post-processor's template is applied. Time O(n log n) in the length of the longest word.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
 
-  /// Bytes of the tokens; invalid UTF-8 is replaced as the library does unless `raw`. \throws kData on an id out of range.
+  /// Bytes of the tokens; invalid UTF-8 is replaced as the library does unless `raw`. \throws kData on an id out of
+  /// range.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = false, bool raw = false) const;
 
-  int64_t vocab_size() const;  ///< number of ids, added tokens included
+  int64_t vocab_size() const;  ///< one more than the largest id, added tokens included
   std::optional<int64_t> token_to_id(std::string_view token) const;
-  std::string id_to_token(int64_t id) const;
+  std::string id_to_token(int64_t id) const;  ///< \throws kData when no token has it
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

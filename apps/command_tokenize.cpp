@@ -1,0 +1,143 @@
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+
+namespace evenkeel {
+namespace {
+
+struct TokenizeFlags {
+  std::string model, input;
+  bool decode = false, jsonl = false, no_special = false;
+  int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
+};
+
+/// The folder's tokenizer.json, or the file itself.
+std::filesystem::path tokenizer_file(const std::filesystem::path& model) {
+  if (!std::filesystem::is_directory(model)) return model;
+  const auto file = model / "tokenizer.json";
+  EK_CHECK(std::filesystem::exists(file), kData, model.string(), " has no tokenizer.json");
+  return file;
+}
+
+std::string text_of(const std::string& line, bool jsonl) {
+  if (!jsonl) return line;
+  const auto json = parse_json(line, "the line");
+  EK_CHECK(json.is_string(), kData, "the line holds ", json.type_name(), ", expected a JSON string");
+  return json.get<std::string>();
+}
+
+std::vector<int64_t> ids_of(const std::string& line, int64_t vocab_size) {
+  const auto json = parse_json(line, "the line");
+  EK_CHECK(json.is_array(), kData, "the line holds ", json.type_name(), ", expected an array of token ids");
+  std::vector<int64_t> ids;
+  ids.reserve(json.size());
+  for (const auto& id : json) {
+    const bool good = id.is_number_integer() && id >= 0 && id < vocab_size;
+    EK_CHECK(good, kData, "token id ", id.dump(), ", allowed: 0 to ", vocab_size - 1);
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+std::string to_line(const std::vector<int64_t>& ids) {
+  std::string out = "[";
+  char digits[24];
+  for (const int64_t id : ids) {
+    const auto end = std::to_chars(digits, digits + sizeof digits, id).ptr;
+    if (out.size() > 1) out += ',';
+    out.append(digits, end);
+  }
+  return out + "]";
+}
+
+std::string answer(const Tokenizer& tokenizer, const std::string& line, const TokenizeFlags& flags) {
+  if (!flags.decode) return to_line(tokenizer.encode(text_of(line, flags.jsonl), !flags.no_special));
+  const auto text = tokenizer.decode(ids_of(line, tokenizer.vocab_size()), flags.no_special);
+  return flags.jsonl ? Json(text).dump() : text;
+}
+
+std::ifstream opened(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  EK_CHECK(file && !std::filesystem::is_directory(name), kIo, name, ": cannot be read");
+  return file;
+}
+
+/// Calls `use(line)` for each line; an error is told with the name and the number of its line.
+template <typename Use>
+void for_each_line(const std::string& name, Use&& use) {
+  std::ifstream file;
+  if (name != "-") file = opened(name);
+  std::istream& input = name == "-" ? std::cin : file;
+  std::string line;
+  for (int64_t number = 1; std::getline(input, line); ++number) {
+    try {
+      use(line);
+    } catch (const Error& error) {
+      std::cout.flush();
+      throw error.with_context(concat(name, ":", number));
+    }
+  }
+}
+
+/// Line by line, so that memory holds the longest line only. Lines end at \n alone: a text may hold any other control
+/// character.
+void run_tokenize(const TokenizeFlags& flags) {
+  const auto tokenizer = Tokenizer::load(tokenizer_file(flags.model));
+  for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
+  std::cout.flush();
+  EK_CHECK(std::cout, kIo, "standard output cannot be written");
+}
+
+/// The whole input is one text, its newlines included; with --jsonl each line is one.
+std::vector<std::string> training_texts(const TokenizeFlags& flags) {
+  std::vector<std::string> texts;
+  if (flags.jsonl)
+    for_each_line(flags.input, [&](const std::string& line) { texts.push_back(text_of(line, true)); });
+  else
+    texts.push_back(read_file(flags.input));
+  return texts;
+}
+
+void run_training(const TokenizeFlags& flags) {
+  const std::filesystem::path model = flags.model;
+  const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
+  EK_CHECK(!std::filesystem::exists(file), kIo, file.string(), " exists already");
+  TokenizerTraining training;
+  training.vocab_size = flags.train;
+  const auto json = train_tokenizer(training_texts(flags), training);
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+  write_file_atomic(file, json);
+}
+
+}  // namespace
+
+void add_tokenize_command(CLI::App& program) {
+  auto flags = std::make_shared<TokenizeFlags>();
+  auto* command = program.add_subcommand("tokenize", "turns lines of text into token ids, or back");
+  command->description(
+      "Example: evenkeel tokenize --model models/olmoe --input notes.txt\n\n"
+      "Prints the token ids of each line as a JSON array; with --decode, turns such arrays back into text.");
+  command->add_option("--model", flags->model, "model folder with tokenizer.json, or that file")->required();
+  command->add_option("--input", flags->input, "file to read line by line (ends at \\n only); - is standard input")
+      ->required();
+  command->add_flag("--decode", flags->decode, "lines are arrays of ids, print their text");
+  command->add_flag("--jsonl", flags->jsonl, "texts are JSON strings, one a line: for texts that hold newlines");
+  command->add_flag("--no-special", flags->no_special,
+                    "encode without the template's special tokens; decode without any special token");
+  command->add_option("--train", flags->train,
+                      "train a byte-level BPE tokenizer of so many ids on the input, write it to --model");
+  command->callback([flags] { flags->train == 0 ? run_tokenize(*flags) : run_training(*flags); });
+}
+
+}  // namespace evenkeel

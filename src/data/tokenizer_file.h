@@ -1,0 +1,40 @@
+/// \file  The content of a tokenizer.json, read strictly into plain structs; ids of added tokens as the `tokenizers`
+/// library gives them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "data/tokenizer_added.h"
+#include "data/tokenizer_bpe.h"
+#include "data/tokenizer_split.h"
+
+namespace evenkeel {
+
+/// A part of a post-processor's template: the sequence itself, or fixed ids around it.
+struct TemplatePiece {
+  bool is_sequence = false;
+  std::vector<int64_t> ids;
+};
+using Template = std::vector<TemplatePiece>;
+
+struct TokenizerFile {
+  BytePairEncoder::Vocabulary vocabulary;
+  std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
+  BpeOptions bpe;
+  std::vector<AddedToken> added;  ///< with their final ids
+  bool nfc = false;
+  Json pre_tokenizer;
+  std::vector<Template> templates;  ///< applied one after the other
+  bool byte_level_decoder = true;   ///< else tokens are joined by spaces, as the library does without a decoder
+};
+
+/// \throws kData with the file, the key and what is malformed or not supported; kIo when it cannot be read.
+TokenizerFile read_tokenizer_file(const std::filesystem::path& file);
+
+}  // namespace evenkeel
