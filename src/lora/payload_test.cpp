@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/error.h"
 #include "base/files.h"
 
 namespace evenkeel {
