@@ -75,6 +75,7 @@ TaskScore task_score(const Json& json) {
           .top_k = json.at("top_k"),
           .rows = json.at("rows"),
           .accuracy = json.at("accuracy"),
+          .accuracy_cased = json.at("accuracy_cased"),
           .accuracy_lowercase = json.at("accuracy_lowercase"),
           .invalid_rate = json.at("invalid_rate"),
           .accuracy_valid = json.at("accuracy_valid"),

@@ -42,6 +42,15 @@ void drop_partial_line(const fs::path& file) {
   shorten(file, end == std::string::npos ? 0 : static_cast<int64_t>(end) + 1);
 }
 
+/// Temporary files of atomic writes (base/files.h) that were being written when the program was killed.
+void remove_half_written(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  std::vector<fs::path> parts;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().find(".part-") != std::string::npos) parts.push_back(entry.path());
+  for (const auto& part : parts) fs::remove(part);
+}
+
 OrderedJson partition_json(const Shards& shards) {
   return {{"files", shards.files},
           {"cut", shards.cut},
@@ -84,6 +93,7 @@ RunFolder RunFolder::open(const fs::path& folder) {
 
 void RunFolder::repair() const {
   fs::remove(folder_ / kMarker);
+  for (const auto& folder : {folder_, folder_ / "checkpoint", folder_ / "adapter"}) remove_half_written(folder);
   drop_partial_line(folder_ / "evaluations.jsonl");
   const auto rounds = folder_ / "rounds.jsonl";
   const auto last = checkpoint_.last();

@@ -1,0 +1,118 @@
+#include "fed/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace evenkeel {
+namespace {
+
+ExperimentConfig read(std::string_view text) { return ExperimentConfig::read(config::Table::parse(text, "test.toml")); }
+
+/// The one line a bad config ends in.
+std::string complaint(std::string_view text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kConfig) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+void expect_complaint(std::string_view text, std::vector<std::string> words) {
+  const auto line = complaint(text);
+  for (const auto& word : words) EXPECT_NE(line.find(word), std::string::npos) << line << "\nlacks: " << word;
+  EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+}
+
+TEST(ExperimentConfig, AnEmptyFileGivesThePapersDefaults) {
+  const auto config = read("");
+  EXPECT_EQ(config.seed, 42);
+  EXPECT_EQ(config.lora.rank, 20);
+  EXPECT_EQ(config.lora.alpha, 20);
+  EXPECT_EQ(config.train.rounds, 10);
+  EXPECT_DOUBLE_EQ(config.train.local_epochs, 0.4);
+  EXPECT_DOUBLE_EQ(config.train.optimizer.lr, 2e-4);
+  EXPECT_DOUBLE_EQ(config.train.optimizer.eps, 1e-5);
+  EXPECT_EQ(config.clients.count, 8);
+  EXPECT_EQ(config.method.name, "ub-smoe");
+}
+
+TEST(ExperimentConfig, TheResolvedTextReadsBackEqual) {
+  auto config = read(R"(
+name = "x"
+threads = 2
+[model]
+compute_dtype = "float32"
+[data]
+partition = { kind = "dirichlet", alpha = 0.3 }
+[clients]
+count = 5
+[method]
+name = "fedit"
+[method.fedit]
+gate_norm = "renorm_selected"
+[method.ub-smoe]
+phi_momentum = 0.7
+[train]
+optimizer = { lr = 1.7e-3 }
+)");
+  config.resolve();
+  const std::string text = config.text();
+  const auto again = read(text);
+  EXPECT_EQ(again.text(), text);
+  EXPECT_EQ(again.clients.budgets, (std::vector<double>{0.125, 0.25, 0.5, 1.0, 0.125}));
+  EXPECT_EQ(again.output.dir, "runs/x");
+  EXPECT_NE(text.find("phi_momentum = 0.7"), std::string::npos) << text;
+  EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;
+}
+
+TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
+  auto config = read("");
+  config.resolve();
+  std::istringstream text(config.text(true));
+  for (std::string line; std::getline(text, line);) {
+    if (line.find(" = ") == std::string::npos) continue;
+    EXPECT_NE(line.find('#'), std::string::npos) << line;
+  }
+}
+
+TEST(ExperimentConfig, AnUnknownKeyIsNamedWithTheKnownOnes) {
+  expect_complaint("[train]\nrouns = 3\n", {"train.rouns", "rounds", "local_epochs"});
+  expect_complaint("sed = 3\n", {"sed", "seed", "model"});
+  expect_complaint("[method.ub-smoe]\nphi_momentm = 0.5\n", {"method.ub-smoe.phi_momentm", "phi_momentum"});
+}
+
+TEST(ExperimentConfig, AnUnselectedMethodsTableIsCheckedToo) {
+  expect_complaint("[method]\nname = \"fedit\"\n[method.ub-smoe]\npg_clip = -1.0\n", {"pg_clip"});
+  expect_complaint("[method]\nname = \"fedavg\"\n", {"fedavg", "fedit", "ub-smoe"});
+}
+
+TEST(ExperimentConfig, BudgetsMustMatchTheClientCount) {
+  expect_complaint("[clients]\ncount = 3\nbudgets = [0.5, 1.0]\n", {"clients.budgets", "2", "3"});
+  expect_complaint("[clients]\ncount = 2\nbudgets = [0.5, 1.5]\n", {"clients.budgets", "1.5"});
+  expect_complaint("[clients]\ncount = 1\nranks = [21]\n", {"clients.ranks", "21", "20"});
+}
+
+TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
+  expect_complaint("[train]\nrounds = 0\n", {"train.rounds", "0", "1 or more"});
+  expect_complaint("[train]\nrounds = \"ten\"\n", {"train.rounds"});
+  expect_complaint("[clients]\nparticipation = 0.0\n", {"clients.participation"});
+  expect_complaint("[lora]\ntargets = [\"gate\"]\n", {"router_lora"});
+  expect_complaint("[data]\ntask = \"telegram\"\n", {"telegram", "commonsense", "builtin"});
+  expect_complaint("[data]\ntask = \"commonsense\"\n", {"data.path"});
+  expect_complaint("[evaluate]\ntasks = [\"arc_x\"]\n", {"arc_x"});
+  expect_complaint("name = \"a/b\"\n", {"name", "a/b"});
+}
+
+TEST(ExperimentConfig, ADataPathMayBeginWithTheDataVariable) {
+  ::setenv("EVENKEEL_DATA", "/some/where", 1);
+  EXPECT_EQ(expand_data_path("$EVENKEEL_DATA/commonsense"), "/some/where/commonsense");
+  EXPECT_EQ(expand_data_path("data/commonsense"), "data/commonsense");
+  ::unsetenv("EVENKEEL_DATA");
+  EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense"), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,155 @@
+"""A run that is killed or interrupted, wherever it stands, ends with the same bits as one that was left alone."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, model, settings, succeed, tiny_model, without_seconds  # noqa: F401
+
+ADAPTER = "adapter/adapter_model.safetensors"
+
+
+def arguments(model_folder, out, resume):
+    if resume:
+        return ["train", CONFIG, "--out", out, "--resume"]
+    return ["train", CONFIG, "--out", out, *settings(model__path=model_folder, evaluate__every=2)]
+
+
+def start(*words):
+    return subprocess.Popen([PROGRAM, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def committed(out):
+    """What a reader sees at any moment: whole lines, and a commit that says as many rounds."""
+    marker = out / "checkpoint/commit.json"
+    done = json.loads(marker.read_text())["round"] if marker.exists() else 0
+    assert done - 1 <= len(lines(out / "rounds.jsonl")) <= done
+    return done
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_model, tmp_path_factory):  # noqa: F811
+    out = tmp_path_factory.mktemp("runs") / "undisturbed"
+    began = time.monotonic()
+    succeed(*arguments(tiny_model, out, resume=False))
+    return out, time.monotonic() - began
+
+
+def expect_same_run(out, reference):
+    assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
+    for records in ("rounds.jsonl", "evaluations.jsonl"):
+        assert without_seconds(lines(out / records)) == without_seconds(lines(reference / records))
+    assert (out / "partition.json").read_bytes() == (reference / "partition.json").read_bytes()
+    left = [str(path.relative_to(out)) for path in out.rglob("*") if ".part-" in path.name or "uploads" in path.name]
+    assert not left
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_at_random_instants(undisturbed, tiny_model, tmp_path, seed):  # noqa: F811
+    reference, duration = undisturbed
+    out, clock = tmp_path / "run", random.Random(seed)
+    kills = 0
+    for attempt in range(40):
+        process = start(*arguments(tiny_model, out, resume=attempt > 0 and out.exists()))
+        try:
+            process.wait(timeout=clock.uniform(0.1, 0.6) * duration if kills < 5 else 300)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.communicate()
+        if out.exists():
+            committed(out)
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL
+    assert process.returncode == 0 and kills > 0
+    expect_same_run(out, reference)
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(undisturbed, tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    process = start(*arguments(tiny_model, out, resume=False))
+    wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
+    process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=60)[1].splitlines()[-1]
+    assert process.returncode == 130
+    assert f"--out {out} --resume" in message
+    kept = len(list(out.glob("checkpoint/uploads-*/*.json")))
+    assert kept > 0 or committed(out) > 0
+    done = succeed(*message.split("go on with: evenkeel ", 1)[1].split())
+    assert done.stdout
+    expect_same_run(out, undisturbed[0])
+
+
+def test_uploads_that_arrived_are_not_made_again(undisturbed, tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    process = start(*arguments(tiny_model, out, resume=False))
+    wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
+    process.kill()
+    process.communicate()
+    uploads = {path: path.stat().st_mtime_ns for path in out.glob("checkpoint/uploads-*/*.upload.safetensors")
+               if path.with_name(path.name.split(".")[0] + ".json").exists()}
+    seconds = {}
+    for path in out.glob("checkpoint/uploads-*/*.json"):
+        record = json.loads(path.read_text())
+        seconds[int(path.parent.name.split("-")[1]), record["id"]] = record["seconds"]
+    succeed(*arguments(tiny_model, out, resume=True))
+    after = {(r["round"], c["id"]): c["seconds"] for r in lines(out / "rounds.jsonl") for c in r["clients"]}
+    assert uploads and all(after[key] == value for key, value in seconds.items())
+    expect_same_run(out, undisturbed[0])
+
+
+def test_a_finished_run_resumes_to_itself(undisturbed, tmp_path):
+    out, _ = undisturbed
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "report.html"}
+    succeed("train", CONFIG, "--out", out, "--resume")
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def one_line(done, *words):
+    assert done.returncode == 1, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert all(word in last for word in words), last
+
+
+def test_a_changed_model_file_is_refused(model, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    succeed(*arguments(model, out, resume=False), *settings(train__rounds=1))
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (model / "model.safetensors").write_bytes(weights)
+    one_line(evenkeel(*arguments(model, out, resume=True)), "model.safetensors", "changed")
+    (model / "model.safetensors").unlink()
+    one_line(evenkeel(*arguments(model, out, resume=True)), "model.safetensors", "gone")
+
+
+def test_a_resumed_run_keeps_its_config(undisturbed):
+    out, _ = undisturbed
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=9"), "--set", "--resume")
+
+
+def test_a_folder_without_a_run_is_not_resumed(tmp_path):
+    (tmp_path / "letter.txt").write_text("mine")
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path, "--resume"), str(tmp_path), "no run")
+    assert (tmp_path / "letter.txt").read_text() == "mine"
+
+
+def test_a_damaged_checkpoint_is_one_line(undisturbed, tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    succeed(*arguments(tiny_model, out, resume=False), *settings(train__rounds=1))
+    state = out / "checkpoint/round-1/state.safetensors"
+    state.write_bytes(state.read_bytes()[:-10])
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume"), "state.safetensors")

@@ -1,0 +1,149 @@
+"""`evenkeel train`: the run folder says what happened, and the same config and seed give the same bits."""
+
+import hashlib
+import json
+import tomllib
+
+import pytest
+
+from tiny import CONFIG, evenkeel, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
+
+
+def train(model, out, *more, **changes):
+    return succeed("train", CONFIG, "--out", out, *settings(model__path=model, **changes), *more)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model, tmp_path_factory):  # noqa: F811
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    done = train(tiny_model, out)
+    return out, done
+
+
+def test_the_run_folder_holds_everything(run):
+    out, _ = run
+    names = {entry.name for entry in out.iterdir()} - {"report.html"}
+    assert names == {"config.toml", "manifest.json", "partition.json", "rounds.jsonl", "evaluations.jsonl",
+                     "checkpoint", "adapter"}
+    assert {entry.name for entry in (out / "checkpoint").iterdir()} == {"commit.json", "round-3"}
+    assert {entry.name for entry in (out / "adapter").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_the_resolved_config_leaves_nothing_open(run, tiny_model):  # noqa: F811
+    config = tomllib.loads((run[0] / "config.toml").read_text())
+    assert config["model"]["path"] == str(tiny_model)
+    assert config["model"]["compute_dtype"] in ("bfloat16", "float32")
+    assert config["threads"] == 1
+    assert len(config["evaluate"]["tasks"]) > 1
+    assert config["method"]["ub-smoe"]["phi_momentum"] == 0.9
+
+
+def test_the_manifest_names_every_file_with_its_fingerprint(run, tiny_model):  # noqa: F811
+    manifest = json.loads((run[0] / "manifest.json").read_text())
+    assert {"version", "libraries", "machine", "created", "git"} <= manifest.keys()
+    by_path = {entry["path"]: entry for entry in manifest["files"]}
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        data = (tiny_model / name).read_bytes()
+        assert by_path[str(tiny_model / name)]["sha256"] == hashlib.sha256(data).hexdigest()
+        assert by_path[str(tiny_model / name)]["bytes"] == len(data)
+
+
+def test_the_partition_deals_every_row_to_one_client(run):
+    clients = json.loads((run[0] / "partition.json").read_text())["clients"]
+    rows = [row for client in clients for row in client]
+    assert len(clients) == 5 and all(clients)
+    assert len(rows) == len(set(rows)) == 90
+
+
+def test_round_records_are_measured(run):
+    rounds = lines(run[0] / "rounds.jsonl")
+    shards = json.loads((run[0] / "partition.json").read_text())["clients"]
+    assert [r["round"] for r in rounds] == [1, 2, 3]
+    for record in rounds:
+        clients = record["clients"]
+        assert record["participants"] == len(clients) == 3
+        assert [c["id"] for c in clients] == sorted(c["id"] for c in clients)
+        assert sum(c["weight"] for c in clients) == pytest.approx(1)
+        for client in clients:
+            assert client["examples"] == len(shards[client["id"]])
+            assert client["steps"] == max(1, round(0.7 * client["examples"] / 4))
+            assert client["top_k"] == int(8 * client["budget"])
+            assert client["experts_per_token"] == pytest.approx(client["top_k"])
+            assert client["bytes_down"] > client["bytes_up"] > 0  # phi and pseudo-gradients go down, counts up
+            assert client["flops"] > 0 and client["loss"] > 0
+        mean_k = sum(c["weight"] * c["top_k"] for c in clients)
+        for utilization, entropy in zip(record["utilization"], record["entropy"]):
+            assert sum(utilization) == pytest.approx(mean_k)
+            assert 0 < entropy <= 2.4850
+        assert record["bytes_up"] == sum(c["bytes_up"] for c in clients)
+        assert record["gate_norm"] == "renorm_selected"
+        assert any(name.endswith(".phi") for name in record["diagnostics"])
+    assert len({tuple(c["id"] for c in r["clients"]) for r in rounds}) > 1
+
+
+def test_evaluations_and_the_table_name_every_task_and_budget(run):
+    out, done = run
+    scores = lines(out / "evaluations.jsonl")
+    tasks = tomllib.loads((out / "config.toml").read_text())["evaluate"]["tasks"]
+    assert {(s["task"], s["budget"]) for s in scores} == {(t, b) for t in tasks for b in (0.125, 1.0)}
+    for score in scores:
+        assert score["rows"] == 3 and score["round"] == 3
+        assert score["top_k"] == int(8 * score["budget"])
+        assert 0 <= score["accuracy"] <= 1 and 0 < score["chance"] < 1 and 0 < score["majority"] <= 1
+    for task in tasks:
+        assert task in done.stdout
+    assert "generate" in done.stderr and "--adapter" in done.stderr
+
+
+def test_same_config_and_seed_give_the_same_bits(run, tiny_model, tmp_path):  # noqa: F811
+    again = tmp_path / "again"
+    train(tiny_model, again)
+    name = "adapter/adapter_model.safetensors"
+    assert (again / name).read_bytes() == (run[0] / name).read_bytes()
+    for records in ("rounds.jsonl", "evaluations.jsonl"):
+        assert without_seconds(lines(again / records)) == without_seconds(lines(run[0] / records))
+
+
+def test_another_seed_gives_other_bits(run, tiny_model, tmp_path):  # noqa: F811
+    other = tmp_path / "other"
+    train(tiny_model, other, seed=6, train__rounds=1)
+    assert lines(other / "rounds.jsonl")[0]["loss"] != lines(run[0] / "rounds.jsonl")[0]["loss"]
+
+
+def test_one_set_switches_the_method(tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "fedit"
+    train(tiny_model, out, method__name="fedit", train__rounds=2, evaluate__every=1, evaluate__before="true")
+    rounds = lines(out / "rounds.jsonl")
+    assert [r["method"] for r in rounds] == ["fedit", "fedit"]
+    assert all(r["gate_norm"] == "olmoe_native" for r in rounds)
+    assert all(c["bytes_up"] == c["bytes_down"] for r in rounds for c in r["clients"])
+    assert {s["round"] for s in lines(out / "evaluations.jsonl")} == {0, 1, 2}
+
+
+def test_bfloat16_transport_halves_the_bytes(run, tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "half"
+    train(tiny_model, out, train__transport_dtype="bfloat16", train__rounds=1)
+    full, half = (lines(folder / "rounds.jsonl")[0]["bytes_down"] for folder in (run[0], out))
+    assert 0.45 * full < half < 0.65 * full
+
+
+def test_a_run_can_be_evaluated_again(run):
+    out, _ = run
+    done = succeed("evaluate", "--run", out, "--budget", "1.0", "--json")
+    again = {json.loads(line)["task"]: json.loads(line) for line in done.stdout.splitlines()}
+    for score in lines(out / "evaluations.jsonl"):
+        if score["budget"] == 1.0:
+            assert again[score["task"]]["accuracy_likelihood"] == score["accuracy_likelihood"]
+            assert again[score["task"]]["accuracy"] == score["accuracy"]
+
+
+def test_the_printed_config_explains_every_key():
+    done = succeed("train", CONFIG, "--print-config")
+    keys = [line for line in done.stdout.splitlines() if " = " in line and not line.startswith("#")]
+    assert len(keys) > 40 and all("#" in line for line in keys)
+    tomllib.loads(done.stdout)
+
+
+def test_help_shows_an_example_first():
+    text = succeed("train", "--help").stdout
+    assert "Example: evenkeel train" in text

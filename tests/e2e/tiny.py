@@ -1,0 +1,58 @@
+"""A model and a federated run of seconds, made by the program itself from configs/tiny."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+PROGRAM = os.environ["EVENKEEL_PROGRAM"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "configs/tiny/train.toml"
+
+
+def evenkeel(*arguments, cwd=ROOT, timeout=300, **options):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, cwd=cwd,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
+
+
+def succeed(*arguments, **options):
+    done = evenkeel(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def settings(**changes):
+    """--set for every a__b=value; TOML values as Python writes them."""
+    words = []
+    for key, value in changes.items():
+        words += ["--set", f"{key.replace('__', '.')}={value}"]
+    return words
+
+
+def lines(file):
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def without_seconds(value):
+    """Records as they are, less everything that is measured in wall time."""
+    if isinstance(value, dict):
+        return {key: without_seconds(entry) for key, entry in value.items() if key != "seconds"}
+    return [without_seconds(entry) for entry in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    succeed("pretrain", "configs/tiny/pretrain.toml", "--out", folder)
+    return folder
+
+
+@pytest.fixture
+def model(tiny_model, tmp_path):
+    """A copy that a test may damage."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model, folder)
+    return folder
