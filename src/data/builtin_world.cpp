@@ -1,0 +1,104 @@
+#include "data/builtin_world.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace evenkeel::world {
+namespace {
+
+constexpr uint64_t kWorldSeed = 1;
+
+constexpr std::array<std::string_view, 40> kAnimals = {
+    "ant",   "badger", "bat",    "bear",    "beaver", "bee",    "camel", "cat",   "cow",   "crab",
+    "crow",  "deer",   "dog",    "dolphin", "duck",   "eagle",  "fox",   "frog",  "goat",  "goose",
+    "hare",  "hawk",   "hen",    "horse",   "lion",   "lizard", "mole",  "mouse", "otter", "owl",
+    "panda", "pig",    "rabbit", "seal",    "sheep",  "snail",  "swan",  "tiger", "whale", "wolf"};
+
+constexpr std::array<std::string_view, 8> kColours = {"red",   "blue",  "green", "white",
+                                                      "black", "brown", "grey",  "yellow"};
+constexpr std::array<std::string_view, 8> kHomes = {"forest", "river", "desert", "garden",
+                                                    "cave",   "field", "barn",   "lake"};
+constexpr std::array<std::string_view, 8> kFoods = {"nuts",  "fish",  "grass", "berries",
+                                                    "seeds", "honey", "roots", "leaves"};
+
+constexpr int64_t kValueCount = kColours.size();
+
+constexpr std::array<Tool, 24> kTools = {
+    Tool{"saw", "cut the wood"},      Tool{"broom", "sweep the floor"}, Tool{"needle", "sew the shirt"},
+    Tool{"kettle", "boil the water"}, Tool{"hammer", "drive the nail"}, Tool{"spoon", "stir the soup"},
+    Tool{"ladder", "reach the roof"}, Tool{"key", "open the door"},     Tool{"rope", "tie the boat"},
+    Tool{"lamp", "light the room"},   Tool{"net", "catch the fish"},    Tool{"oven", "bake the bread"},
+    Tool{"pen", "write the letter"},  Tool{"comb", "tidy the hair"},    Tool{"towel", "dry the plate"},
+    Tool{"spade", "dig the hole"},    Tool{"basket", "carry the eggs"}, Tool{"brush", "paint the wall"},
+    Tool{"clock", "tell the time"},   Tool{"glue", "mend the cup"},     Tool{"map", "find the way"},
+    Tool{"pump", "fill the tyre"},    Tool{"soap", "wash the hands"},   Tool{"scale", "weigh the flour"},
+};
+
+constexpr std::array<Routine, 8> kRoutines = {
+    Routine{"in the morning", {"wake", "wash", "dress", "eat", "leave", "work"}},
+    Routine{"in the kitchen", {"chop", "fry", "season", "taste", "serve", "clean"}},
+    Routine{"at the farm", {"plough", "sow", "water", "weed", "reap", "store"}},
+    Routine{"on the trip", {"pack", "drive", "park", "climb", "rest", "return"}},
+    Routine{"at the school", {"enter", "sit", "listen", "read", "answer", "play"}},
+    Routine{"at the shop", {"look", "choose", "weigh", "pay", "carry", "thank"}},
+    Routine{"in the studio", {"sketch", "mix", "paint", "dry", "frame", "hang"}},
+    Routine{"at the harbour", {"board", "sail", "fish", "count", "land", "sell"}},
+};
+
+/// Spreads the values of a relation evenly over the animals, in an order of its own.
+std::array<int64_t, kAnimals.size()> deal(uint64_t relation) {
+  std::array<int64_t, kAnimals.size()> values;
+  const auto order = RandomStream(kWorldSeed, "world-values", relation).permutation(kAnimals.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    values[static_cast<size_t>(order[i])] = static_cast<int64_t>(i % kValueCount);
+  return values;
+}
+
+}  // namespace
+
+std::span<const std::string_view> animals() { return kAnimals; }
+std::span<const std::string_view> values(int64_t relation) {
+  static constexpr std::array<std::span<const std::string_view>, kRelationCount> kValues = {kColours, kHomes, kFoods};
+  return kValues[static_cast<size_t>(relation)];
+}
+std::span<const Tool> tools() { return kTools; }
+std::span<const Routine> routines() { return kRoutines; }
+
+int64_t value_of(int64_t animal, int64_t relation) {
+  static const std::array table = {deal(0), deal(1), deal(2)};
+  return table[static_cast<size_t>(relation)][static_cast<size_t>(animal)];
+}
+
+int64_t size_of(int64_t animal) {
+  static const auto ranks = RandomStream(kWorldSeed, "world-sizes").permutation(kAnimals.size());
+  return ranks[static_cast<size_t>(animal)];
+}
+
+std::string statement(int64_t animal, int64_t relation, int64_t value) {
+  constexpr std::array<std::string_view, kRelationCount> kVerbs = {" is ", " lives in the ", " eats "};
+  return concat("the ", kAnimals[static_cast<size_t>(animal)], kVerbs[static_cast<size_t>(relation)],
+                values(relation)[static_cast<size_t>(value)]);
+}
+
+std::string yes_no_question(int64_t animal, int64_t relation, int64_t value) {
+  constexpr std::array<std::string_view, kRelationCount> kOpenings = {"is the ", "does the ", "does the "};
+  constexpr std::array<std::string_view, kRelationCount> kVerbs = {" ", " live in the ", " eat "};
+  return concat(kOpenings[static_cast<size_t>(relation)], kAnimals[static_cast<size_t>(animal)],
+                kVerbs[static_cast<size_t>(relation)], values(relation)[static_cast<size_t>(value)]);
+}
+
+std::string open_question(int64_t animal, int64_t relation) {
+  constexpr std::array<std::string_view, kRelationCount> kOpenings = {"what colour is the ", "where does the ",
+                                                                      "what does the "};
+  constexpr std::array<std::string_view, kRelationCount> kEndings = {"", " live", " eat"};
+  return concat(kOpenings[static_cast<size_t>(relation)], kAnimals[static_cast<size_t>(animal)],
+                kEndings[static_cast<size_t>(relation)]);
+}
+
+bool held_out(uint64_t kind, uint64_t a, uint64_t b) {
+  return RandomStream(kWorldSeed, "world-held-out", kind, a * 1000 + b).below(4) == 0;
+}
+
+}  // namespace evenkeel::world

@@ -1,0 +1,136 @@
+#include "data/tasks.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "data/tasks/family.h"
+
+namespace evenkeel {
+namespace {
+
+std::string take_string(const Json& row, const char* field, const std::string& where) {
+  const auto found = row.find(field);
+  EK_CHECK(found != row.end() && found->is_string(), kData, where, ": \"", field, "\" is missing or not a string");
+  return found->get<std::string>();
+}
+
+Row to_row(const Json& json, const std::string& where) {
+  EK_CHECK(json.is_object(), kData, where, " is not an object");
+  return {.instruction = take_string(json, "instruction", where),
+          .input = json.contains("input") ? take_string(json, "input", where) : "",
+          .output = take_string(json, "output", where),
+          .answer = take_string(json, "answer", where),
+          .label = ""};
+}
+
+/// The first `limit` of the rows in random order, in that order; all of them, untouched, when limit is 0.
+void keep(std::vector<Row>& rows, int64_t limit, std::string_view purpose, uint64_t seed) {
+  if (limit <= 0 || limit >= static_cast<int64_t>(rows.size())) return;
+  RandomStream(seed, purpose).shuffle(std::span(rows));
+  rows.resize(static_cast<size_t>(limit));
+}
+
+/// Options named in the row's "Answer format: a/b/c"; 0 when it has none.
+int64_t options_of(const Row& row) {
+  constexpr std::string_view kFormat = "Answer format: ";
+  const auto start = row.instruction.rfind(kFormat);
+  if (start == std::string::npos) return 0;
+  return 1 + std::count(row.instruction.begin() + static_cast<int64_t>(start), row.instruction.end(), '/');
+}
+
+}  // namespace
+
+std::span<const TaskInfo> tasks() {
+  static const std::vector<TaskInfo> table = [] {
+    std::vector<TaskInfo> all(commonsense_tasks().begin(), commonsense_tasks().end());
+    all.insert(all.end(), builtin_tasks().begin(), builtin_tasks().end());
+    return all;
+  }();
+  return table;
+}
+
+const TaskInfo& find_task(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const auto& task : tasks()) {
+    if (task.name == name) return task;
+    known.push_back(task.name);
+  }
+  fail(kConfig, "task \"", name, "\" is not known; known: ", join(known));
+}
+
+std::vector<std::string> expand_tasks(std::span<const std::string> names) {
+  std::vector<std::string> result;
+  const auto add = [&](std::string_view name) {
+    if (std::find(result.begin(), result.end(), name) == result.end()) result.emplace_back(name);
+  };
+  for (const auto& name : names) {
+    const size_t before = result.size();
+    for (const auto& task : tasks())
+      if (task.family == name) add(task.name);
+    if (result.size() == before) add(find_task(name).name);
+  }
+  return result;
+}
+
+std::vector<Row> load_rows(const std::filesystem::path& file) {
+  const auto json = load_json(file);
+  EK_CHECK(json.is_array(), kData, file.string(), " is not a JSON array of rows");
+  std::vector<Row> rows;
+  rows.reserve(json.size());
+  for (const auto& row : json) rows.push_back(to_row(row, concat(file.string(), ": row ", rows.size())));
+  EK_CHECK(!rows.empty(), kData, file.string(), " holds no rows");
+  return rows;
+}
+
+std::vector<Row> test_rows(const TaskInfo& task, const std::filesystem::path& data_path, int64_t limit, uint64_t seed) {
+  if (task.family == "builtin") return builtin_test_rows(task, limit, seed);
+  auto rows = commonsense_test_rows(task, data_path);
+  keep(rows, limit, "test-rows", seed);
+  return rows;
+}
+
+TrainingSet training_rows(std::string_view family, const std::filesystem::path& data_path, int64_t limit,
+                          uint64_t seed) {
+  if (family == "builtin") return {.rows = builtin_training_rows(limit, seed), .files = {}, .note = ""};
+  EK_CHECK(family == "commonsense", kConfig, "data.task is \"", family, "\", allowed: commonsense, builtin");
+  auto set = commonsense_training_rows(data_path);
+  keep(set.rows, limit, "training-rows", seed);
+  return set;
+}
+
+std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase) {
+  std::string lowered;
+  if (lowercase) {
+    for (const char c : text) lowered += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    text = lowered;
+  }
+  size_t first = std::string_view::npos;
+  std::string_view found;
+  for (const auto answer : task.answers) {
+    const auto at = text.find(answer);
+    if (at < first) first = at, found = answer;
+  }
+  return std::string(found);
+}
+
+double majority_rate(std::span<const Row> rows) {
+  std::map<std::string_view, int64_t> counts;
+  int64_t most = 0;
+  for (const auto& row : rows) most = std::max(most, ++counts[row.answer]);
+  return rows.empty() ? 0.0 : static_cast<double>(most) / static_cast<double>(rows.size());
+}
+
+double chance_rate(const TaskInfo& task, std::span<const Row> rows) {
+  double sum = 0;
+  for (const auto& row : rows) {
+    const int64_t options = options_of(row);
+    sum += 1.0 / static_cast<double>(options > 0 ? options : static_cast<int64_t>(task.answers.size()));
+  }
+  return rows.empty() ? 0.0 : sum / static_cast<double>(rows.size());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,18 @@
+/// \file  What a family of tasks brings to the table in tasks.cpp. Private to the tasks folder.
+#pragma once
+
+#include "data/tasks.h"
+
+namespace evenkeel {
+
+/// The eight sets of LLM-Adapters (Hu et al. 2023), read from files.
+std::span<const TaskInfo> commonsense_tasks();
+std::vector<Row> commonsense_test_rows(const TaskInfo& task, const std::filesystem::path& data_path);
+TrainingSet commonsense_training_rows(const std::filesystem::path& data_path);
+
+/// Ours, generated.
+std::span<const TaskInfo> builtin_tasks();
+std::vector<Row> builtin_test_rows(const TaskInfo& task, int64_t count, uint64_t seed);
+std::vector<Row> builtin_training_rows(int64_t count, uint64_t seed);
+
+}  // namespace evenkeel
