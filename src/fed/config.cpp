@@ -91,6 +91,11 @@ ComputeDtype probed() {
 
 }  // namespace
 
+double LoraSection::alpha_of(int64_t r) const {
+  return lora_scale_mode == LoraScaleMode::kFixedAlpha ? alpha
+                                                       : alpha * static_cast<double>(r) / static_cast<double>(rank);
+}
+
 std::vector<std::string> LoraSection::all_targets() const {
   auto all = targets;
   if (router_lora) all.emplace_back("gate");
@@ -164,6 +169,7 @@ void ExperimentConfig::resolve() {
   if (evaluate.tasks.empty()) evaluate.tasks = {data.task};
   evaluate.tasks = expand_tasks(evaluate.tasks);
   output.dir = folder().string();
+  if (clients.ranks.empty()) clients.ranks.assign(static_cast<size_t>(clients.count), lora.rank);
 }
 
 std::string ExperimentConfig::text(bool comments) const {

@@ -62,8 +62,10 @@ struct LoraSection {
     field("targets", targets, "last names of the adapted modules; the router has its own key");
     field("router_lora", router_lora, "adapt the router (mlp.gate) as well, in models that have one");
     field("lora_scale_mode", lora_scale_mode,
-          "with unequal ranks: fixed_alpha is alpha / r_c, const_scale alpha / r_max");
+          "scale of rank r_c: fixed_alpha is alpha / r_c, const_scale alpha / rank");
   }
+  /// The numerator that makes alpha / r the scale of rank r: alpha itself, or with const_scale alpha r / r_max.
+  double alpha_of(int64_t r) const;
   /// `targets` and, when switched on, the router's "gate".
   std::vector<std::string> all_targets() const;
 };

@@ -122,12 +122,11 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
   for (int64_t id = 0; id < config.clients.count; ++id) {
     const auto i = static_cast<size_t>(id);
     const double budget = config.clients.budgets[i];
-    const int64_t rank = config.clients.ranks.empty() ? config.lora.rank : config.clients.ranks[i];
     const double examples = shards.examples.empty() ? 0 : static_cast<double>(shards.examples[i].size());
     clients.push_back({.id = id,
                        .budget = budget,
                        .top_k = active_experts(model, budget, concat("clients.budgets[", id, "]")),
-                       .rank = rank,
+                       .rank = config.clients.ranks[i],
                        .examples = examples,
                        .trains = true});
   }
@@ -136,12 +135,13 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
 
 ServerView Experiment::server() const {
   const auto& spec = model->spec();
+  const int64_t rank = *std::max_element(config.clients.ranks.begin(), config.clients.ranks.end());
   return {.sites = sites,
           .moe_layers = spec.moe_layers,
           .num_experts = spec.num_experts,
           .max_top_k = spec.top_k,
-          .rank = config.lora.rank,
-          .alpha = config.lora.alpha,
+          .rank = rank,
+          .alpha = config.lora.alpha_of(rank),
           .lr = config.train.optimizer.lr,
           .seed = seed()};
 }

@@ -13,7 +13,7 @@ ClientProfile evaluator(const Experiment& e, double budget) {
   return {.id = kEvaluator,
           .budget = budget,
           .top_k = active_experts(e.model->spec(), budget, "evaluation budget"),
-          .rank = e.config.lora.rank,
+          .rank = e.server().rank,
           .examples = 0,
           .trains = false};
 }

@@ -113,8 +113,9 @@ void RunFolder::commit(const Snapshot& snapshot, const OrderedJson& record, cons
 }
 
 void RunFolder::save_adapter(const ServerState& state, const Experiment& e) const {
+  const auto server = e.server();
   save_peft_adapter(folder_ / "adapter", state.global.adapters,
-                    {.base_model = e.model_folder.string(), .alpha = e.config.lora.alpha, .rank = e.config.lora.rank});
+                    {.base_model = e.model_folder.string(), .alpha = server.alpha, .rank = server.rank});
 }
 
 void RunFolder::add_evaluation(const OrderedJson& line) const {

@@ -1,0 +1,196 @@
+#include "fed/round.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "data/builtin_text.h"
+#include "data/tokenizer_training.h"
+#include "fed/run_evaluation.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kModel = R"({"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 420,
+ "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "num_experts": 7, "num_experts_per_tok": 4, "norm_topk_prob": false, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+ "rope_theta": 10000.0, "max_position_embeddings": 1024, "tie_word_embeddings": false, "attention_bias": false,
+ "clip_qkv": null, "initializer_range": 0.1, "eos_token_id": 0, "pad_token_id": 1})";
+
+constexpr std::string_view kRunConfig = R"(
+name = "unit"
+seed = 3
+threads = 1
+[model]
+compute_dtype = "float32"
+[lora]
+rank = 3
+alpha = 4
+[data]
+limit = 20
+cutoff = 640
+[clients]
+count = 3
+budgets = [0.25, 0.5, 1.0]
+[train]
+rounds = 2
+local_epochs = 1.0
+batch_size = 2
+accumulation = 2
+optimizer = { lr = 1e-2 }
+[evaluate]
+budgets = [0.25, 1.0]
+limit = 2
+)";
+
+/// A random model with a tokenizer of its own, made once.
+class RoundTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    root() = fs::temp_directory_path() / concat("evenkeel-round-", ::getpid());
+    fs::create_directories(root());
+    write_file_atomic(root() / "config.json", kModel);
+    save_model(*init_model(root() / "config.json", BaseDtype::kFloat32, 1), root() / "model");
+    write_file_atomic(root() / "model" / "tokenizer.json",
+                      train_tokenizer(builtin_documents(40, 1), {.vocab_size = 420}));
+  }
+  static void TearDownTestSuite() { fs::remove_all(root()); }
+  static fs::path& root() {
+    static fs::path path;
+    return path;
+  }
+
+  static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain) {
+    auto table = config::Table::parse(kRunConfig, "unit.toml");
+    table.set(concat("model.path=\"", (root() / "model").string(), "\""));
+    table.set(concat("method.name=\"", method, "\""));
+    auto config = ExperimentConfig::read(table);
+    config.resolve();
+    return make_experiment(std::move(config), purpose);
+  }
+  static RoundJournal journal(std::string_view name) { return {root() / name, TransportDtype::kFloat32}; }
+  static Snapshot beginning(const Experiment& e) { return {e.method->initialize(e.server()), {}}; }
+
+  /// Files of one client's upload from one journal to another.
+  static void hand_over(std::string_view from, std::string_view to, int64_t client) {
+    fs::create_directories(root() / to);
+    for (const auto& entry : fs::directory_iterator(root() / from))
+      if (entry.path().filename().string().starts_with(concat(client, ".")))
+        fs::copy_file(entry.path(), root() / to / entry.path().filename());
+  }
+};
+
+void expect_same(const ServerState& x, const ServerState& y) {
+  EXPECT_EQ(x.round, y.round);
+  for (const auto& [site, f] : x.global.adapters) {
+    EXPECT_TRUE(at::equal(f.a, y.global.adapters.at(site).a)) << site;
+    EXPECT_TRUE(at::equal(f.b, y.global.adapters.at(site).b)) << site;
+  }
+  for (const auto& [name, tensor] : x.global.extras) EXPECT_TRUE(at::equal(tensor, y.global.extras.at(name))) << name;
+  for (const auto& [name, tensor] : x.memory) EXPECT_TRUE(at::equal(tensor, y.memory.at(name))) << name;
+}
+
+OrderedJson without_seconds(OrderedJson record) {
+  record.erase("seconds");
+  for (auto& client : record["clients"]) client.erase("seconds");
+  return record;
+}
+
+TEST_F(RoundTest, TheOrderOfClientsAndAnInterruptionDoNotChangeABit) {
+  const auto e = experiment("ub-smoe");
+  RunProgress progress(e, 0);
+  const auto whole = run_round(e, beginning(e), journal("whole"), progress);
+  for (int64_t late = 0; late < 3; ++late) {
+    const std::string name = concat("all-but-", late);
+    for (int64_t client = 0; client < 3; ++client)
+      if (client != late) hand_over("whole", name, client);
+    const auto pieced = run_round(e, beginning(e), journal(name), progress);
+    const auto upload = concat(late, ".upload.safetensors");
+    EXPECT_EQ(sha256_file(root() / name / upload), sha256_file(root() / "whole" / upload));
+    expect_same(pieced.next.state, whole.next.state);
+    EXPECT_EQ(without_seconds(pieced.record), without_seconds(whole.record));
+  }
+}
+
+TEST_F(RoundTest, ARoundMovesTheAdaptersAndNotTheBase) {
+  const auto e = experiment("fedit");
+  RunProgress progress(e, 0);
+  std::map<std::string, at::Tensor> base;
+  for (const auto& [name, tensor] : e.model->parameters()) base[name] = tensor.clone();
+  const auto result = run_round(e, beginning(e), journal("moves"), progress);
+  for (const auto& [name, tensor] : e.model->parameters()) EXPECT_TRUE(at::equal(base.at(name), tensor)) << name;
+  const auto begun = beginning(e);
+  for (const auto& [site, factors] : result.next.state.global.adapters)
+    EXPECT_FALSE(at::equal(factors.b, begun.state.global.adapters.at(site).b)) << site;
+  EXPECT_EQ(result.next.state.round, 1);
+}
+
+TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
+  const auto e = experiment("ub-smoe");
+  RunProgress progress(e, 0);
+  const auto first = run_round(e, beginning(e), journal("first"), progress);
+  const Checkpoint checkpoint(root() / "checkpoint");
+  fs::create_directories(root() / "checkpoint");
+  checkpoint.commit(first.next, {1, "{}", 0});
+  const auto from_memory = run_round(e, first.next, journal("second-memory"), progress);
+  const auto from_disk = run_round(e, checkpoint.load(1), journal("second-disk"), progress);
+  expect_same(from_disk.next.state, from_memory.next.state);
+}
+
+TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
+  const auto e = experiment("ub-smoe");
+  RunProgress progress(e, 0);
+  const auto record = run_round(e, beginning(e), journal("record"), progress).record;
+  EXPECT_EQ(record["round"], 1);
+  EXPECT_EQ(record["gate_norm"], "renorm_selected");
+  int64_t up = 0;
+  for (const auto& client : record["clients"]) {
+    const auto file = root() / "record" / concat(client["id"].get<int64_t>(), ".upload.safetensors");
+    EXPECT_EQ(client["bytes_up"].get<int64_t>(), static_cast<int64_t>(fs::file_size(file)));
+    EXPECT_DOUBLE_EQ(client["experts_per_token"].get<double>(), client["top_k"].get<double>());
+    up += client["bytes_up"].get<int64_t>();
+  }
+  EXPECT_EQ(record["bytes_up"], up);
+  EXPECT_EQ(record["layers"].size(), 2u);
+  EXPECT_EQ(record["utilization"][0].size(), 7u);
+}
+
+TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {
+  const auto e = experiment("ub-smoe", Purpose::kEvaluate);
+  const auto state = e.method->initialize(e.server());
+  EXPECT_EQ(evaluation_setup(e, state, 0.25).router.top_k, 1);
+  EXPECT_EQ(evaluation_setup(e, state, 1.0).router.top_k, 4);
+  EXPECT_TRUE(evaluation_setup(e, state, 1.0).extra_trainables.empty());
+  EXPECT_THROW(evaluation_setup(e, state, 0.2), Error);
+}
+
+TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
+  auto e = experiment("fedit");
+  RunProgress progress(e, 0);
+  e.shards.examples[1].clear();
+  try {
+    run_round(e, beginning(e), journal("error"), progress);
+    FAIL() << "an empty shard was trained on";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("round 1, client 1, method fedit"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {
+  auto table = config::Table::parse(kRunConfig, "unit.toml");
+  table.set(concat("model.path=\"", (root() / "model").string(), "\""));
+  table.set("clients.ranks=[2, 2, 2]");
+  for (const auto& [mode, scaling] : {std::pair{"fixed_alpha", 4.0 / 2}, std::pair{"const_scale", 4.0 / 3}}) {
+    table.set(concat("lora.lora_scale_mode=\"", mode, "\""));
+    auto config = ExperimentConfig::read(table);
+    config.resolve();
+    const auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+    for (const auto& [site, factors] : beginning(e).state.global.adapters) {
+      EXPECT_EQ(factors.rank(), 2);
+      EXPECT_DOUBLE_EQ(factors.scaling, scaling);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
