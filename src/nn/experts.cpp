@@ -220,7 +220,7 @@ Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const s
     for (size_t e = 0; e < experts; ++e)
       pass.matrices[p].push_back(StoredMatrix::of(inputs[kFirstMatrix + p * experts + e]));
     const auto &a = inputs[kGateA + 2 * p], &b = inputs[kGateB + 2 * p];
-    if (!a.defined()) continue;
+    if (a.numel() == 0) continue;
     pass.lora[p] = {.a = a.const_data_ptr<T>(),
                     .b = b.const_data_ptr<T>(),
                     .da = nullptr,
@@ -361,7 +361,8 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].size(0);
   variable_list inputs{x_TD.contiguous(), routing.weights.to(dtype).contiguous(), routing.experts.contiguous()};
-  inputs.resize(kFirstMatrix);
+  // The graph takes no undefined tensors: an absent factor is an empty one.
+  inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
   std::vector<double> scalings(kProjections, 1.0);
   const std::array factors{adapters.gate, adapters.up, adapters.down};
   constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};

@@ -12,14 +12,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// a and b are undefined without an adapter.
+// Without an adapter a and b are empty: the graph takes no undefined tensors.
 struct LinearNode : torch::autograd::Function<LinearNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TI, const at::Tensor& w_OI,
                             const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling) {
     ctx->save_for_backward({x_TI, w_OI, a_RI, b_OR});
     ctx->saved_data["scaling"] = scaling;
     auto y_TO = kernels::frozen_matmul(x_TI, w_OI);
-    if (a_RI.defined()) y_TO.addmm_(at::mm(x_TI, a_RI.t()), b_OR.t(), 1, scaling);
+    if (a_RI.numel() > 0) y_TO.addmm_(at::mm(x_TI, a_RI.t()), b_OR.t(), 1, scaling);
     return y_TO;
   }
 
@@ -31,7 +31,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     at::Tensor dx_TI, dw_OI, da_RI, db_OR;
     if (ctx->needs_input_grad(0)) dx_TI = kernels::frozen_matmul_backward(dy_TO, w_OI);
     if (ctx->needs_input_grad(1)) dw_OI = at::mm(dy_TO.t(), x_TI).to(w_OI.scalar_type());
-    if (a_RI.defined()) {
+    if (a_RI.numel() > 0) {
       const auto dy_b_TR = at::mm(dy_TO, b_OR).mul_(scaling);
       if (dx_TI.defined()) dx_TI.addmm_(dy_b_TR, a_RI);
       if (ctx->needs_input_grad(2)) da_RI = at::mm(dy_b_TR.t(), x_TI);
@@ -56,7 +56,10 @@ void check_shapes(const at::Tensor& x, const at::Tensor& w, const LoraFactors* l
 at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LoraFactors* lora) {
   check_shapes(x_TI, w_OI, lora);
   const auto x = x_TI.contiguous();
-  if (!lora) return LinearNode::apply(x, w_OI, at::Tensor(), at::Tensor(), 1.0);
+  if (!lora) {
+    const auto none = at::empty({0}, x.options());
+    return LinearNode::apply(x, w_OI, none, none, 1.0);
+  }
   const auto dtype = x.scalar_type();
   const auto b = lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b;
   return LinearNode::apply(x, w_OI, lora->a.to(dtype), b.to(dtype), lora->scaling);

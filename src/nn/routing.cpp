@@ -114,8 +114,8 @@ Routed route_tokens(const at::Tensor& logits_TE, const at::Tensor& phi_E, const 
   const int64_t tokens = logits_TE.size(0), experts = logits_TE.size(1), k = plan.top_k;
   Routed out{at::empty({tokens, k}, logits_TE.options()), at::empty({tokens, k}, logits_TE.options().dtype(at::kLong)),
              at::empty({plan.over_selected ? 0 : tokens, experts}, logits_TE.options()),
-             at::empty({phi_E.defined() ? tokens : 0, experts}, logits_TE.options().dtype(at::kChar))};
-  const T *s = logits_TE.const_data_ptr<T>(), *phi = phi_E.defined() ? phi_E.const_data_ptr<T>() : nullptr;
+             at::empty({phi_E.numel() > 0 ? tokens : 0, experts}, logits_TE.options().dtype(at::kChar))};
+  const T *s = logits_TE.const_data_ptr<T>(), *phi = phi_E.numel() > 0 ? phi_E.const_data_ptr<T>() : nullptr;
   T *weights = out.weights_TK.mutable_data_ptr<T>(), *probs = out.probs_TE.mutable_data_ptr<T>();
   auto* chosen = out.experts_TK.mutable_data_ptr<int64_t>();
   auto* added = reinterpret_cast<char*>(out.added_TE.mutable_data_ptr<int8_t>());
@@ -198,7 +198,8 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
   const bool modulated = options.num_candidates > 0 && phi_E.defined();
   const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode,
                   options.gate_norm == GateNorm::kRenormSelected || norm_topk_prob};
-  const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::Tensor();
+  // The graph takes no undefined tensors: no modulation is an empty phi.
+  const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);
   return {outputs[1], outputs[0]};
 }

@@ -1,0 +1,219 @@
+#include "models/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <limits>
+
+#include "base/files.h"
+#include "base/json.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kConfig4 = R"({
+  "architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "vocab_size": 11, "hidden_size": 12,
+  "intermediate_size": 7, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+  "num_experts": 5, "num_experts_per_tok": 2, "max_position_embeddings": 32, "rope_theta": 500.0,
+  "rope_scaling": null, "clip_qkv": null, "hidden_act": "silu", "attention_bias": false, "eos_token_id": 3,
+  "pad_token_id": 1, "initializer_range": 0.1, "tie_word_embeddings": false, "torch_dtype": "float32"
+})";
+
+class Checkpoint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / concat("evenkeel_checkpoint_", ::getpid(), "_",
+                                               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    write_config(Json::parse(kConfig4));
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void write_config(const Json& config) { write_file_atomic(root_ / "config.json", config.dump()); }
+  void edit_config(const std::string& key, const Json& value) {
+    auto config = load_json(root_ / "config.json");
+    config[key] = value;
+    write_config(config);
+  }
+  /// A folder with a random model in it, whose tensors a test may spoil.
+  fs::path saved(BaseDtype dtype = BaseDtype::kFloat32, int64_t shard_bytes = int64_t{1} << 40) {
+    const auto folder = root_ / "model";
+    save_model(*init_model(root_ / "config.json", BaseDtype::kFloat32, 1), folder, dtype, shard_bytes);
+    return folder;
+  }
+  static void respoil(const fs::path& folder, const std::function<void(TensorMap&)>& spoil) {
+    TensorMap copy;
+    for (const auto& [name, tensor] : load_safetensors(folder / "model.safetensors").tensors)
+      copy[name] = tensor.clone();
+    spoil(copy);
+    save_safetensors(folder / "model.safetensors", copy);
+  }
+  static void expect_refused(const fs::path& folder, const std::vector<std::string>& parts) {
+    try {
+      load_model(folder);
+      FAIL() << "expected an error that names " << join(parts);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kCheckpoint) << error.what();
+      const std::string text = error.what();
+      for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << text << " lacks " << part;
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    }
+  }
+
+  fs::path root_;
+};
+
+const std::string kSomeTensor = "model.layers.1.mlp.experts.3.up_proj.weight";
+
+TEST_F(Checkpoint, SavedAndLoadedWeightsAreTheSameBits) {
+  for (const auto dtype : {BaseDtype::kFloat32, BaseDtype::kBFloat16, BaseDtype::kFloat64}) {
+    fs::remove_all(root_ / "model");
+    fs::remove_all(root_ / "again");
+    const auto model = load_model(saved(dtype));
+    save_model(*model, root_ / "again");
+    EXPECT_EQ(read_file(root_ / "model" / "model.safetensors"), read_file(root_ / "again" / "model.safetensors"));
+    EXPECT_EQ(read_file(root_ / "model" / "config.json"), read_file(root_ / "again" / "config.json"));
+  }
+}
+
+TEST_F(Checkpoint, ShardsHoldWhatASingleFileHolds) {
+  const auto folder = saved(BaseDtype::kBFloat16, 600);
+  EXPECT_FALSE(fs::exists(folder / "model.safetensors"));
+  EXPECT_TRUE(fs::exists(folder / "model.safetensors.index.json"));
+  const auto sharded = load_model(folder)->parameters();
+  const auto whole = init_model(root_ / "config.json", BaseDtype::kBFloat16, 1)->parameters();
+  ASSERT_EQ(sharded.size(), whole.size());
+  for (const auto& [name, tensor] : whole) EXPECT_TRUE(at::equal(tensor, sharded.at(name))) << name;
+}
+
+TEST_F(Checkpoint, AMissingTensorIsNamed) {
+  const auto folder = saved();
+  respoil(folder, [](TensorMap& tensors) { tensors.erase(kSomeTensor); });
+  expect_refused(folder, {folder.string(), kSomeTensor, "missing", "[7, 12]"});
+}
+
+TEST_F(Checkpoint, AnUnexpectedTensorIsNamed) {
+  const auto folder = saved();
+  respoil(folder, [](TensorMap& tensors) { tensors["model.layers.2.input_layernorm.weight"] = at::ones({12}); });
+  expect_refused(folder, {folder.string(), "model.layers.2.input_layernorm.weight", "unexpected"});
+}
+
+TEST_F(Checkpoint, AWrongShapeIsNamed) {
+  const auto folder = saved();
+  respoil(folder, [](TensorMap& tensors) { tensors[kSomeTensor] = tensors[kSomeTensor].t().contiguous(); });
+  expect_refused(folder, {folder.string(), kSomeTensor, "[12, 7]", "[7, 12]"});
+}
+
+TEST_F(Checkpoint, AnIntegerTensorIsNamed) {
+  const auto folder = saved();
+  respoil(folder, [](TensorMap& tensors) { tensors[kSomeTensor] = tensors[kSomeTensor].to(at::kInt); });
+  expect_refused(folder, {folder.string(), kSomeTensor, "Int"});
+}
+
+TEST_F(Checkpoint, AWeightThatIsNotFiniteIsNamedInEveryType) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble})
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      fs::remove_all(root_ / "model");
+      const auto folder = saved();
+      respoil(folder, [&](TensorMap& tensors) {
+        tensors[kSomeTensor] = tensors[kSomeTensor].to(dtype);
+        tensors[kSomeTensor][2][5] = bad;
+      });
+      expect_refused(folder, {folder.string(), kSomeTensor, "not finite"});
+    }
+}
+
+TEST_F(Checkpoint, ATruncatedFileIsRefused) {
+  const auto folder = saved();
+  fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 10);
+  expect_refused(folder, {"model.safetensors"});
+}
+
+TEST_F(Checkpoint, AMissingShardAndAMissingFolderAreNamed) {
+  const auto folder = saved(BaseDtype::kBFloat16, 600);
+  const auto index = load_json(folder / "model.safetensors.index.json");
+  const auto shard = index["weight_map"][kSomeTensor].get<std::string>();
+  fs::remove(folder / shard);
+  expect_refused(folder, {folder.string(), shard, "missing"});
+  expect_refused(root_ / "nowhere", {"nowhere"});
+}
+
+TEST_F(Checkpoint, UnsupportedSettingsAreNamed) {
+  const std::vector<std::pair<std::string, Json>> settings{
+      {"attention_bias", true},
+      {"hidden_act", "gelu"},
+      {"rope_scaling", Json{{"type", "linear"}, {"factor", 2.0}}},
+      {"rope_parameters", Json{{"rope_type", "yarn"}, {"rope_theta", 1.0}}},
+      {"num_experts_per_tok", 6},
+      {"num_key_value_heads", 2},
+      {"num_attention_heads", 5},
+      {"hidden_size", "wide"},
+  };
+  for (const auto& [key, value] : settings) {
+    fs::remove_all(root_ / "model");
+    write_config(Json::parse(kConfig4));
+    const auto folder = saved();
+    edit_config(key, value);
+    fs::copy_file(root_ / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+    expect_refused(folder, {"config.json", key.substr(0, 4)});
+  }
+}
+
+TEST_F(Checkpoint, AnotherFamilyIsRefusedWithTheKnownOnes) {
+  const auto folder = saved();
+  edit_config("model_type", "mixtral");
+  fs::copy_file(root_ / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+  expect_refused(folder, {"mixtral", "olmoe"});
+}
+
+TEST_F(Checkpoint, BothSpellingsOfThePositionBaseGiveTheSameModel) {
+  const PackedBatch batch = pack_ids(std::vector<std::vector<int64_t>>{{1, 4, 9, 2}, {7, 7}});
+  const auto hidden = [&] { return init_model(root_ / "config.json", BaseDtype::kFloat32, 3)->hidden(batch, {}); };
+  const auto old_spelling = hidden();
+  auto config = Json::parse(kConfig4);
+  config.erase("rope_theta");
+  config.erase("rope_scaling");
+  config.erase("torch_dtype");
+  config["dtype"] = "float32";
+  config["rope_parameters"] = Json{{"rope_theta", 500.0}, {"rope_type", "default"}};
+  write_config(config);
+  EXPECT_TRUE(at::equal(old_spelling, hidden()));
+  config["rope_parameters"]["rope_theta"] = 600.0;
+  write_config(config);
+  EXPECT_FALSE(at::equal(old_spelling, hidden()));
+}
+
+TEST_F(Checkpoint, ATiedHeadIsTheEmbeddingAndIsNotStoredTwice) {
+  edit_config("tie_word_embeddings", true);
+  const auto folder = saved();
+  const auto model = load_model(folder);
+  EXPECT_FALSE(model->parameters().contains("lm_head.weight"));
+  EXPECT_EQ(model->head().const_data_ptr(), model->parameters().at("model.embed_tokens.weight").const_data_ptr());
+  respoil(folder, [](TensorMap& tensors) { tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone(); });
+  EXPECT_NO_THROW(load_model(folder));
+  respoil(folder, [](TensorMap& tensors) { tensors["lm_head.weight"] += 1; });
+  expect_refused(folder, {"lm_head.weight", "differs"});
+}
+
+TEST_F(Checkpoint, SavingIntoAFolderThatIsInUseIsRefused) {
+  const auto folder = saved();
+  EXPECT_THROW(save_model(*load_model(folder), folder), Error);
+}
+
+TEST_F(Checkpoint, TheSameSeedDrawsTheSameModel) {
+  const auto draw = [&](uint64_t seed) {
+    return init_model(root_ / "config.json", BaseDtype::kFloat32, seed)->parameters();
+  };
+  const auto first = draw(5), again = draw(5), other = draw(6);
+  EXPECT_TRUE(at::equal(first.at(kSomeTensor), again.at(kSomeTensor)));
+  EXPECT_FALSE(at::equal(first.at(kSomeTensor), other.at(kSomeTensor)));
+  EXPECT_FALSE(at::equal(first.at(kSomeTensor), first.at("model.layers.0.mlp.experts.3.up_proj.weight")));
+  EXPECT_NEAR(first.at("model.embed_tokens.weight").std().item<double>(), 0.1, 0.03);
+  EXPECT_TRUE(at::equal(first.at("model.norm.weight"), at::ones({12})));
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,177 @@
+#include "nn/experts.h"
+
+#include <ATen/Parallel.h>
+
+#include "base/error.h"
+#include "nn/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::expect_gradients_match;
+using testing::max_difference;
+using testing::random_tensor;
+
+constexpr int64_t kTokens = 11, kHidden = 6, kWidth = 4, kExperts = 5, kTopK = 2, kRank = 3;
+
+ExpertWeights make_weights(int64_t experts, int64_t width, int64_t hidden, at::ScalarType dtype = at::kDouble) {
+  ExpertWeights weights;
+  for (int64_t e = 0; e < experts; ++e) {
+    const auto seed = static_cast<uint64_t>(100 + 3 * e);
+    weights.gate.push_back(random_tensor({width, hidden}, seed, dtype));
+    weights.up.push_back(random_tensor({width, hidden}, seed + 1, dtype));
+    weights.down.push_back(random_tensor({hidden, width}, seed + 2, dtype));
+  }
+  return weights;
+}
+
+struct StackedFactors {
+  LoraFactors gate, up, down;
+  ExpertAdapters view() const { return {&gate, &up, &down}; }
+};
+
+StackedFactors make_factors(int64_t experts, int64_t width, int64_t hidden, int64_t rank,
+                            at::ScalarType dtype = at::kDouble) {
+  return {
+      {random_tensor({experts, rank, hidden}, 31, dtype), random_tensor({experts, width, rank}, 32, dtype), {}, 0.5},
+      {random_tensor({experts, rank, hidden}, 33, dtype), random_tensor({experts, width, rank}, 34, dtype), {}, 0.6},
+      {random_tensor({experts, rank, width}, 35, dtype), random_tensor({experts, hidden, rank}, 36, dtype), {}, 0.7}};
+}
+
+// Token t goes to experts t and t + 1 modulo E - 1: the last expert is idle.
+Routing cyclic_routing(int64_t tokens, int64_t experts, int64_t top_k, at::ScalarType dtype = at::kDouble) {
+  Routing routing{at::empty({tokens, top_k}, at::kLong), random_tensor({tokens, top_k}, 41, dtype).abs()};
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t k = 0; k < top_k; ++k) routing.experts[t][k] = (t + k) % (experts - 1);
+  return routing;
+}
+
+at::Tensor merged(const at::Tensor& w, const LoraFactors* lora, int64_t e) {
+  return lora ? w + lora->scaling * at::mm(lora->b[e], lora->a[e]) : w;
+}
+
+// One token-choice at a time, with materialised weights.
+at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeights& weights,
+                 const ExpertAdapters& adapters) {
+  auto y = at::zeros_like(x);
+  for (int64_t t = 0; t < x.size(0); ++t)
+    for (int64_t k = 0; k < routing.experts.size(1); ++k) {
+      const auto e = routing.experts[t][k].item<int64_t>();
+      const auto i = static_cast<size_t>(e);
+      const auto g = at::mv(merged(weights.gate[i], adapters.gate, e), x[t]);
+      const auto u = at::mv(merged(weights.up[i], adapters.up, e), x[t]);
+      y[t] += routing.weights[t][k] * at::mv(merged(weights.down[i], adapters.down, e), at::silu(g) * u);
+    }
+  return y;
+}
+
+TEST(Experts, EqualOneTokenAtATimeWithMergedWeights) {
+  const auto x = random_tensor({kTokens, kHidden}, 1);
+  const auto weights = make_weights(kExperts, kWidth, kHidden);
+  const auto factors = make_factors(kExperts, kWidth, kHidden, kRank);
+  const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
+  EXPECT_LT(max_difference(experts(x, routing, weights, factors.view()), naive(x, routing, weights, factors.view())),
+            1e-12);
+  EXPECT_LT(max_difference(experts(x, routing, weights, {}), naive(x, routing, weights, {})), 1e-12);
+}
+
+TEST(Experts, GradientsOfInputGatesAndAdaptersMatchCentralDifferences) {
+  const auto weights = make_weights(kExperts, kWidth, kHidden);
+  for (const int64_t k : {1, 2}) {
+    const auto routing = cyclic_routing(kTokens, kExperts, k);
+    const auto f = make_factors(kExperts, kWidth, kHidden, kRank);
+    expect_gradients_match(
+        [&](const std::vector<at::Tensor>& in) {
+          const StackedFactors factors{{in[2], in[3], {}, 0.5}, {in[4], in[5], {}, 0.6}, {in[6], in[7], {}, 0.7}};
+          return experts(in[0], {routing.experts, in[1]}, weights, factors.view());
+        },
+        {random_tensor({kTokens, kHidden}, 1), routing.weights, f.gate.a, f.gate.b, f.up.a, f.up.b, f.down.a,
+         f.down.b});
+  }
+}
+
+TEST(Experts, GradientsOfTheExpertWeightsMatchCentralDifferences) {
+  const auto routing = cyclic_routing(7, 4, 2);
+  const auto base = make_weights(4, 3, 5);
+  std::vector<at::Tensor> inputs{random_tensor({7, 5}, 1)};
+  for (const auto* matrices : {&base.gate, &base.up, &base.down})
+    inputs.insert(inputs.end(), matrices->begin(), matrices->end());
+  expect_gradients_match(
+      [&](const std::vector<at::Tensor>& in) {
+        const ExpertWeights weights{
+            {in.begin() + 1, in.begin() + 5}, {in.begin() + 5, in.begin() + 9}, {in.begin() + 9, in.end()}};
+        return experts(in[0], routing, weights, {});
+      },
+      inputs);
+}
+
+TEST(Experts, ACoreBetweenTheFactorsGetsItsGradient) {
+  const auto weights = make_weights(kExperts, kWidth, kHidden);
+  const auto f = make_factors(kExperts, kWidth, kHidden, kRank);
+  const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
+  const auto x = random_tensor({kTokens, kHidden}, 1);
+  expect_gradients_match(
+      [&](const std::vector<at::Tensor>& in) {
+        const LoraFactors up{f.up.a, f.up.b, in[0], 0.9};
+        return experts(x, routing, weights, {nullptr, &up, nullptr});
+      },
+      {random_tensor({kExperts, kRank, kRank}, 51)});
+}
+
+TEST(Experts, AnIdleExpertGetsAZeroGradientNotNone) {
+  auto factors = make_factors(kExperts, kWidth, kHidden, kRank);
+  for (auto* lora : {&factors.gate, &factors.up, &factors.down}) {
+    lora->a.requires_grad_(true);
+    lora->b.requires_grad_(true);
+  }
+  const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
+  experts(random_tensor({kTokens, kHidden}, 1), routing, make_weights(kExperts, kWidth, kHidden), factors.view())
+      .sum()
+      .backward();
+  for (const auto* lora : {&factors.gate, &factors.up, &factors.down})
+    for (const auto& t : {lora->a, lora->b}) {
+      EXPECT_EQ(t.grad()[kExperts - 1].abs().max().item<double>(), 0.0);
+      EXPECT_GT(t.grad()[0].abs().max().item<double>(), 0.0);
+    }
+}
+
+TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
+  const int64_t tokens = 300, hidden = 48, width = 40, count = 9, top_k = 3;
+  const auto weights = make_weights(count, width, hidden, at::kBFloat16);
+  const auto factors = make_factors(count, width, hidden, 4, at::kFloat);
+  const auto routing = cyclic_routing(tokens, count, top_k, at::kFloat);
+  const auto x = random_tensor({tokens, hidden}, 1, at::kFloat).requires_grad_(true);
+  const auto run = [&] {
+    x.mutable_grad() = at::Tensor();
+    const auto y = experts(x, routing, weights, factors.view());
+    y.pow(2).sum().backward();
+    return std::pair{y.detach().clone(), x.grad().clone()};
+  };
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  const auto first = run(), again = run();
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(first.first, again.first) && at::equal(first.second, again.second));
+  EXPECT_LT(max_difference(first.first, naive(
+                                            x.detach(), routing,
+                                            [&] {
+                                              auto wide = weights;
+                                              for (auto* m : {&wide.gate, &wide.up, &wide.down})
+                                                for (auto& w : *m) w = w.to(at::kFloat);
+                                              return wide;
+                                            }(),
+                                            factors.view())) /
+                first.first.abs().max().item<double>(),
+            1e-5);
+}
+
+TEST(Experts, RefuseAdaptersOfAnotherShape) {
+  const auto weights = make_weights(kExperts, kWidth, kHidden);
+  const auto factors = make_factors(kExperts, kHidden, kWidth, kRank);
+  EXPECT_THROW(
+      experts(random_tensor({kTokens, kHidden}, 1), cyclic_routing(kTokens, kExperts, kTopK), weights, factors.view()),
+      Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,65 @@
+#include "nn/loss.h"
+
+#include "base/error.h"
+#include "nn/norm.h"
+#include "nn/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::expect_gradients_match;
+using testing::max_difference;
+using testing::random_tensor;
+
+TEST(RmsNorm, HasUnitMeanSquareBeforeTheWeight) {
+  const auto x = random_tensor({6, 37}, 1) * 5, w = random_tensor({37}, 2);
+  const auto expected = w * x / (x.pow(2).mean(1, true) + 1e-5).sqrt();
+  EXPECT_LT(max_difference(rms_norm(x, w, 1e-5), expected), 1e-12);
+  EXPECT_LT(max_difference(rms_norm(x.to(at::kFloat), w.to(at::kBFloat16), 1e-5),
+                           rms_norm(x, w.to(at::kBFloat16).to(at::kDouble), 1e-5)),
+            1e-5);
+}
+
+TEST(RmsNorm, GradientsMatchCentralDifferences) {
+  expect_gradients_match([](const auto& in) { return rms_norm(in[0], in[1], 1e-5); },
+                         {random_tensor({3, 19}, 1), random_tensor({19}, 2)});
+}
+
+TEST(CrossEntropy, EqualsMinusTheSummedLogSoftmaxAcrossChunks) {
+  const int64_t rows = 45, vocabulary = 600000;  // more rows than one chunk takes
+  const auto hidden = random_tensor({rows, 3}, 1, at::kFloat), head = random_tensor({vocabulary, 3}, 2, at::kFloat);
+  const auto targets = at::randint(vocabulary, {rows}, at::kLong);
+  const auto logits = at::mm(hidden, head.t()).to(at::kDouble);
+  const auto expected = at::log_softmax(logits, 1).gather(1, targets.unsqueeze(1)).squeeze(1);
+  const auto loss = cross_entropy(hidden, head, targets);
+  EXPECT_EQ(loss.count, rows);
+  EXPECT_NEAR(loss.sum.item<double>(), -expected.sum().item<double>(), 1e-3);
+  EXPECT_LT(max_difference(target_logprobs(hidden, head, targets), expected), 1e-4);
+}
+
+TEST(CrossEntropy, GradientsOfHiddenAndHeadMatchCentralDifferences) {
+  const auto targets = at::tensor({3, 0, 10, 3, 7}, at::kLong);
+  expect_gradients_match([&](const auto& in) { return cross_entropy(in[0], in[1], targets).sum; },
+                         {random_tensor({5, 4}, 1), random_tensor({11, 4}, 2)});
+}
+
+TEST(CrossEntropy, NoTargetsAreALossOfZeroAndACountOfZero) {
+  const auto loss = cross_entropy(random_tensor({0, 4}, 1), random_tensor({11, 4}, 2), at::empty({0}, at::kLong));
+  EXPECT_EQ(loss.count, 0);
+  EXPECT_EQ(loss.sum.item<double>(), 0.0);
+}
+
+TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
+  EXPECT_THROW(cross_entropy(random_tensor({1, 4}, 1), random_tensor({11, 4}, 2), at::tensor({11}, at::kLong)), Error);
+  EXPECT_THROW(cross_entropy(random_tensor({1, 4}, 1), random_tensor({11, 4}, 2), at::tensor({-1}, at::kLong)), Error);
+}
+
+TEST(CrossEntropy, ExtremeLogitsStayFinite) {
+  const auto hidden = at::tensor({300.0f, -300.0f}).unsqueeze(1), head = at::tensor({1.0f, -1.0f, 0.0f}).unsqueeze(1);
+  const auto logprobs = target_logprobs(hidden, head, at::tensor({1, 1}, at::kLong));
+  EXPECT_NEAR(logprobs[0].item<double>(), -600.0, 1e-3);
+  EXPECT_NEAR(logprobs[1].item<double>(), 0.0, 1e-3);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,51 @@
+/// \file  Gradients against central differences in float64, for the tests of this room and those above it.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace evenkeel::testing {
+
+/// Normal numbers, the same for the same seed.
+inline at::Tensor random_tensor(at::IntArrayRef sizes, uint64_t seed, at::ScalarType dtype = at::kDouble) {
+  at::manual_seed(seed);
+  return at::randn(sizes, at::kDouble).to(dtype);
+}
+
+inline double max_difference(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() == 0 ? 0.0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+using TensorFunction = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+
+/// Compares d sum(f * fixed random numbers) / d input of every input with central differences.
+inline void expect_gradients_match(const TensorFunction& f, std::vector<at::Tensor> inputs, double tolerance = 1e-6) {
+  for (auto& input : inputs) input = input.detach().clone().contiguous().requires_grad_(true);
+  const auto out = f(inputs);
+  const auto direction = random_tensor(out.sizes(), 991);
+  const auto value = [&] { return (f(inputs).detach() * direction).sum().item<double>(); };
+  (out * direction).sum().backward();
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ASSERT_TRUE(inputs[i].grad().defined()) << "input " << i << " has no gradient";
+    const auto grad = inputs[i].grad().contiguous();
+    double* x = inputs[i].mutable_data_ptr<double>();
+    for (int64_t j = 0; j < inputs[i].numel(); ++j) {
+      const double kept = x[j];
+      x[j] = kept + kStep;
+      const double above = value();
+      x[j] = kept - kStep;
+      const double below = value();
+      x[j] = kept;
+      const double numeric = (above - below) / (2 * kStep);
+      ASSERT_NEAR(grad.const_data_ptr<double>()[j], numeric, tolerance * (1 + std::abs(numeric)))
+          << "input " << i << ", element " << j;
+    }
+  }
+}
+
+}  // namespace evenkeel::testing
