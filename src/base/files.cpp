@@ -187,11 +187,11 @@ MappedFile::~MappedFile() {
 
 fs::path shipped_folder() {
   const fs::path source = EVENKEEL_SOURCE_DIR;
-  if (fs::is_directory(source / "assets")) return source;
+  if (fs::is_directory(source / "configs")) return source;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path installed = program.parent_path().parent_path() / "share" / "evenkeel";
-  EK_CHECK(fs::is_directory(installed / "assets", error), kIo, "what evenkeel ships is neither in ", source.string(),
+  EK_CHECK(fs::is_directory(installed / "configs", error), kIo, "what evenkeel ships is neither in ", source.string(),
            " nor in ", installed.string());
   return installed;
 }

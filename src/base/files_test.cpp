@@ -118,7 +118,7 @@ TEST_F(Files, BrokenJsonNamesFileByteAndKind) {
   EXPECT_THROW(parse_json("\"\xff\"", "here"), Error);
 }
 
-TEST_F(Files, TheShippedFolderHoldsTheAssets) { EXPECT_TRUE(fs::is_directory(shipped_folder() / "assets")); }
+TEST_F(Files, TheShippedFolderHoldsTheConfigs) { EXPECT_TRUE(fs::is_directory(shipped_folder() / "configs")); }
 
 }  // namespace
 }  // namespace evenkeel

@@ -2,19 +2,19 @@
 
 #include <ATen/ATen.h>
 
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "lora/peft_files.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kPrefix = "base_model.model.";
-constexpr std::string_view kA = ".lora_A.weight";
-constexpr std::string_view kB = ".lora_B.weight";
+using peft::kA;
+using peft::kB;
+using peft::kPrefix;
 constexpr std::string_view kExperts = ".experts.";
 
 std::string_view last_name(std::string_view module) { return module.substr(module.rfind('.') + 1); }
@@ -34,19 +34,6 @@ void for_each_module(const std::string& site, int64_t experts, Use use) {
 
 at::Tensor part_of(const at::Tensor& stacked, int64_t expert) {
   return expert < 0 ? stacked : stacked.select(0, expert);
-}
-
-OrderedJson adapter_config(const AdapterState& adapters, const PeftInfo& info) {
-  std::set<std::string_view> targets;
-  for (const auto& [site, factors] : adapters) targets.insert(last_name(site));
-  const OrderedJson none = nullptr, empty = OrderedJson::object();
-  return {{"peft_type", "LORA"},     {"task_type", "CAUSAL_LM"}, {"base_model_name_or_path", info.base_model},
-          {"r", info.rank},          {"lora_alpha", info.alpha}, {"target_modules", targets},
-          {"lora_dropout", 0.0},     {"bias", "none"},           {"init_lora_weights", true},
-          {"fan_in_fan_out", false}, {"inference_mode", true},   {"modules_to_save", none},
-          {"use_rslora", false},     {"use_dora", false},        {"rank_pattern", empty},
-          {"alpha_pattern", empty},  {"layers_pattern", none},   {"layers_to_transform", none},
-          {"revision", none}};
 }
 
 /// What adapter_config.json says that matters here.
@@ -151,22 +138,18 @@ void check_values(const AdapterState& adapters, const std::string& file) {
 }  // namespace
 
 void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, const PeftInfo& info) {
-  const double expected = info.alpha / static_cast<double>(info.rank);
+  peft::require_one_scaling(adapters, info);
   TensorMap tensors;
-  for (const auto& [site, f] : adapters) {
-    EK_CHECK(!f.core.defined() && f.rank() == info.rank && std::abs(f.scaling - expected) <= 1e-9 * std::abs(expected),
-             kInternal, "PEFT adapter: site ", site, " has rank ", f.rank(), " and scaling ", f.scaling,
-             f.core.defined() ? " and a core" : "", ", PEFT holds one rank ", info.rank, " with scaling ", expected);
+  for (const auto& [site, f] : adapters)
     for_each_module(site, f.a.dim() == 3 ? f.a.size(0) : 0, [&](const std::string& module, int64_t expert) {
       tensors.emplace(concat(kPrefix, module, kA), part_of(f.a, expert));
       tensors.emplace(concat(kPrefix, module, kB), part_of(f.b, expert));
     });
-  }
-  std::error_code error;
-  fs::create_directories(folder, error);
-  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
-  save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
-  write_file_atomic(folder / "adapter_config.json", adapter_config(adapters, info).dump(2) + "\n");
+  std::set<std::string_view> targets;
+  for (const auto& [site, factors] : adapters) targets.insert(last_name(site));
+  auto config = peft::adapter_config(info);
+  config["target_modules"] = targets;
+  peft::write_folder(folder, tensors, config);
 }
 
 AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {

@@ -20,6 +20,13 @@ struct PeftInfo {
 /// (\throws kInternal otherwise: PEFT has one scaling per rank).
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);
 
+/// The same adapter for models whose experts are fused tensors (transformers 5 + PEFT 0.21, `target_parameters`),
+/// exactly: gate_up_proj has one A there, so the ranks of gate and up are stacked, A = [A_gate; A_up] and B =
+/// diag(B_gate, B_up), with rank_pattern and alpha_pattern doubled. lora_A is [E * r, in], expert slowest; lora_B is
+/// [out, r * E], expert fastest. The router is a parameter there too. REQUIRES as save_peft_adapter; every expert site
+/// of the form "<mlp>.experts.<proj>".
+void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);
+
 /// Reads a PEFT folder and stacks experts again. Strict: \throws kCheckpoint on a missing, unexpected or misshapen
 /// tensor, an adapter of another kind (not LORA, DoRA, bias, rslora handled: scaling alpha / sqrt(r)), or sites the
 /// model lacks.

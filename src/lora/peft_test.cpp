@@ -143,5 +143,45 @@ TEST_F(Peft, WhatPeftCannotHoldIsNotWritten) {
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
+/// Expert e's product from a fused pair: A is expert slowest, B expert fastest.
+at::Tensor fused_delta(const at::Tensor& a, const at::Tensor& b, int64_t experts, int64_t expert) {
+  const int64_t rank = a.size(0) / experts;
+  return at::matmul(b.view({b.size(0), rank, experts}).select(2, expert), a.view({experts, rank, -1})[expert]);
+}
+
+TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
+  const std::string gate = "model.layers.0.mlp.experts.gate_proj";
+  auto adapters = example();
+  adapters[gate] = make_lora(gate, kSites.at(kUp), 2, 2.0, 5);
+  adapters[gate].b = at::rand_like(adapters[gate].b);
+  save_fused_peft_adapter(folder_, adapters, kInfo);
+  const auto saved = tensors();
+  const std::string experts = "base_model.model.model.layers.0.mlp.experts";
+  for (int64_t e = 0; e < 3; ++e) {
+    const auto gate_up = fused_delta(saved.at(experts + ".base_layer.lora_A.weight"),
+                                     saved.at(experts + ".base_layer.lora_B.weight"), 3, e);
+    EXPECT_TRUE(gate_up.slice(0, 0, 4).allclose(delta_weight(adapters.at(gate))[e] / 2, 1e-5, 1e-6));
+    EXPECT_TRUE(gate_up.slice(0, 4, 8).allclose(delta_weight(adapters.at(kUp))[e] / 2, 1e-5, 1e-6));
+    const auto down = fused_delta(saved.at(experts + ".lora_A.weight"), saved.at(experts + ".lora_B.weight"), 3, e);
+    EXPECT_TRUE(down.allclose(delta_weight(adapters.at("model.layers.0.mlp.experts.down_proj"))[e] / 2, 1e-5, 1e-6));
+  }
+  const auto config = load_json(folder_ / "adapter_config.json");
+  EXPECT_EQ(config["target_modules"], Json::array({"q_proj"}));
+  EXPECT_EQ(config["target_parameters"],
+            Json::array({"mlp.experts.down_proj", "mlp.experts.gate_up_proj", "mlp.gate.weight"}));
+  EXPECT_EQ(config["rank_pattern"]["gate_up_proj"], 4);
+  EXPECT_EQ(config["alpha_pattern"]["gate_up_proj"], 8);
+}
+
+TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
+  save_fused_peft_adapter(folder_, {{kUp, example().at(kUp)}}, kInfo);
+  const auto saved = tensors();
+  const std::string experts = "base_model.model.model.layers.0.mlp.experts";
+  const auto delta = fused_delta(saved.at(experts + ".lora_A.weight"), saved.at(experts + ".lora_B.weight"), 3, 1);
+  EXPECT_EQ(delta.slice(0, 0, 4).abs().max().item<float>(), 0);
+  EXPECT_TRUE(delta.slice(0, 4, 8).allclose(delta_weight(example().at(kUp))[1] / 2, 1e-5, 1e-6));
+  EXPECT_TRUE(load_json(folder_ / "adapter_config.json")["rank_pattern"].empty());
+}
+
 }  // namespace
 }  // namespace evenkeel

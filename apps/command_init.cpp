@@ -1,0 +1,38 @@
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "apps/commands.h"
+#include "apps/model_options.h"
+
+namespace evenkeel {
+namespace {
+
+struct InitFlags {
+  std::string config, out, dtype = "float32";
+  uint64_t seed = 42;
+};
+
+void run_init(const InitFlags& flags) {
+  const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
+  EK_CHECK(dtype != BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
+  save_model(*init_model(flags.config, dtype, flags.seed), flags.out);
+  std::cerr << "the model is in " << flags.out << "; it has no tokenizer.json yet\n";
+}
+
+}  // namespace
+
+void add_init_command(CLI::App& program) {
+  auto flags = std::make_shared<InitFlags>();
+  auto* command = program.add_subcommand("init", "a randomly initialised checkpoint of a model config");
+  command->description(
+      "Example: evenkeel init configs/tiny/model.json --out models/random --seed 1 --dtype bfloat16\n\n"
+      "Writes a Hugging Face folder with random weights, for tests and measurements.");
+  command->add_option("CONFIG", flags->config, "a model's config.json")->required();
+  command->add_option("--out", flags->out, "output folder, new or empty")->required();
+  command->add_option("--seed", flags->seed, "seed of the weights")->capture_default_str();
+  command->add_option("--dtype", flags->dtype, "float32, bfloat16 or float64")->capture_default_str();
+  command->callback([flags] { run_init(*flags); });
+}
+
+}  // namespace evenkeel

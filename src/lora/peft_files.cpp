@@ -1,0 +1,36 @@
+#include "lora/peft_files.h"
+
+#include <cmath>
+
+#include "base/files.h"
+
+namespace evenkeel::peft {
+
+void require_one_scaling(const AdapterState& adapters, const PeftInfo& info) {
+  const double expected = info.alpha / static_cast<double>(info.rank);
+  for (const auto& [site, f] : adapters)
+    EK_CHECK(!f.core.defined() && f.rank() == info.rank && std::abs(f.scaling - expected) <= 1e-9 * std::abs(expected),
+             kInternal, "PEFT adapter: site ", site, " has rank ", f.rank(), " and scaling ", f.scaling,
+             f.core.defined() ? " and a core" : "", ", PEFT holds one rank ", info.rank, " with scaling ", expected);
+}
+
+OrderedJson adapter_config(const PeftInfo& info) {
+  const OrderedJson none = nullptr, empty = OrderedJson::object();
+  return {{"peft_type", "LORA"},     {"task_type", "CAUSAL_LM"}, {"base_model_name_or_path", info.base_model},
+          {"r", info.rank},          {"lora_alpha", info.alpha}, {"target_modules", OrderedJson::array()},
+          {"lora_dropout", 0.0},     {"bias", "none"},           {"init_lora_weights", true},
+          {"fan_in_fan_out", false}, {"inference_mode", true},   {"modules_to_save", none},
+          {"use_rslora", false},     {"use_dora", false},        {"rank_pattern", empty},
+          {"alpha_pattern", empty},  {"layers_pattern", none},   {"layers_to_transform", none},
+          {"revision", none}};
+}
+
+void write_folder(const fs::path& folder, const TensorMap& tensors, const OrderedJson& config) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  write_file_atomic(folder / "adapter_config.json", config.dump(2) + "\n");
+}
+
+}  // namespace evenkeel::peft
