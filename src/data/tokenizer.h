@@ -17,17 +17,17 @@ namespace evenkeel {
 class Tokenizer {
  public:
   /// \throws kData (file, what is not supported or malformed). Supported: model BPE; normalizer null, NFC or a Sequence
-  /// of these; pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel,
-  /// TemplateProcessing, RobertaProcessing; decoder ByteLevel; added tokens with lstrip, rstrip, single_word,
-  /// normalized, special.
+  /// of these; pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel, TemplateProcessing,
+  /// RobertaProcessing, BertProcessing or a Sequence; decoder ByteLevel or none; added tokens with lstrip, rstrip,
+  /// single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
 
   /// Token ids of `text` (UTF-8; invalid bytes are \throws kData with their offset). With `add_special_tokens` the
   /// post-processor's template is applied. Time O(n log n) in the length of the longest word.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
 
-  /// Bytes of the tokens; invalid UTF-8 is replaced as the library does unless `raw`. \throws kData on an id out of
-  /// range.
+  /// Bytes of the tokens; invalid UTF-8 is replaced as the library does unless `raw`. Ids that no token has (models pad
+  /// their embedding) give nothing, as in the library. \throws kData on a negative id.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = false, bool raw = false) const;
 
   int64_t vocab_size() const;  ///< one more than the largest id, added tokens included

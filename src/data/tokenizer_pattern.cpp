@@ -77,7 +77,8 @@ class Translator {
     if (c == 'w' || c == 'W') return replace(kWordSet, c == 'W');
     if (c == 'h' || c == 'H') return replace(kHexSet, c == 'H');
     if (std::string_view("bBXRKGyYO").find(c) != std::string_view::npos && c != '\0') refuse(in_.substr(at_, 2));
-    copy(2);
+    const size_t close = next(2) == '{' ? in_.find('}', at_) : std::string_view::npos;  // \p{L}, \x{1F600}
+    copy(close == std::string_view::npos ? 2 : close + 1 - at_);
   }
 
   void replace(std::string_view set, bool negated) {
