@@ -1,0 +1,135 @@
+#include <ATen/ATen.h>
+
+#include <array>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/commands.h"
+#include "apps/model_options.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "fed/checkpoint.h"
+#include "fed/run_folder.h"
+#include "lora/peft.h"
+#include "models/checkpoint.h"
+
+namespace evenkeel {
+namespace {
+
+enum class Format { kPeft, kPeftFused, kMerged };
+constexpr auto names(Format) {
+  return std::array{config::EnumName<Format>{"peft", Format::kPeft},
+                    config::EnumName<Format>{"peft-fused", Format::kPeftFused},
+                    config::EnumName<Format>{"merged", Format::kMerged}};
+}
+
+struct ExportFlags {
+  std::string run, format = "peft", out, dtype = "checkpoint";
+};
+
+/// The adapter of a run's last committed round, and what it belongs to.
+struct Trained {
+  AdapterState adapters;
+  PeftInfo info;
+  bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
+};
+
+Trained read_run(const fs::path& folder) {
+  const auto config = run_config(folder);
+  const Checkpoint checkpoint(folder / "checkpoint");
+  const auto last = checkpoint.last();
+  EK_CHECK(last, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
+  const auto record = parse_json(last->record, (folder / "checkpoint/commit.json").string(), kCheckpoint);
+  return {.adapters = checkpoint.load(last->round).state.global.adapters,
+          .info = {.base_model = resolve_model_path(config.model.path).string(),
+                   .alpha = config.lora.alpha,
+                   .rank = config.lora.rank},
+          .renormalises = record.value("gate_norm", "") == config::name_of(GateNorm::kRenormSelected)};
+}
+
+at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
+  auto sum = delta_weight(factors).to(at::kFloat);
+  EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
+  return sum.add_(base).to(type);
+}
+
+/// Adds one site to the weights it adapts; each expert of a stack has a tensor of its own in a checkpoint.
+void merge_site(TensorMap& weights, const std::string& site, const LoraFactors& f, std::optional<at::ScalarType> type) {
+  const auto merge = [&](const std::string& module, const LoraFactors& factors) {
+    auto& weight = weights.at(module + ".weight");
+    weight = merged_weight(weight, factors, type.value_or(weight.scalar_type()));
+  };
+  if (f.a.dim() == 2) return merge(site, f);
+  const auto dot = site.rfind('.');
+  for (int64_t e = 0; e < f.a.size(0); ++e)
+    merge(concat(site.substr(0, dot), ".", e, site.substr(dot)), {f.a[e], f.b[e], {}, f.scaling});
+}
+
+/// Weights renormalised over the selected experts are what `norm_topk_prob` says in a config.json.
+std::string merged_config(const std::string& text, bool renormalises) {
+  auto config = OrderedJson::parse(text);
+  if (renormalises) config["norm_topk_prob"] = true;
+  return config.dump(2) + "\n";
+}
+
+void copy_tokenizer(const fs::path& from, const fs::path& to) {
+  for (const auto* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                           "generation_config.json", "vocab.json", "merges.txt", "chat_template.jinja"})
+    if (fs::exists(from / name)) fs::copy_file(from / name, to / name);
+}
+
+void save_merged(const ExportFlags& flags, const Trained& trained) {
+  const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
+  const auto model = load_model(trained.info.base_model);
+  auto weights = model->parameters();
+  const std::optional<at::ScalarType> type = dtype == BaseDtype::kFloat32    ? std::optional(at::kFloat)
+                                             : dtype == BaseDtype::kBFloat16 ? std::optional(at::kBFloat16)
+                                             : dtype == BaseDtype::kFloat64  ? std::optional(at::kDouble)
+                                                                             : std::nullopt;
+  for (const auto& [site, factors] : trained.adapters) merge_site(weights, site, factors, type);
+  write_checkpoint(flags.out, merged_config(model->config_json(), trained.renormalises), std::move(weights), dtype,
+                   int64_t{5} << 30);
+  copy_tokenizer(trained.info.base_model, flags.out);
+}
+
+void run_export(const ExportFlags& flags) {
+  const auto format = parse_enum<Format>("--format", flags.format);
+  EK_CHECK(format == Format::kMerged || flags.dtype == "checkpoint", kConfig,
+           "--dtype is for --format merged; adapters are float32");
+  const auto trained = read_run(flags.run);
+  if (format == Format::kMerged) {
+    save_merged(flags, trained);
+  } else {
+    make_new_folder(flags.out);
+    (format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter)(flags.out, trained.adapters, trained.info);
+    if (trained.renormalises)
+      log::warning("[export] the run renormalised gate weights over the selected experts: set norm_topk_prob to true ",
+                   "in the base model's config where this adapter is used");
+  }
+  std::cerr << "written to " << flags.out << '\n';
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& program) {
+  auto flags = std::make_shared<ExportFlags>();
+  auto* command = program.add_subcommand("export", "a run's adapter for PEFT, or merged into its base model");
+  command->description(
+      "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
+      "Writes the adapter of the last committed round. peft: one Linear per expert and projection (transformers 4, "
+      "PEFT 0.17); peft-fused: fused expert tensors (transformers 5, PEFT 0.21); merged: a full checkpoint, added in "
+      "float32, held in memory while it is written.");
+  command->add_option("--run", flags->run, "run folder")->required();
+  command->add_option("--format", flags->format, "peft, peft-fused or merged")->capture_default_str();
+  command->add_option("--out", flags->out, "output folder, new or empty")->required();
+  command
+      ->add_option("--dtype", flags->dtype,
+                   "of merged weights: checkpoint (as in the base), float32, bfloat16, float64")
+      ->capture_default_str();
+  command->callback([flags] { run_export(*flags); });
+}
+
+}  // namespace evenkeel
