@@ -1,0 +1,123 @@
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/model_options.h"
+#include "base/json.h"
+#include "base/safetensors.h"
+#include "train/generation.h"
+#include "train/scoring.h"
+
+namespace evenkeel {
+namespace {
+
+struct ScoreFlags {
+  ModelOptions model;
+  std::string input, logits;
+  bool json = false;
+};
+
+/// Reads {"text": ...} and {"ids": [...]} lines; a tokenizer is needed from the first text on.
+class InputReader {
+ public:
+  InputReader(const OpenedModel& opened, const std::string& file) : opened_(opened), file_(file) {}
+
+  std::vector<TokenIds> read() {
+    std::ifstream lines(file_);
+    EK_CHECK(lines.good(), kIo, file_, " cannot be read");
+    std::vector<TokenIds> texts;
+    for (std::string line; std::getline(lines, line);) {
+      ++line_;
+      if (line.find_first_not_of(" \t\r") != line.npos) texts.push_back(checked(ids_of(line)));
+    }
+    EK_CHECK(!texts.empty(), kData, file_, " holds no lines");
+    return texts;
+  }
+
+ private:
+  std::string place() const { return concat(file_, " line ", line_); }
+
+  TokenIds ids_of(const std::string& line) {
+    const auto json = parse_json(line, place());
+    if (json.is_object() && json.contains("text") && json["text"].is_string()) return encode(json["text"]);
+    const bool has_ids = json.is_object() && json.contains("ids") && json["ids"].is_array();
+    EK_CHECK(has_ids, kData, place(), ": allowed are {\"text\": \"...\"} and {\"ids\": [...]}");
+    TokenIds ids;
+    for (const auto& id : json["ids"]) {
+      EK_CHECK(id.is_number_integer(), kData, place(), ": ids holds ", id.dump(), ", allowed: integers");
+      ids.push_back(id.get<int64_t>());
+    }
+    return ids;
+  }
+
+  TokenIds encode(const std::string& text) {
+    if (!tokenizer_) tokenizer_ = open_tokenizer(opened_.folder);
+    return tokenizer_->encode(text);
+  }
+
+  TokenIds checked(TokenIds ids) const {
+    const auto& spec = opened_.model->spec();
+    EK_CHECK(!ids.empty(), kData, place(), ": no tokens");
+    EK_CHECK(static_cast<int64_t>(ids.size()) <= spec.max_positions, kData, place(), ": ", ids.size(),
+             " tokens, allowed: ", spec.max_positions);
+    for (const int64_t id : ids)
+      EK_CHECK(id >= 0 && id < spec.vocab_size, kData, place(), ": token id ", id, ", allowed: 0 .. ",
+               spec.vocab_size - 1);
+    return ids;
+  }
+
+  const OpenedModel& opened_;
+  std::string file_;
+  int64_t line_ = 0;
+  std::optional<Tokenizer> tokenizer_;
+};
+
+void print_json(size_t index, const TokenIds& ids, const TextScore& score) {
+  const OrderedJson line{{"index", index},
+                         {"tokens", ids.size()},
+                         {"logprob", score.logprob},
+                         {"token_logprobs", score.token_logprobs},
+                         {"ids", ids}};
+  std::cout << line.dump() << '\n';
+}
+
+void print_row(size_t index, const TokenIds& ids, const TextScore& score) {
+  const auto predicted = static_cast<double>(score.token_logprobs.size());
+  std::printf("%6zu %7zu %12.4f %10.4f\n", index, ids.size(), score.logprob,
+              predicted > 0 ? score.logprob / predicted : 0.0);
+}
+
+void run_score(const ScoreFlags& flags) {
+  const auto opened = open_model(flags.model);
+  const auto texts = InputReader(opened, flags.input).read();
+  TensorMap logits;
+  if (!flags.json) std::printf("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
+  score_texts(*opened.model, opened.forward(), texts, !flags.logits.empty(), [&](size_t index, const TextScore& score) {
+    flags.json ? print_json(index, texts[index], score) : print_row(index, texts[index], score);
+    if (score.logits.defined()) logits[std::to_string(index)] = score.logits;
+  });
+  if (!flags.logits.empty()) save_safetensors(flags.logits, logits);
+}
+
+}  // namespace
+
+void add_score_command(CLI::App& program) {
+  auto flags = std::make_shared<ScoreFlags>();
+  auto* command = program.add_subcommand("score", "log-probability of given texts, token by token");
+  command->description(
+      "Example: evenkeel score --model models/OLMoE-1B-7B-0924 --top-k 2 --input texts.jsonl --json\n\n"
+      "Log-probability (natural log) of given texts, token by token. Each input line is {\"text\": ...} or {\"ids\": "
+      "[...]}.");
+  flags->model.add_to(*command)->required();
+  command->add_option("--input", flags->input, "JSON lines, each with text or ids")->required();
+  command->add_flag("--json", flags->json, "JSON lines: index, tokens, logprob, token_logprobs, ids");
+  command->add_option("--logits", flags->logits, "also write all logits there, named by index: [tokens, vocabulary]");
+  command->callback([flags] { run_score(*flags); });
+}
+
+}  // namespace evenkeel

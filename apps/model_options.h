@@ -1,0 +1,57 @@
+/// \file  What evaluate, score and generate share: which model, with which adapter, in which precision, with how many
+/// experts.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/config.h"
+#include "data/tokenizer.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+
+struct ModelOptions {
+  std::string model, adapter;
+  std::string dtype = "checkpoint", gate_norm = "olmoe_native";
+  int64_t top_k = 0;
+  int64_t threads = 0;
+
+  /// Adds --model, --adapter, --top-k, --gate-norm, --dtype, --threads. \return --model, for the caller to require or
+  /// not.
+  CLI::Option* add_to(CLI::App& command);
+};
+
+/// A model with what its forward calls need. The adapter is borrowed by forward(): keep this object alive.
+struct OpenedModel {
+  std::filesystem::path folder;
+  std::unique_ptr<CausalLm> model;
+  AdapterState adapters;
+  RouterOptions router;
+
+  ForwardOptions forward() const { return {adapters.empty() ? nullptr : &adapters, router, nullptr, nullptr}; }
+};
+
+/// Sets the number of threads, loads model and adapter. \throws kConfig for a flag out of range, kCheckpoint for a bad
+/// folder.
+OpenedModel open_model(const ModelOptions& options);
+
+/// The tokenizer.json of a model folder. \throws kData naming the file that is missing.
+Tokenizer open_tokenizer(const std::filesystem::path& model_folder);
+
+/// A flag's value as an enumerator. \throws kConfig listing what is allowed.
+template <config::NamedEnum E>
+E parse_enum(std::string_view flag, std::string_view text) {
+  std::vector<std::string_view> allowed;
+  for (const auto& entry : names(E{})) {
+    if (entry.name == text) return entry.value;
+    allowed.push_back(entry.name);
+  }
+  fail(kConfig, flag, " is ", text, ", allowed: ", join(allowed));
+}
+
+}  // namespace evenkeel
