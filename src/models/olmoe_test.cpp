@@ -68,7 +68,7 @@ TEST(Olmoe, PackedSequencesEqualEachAlone) {
   const auto packed = model->hidden(pack_ids(kSequences), options);
   int64_t start = 0;
   for (const auto& sequence : kSequences) {
-    const auto alone = model->hidden(pack_ids(std::vector{sequence}), options);
+    const auto alone = model->hidden(pack_ids(std::vector<std::vector<int64_t>>{sequence}), options);
     EXPECT_LT(max_difference(packed.narrow(0, start, alone.size(0)), alone), 1e-12);
     start += alone.size(0);
   }
@@ -171,8 +171,9 @@ TEST(Olmoe, PhiReachesTheRouterOfItsLayer) {
   const auto model = make_model(BaseDtype::kFloat32);
   RoutingByLayer routing;
   ForwardOptions options;
-  options.router = {.top_k = 1, .num_candidates = 5, .modulation = {{"model.layers.1.mlp", at::zeros({5})}}};
-  options.router.modulation.at("model.layers.1.mlp")[2] = 100.0;
+  options.router.top_k = 1;
+  options.router.num_candidates = 5;
+  options.router.modulation["model.layers.1.mlp"] = at::tensor({0.0, 0.0, 100.0, 0.0, 0.0});
   options.routing = &routing;
   model->hidden(pack_ids(kSequences), options);
   EXPECT_EQ(routing.at("model.layers.1.mlp").counts[2].item<int64_t>(), 11);

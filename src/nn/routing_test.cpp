@@ -21,6 +21,10 @@ RouterOptions modulated(int64_t top_k, ModulationMode mode, GateNorm norm = Gate
   return {.top_k = top_k, .gate_norm = norm, .num_candidates = candidates, .mode = mode, .modulation = {}};
 }
 
+RouterOptions plain(int64_t top_k, GateNorm norm = GateNorm::kCheckpoint) {
+  return {.top_k = top_k, .gate_norm = norm, .num_candidates = 0, .mode = ModulationMode::kCandidate, .modulation = {}};
+}
+
 std::vector<int64_t> selected(const Routing& routing) {
   const auto* data = routing.experts.const_data_ptr<int64_t>();
   return {data, data + routing.experts.numel()};
@@ -66,24 +70,23 @@ TEST(Route, ACandidateCanBeDemotedOutOfTheSelection) {
 
 TEST(Route, TiesGoToTheLowestIndex) {
   const auto scores = at::tensor({1.0, 2.0, 2.0, 1.0, 2.0}, at::kDouble).unsqueeze(0);
-  const RouterOptions plain{.top_k = 4};
-  EXPECT_EQ(selected(route(scores, plain, {}, false)), std::vector<int64_t>({1, 2, 4, 0}));
+  EXPECT_EQ(selected(route(scores, plain(4), {}, false)), std::vector<int64_t>({1, 2, 4, 0}));
 }
 
 TEST(Route, ZeroPhiRoutesAsPlainTopK) {
   const auto scores = random_tensor({50, 7}, 3, at::kFloat);
-  const auto plain = route(scores, {.top_k = 3}, {}, false);
+  const auto unmodulated = route(scores, plain(3), {}, false);
   for (const auto mode : {ModulationMode::kCandidate, ModulationMode::kPreserve}) {
     const auto zero = route(scores, modulated(3, mode, GateNorm::kCheckpoint), at::zeros({7}), false);
-    EXPECT_TRUE(at::equal(zero.experts, plain.experts));
-    EXPECT_TRUE(at::equal(zero.weights, plain.weights));
+    EXPECT_TRUE(at::equal(zero.experts, unmodulated.experts));
+    EXPECT_TRUE(at::equal(zero.weights, unmodulated.weights));
   }
 }
 
 TEST(Route, SelectsWhatSoftmaxAndTopKSelect) {
   const auto scores = random_tensor({200, 13}, 5, at::kFloat);
   for (const bool norm : {false, true}) {
-    const auto routing = route(scores, {.top_k = 5}, {}, norm);
+    const auto routing = route(scores, plain(5), {}, norm);
     auto [top, index] = at::topk(at::softmax(scores, 1), 5, 1);
     if (norm) top = top / top.sum(1, true);
     EXPECT_TRUE(at::equal(routing.experts, index));
@@ -112,7 +115,7 @@ TEST(Route, OneRenormalisedExpertGivesExactlyZeroGradient) {
 
 TEST(Route, AConstantOnAllScoresLeavesRenormalisedGatesAlone) {
   const auto scores = random_tensor({30, 6}, 12);
-  const RouterOptions options{.top_k = 3, .gate_norm = GateNorm::kRenormSelected};
+  const auto options = plain(3, GateNorm::kRenormSelected);
   EXPECT_LT(max_difference(route(scores, options, {}, false).weights, route(scores + 3.5, options, {}, false).weights),
             1e-12);
 }
@@ -127,8 +130,8 @@ TEST(Route, ANonFiniteScoreStillSelectsKDifferentExperts) {
 }
 
 TEST(Route, RefusesATopKOutsideOneToE) {
-  EXPECT_THROW(route(kScores(), {.top_k = 0}, {}, false), Error);
-  EXPECT_THROW(route(kScores(), {.top_k = 5}, {}, false), Error);
+  EXPECT_THROW(route(kScores(), plain(0), {}, false), Error);
+  EXPECT_THROW(route(kScores(), plain(5), {}, false), Error);
   EXPECT_THROW(route(kScores(), modulated(2, ModulationMode::kCandidate, GateNorm::kCheckpoint, 5), kPhi(), false),
                Error);
 }
