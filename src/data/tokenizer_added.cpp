@@ -106,6 +106,7 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& out) co
       size_t begin = match.begin, end = match.end;
       if (token.lstrip) begin = std::max(spaces_begin_at_end(text.substr(0, begin), std::min(done, begin)), done);
       if (token.rstrip) end += spaces_at_start(text.substr(end));
+      if (begin >= end) continue;  // all of it went to the token before
       other(done, begin);
       out.push_back({text.substr(begin, end - begin), token.id});
       done = end;

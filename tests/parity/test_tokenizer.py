@@ -4,8 +4,8 @@ import json
 import os
 import pathlib
 import random
+import resource
 import subprocess
-import time
 
 import pytest
 
@@ -280,9 +280,10 @@ HUGE = ["one letter", "random letters", "two letters", "digits", "spaces", "newl
 def test_a_line_of_a_megabyte_is_encoded_alike_and_soon(name):
     text = huge(name)
     compare(need(OLMO), [text], ways=BOTH[:1])
-    start = time.perf_counter()
+    seconds = lambda: resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    before = seconds()
     run(OLMO, [text])
-    assert time.perf_counter() - start < 10
+    assert seconds() - before < 6
 
 
 @pytest.mark.parametrize("name", ["random letters", "spaces", "newlines", "digits", "marks", "words on one line"])
@@ -291,6 +292,17 @@ def test_a_line_of_a_megabyte_through_a_split_pattern(kinds, name):
 
 
 CONTENTS = ["<a>", "<a><b>", "<b>", "ab", "abc", "  ", "   ", "\n", "é", "e\u0301x", "Å", "mot-clé", "x y", "_w_", "名前", "\u0301", "1"]
+
+
+def encodable(library, text):
+    """False where the library itself breaks off: a token that strips to the left inside what another stripped to the right."""
+    try:
+        library.encode(text)
+    except BaseException as error:
+        if "Panic" not in type(error).__name__:
+            raise
+        return False
+    return True
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -304,6 +316,8 @@ def test_added_tokens_with_any_flags(tmp_path, seed):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     parts = CONTENTS + [" ", "\t", "word", "-", "\u00a0", "\u200d", "ⓐ", "9", ".", "a", "b", "c", "\u0323"]
     texts = ["".join(draw.choices(parts, k=draw.randint(1, 14))) for _ in range(1_500)]
+    texts = [text for text in texts if encodable(tokenizer, text)]
+    assert len(texts) > 1_000
     # The library changed between its releases how it decodes a token that normalisation changes.
     compare(tmp_path / "tokenizer.json", texts, decode=tokenizer.normalizer is None)
 
