@@ -18,10 +18,12 @@ ClientProfile evaluator(const Experiment& e, double budget) {
           .trains = false};
 }
 
-void apply(const RunEvaluation& changes, EvaluateSection& evaluate) {
+void apply(const RunEvaluation& changes, ExperimentConfig& config) {
+  auto& evaluate = config.evaluate;
   if (changes.tasks) evaluate.tasks = expand_tasks(*changes.tasks);
   if (changes.budgets) evaluate.budgets = *changes.budgets;
   if (changes.limit) evaluate.limit = *changes.limit;
+  if (changes.adjust) changes.adjust(config);
 }
 
 ServerState last_state(const Experiment& e, const Checkpoint& checkpoint) {
@@ -40,7 +42,7 @@ LocalSetup evaluation_setup(const Experiment& e, const ServerState& state, doubl
 }
 
 TaskScore evaluate_prepared(const Experiment& e, const LocalSetup& setup, double budget, const std::string& name,
-                            const EvaluationProgress& on_progress) {
+                            const EvaluationProgress& on_progress, std::vector<Prediction>* predictions) {
   const auto& task = find_task(name);
   const auto rows = test_rows(task, e.config.data.path, e.config.evaluate.limit, e.seed());
   const ForwardOptions forward{.adapters = &setup.adapters, .router = setup.router};
@@ -48,23 +50,26 @@ TaskScore evaluate_prepared(const Experiment& e, const LocalSetup& setup, double
     if (on_progress) on_progress(name, budget, done, all);
   };
   auto score = evaluate_task(*e.model, e.tokenizer, forward, task, rows, e.config.evaluate.options(e.config.data.form),
-                             nullptr, report);
+                             predictions, report);
   score.budget = budget;
   score.top_k = setup.router.top_k;
   return score;
 }
 
 std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
-                                    const EvaluationProgress& on_progress) {
+                                    const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
   auto config = run_config(folder);
-  apply(changes, config.evaluate);
+  apply(changes, config);
   const auto e = make_experiment(std::move(config), Purpose::kEvaluate);
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   std::vector<TaskScore> scores;
   for (double budget : e.config.evaluate.budgets) {
     const auto setup = evaluation_setup(e, state, budget);
-    for (const auto& task : e.config.evaluate.tasks)
-      scores.push_back(evaluate_prepared(e, setup, budget, task, on_progress));
+    for (const auto& task : e.config.evaluate.tasks) {
+      std::vector<Prediction> predictions;
+      scores.push_back(evaluate_prepared(e, setup, budget, task, on_progress, &predictions));
+      if (on_score) on_score(scores.back(), predictions);
+    }
   }
   return scores;
 }

@@ -25,19 +25,24 @@ LocalSetup evaluation_setup(const Experiment& experiment, const ServerState& sta
 
 /// One task at one prepared budget, on the rows that `[evaluate]` and `[data]` say.
 TaskScore evaluate_prepared(const Experiment& experiment, const LocalSetup& setup, double budget,
-                            const std::string& task, const EvaluationProgress& on_progress = {});
+                            const std::string& task, const EvaluationProgress& on_progress = {},
+                            std::vector<Prediction>* predictions = nullptr);
 
 /// What `evenkeel evaluate --run` may change of the run's own `[evaluate]`.
 struct RunEvaluation {
   std::optional<std::vector<std::string>> tasks;
   std::optional<std::vector<double>> budgets;
   std::optional<int64_t> limit;
+  std::function<void(ExperimentConfig&)> adjust;  ///< anything else, e.g. decoding or where the data is
 };
+
+/// Told of each score as soon as it is there.
+using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
 
 /// Scores the last committed round of a run folder, task by task within each budget. Writes nothing.
 /// \throws kIo when no run lives there; kConfig, kData, kCheckpoint as make_experiment().
 std::vector<TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
-                                    const EvaluationProgress& on_progress = {});
+                                    const EvaluationProgress& on_progress = {}, const ScoreCallback& on_score = {});
 
 /// Reads back what to_json(TaskScore) wrote.
 TaskScore task_score(const Json& json);

@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/model_options.h"
+#include "base/files.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "fed/run_evaluation.h"
+#include "train/evaluation.h"
+
+namespace evenkeel {
+namespace {
+
+struct EvaluateFlags {
+  ModelOptions model;
+  std::string run, data, predictions;
+  std::vector<std::string> tasks;
+  std::vector<double> budgets;
+  std::optional<std::string> decode, form;
+  std::optional<int64_t> limit, seed, batch_size;
+  bool json = false;
+};
+
+/// Shows scores as they come: JSON lines at once, or a table at the end; predictions into a file of their own.
+class ScoreWriter {
+ public:
+  explicit ScoreWriter(const EvaluateFlags& flags) : json_(flags.json), progress_("evaluate") {
+    if (flags.predictions.empty()) return;
+    predictions_.open(flags.predictions);
+    EK_CHECK(predictions_.good(), kIo, flags.predictions, " cannot be written");
+  }
+
+  void progress(const std::string& task, double budget, int64_t done, int64_t rows) {
+    if (interrupt_requested()) throw Interrupted("interrupted; the evaluation has to be started again");
+    progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
+  }
+
+  void score(const TaskScore& score, std::span<const Prediction> predictions) {
+    if (json_) std::cout << to_json(score).dump() << std::endl;
+    scores_.push_back(score);
+    for (size_t row = 0; predictions_.is_open() && row < predictions.size(); ++row)
+      predictions_ << line(score, row, predictions[row]) << '\n';
+  }
+
+  void finish() const {
+    if (!json_) std::cout << score_table(scores_);
+  }
+
+ private:
+  static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
+    const OrderedJson json{{"task", score.task},
+                           {"budget", score.budget},
+                           {"row", row},
+                           {"gold", prediction.gold},
+                           {"extracted", prediction.extracted},
+                           {"ranked", prediction.ranked},
+                           {"output", prediction.output}};
+    return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  }
+
+  bool json_;
+  log::Progress progress_;
+  std::ofstream predictions_;
+  std::vector<TaskScore> scores_;
+};
+
+void check(const EvaluateFlags& flags) {
+  EK_CHECK(flags.run.empty() != flags.model.model.empty(), kConfig, "evaluate needs either --run or --model");
+  EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
+           "--run brings its own adapter and experts: --adapter and --top-k go with --model");
+  EK_CHECK(!flags.run.empty() || !flags.tasks.empty(), kConfig,
+           "--model needs --tasks: names or families, see list tasks");
+  EK_CHECK(flags.model.top_k == 0 || flags.budgets.empty(), kConfig, "--top-k and --budget exclude each other");
+  for (const double budget : flags.budgets)
+    EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
+  EK_CHECK(flags.limit.value_or(0) >= 0, kConfig, "--limit is ", *flags.limit, ", allowed: 0 (all rows) or more");
+  EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
+  EK_CHECK(flags.batch_size.value_or(1) >= 1, kConfig, "--batch-size is ", *flags.batch_size, ", allowed: 1 or more");
+}
+
+std::optional<Decode> decode_of(const EvaluateFlags& flags) {
+  if (!flags.decode) return std::nullopt;
+  return parse_enum<Decode>("--decode", *flags.decode);
+}
+
+std::optional<PromptTemplate> form_of(const EvaluateFlags& flags) {
+  if (!flags.form) return std::nullopt;
+  return parse_enum<PromptTemplate>("--template", *flags.form);
+}
+
+/// Where the files of `tasks` are: --data, or the commonsense folder of $EVENKEEL_DATA. Nothing for generated tasks.
+fs::path data_path(const EvaluateFlags& flags, const std::vector<std::string>& tasks) {
+  if (!flags.data.empty()) return flags.data;
+  if (const char* folder = std::getenv("EVENKEEL_DATA")) return fs::path(folder) / "commonsense";
+  for (const auto& task : tasks)
+    EK_CHECK(find_task(task).folder.empty(), kConfig, "task ", task,
+             " is read from files: give --data, or set EVENKEEL_DATA to the folder that holds commonsense/");
+  return {};
+}
+
+void warn_of_rebuilt(const TaskInfo& task, const fs::path& data) {
+  if (task.folder.empty()) return;
+  const auto state = file_state(data / task.folder / "test.json");
+  if (state == FileState::kExact) return;
+  log::warning("[evaluate] ", task.name, ": ", (data / task.folder / "test.json").string(), " is ",
+               state == FileState::kRebuilt ? "a rebuilt copy, not the published file: scores are not comparable to it"
+                                            : "not a file known by its sha256");
+}
+
+struct TaskRows {
+  const TaskInfo* task;
+  std::vector<Row> rows;
+};
+
+std::vector<TaskRows> load_tasks(const EvaluateFlags& flags) {
+  std::vector<TaskRows> loaded;
+  const auto names = expand_tasks(flags.tasks);
+  const auto data = data_path(flags, names);
+  for (const auto& name : names) {
+    const auto& task = find_task(name);
+    loaded.push_back(
+        {&task, test_rows(task, data, flags.limit.value_or(0), static_cast<uint64_t>(flags.seed.value_or(42)))});
+    warn_of_rebuilt(task, data);
+  }
+  return loaded;
+}
+
+/// What a budget means for a model: its share of the checkpoint's experts per token, or --top-k as it is.
+struct BudgetExperts {
+  double budget;
+  int64_t top_k;
+};
+
+std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpec& spec) {
+  if (flags.model.top_k > 0)
+    return {{static_cast<double>(flags.model.top_k) / static_cast<double>(spec.top_k), flags.model.top_k}};
+  std::vector<BudgetExperts> all;
+  for (const double budget : flags.budgets.empty() ? std::vector<double>{1.0} : flags.budgets)
+    all.push_back({budget, active_experts(spec, budget, "--budget")});
+  return all;
+}
+
+void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
+  const EvaluationOptions options{.form = form_of(flags).value_or(PromptTemplate::kPaper),
+                                  .decode = decode_of(flags).value_or(Decode::kGreedy),
+                                  .batch_size = flags.batch_size.value_or(EvaluationOptions().batch_size)};
+  const auto tasks = load_tasks(flags);
+  const auto opened = open_model(flags.model);
+  const auto tokenizer = open_tokenizer(opened.folder);
+  for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
+    auto forward = opened.forward();
+    forward.router.top_k = top_k;
+    for (const auto& [task, rows] : tasks) {
+      std::vector<Prediction> predictions;
+      const auto report = [&, budget = budget, name = std::string(task->name)](int64_t done, int64_t all) {
+        writer.progress(name, budget, done, all);
+      };
+      auto score = evaluate_task(*opened.model, tokenizer, forward, *task, rows, options, &predictions, report);
+      score.budget = budget;
+      writer.score(score, predictions);
+    }
+  }
+}
+
+RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
+  RunEvaluation changes;
+  if (!flags.tasks.empty()) changes.tasks = flags.tasks;
+  if (!flags.budgets.empty()) changes.budgets = flags.budgets;
+  changes.limit = flags.limit;
+  const auto decode = decode_of(flags);
+  const auto form = form_of(flags);
+  const auto dtype = parse_enum<BaseDtype>("--dtype", flags.model.dtype);
+  changes.adjust = [=](ExperimentConfig& config) {
+    if (decode) config.evaluate.decode = *decode;
+    if (form) config.data.form = *form;
+    if (dtype_given) config.model.dtype = dtype;
+    if (flags.seed) config.seed = *flags.seed;
+    if (flags.model.threads > 0) config.threads = flags.model.threads;
+    if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
+    const auto& tasks = config.evaluate.tasks;
+    if (!flags.data.empty() || config.data.path.empty()) config.data.path = data_path(flags, tasks).string();
+    for (const auto& task : tasks) warn_of_rebuilt(find_task(task), config.data.path);
+  };
+  return changes;
+}
+
+void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
+  check(flags);
+  watch_interrupts();
+  ScoreWriter writer(flags);
+  if (flags.run.empty())
+    evaluate_model(flags, writer);
+  else
+    evaluate_run(
+        flags.run, changes_of(flags, dtype_given),
+        [&](const std::string& task, double budget, int64_t done, int64_t rows) {
+          writer.progress(task, budget, done, rows);
+        },
+        [&](const TaskScore& score, std::span<const Prediction> predictions) { writer.score(score, predictions); });
+  writer.finish();
+}
+
+}  // namespace
+
+void add_evaluate_command(CLI::App& program) {
+  auto flags = std::make_shared<EvaluateFlags>();
+  auto* command =
+      program.add_subcommand("evaluate", "accuracy by generation and by likelihood, at one or more budgets");
+  command->description(
+      "Example: evenkeel evaluate --run runs/demo --tasks builtin --budget 0.125,1\n"
+      "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks arc_c,boolq --data data/commonsense --limit "
+      "200\n\n"
+      "Accuracy by generation and by likelihood, with the rate of unreadable answers, chance and the majority answer.");
+  command->add_option("--run", flags->run, "run folder: its model, adapter and method at the last committed round");
+  flags->model.add_to(*command);
+  command
+      ->add_option("--tasks", flags->tasks,
+                   "tasks or families, comma-separated (evenkeel list tasks; --run: the run's)")
+      ->delimiter(',');
+  command->add_option("--budget", flags->budgets, "shares of the experts per token, each in (0, 1] (--run: the run's)")
+      ->delimiter(',');
+  command->add_option("--limit", flags->limit, "rows per task, 0: all");
+  command->add_option("--seed", flags->seed, "which rows a limit draws (default 42; --run: the run's)");
+  command->add_option("--data", flags->data, "folder of the commonsense sets (default: $EVENKEEL_DATA/commonsense)");
+  command->add_option("--template", flags->form, "prompt: paper or llm_adapters");
+  command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
+  command->add_option("--batch-size", flags->batch_size, "prompts run together (default 32)");
+  command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");
+  command->add_flag("--json", flags->json, "one JSON line per task and budget");
+  command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });
+}
+
+}  // namespace evenkeel
