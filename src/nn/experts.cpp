@@ -47,7 +47,8 @@ struct Pass {
 
 template <typename T>
 struct Workspace {
-  Scratch<T> panel, x, h, dh, du, dy, small, smaller;
+  kernels::ProductScratch<T> product;
+  Scratch<T> x, h, dh, du, dy, small, smaller;
 };
 
 template <typename T>
@@ -107,13 +108,13 @@ void expert_forward(const Pass<T>& pass, int64_t e, T* y_slots, Workspace<T>& wo
   const T* x = gather(pass.x, pass.slots, e, pass.hidden, workspace.x);
   T *g = pass.g + first * pass.width, *u = pass.u + first * pass.width, *y = y_slots + first * pass.hidden;
   const auto matrix = [&](Projection p) -> const StoredMatrix& { return pass.matrices[p][static_cast<size_t>(e)]; };
-  kernels::times_transposed(x, rows, matrix(kGate), g, false, workspace.panel);
+  kernels::times_transposed(x, rows, matrix(kGate), g, false, workspace.product);
   add_lora(pass.lora[kGate], e, x, rows, g, workspace.small);
-  kernels::times_transposed(x, rows, matrix(kUp), u, false, workspace.panel);
+  kernels::times_transposed(x, rows, matrix(kUp), u, false, workspace.product);
   add_lora(pass.lora[kUp], e, x, rows, u, workspace.small);
   T* h = workspace.h.at_least(rows * pass.width);
   kernels::swiglu(g, u, h, rows * pass.width);
-  kernels::times_transposed(h, rows, matrix(kDown), y, false, workspace.panel);
+  kernels::times_transposed(h, rows, matrix(kDown), y, false, workspace.product);
   add_lora(pass.lora[kDown], e, h, rows, y, workspace.small);
 }
 
@@ -149,7 +150,7 @@ void expert_backward(const Pass<T>& pass, int64_t e, const T* dy_TD, const Gradi
     row_weights[static_cast<size_t>(i)] = pass.weights[pass.slots.choice[static_cast<size_t>(first + i)]];
 
   kernels::swiglu(pass.g + first * width, pass.u + first * width, h, rows * width);
-  kernels::times(dy, rows, matrix(kDown), dh, false, workspace.panel);
+  kernels::times(dy, rows, matrix(kDown), dh, false, workspace.product);
   lora_backward(pass.lora[kDown], e, static_cast<const T*>(h), dy, row_weights.data(), rows, dh, workspace);
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t at = (first + i) * width;
@@ -161,8 +162,8 @@ void expert_backward(const Pass<T>& pass, int64_t e, const T* dy_TD, const Gradi
   const T* dg = dh;
   T* dx = grads.dx_slots ? grads.dx_slots + first * pass.hidden : nullptr;
   if (dx) {
-    kernels::times(dg, rows, matrix(kGate), dx, false, workspace.panel);
-    kernels::times(static_cast<const T*>(du), rows, matrix(kUp), dx, true, workspace.panel);
+    kernels::times(dg, rows, matrix(kGate), dx, false, workspace.product);
+    kernels::times(static_cast<const T*>(du), rows, matrix(kUp), dx, true, workspace.product);
   }
   lora_backward<T>(pass.lora[kGate], e, x, dg, nullptr, rows, dx, workspace);
   lora_backward<T>(pass.lora[kUp], e, x, du, nullptr, rows, dx, workspace);

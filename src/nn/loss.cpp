@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "nn/kernels/frozen_matmul.h"
@@ -21,20 +22,40 @@ using torch::autograd::variable_list;
 // 64 MiB of float32 logits at a time.
 int64_t chunk_rows(int64_t vocabulary) { return std::clamp<int64_t>((int64_t{1} << 24) / vocabulary, 16, 4096); }
 
-// Writes the log-probability of each row's target; with `to_gradient`, turns the logits into softmax - onehot.
+// Writes the log-probability of one row's target; with `to_gradient`, turns the logits into softmax - onehot.
+template <typename T>
+T finish_row(T* row, int64_t vocabulary, int64_t target, bool to_gradient) {
+  const T top = kernels::max_of(row, vocabulary), at_target = row[target];
+  const T sum = kernels::exp_shifted(row, top, vocabulary);
+  if (to_gradient) {
+    kernels::scaled_copy(T(1) / sum, row, row, vocabulary);
+    row[target] -= T(1);
+  }
+  return at_target - top - std::log(sum);
+}
+
+int64_t row_grain(int64_t vocabulary) { return std::max<int64_t>(1, 16384 / vocabulary); }
+
 template <typename T>
 void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, bool to_gradient) {
   const int64_t vocabulary = logits_NV.size(1);
   T* logits = logits_NV.mutable_data_ptr<T>();
-  at::parallel_for(0, logits_NV.size(0), std::max<int64_t>(1, 16384 / vocabulary), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, logits_NV.size(0), row_grain(vocabulary), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n)
+      logprobs[n] = finish_row(logits + n * vocabulary, vocabulary, targets[n], to_gradient);
+  });
+}
+
+// Logits the library wrote as bfloat16: a row is widened, finished, and narrowed again for the product that follows.
+void finish_narrow_rows(at::Tensor& logits_NV, const int64_t* targets, float* logprobs, bool to_gradient) {
+  const int64_t vocabulary = logits_NV.size(1);
+  auto* logits = logits_NV.mutable_data_ptr<c10::BFloat16>();
+  at::parallel_for(0, logits_NV.size(0), row_grain(vocabulary), [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(vocabulary));
     for (int64_t n = begin; n < end; ++n) {
-      T* row = logits + n * vocabulary;
-      const T top = kernels::max_of(row, vocabulary), at_target = row[targets[n]];
-      const T sum = kernels::exp_shifted(row, top, vocabulary);
-      logprobs[n] = at_target - top - std::log(sum);
-      if (!to_gradient) continue;
-      kernels::scaled_copy(T(1) / sum, row, row, vocabulary);
-      row[targets[n]] -= T(1);
+      kernels::widen(logits + n * vocabulary, at::kBFloat16, row.data(), vocabulary);
+      logprobs[n] = finish_row(row.data(), vocabulary, targets[n], to_gradient);
+      if (to_gradient) kernels::narrow(row.data(), logits + n * vocabulary, vocabulary);
     }
   });
 }
@@ -43,6 +64,8 @@ void finish(at::Tensor& logits_NV, const at::Tensor& targets_N, at::Tensor logpr
   const auto* targets = targets_N.const_data_ptr<int64_t>();
   if (logits_NV.scalar_type() == at::kDouble)
     finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<double>(), to_gradient);
+  else if (logits_NV.scalar_type() == at::kBFloat16)
+    finish_narrow_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient);
   else
     finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient);
 }
@@ -53,17 +76,20 @@ struct Parts {
 
 Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N, bool want_hidden,
                 bool want_head) {
-  const int64_t rows = hidden_ND.size(0), step = chunk_rows(head_VD.size(0));
+  const int64_t rows = hidden_ND.size(0), step = std::min(rows, chunk_rows(head_VD.size(0)));
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want_hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
   if (want_head) parts.dhead_VD = at::zeros(head_VD.sizes(), hidden_ND.options());
+  const auto dtype = kernels::product_dtype(hidden_ND, head_VD);
+  const auto room = at::empty({step, head_VD.size(0)}, hidden_ND.options().dtype(dtype));
   for (int64_t n = 0; n < rows; n += step) {
     const int64_t count = std::min(step, rows - n);
     const auto hidden = hidden_ND.narrow(0, n, count);
-    auto logits = kernels::frozen_matmul(hidden, head_VD);
+    auto logits = room.narrow(0, 0, count);
+    kernels::frozen_matmul_out(logits, hidden, head_VD);
     finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want_hidden || want_head);
     if (want_hidden) parts.dhidden_ND.narrow(0, n, count).copy_(kernels::frozen_matmul_backward(logits, head_VD));
-    if (want_head) parts.dhead_VD.addmm_(logits.t(), hidden);
+    if (want_head) parts.dhead_VD.addmm_(logits.t().to(hidden.scalar_type()), hidden);
   }
   return parts;
 }

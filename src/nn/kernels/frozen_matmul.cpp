@@ -38,15 +38,16 @@ at::Tensor widened(const at::Tensor& w_OI, at::ScalarType dtype) {
 
 bool fits_one_panel(const at::Tensor& w_OI) { return w_OI.numel() <= kPanelRows * 4096; }
 
-at::Tensor widened_forward(const at::Tensor& x_TI, const at::Tensor& w_OI) {
-  if (fits_one_panel(w_OI)) return at::mm(x_TI, widened(w_OI, x_TI.scalar_type()).t());
-  auto y_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options());
+void widened_forward(at::Tensor& out_TO, const at::Tensor& x_TI, const at::Tensor& w_OI) {
+  if (fits_one_panel(w_OI)) {
+    at::mm_out(out_TO, x_TI, widened(w_OI, x_TI.scalar_type()).t());
+    return;
+  }
   for (int64_t o = 0; o < w_OI.size(0); o += kPanelRows) {
     const int64_t rows = std::min(kPanelRows, w_OI.size(0) - o);
-    auto out = y_TO.narrow(1, o, rows);
+    auto out = out_TO.narrow(1, o, rows);
     at::mm_out(out, x_TI, widened(w_OI.narrow(0, o, rows), x_TI.scalar_type()).t());
   }
-  return y_TO;
 }
 
 at::Tensor widened_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI) {
@@ -113,17 +114,28 @@ bool takes_native_path(const at::Tensor& w_OI) {
          w_OI.numel() >= kSmallestNativeWeight;
 }
 
+at::ScalarType product_dtype(const at::Tensor& x_TI, const at::Tensor& w_OI) {
+  return x_TI.scalar_type() == at::kFloat && takes_native_path(w_OI) ? at::kBFloat16 : x_TI.scalar_type();
+}
+
+void frozen_matmul_out(at::Tensor& out_TO, const at::Tensor& x_TI, const at::Tensor& w_OI) {
+  if (x_TI.scalar_type() == w_OI.scalar_type())
+    at::mm_out(out_TO, x_TI, w_OI.t());
+  else if (out_TO.scalar_type() == at::kBFloat16)
+    at::mm_out(out_TO, x_TI.to(at::kBFloat16), w_OI.t());
+  else
+    widened_forward(out_TO, x_TI, w_OI);
+}
+
 at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI) {
-  if (x_TI.scalar_type() == w_OI.scalar_type()) return at::mm(x_TI, w_OI.t());
-  if (x_TI.scalar_type() == at::kFloat && takes_native_path(w_OI))
-    return at::mm(x_TI.to(at::kBFloat16), w_OI.t()).to(at::kFloat);
-  return widened_forward(x_TI, w_OI);
+  auto out_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options().dtype(product_dtype(x_TI, w_OI)));
+  frozen_matmul_out(out_TO, x_TI, w_OI);
+  return out_TO.to(x_TI.scalar_type());
 }
 
 at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI) {
   if (dy_TO.scalar_type() == w_OI.scalar_type()) return at::mm(dy_TO, w_OI);
-  if (dy_TO.scalar_type() == at::kFloat && takes_native_path(w_OI))
-    return at::mm(dy_TO.to(at::kBFloat16), w_OI).to(at::kFloat);
+  if (product_dtype(dy_TO, w_OI) == at::kBFloat16) return at::mm(dy_TO.to(at::kBFloat16), w_OI).to(at::kFloat);
   return widened_backward(dy_TO, w_OI);
 }
 

@@ -45,6 +45,11 @@ at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI);
 /// dY W, [T, I], in dY's dtype.
 at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI);
 
+/// The type in which the path of (x, w) writes its product: bfloat16 on the native path, else x's.
+at::ScalarType product_dtype(const at::Tensor& x_TI, const at::Tensor& w_OI);
+/// x W^T into `out` [T, O] of product_dtype, without a conversion after it.
+void frozen_matmul_out(at::Tensor& out_TO, const at::Tensor& x_TI, const at::Tensor& w_OI);
+
 /// True when `w` takes the bfloat16 product: a bfloat16 weight of some size under kNative. Small weights are always
 /// widened.
 bool takes_native_path(const at::Tensor& w_OI);

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 namespace evenkeel::kernels {
 
@@ -21,6 +21,7 @@ struct StoredMatrix {
   const void* data = nullptr;
   c10::ScalarType dtype = c10::kFloat;
   int64_t out = 0, in = 0;
+  bool native = false;  ///< takes the bfloat16 product (takes_native_path)
   static StoredMatrix of(const at::Tensor& w_OI);
 };
 
@@ -30,20 +31,32 @@ class Scratch {
  public:
   /// At least n numbers, uninitialised; the pointer is good until the next call with a larger n.
   T* at_least(int64_t n) {
-    if (static_cast<int64_t>(room_.size()) < n) room_.resize(static_cast<size_t>(n));
-    return room_.data();
+    if (room_ < n) {
+      memory_ = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(n));
+      room_ = n;
+    }
+    return memory_.get();
   }
 
  private:
-  std::vector<T> room_;
+  std::unique_ptr<T[]> memory_;
+  int64_t room_ = 0;
 };
 
-/// y [rows, out] = x w^T (+ y when `add`). A narrow weight is widened a panel of rows at a time into `scratch`.
+/// What a product with a stored weight needs beside its operands.
 template <typename T>
-void times_transposed(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, Scratch<T>& scratch);
+struct ProductScratch {
+  Scratch<T> panel;                         // widened rows of the weight
+  Scratch<uint16_t> narrow_in, narrow_out;  // bfloat16 operands of the native path
+};
+
+/// y [rows, out] = x w^T (+ y when `add`), on the path of frozen_matmul.h. On the widening path a narrow weight is
+/// widened a panel of rows at a time.
+template <typename T>
+void times_transposed(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, ProductScratch<T>& scratch);
 
 /// y [rows, in] = x w (+ y when `add`).
 template <typename T>
-void times(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, Scratch<T>& scratch);
+void times(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, ProductScratch<T>& scratch);
 
 }  // namespace evenkeel::kernels

@@ -68,6 +68,27 @@ struct Convert<c10::BFloat16, To> {
   }
 };
 
+struct AddWidened {
+  template <typename To>
+  static EK_INLINE void run(const c10::BFloat16* src, To* __restrict dst, int64_t n) {
+    const auto* bits = reinterpret_cast<const uint16_t*>(src);
+    for (int64_t i = 0; i < n; ++i) dst[i] += std::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
+  }
+};
+
+struct Narrow {
+  template <typename From>
+  static EK_INLINE void run(const From* __restrict src, c10::BFloat16* dst, int64_t n) {
+    auto* bits = reinterpret_cast<uint16_t*>(dst);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto value = static_cast<float>(src[i]);
+      const auto word = std::bit_cast<uint32_t>(value);
+      const uint32_t rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+      bits[i] = static_cast<uint16_t>((word & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC0u : rounded);
+    }
+  }
+};
+
 template <typename T>
 struct Swiglu {
   static EK_INLINE void run(const T* __restrict g, const T* __restrict u, T* __restrict h, int64_t n) {
@@ -197,6 +218,14 @@ void widen(const void* src, c10::ScalarType dtype, T* dst, int64_t n) {
 }
 
 template <typename T>
+void narrow(const T* src, c10::BFloat16* dst, int64_t n) {
+  vectorised<Narrow>(src, dst, n);
+}
+template <typename T>
+void add_widened(const c10::BFloat16* src, T* dst, int64_t n) {
+  vectorised<AddWidened>(src, dst, n);
+}
+template <typename T>
 void swiglu(const T* g, const T* u, T* h, int64_t n) {
   vectorised<Swiglu<T>>(g, u, h, n);
 }
@@ -235,6 +264,8 @@ void rotate(const T* x, const float* cos, const float* sin, T sign, T* out, int6
 
 #define EK_INSTANTIATE(T)                                                              \
   template void widen<T>(const void*, c10::ScalarType, T*, int64_t);                   \
+  template void narrow<T>(const T*, c10::BFloat16*, int64_t);                          \
+  template void add_widened<T>(const c10::BFloat16*, T*, int64_t);                     \
   template void swiglu<T>(const T*, const T*, T*, int64_t);                            \
   template T swiglu_backward<T>(const T*, const T*, const T*, T, T*, T*, T*, int64_t); \
   template T dot<T>(const T*, const T*, int64_t);                                      \

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <c10/util/BFloat16.h>
 
 #include <cstdint>
 
@@ -12,6 +13,14 @@ namespace evenkeel::kernels {
 /// dst[i] = src[i] for `src` stored as float64, float32, float16 or bfloat16.
 template <typename T>
 void widen(const void* src, c10::ScalarType dtype, T* dst, int64_t n);
+
+/// dst[i] = src[i], rounded to the nearest bfloat16, ties to even; NaN stays NaN.
+template <typename T>
+void narrow(const T* src, c10::BFloat16* dst, int64_t n);
+
+/// dst[i] += src[i].
+template <typename T>
+void add_widened(const c10::BFloat16* src, T* dst, int64_t n);
 
 /// h = silu(g) * u.
 template <typename T>
