@@ -187,6 +187,32 @@ TEST(UbSmoeRouting, TakesItsOptionsFromTheReading) {
   EXPECT_TRUE(options("phi_at_eval = false", false).modulation.empty());
 }
 
+// s = (2.0, 1.8, 1.0, 0.5), phi = (-.7, .1, .9, .2), N_p = 2, and the experts each reading selects, with their weights
+// at K = 3.
+TEST(UbSmoeRouting, SelectsAndWeighsAsWorkedOutByHand) {
+  const auto logits = at::tensor({2.0, 1.8, 1.0, 0.5}, at::kDouble).view({1, 4});
+  const auto select = [&](const std::string& toml, int64_t top_k) {
+    const auto ub = method(toml);
+    auto state = ub->initialize(server());
+    state.global.extras.at(kLayer + ".phi").copy_(at::tensor({-.7f, .1f, .9f, .2f}));
+    const auto who = client(0, top_k);
+    Client mine(*ub, ub->broadcast(state, who, round_of({top_k})), who);
+    return route(logits, mine.setup.router, mine.setup.router.modulation.at(kLayer).to(at::kDouble), false);
+  };
+  const auto ids = [](std::vector<int64_t> values) { return at::tensor(values, at::kLong).view({1, -1}); };
+  EXPECT_TRUE(select("", 1).experts.equal(ids({1})));
+  EXPECT_TRUE(select("", 2).experts.equal(ids({1, 0})));
+  const auto candidate = select("", 3), preserve = select("dmr_mode = \"preserve\"", 3);
+  EXPECT_TRUE(candidate.experts.equal(ids({1, 0, 2})));
+  EXPECT_TRUE(candidate.weights.to(at::kDouble)
+                  .allclose(at::tensor({.51140921, .28066732, .20792347}, at::kDouble).view({1, 3}), 0, 1e-6));
+  EXPECT_TRUE(std::get<0>(preserve.experts.sort(1)).equal(ids({0, 1, 2})));
+  const auto by_expert = at::zeros({1, 4}, at::kDouble).scatter(1, preserve.experts, preserve.weights.to(at::kDouble));
+  EXPECT_TRUE(by_expert.allclose(at::tensor({.36716540, .30060961, .33222499, 0.}, at::kDouble).view({1, 4}), 0, 1e-6));
+  EXPECT_TRUE(select("dmr_mode = \"preserve\"", 1).experts.equal(ids({0})));
+  EXPECT_TRUE(std::get<0>(select("num_candidates = 4", 2).experts.sort(1)).equal(ids({1, 2})));
+}
+
 // rho at K_c = 1 and a mean K of 1.5, or the model's 8. Gt = 1e-3 stays below the clip.
 TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
   const std::vector<std::pair<std::string, double>> cases{{"", std::sqrt(1.5)},
