@@ -123,9 +123,8 @@ std::string score_table(std::span<const TaskScore> scores) {
   }
   if (budgets.size() > 1) text += mean_over_budgets(scores, budgets);
   return text +
-         "percent: acc correct of all rows, inv no readable answer, val correct of the readable, lik gold answer "
-         "ranked "
-         "first; major most frequent answer\n";
+         "percent: acc correct, inv no readable answer, val correct of the readable, lik gold ranked first, major most "
+         "frequent\n";
 }
 
 }  // namespace evenkeel
