@@ -3,7 +3,6 @@
 #include <array>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "apps/commands.h"
@@ -50,6 +49,20 @@ Trained read_run(const fs::path& folder) {
           .renormalises = record.value("gate_norm", "") == config::name_of(GateNorm::kRenormSelected)};
 }
 
+at::ScalarType stored_type(BaseDtype dtype, at::ScalarType of_base) {
+  switch (dtype) {
+    case BaseDtype::kCheckpoint:
+      return of_base;
+    case BaseDtype::kFloat32:
+      return at::kFloat;
+    case BaseDtype::kBFloat16:
+      return at::kBFloat16;
+    case BaseDtype::kFloat64:
+      return at::kDouble;
+  }
+  fail(kInternal, "unknown base dtype");
+}
+
 at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
   auto sum = delta_weight(factors).to(at::kFloat);
   EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
@@ -57,10 +70,10 @@ at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at:
 }
 
 /// Adds one site to the weights it adapts; each expert of a stack has a tensor of its own in a checkpoint.
-void merge_site(TensorMap& weights, const std::string& site, const LoraFactors& f, std::optional<at::ScalarType> type) {
+void merge_site(TensorMap& weights, const std::string& site, const LoraFactors& f, BaseDtype dtype) {
   const auto merge = [&](const std::string& module, const LoraFactors& factors) {
     auto& weight = weights.at(module + ".weight");
-    weight = merged_weight(weight, factors, type.value_or(weight.scalar_type()));
+    weight = merged_weight(weight, factors, stored_type(dtype, weight.scalar_type()));
   };
   if (f.a.dim() == 2) return merge(site, f);
   const auto dot = site.rfind('.');
@@ -85,11 +98,7 @@ void save_merged(const ExportFlags& flags, const Trained& trained) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   const auto model = load_model(trained.info.base_model);
   auto weights = model->parameters();
-  const std::optional<at::ScalarType> type = dtype == BaseDtype::kFloat32    ? std::optional(at::kFloat)
-                                             : dtype == BaseDtype::kBFloat16 ? std::optional(at::kBFloat16)
-                                             : dtype == BaseDtype::kFloat64  ? std::optional(at::kDouble)
-                                                                             : std::nullopt;
-  for (const auto& [site, factors] : trained.adapters) merge_site(weights, site, factors, type);
+  for (const auto& [site, factors] : trained.adapters) merge_site(weights, site, factors, dtype);
   write_checkpoint(flags.out, merged_config(model->config_json(), trained.renormalises), std::move(weights), dtype,
                    int64_t{5} << 30);
   copy_tokenizer(trained.info.base_model, flags.out);

@@ -1,0 +1,235 @@
+'use strict';
+(() => {
+  const runs = JSON.parse(document.getElementById('data').textContent).runs;
+  const colours = ['#2563eb', '#dc2626', '#059669', '#d97706', '#7c3aed', '#0891b2', '#be185d', '#4d7c0f'];
+  const colour = (i) => colours[i % colours.length];
+  const unique = (values) => [...new Set(values)];
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const percent = (value) => (value === undefined ? '–' : (100 * value).toFixed(1));
+
+  function compact(value) {
+    const units = ['', ' k', ' M', ' G', ' T', ' P', ' E'];
+    let unit = 0;
+    for (; Math.abs(value) >= 1000 && unit + 1 < units.length; ++unit) value /= 1000;
+    return (unit || value % 1 ? value.toPrecision(4) : String(value)) + units[unit];
+  }
+
+  function element(tag, parent, text, className) {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    parent.append(made);
+    return made;
+  }
+
+  function table(parent, titles, rows, meanRow) {
+    const made = element('table', element('div', parent, undefined, 'scroll'));
+    const head = element('tr', element('thead', made));
+    for (const title of titles) element('th', head, title);
+    const body = element('tbody', made);
+    rows.forEach((cells, i) => {
+      const row = element('tr', body, undefined, meanRow && i === rows.length - 1 ? 'mean' : '');
+      for (const cell of cells) element('td', row, cell);
+    });
+    return made.parentNode;
+  }
+
+  function lines(parent, title, xTitle, yTitle, labels, datasets, tick) {
+    const canvas = element('canvas', element('div', parent, undefined, 'chart'));
+    return new Chart(canvas, {
+      type: 'line',
+      data: { labels, datasets },
+      options: {
+        animation: false, maintainAspectRatio: false, spanGaps: true,
+        interaction: { mode: 'index', intersect: false },
+        plugins: { title: { display: true, text: title } },
+        scales: {
+          x: { title: { display: true, text: xTitle } },
+          y: { title: { display: true, text: yTitle }, ticks: tick ? { callback: tick } : {} },
+        },
+      },
+    });
+  }
+
+  const line = (label, data, i, dashed) => ({
+    label, data, borderColor: colour(i), backgroundColor: colour(i), borderWidth: dashed ? 1.5 : 2,
+    borderDash: dashed ? [5, 4] : [], pointRadius: dashed ? 0 : 3, tension: 0,
+  });
+
+  // --- runs ---
+  const total = (run, key) => run.rounds.reduce((sum, round) => sum + round[key], 0);
+  table(document.getElementById('runs'),
+    ['run', 'method', 'seed', 'base model', 'rounds', 'last loss', 'tokens', 'bytes up', 'bytes down', 'FLOPs'],
+    runs.map((run) => {
+      const last = run.rounds[run.rounds.length - 1];
+      return [run.label, run.method, run.seed, run.model, run.rounds.length, last ? last.loss.toFixed(4) : '–',
+        compact(total(run, 'tokens')), compact(total(run, 'bytes_up')), compact(total(run, 'bytes_down')),
+        compact(total(run, 'flops'))];
+    }));
+
+  // --- accuracy ---
+  const lastEvaluated = (run) => Math.max(-1, ...run.evaluations.map((e) => e.round));
+  const tasks = unique(runs.flatMap((run) => run.evaluations.map((e) => e.task)));
+  const budgets = unique(runs.flatMap((run) => run.evaluations.map((e) => e.budget))).sort((a, b) => a - b);
+  const measures = {
+    accuracy: 'accuracy (percent of all rows)', invalid_rate: 'answers that cannot be read',
+    accuracy_valid: 'accuracy among readable answers', accuracy_likelihood: 'accuracy by likelihood',
+  };
+
+  function value(run, task, budget, round, measure) {
+    const found = run.evaluations.filter((e) => e.round === round && e.budget === budget && (!task || e.task === task));
+    return found.length ? mean(found.map((e) => e[measure])) : undefined;
+  }
+  const level = (task, key) => {
+    const found = tasks.filter((name) => !task || name === task)
+      .map((name) => runs.flatMap((run) => run.evaluations).find((e) => e.task === name)[key]);
+    return found.length ? mean(found) : undefined;
+  };
+
+  function accuracySection() {
+    const section = document.getElementById('accuracy');
+    if (!tasks.length) return void element('p', section, 'Nothing is evaluated yet.', 'note');
+    const controls = element('p', section);
+    element('label', controls, 'task');
+    const taskChoice = element('select', controls);
+    ['mean over tasks', ...tasks].forEach((name, i) => { element('option', taskChoice, name).value = i ? name : ''; });
+    element('label', controls, 'measure');
+    const measureChoice = element('select', controls);
+    Object.entries(measures).forEach(([key, name]) => { element('option', measureChoice, name).value = key; });
+    const charts = element('div', section, undefined, 'row');
+    const tables = element('div', section);
+    let drawn = [];
+
+    function byBudget(task, measure) {
+      const sets = runs.map((run, i) => line(run.label,
+        budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure))), i));
+      if (measure !== 'invalid_rate') {
+        sets.push(line('chance', budgets.map(() => percent(level(task, 'chance'))), runs.length, true));
+        sets.push(line('majority', budgets.map(() => percent(level(task, 'majority'))), runs.length + 1, true));
+      }
+      return lines(charts, 'by budget, last evaluated round', 'budget', 'percent', budgets, sets);
+    }
+    function byRound(task, measure) {
+      const rounds = unique(runs.flatMap((run) => run.evaluations.map((e) => e.round))).sort((a, b) => a - b);
+      if (rounds.length < 2) return [];
+      const sets = runs.flatMap((run, i) => budgets.map((budget, b) => ({
+        ...line(`${run.label}, budget ${budget}`,
+          rounds.map((round) => percent(value(run, task, budget, round, measure))), i),
+        borderWidth: 1 + b,
+      })));
+      return [lines(charts, 'by round', 'round', 'percent', rounds, sets)];
+    }
+    function fullTable(measure) {
+      const titles = ['task', ...runs.flatMap((run) => budgets.map((budget) => `${run.label} @ ${budget}`)),
+        'chance', 'majority'];
+      const row = (name, task) => [name,
+        ...runs.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
+        percent(level(task, 'chance')), percent(level(task, 'majority'))];
+      table(tables, titles, [...tasks.map((task) => row(task, task)), row('mean', '')], true);
+    }
+    function draw() {
+      drawn.forEach((chart) => chart.destroy());
+      charts.replaceChildren();
+      tables.replaceChildren();
+      drawn = [byBudget(taskChoice.value, measureChoice.value), ...byRound(taskChoice.value, measureChoice.value)];
+      fullTable(measureChoice.value);
+    }
+    taskChoice.onchange = draw;
+    measureChoice.onchange = draw;
+    draw();
+  }
+
+  // --- quantities by round ---
+  const allRounds = unique(runs.flatMap((run) => run.rounds.map((round) => round.round))).sort((a, b) => a - b);
+  const series = (run, pick) => {
+    const byRound = new Map(run.rounds.map((round) => [round.round, pick(round)]));
+    return allRounds.map((round) => byRound.get(round));
+  };
+  function byRoundChart(parent, title, yTitle, pick, tick) {
+    const sets = runs.map((run, i) => line(run.label, series(run, pick), i))
+      .filter((set) => set.data.some((item) => item !== undefined));
+    if (sets.length) lines(parent, title, 'round', yTitle, allRounds, sets, tick);
+  }
+
+  function trainingSection() {
+    const row = element('div', document.getElementById('training'), undefined, 'row');
+    byRoundChart(row, 'training loss', 'nats per target token', (round) => round.loss);
+    byRoundChart(row, 'experts per token', 'experts', (round) => round.experts_per_token);
+    const metrics = unique(runs.flatMap((run) => run.rounds.flatMap((round) => Object.keys(round.metrics || {}))));
+    for (const name of metrics) byRoundChart(row, name.replaceAll('_', ' '), '', (round) => (round.metrics || {})[name]);
+  }
+
+  // --- heat map: layers down, experts across ---
+  function shade(share) {
+    const stops = [[247, 250, 255], [147, 197, 253], [37, 99, 235], [30, 27, 75]];
+    const at = Math.min(0.9999, Math.max(0, share)) * (stops.length - 1);
+    const low = Math.floor(at);
+    return stops[low].map((c, i) => Math.round(c + (at - low) * (stops[low + 1][i] - c)));
+  }
+  function drawHeat(canvas, layers, most) {
+    canvas.width = layers[0].length;
+    canvas.height = layers.length;
+    const pen = canvas.getContext('2d');
+    const image = pen.createImageData(canvas.width, canvas.height);
+    layers.flat().forEach((use, i) => image.data.set([...shade(use / most), 255], 4 * i));
+    pen.putImageData(image, 0, 0);
+    canvas.style.height = `${Math.min(420, Math.max(60, 22 * layers.length))}px`;
+  }
+  function heatMap(parent, run) {
+    const frames = run.rounds.filter((round) => round.utilization);
+    if (!frames.length) return;
+    const most = Math.max(...frames.flatMap((round) => round.utilization.flat())) || 1;
+    const box = element('div', parent, undefined, 'map');
+    element('h3', box, run.label);
+    const canvas = element('canvas', box, undefined, 'heat');
+    const caption = element('p', box, undefined, 'note');
+    const slider = element('input', box);
+    Object.assign(slider, { type: 'range', min: 0, max: frames.length - 1, value: frames.length - 1 });
+    let shown = frames[frames.length - 1];
+    const show = () => {
+      shown = frames[slider.value];
+      drawHeat(canvas, shown.utilization, most);
+      caption.textContent = `round ${shown.round}; layers down, experts across; darkest = ${most.toPrecision(3)}`;
+    };
+    canvas.onmousemove = (event) => {
+      const layers = shown.utilization;
+      const layer = Math.min(layers.length - 1, Math.floor(event.offsetY / canvas.clientHeight * layers.length));
+      const expert = Math.min(layers[0].length - 1, Math.floor(event.offsetX / canvas.clientWidth * layers[0].length));
+      canvas.title = `layer ${layer}, expert ${expert}: ${layers[Math.max(0, layer)][Math.max(0, expert)]}`;
+    };
+    slider.oninput = show;
+    show();
+  }
+  function expertsSection() {
+    const section = document.getElementById('experts');
+    if (!runs.some((run) => run.rounds.some((round) => round.utilization)))
+      return void element('p', section, 'No sparse layers, or no round yet.', 'note');
+    const maps = element('div', section, undefined, 'row');
+    runs.forEach((run) => heatMap(maps, run));
+    const row = element('div', section, undefined, 'row');
+    byRoundChart(row, 'entropy of utilisation, mean over layers', '', (round) => round.entropy_mean);
+    byRoundChart(row, 'Gini coefficient of utilisation, mean over layers', '', (round) => round.gini_mean);
+  }
+
+  function costSection() {
+    const row = element('div', document.getElementById('cost'), undefined, 'row');
+    byRoundChart(row, 'bytes up per round, all clients', 'bytes', (round) => round.bytes_up, compact);
+    byRoundChart(row, 'bytes down per round, all clients', 'bytes', (round) => round.bytes_down, compact);
+    byRoundChart(row, 'FLOPs per round, all clients', 'FLOPs', (round) => round.flops, compact);
+    byRoundChart(row, 'tokens per round, all clients', 'tokens', (round) => round.tokens, compact);
+  }
+
+  function configsSection() {
+    for (const run of runs) {
+      const details = element('details', document.getElementById('configs'));
+      element('summary', details, `${run.label} (evenkeel ${run.version})`);
+      element('pre', details, run.config);
+    }
+  }
+
+  accuracySection();
+  trainingSection();
+  expertsSection();
+  costSection();
+  configsSection();
+})();

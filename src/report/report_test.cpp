@@ -1,0 +1,223 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "base/files.h"
+#include "report/page.h"
+#include "report/tables.h"
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+OrderedJson round_line(int64_t round, double loss) {
+  return {{"round", round},
+          {"method", "fedit"},
+          {"participants", 2},
+          {"loss", loss},
+          {"steps", 4},
+          {"tokens", 1200},
+          {"bytes_up", 1500000},
+          {"bytes_down", 2500000},
+          {"experts_per_token", 4.5},
+          {"flops", 3.25e12},
+          {"metrics", {{"pg_share", 0.25}}},
+          {"layers", {"model.layers.0.mlp", "model.layers.1.mlp"}},
+          {"utilization", {{0.123456, 0.5, 0.0}, {0.2, 0.3, 0.123449}}},
+          {"dead_experts", {1, 0}},
+          {"entropy_mean", 0.75},
+          {"gini_mean", 0.25},
+          {"clients",
+           {{{"id", 0},
+             {"budget", 0.125},
+             {"top_k", 1},
+             {"rank", 20},
+             {"examples", 64},
+             {"steps", 2},
+             {"loss", 1.5},
+             {"bytes_up", 700000},
+             {"flops", 1e12}}}}};
+}
+
+OrderedJson evaluation_line(int64_t round, const std::string& task, double budget, double accuracy) {
+  OrderedJson line = {{"round", round}, {"method", "fedit"}};
+  line.update(to_json(TaskScore{.task = task,
+                                .budget = budget,
+                                .top_k = 1,
+                                .rows = 40,
+                                .accuracy = accuracy,
+                                .accuracy_cased = accuracy,
+                                .accuracy_lowercase = accuracy,
+                                .invalid_rate = 0.1,
+                                .accuracy_valid = accuracy / 0.9,
+                                .accuracy_likelihood = 0.4,
+                                .chance = 0.25,
+                                .majority = 0.3,
+                                .seconds = 1}));
+  return line;
+}
+
+class Report : public testing::Test {
+ protected:
+  Report() {
+    std::string pattern = (fs::temp_directory_path() / "evenkeel-report-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    make_run("one", 0.5);
+  }
+  ~Report() override { fs::remove_all(folder_); }
+
+  void make_run(const std::string& name, double accuracy) const {
+    const auto run = folder_ / name;
+    fs::create_directories(run);
+    write_file_atomic(
+        run / "config.toml",
+        "name = \"" + name + "\"\nseed = 7\n[model]\npath = \"</script><b>\"\n[method]\nname = \"fedit\"\n");
+    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
+    for (int64_t round : {1, 2}) append_line(run / "rounds.jsonl", round_line(round, 2.0 / round).dump());
+    for (const auto* task : {"alpha", "beta"})
+      for (const double budget : {1.0, 0.125}) {
+        append_line(run / "evaluations.jsonl", evaluation_line(0, task, budget, 0.01).dump());
+        append_line(run / "evaluations.jsonl", evaluation_line(2, task, budget, accuracy * budget).dump());
+      }
+  }
+  std::vector<RunRecords> runs(std::vector<std::string> names) const {
+    std::vector<fs::path> folders;
+    for (const auto& name : names) folders.push_back(folder_ / name);
+    return load_runs(folders);
+  }
+  std::string refusal(const std::string& name) const {
+    try {
+      load_run(folder_ / name);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Report, ReadsWhatTheRunWrote) {
+  const auto run = load_run(folder_ / "one");
+  EXPECT_EQ(run.label, "one");
+  EXPECT_EQ(run.method, "fedit");
+  EXPECT_EQ(run.seed, 7);
+  EXPECT_EQ(run.rounds.size(), 2u);
+  EXPECT_EQ(run.last_evaluated(), 2);
+  ASSERT_EQ(run.scores(2).size(), 4u);
+  EXPECT_EQ(run.scores(2)[0].accuracy, 0.5);
+}
+
+TEST_F(Report, ALineStillBeingWrittenIsLeftOut) {
+  const auto file = folder_ / "one/rounds.jsonl";
+  write_file_atomic(file, read_file(file) + R"({"round":3,"lo)");
+  EXPECT_EQ(load_run(folder_ / "one").rounds.size(), 2u);
+}
+
+TEST_F(Report, ARepeatedEvaluationReplacesTheFirst) {
+  append_line(folder_ / "one/evaluations.jsonl", evaluation_line(2, "alpha", 1.0, 0.75).dump());
+  const auto scores = load_run(folder_ / "one").scores(2);
+  EXPECT_EQ(scores.size(), 4u);
+  EXPECT_EQ(scores[0].accuracy, 0.75);
+}
+
+TEST_F(Report, DamagedRecordsNameFileAndLine) {
+  EXPECT_NE(refusal("missing").find("holds no run"), std::string::npos);
+  append_line(folder_ / "one/rounds.jsonl", R"({"round":3})");
+  EXPECT_NE(refusal("one").find("rounds.jsonl, line 3: loss is missing or not a number"), std::string::npos);
+  make_run("two", 0.5);
+  append_line(folder_ / "two/evaluations.jsonl", R"({"round":3,"task":"x"})");
+  EXPECT_NE(refusal("two").find("evaluations.jsonl, line 9: not the record of an evaluation"), std::string::npos);
+}
+
+TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
+  make_run("two", 0.25);
+  const auto text = table(runs({"one", "two"}), "accuracy");
+  EXPECT_EQ(text,
+            "accuracy, percent of rows, by budget, after the last evaluated round\n"
+            "       one          two\n"
+            "task   0.125     1  0.125     1  chance  majority\n"
+            "alpha    6.2  50.0    3.1  25.0    25.0      30.0\n"
+            "beta     6.2  50.0    3.1  25.0    25.0      30.0\n"
+            "mean     6.2  50.0    3.1  25.0    25.0      30.0\n");
+}
+
+TEST_F(Report, ManyRunsWrapIntoGridsThatFit) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 12; ++i) {
+    names.push_back(concat("a-rather-long-name-", i));
+    make_run(names.back(), 0.5);
+  }
+  std::istringstream lines(table(runs(names), "valid"));
+  int heads = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 120u) << line;
+    heads += line.starts_with("task") ? 1 : 0;
+  }
+  EXPECT_GT(heads, 1);
+}
+
+TEST_F(Report, EveryNamedTableCanBePrinted) {
+  for (const auto name : table_names()) EXPECT_NE(table(runs({"one"}), name).find('\n'), std::string::npos) << name;
+  const auto rounds = table(runs({"one"}), "rounds");
+  EXPECT_NE(
+      rounds.find("one      2  1.0000  1.200 k   1.500 M     2.500 M  3.250 T           4.50   0.7500  0.2500     1"),
+      std::string::npos)
+      << rounds;
+  EXPECT_THROW(table(runs({"one"}), "nonsense"), Error);
+}
+
+TEST_F(Report, ARunWithoutRoundsStillHasAReport) {
+  fs::remove(folder_ / "one/rounds.jsonl");
+  fs::remove(folder_ / "one/evaluations.jsonl");
+  EXPECT_NE(default_tables(runs({"one"})).find("nothing is evaluated yet"), std::string::npos);
+  EXPECT_FALSE(report_page(runs({"one"})).empty());
+}
+
+TEST_F(Report, LabelsDiffer) {
+  fs::create_directories(folder_ / "other");
+  fs::copy(folder_ / "one", folder_ / "other/one", fs::copy_options::recursive);
+  const auto both = runs({"one", "other/one"});
+  EXPECT_NE(both[0].label, both[1].label);
+}
+
+TEST_F(Report, ThePageIsOneFileThatLoadsNothing) {
+  const auto page = report_page(runs({"one"}));
+  EXPECT_NE(page.find("Chart.js v3"), std::string::npos);
+  EXPECT_EQ(page.find("<script src"), std::string::npos);
+  EXPECT_EQ(page.find("<link"), std::string::npos);
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
+  EXPECT_EQ(page.find("/*DATA*/"), std::string::npos);
+}
+
+TEST_F(Report, NamesCannotBecomeMarkupAndDataReadsBack) {
+  const auto page = report_page(runs({"one"}));
+  const std::string open = "id=\"data\">";
+  const auto start = page.find(open) + open.size();
+  const auto data = parse_json(std::string_view(page).substr(start, page.find("</script>", start) - start), "page");
+  EXPECT_EQ(data["runs"][0]["model"], "</script><b>");
+  EXPECT_EQ(data["runs"][0]["rounds"][1]["loss"], 1.0);
+  EXPECT_EQ(data["runs"][0]["rounds"][0]["utilization"][0][0], 0.1235);
+  EXPECT_EQ(data["runs"][0]["evaluations"].size(), 8u);
+}
+
+TEST_F(Report, LongRunsAreThinnedInTheHeatMapOnly) {
+  for (int64_t round = 3; round <= 500; ++round) append_line(folder_ / "one/rounds.jsonl", round_line(round, 1).dump());
+  const auto page = report_page(runs({"one"}));
+  size_t frames = 0;
+  for (size_t at = 0; (at = page.find("\"utilization\":", at)) != std::string::npos; ++at) ++frames;
+  EXPECT_GE(frames, 58u);
+  EXPECT_LE(frames, 62u);
+}
+
+TEST(TextGrid, NumbersAreShortAndKeepTheirUnits) {
+  EXPECT_EQ(compact(0), "0");
+  EXPECT_EQ(compact(999), "999");
+  EXPECT_EQ(compact(999.96), "1.000 k");
+  EXPECT_EQ(compact(1234567), "1.235 M");
+  EXPECT_EQ(compact(4.5e16), "45.00 P");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,110 @@
+#include "report/run_records.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/config.h"
+#include "base/files.h"
+#include "fed/run_evaluation.h"
+#include "fed/run_folder.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::array<std::string_view, 9> kRoundNumbers = {
+    "round", "loss", "steps", "tokens", "bytes_up", "bytes_down", "experts_per_token", "flops", "participants"};
+
+/// Complete lines of a file of JSON lines, handed over with "file, line n".
+template <typename Use>
+void for_each_line(const fs::path& file, Use use) {
+  if (!fs::exists(file)) return;
+  const std::string text = read_file(file);
+  size_t start = 0, number = 1;
+  for (size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1, ++number) {
+    const auto place = concat(file.string(), ", line ", number);
+    use(parse_json(std::string_view(text).substr(start, end - start), place, kCheckpoint), place);
+  }
+}
+
+void check_round(const Json& record, const std::string& place) {
+  EK_CHECK(record.is_object(), kCheckpoint, place, ": not a JSON object");
+  for (const auto key : kRoundNumbers)
+    EK_CHECK(record.contains(key) && record[std::string(key)].is_number(), kCheckpoint, place, ": ", key,
+             " is missing or not a number");
+}
+
+Evaluation evaluation_of(const Json& line, const std::string& place) {
+  try {
+    return {line.at("round").get<int64_t>(), task_score(line)};
+  } catch (const Json::exception&) {
+    throw Error(kCheckpoint, concat(place, ": not the record of an evaluation"));
+  }
+}
+
+void add(std::vector<Evaluation>& all, Evaluation made) {
+  for (auto& known : all)
+    if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget) {
+      known = std::move(made);
+      return;
+    }
+  all.push_back(std::move(made));
+}
+
+void read_config(RunRecords& run) {
+  run.config = read_file(run.folder / "config.toml");
+  const auto table = config::Table::parse(run.config, (run.folder / "config.toml").string());
+  run.seed = table.integer("seed").value_or(0);
+  run.model = table.table("model").string("path").value_or("");
+  run.method = table.table("method").string("name").value_or("");
+}
+
+std::string folder_name(const fs::path& folder) {
+  const auto path = fs::weakly_canonical(folder);
+  return path.filename().string();
+}
+
+}  // namespace
+
+int64_t RunRecords::last_evaluated() const {
+  int64_t last = -1;
+  for (const auto& evaluation : evaluations) last = std::max(last, evaluation.round);
+  return last;
+}
+
+std::vector<TaskScore> RunRecords::scores(int64_t round) const {
+  std::vector<TaskScore> found;
+  for (const auto& evaluation : evaluations)
+    if (evaluation.round == round) found.push_back(evaluation.score);
+  return found;
+}
+
+RunRecords load_run(const fs::path& folder) {
+  EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  RunRecords run;
+  run.folder = folder;
+  run.label = folder_name(folder);
+  run.manifest = load_json(folder / "manifest.json", kCheckpoint);
+  read_config(run);
+  for_each_line(folder / "rounds.jsonl", [&](Json record, const std::string& place) {
+    check_round(record, place);
+    run.rounds.push_back(std::move(record));
+  });
+  for_each_line(folder / "evaluations.jsonl",
+                [&](const Json& line, const std::string& place) { add(run.evaluations, evaluation_of(line, place)); });
+  return run;
+}
+
+std::vector<RunRecords> load_runs(std::span<const fs::path> folders) {
+  std::vector<RunRecords> runs;
+  std::multiset<std::string> labels;
+  for (const auto& folder : folders) {
+    runs.push_back(load_run(folder));
+    labels.insert(runs.back().label);
+  }
+  for (auto& run : runs)
+    if (labels.count(run.label) > 1) run.label = run.folder.string();
+  return runs;
+}
+
+}  // namespace evenkeel

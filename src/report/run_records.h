@@ -1,0 +1,45 @@
+/// \file  What a run folder says of a run, read back for tables and charts. Reads records only: no model, no data.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "train/evaluation.h"
+
+namespace evenkeel {
+
+/// One line of evaluations.jsonl.
+struct Evaluation {
+  int64_t round = 0;
+  TaskScore score;
+};
+
+struct RunRecords {
+  std::string label;  ///< the folder's name; its path where two runs share a name
+  std::filesystem::path folder;
+  std::string method;
+  int64_t seed = 0;
+  std::string model;   ///< as in the config
+  std::string config;  ///< resolved TOML
+  Json manifest;
+  std::vector<Json> rounds;             ///< lines of rounds.jsonl (fed/records.h), in round order
+  std::vector<Evaluation> evaluations;  ///< in the order they were made; a repeated one replaces the first
+
+  /// The last round that was evaluated; -1 when none was.
+  int64_t last_evaluated() const;
+  /// Scores of one round, in the order of the run's config.
+  std::vector<TaskScore> scores(int64_t round) const;
+};
+
+/// Reads one run. A line that is still being written is left out. \throws kIo when no run lives there, kCheckpoint
+/// naming file and line when a record is damaged.
+RunRecords load_run(const std::filesystem::path& folder);
+
+/// Several runs, with labels that differ.
+std::vector<RunRecords> load_runs(std::span<const std::filesystem::path> folders);
+
+}  // namespace evenkeel

@@ -1,0 +1,242 @@
+#include "report/tables.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kWidth = 120;
+
+std::string percent(double share) { return fixed(100 * share, 1); }
+
+std::string budget_title(double budget) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", budget);
+  return text.data();
+}
+
+template <typename T, typename Get>
+std::vector<T> distinct(std::span<const TaskScore> scores, Get get) {
+  std::vector<T> values;
+  for (const auto& score : scores)
+    if (std::find(values.begin(), values.end(), get(score)) == values.end()) values.push_back(get(score));
+  return values;
+}
+
+/// A run's scores at its last evaluated round.
+struct Scored {
+  const RunRecords* run;
+  std::vector<TaskScore> scores;
+  std::vector<double> budgets;
+};
+
+std::vector<Scored> scored(std::span<const RunRecords> runs) {
+  std::vector<Scored> all;
+  for (const auto& run : runs) {
+    auto scores = run.scores(run.last_evaluated());
+    auto budgets = distinct<double>(scores, [](const TaskScore& s) { return s.budget; });
+    std::sort(budgets.begin(), budgets.end());
+    if (!scores.empty()) all.push_back({&run, std::move(scores), std::move(budgets)});
+  }
+  return all;
+}
+
+const TaskScore* find(const Scored& from, const std::string& task, double budget) {
+  for (const auto& score : from.scores)
+    if (score.task == task && score.budget == budget) return &score;
+  return nullptr;
+}
+
+/// Tasks of all runs in order of appearance.
+std::vector<std::string> all_tasks(std::span<const Scored> runs) {
+  std::vector<TaskScore> every;
+  for (const auto& run : runs) every.insert(every.end(), run.scores.begin(), run.scores.end());
+  return distinct<std::string>(every, [](const TaskScore& s) { return s.task; });
+}
+
+using Member = double TaskScore::*;
+
+std::optional<double> mean(const Scored& run, std::span<const std::string> tasks, double budget, Member member) {
+  double sum = 0, count = 0;
+  for (const auto& task : tasks)
+    if (const auto* score = find(run, task, budget)) sum += score->*member, ++count;
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+std::string cell(std::optional<double> value) { return value ? percent(*value) : "-"; }
+
+/// Chance or majority of a task, from the first run that has it.
+std::optional<double> level(std::span<const Scored> runs, const std::string& task, Member member) {
+  for (const auto& run : runs)
+    for (const auto& score : run.scores)
+      if (score.task == task) return score.*member;
+  return std::nullopt;
+}
+
+std::optional<double> mean_level(std::span<const Scored> runs, std::span<const std::string> tasks, Member member) {
+  double sum = 0;
+  for (const auto& task : tasks) sum += level(runs, task, member).value_or(0);
+  return tasks.empty() ? std::nullopt : std::optional(sum / static_cast<double>(tasks.size()));
+}
+
+void add_cells(std::vector<std::string>& row, const Scored& run, const std::string& task, Member member) {
+  for (const double budget : run.budgets) {
+    const auto* score = find(run, task, budget);
+    row.push_back(cell(score != nullptr ? std::optional(score->*member) : std::nullopt));
+  }
+}
+
+/// Several runs in one grid.
+std::string task_grid(std::span<const Scored> runs, std::span<const std::string> tasks, Member member) {
+  std::vector<std::string> titles = {"task"};
+  for (const auto& run : runs)
+    for (const double budget : run.budgets) titles.push_back(budget_title(budget));
+  const size_t last = titles.size();
+  titles.insert(titles.end(), {"chance", "majority"});
+  TextGrid grid(titles);
+  size_t column = 1;
+  for (const auto& run : runs) {
+    grid.group(column, column + run.budgets.size(), run.run->label);
+    column += run.budgets.size();
+  }
+  grid.group(last, last + 2, "");
+  for (const auto& task : tasks) {
+    std::vector<std::string> row = {task};
+    for (const auto& run : runs) add_cells(row, run, task, member);
+    row.push_back(cell(level(runs, task, &TaskScore::chance)));
+    row.push_back(cell(level(runs, task, &TaskScore::majority)));
+    grid.add(row);
+  }
+  std::vector<std::string> means = {"mean"};
+  for (const auto& run : runs)
+    for (const double budget : run.budgets) means.push_back(cell(mean(run, tasks, budget, member)));
+  means.push_back(cell(mean_level(runs, tasks, &TaskScore::chance)));
+  means.push_back(cell(mean_level(runs, tasks, &TaskScore::majority)));
+  grid.add(means);
+  return grid.text();
+}
+
+size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.run->label.size() + 2); }
+
+/// As many runs in a grid as fit beside each other.
+std::string task_table(std::span<const RunRecords> runs, std::string_view title, Member member) {
+  const auto all = scored(runs);
+  if (all.empty()) return concat(title, ": nothing is evaluated yet\n");
+  const auto tasks = all_tasks(all);
+  std::string out = concat(title, ", percent of rows, by budget, after the last evaluated round\n");
+  for (size_t first = 0, end = 0; first < all.size(); first = end) {
+    size_t used = 40;
+    for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kWidth); ++end)
+      used += columns_of(all[end]);
+    if (first > 0) out += '\n';
+    out += task_grid(std::span(all).subspan(first, end - first), tasks, member);
+  }
+  return out;
+}
+
+double sum_of(const RunRecords& run, const char* key) {
+  double sum = 0;
+  for (const auto& record : run.rounds) sum += record.at(key).get<double>();
+  return sum;
+}
+
+std::string runs_table(std::span<const RunRecords> runs) {
+  TextGrid grid({"run", "method", "seed", "rounds", "last loss", "tokens", "bytes up", "bytes down", "FLOPs",
+                 "experts/token", "mean acc"});
+  const auto all = scored(runs);
+  for (const auto& run : runs) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Scored& s) { return s.run == &run; });
+    double accuracy = 0;
+    if (found != all.end())
+      for (const auto& score : found->scores) accuracy += score.accuracy / static_cast<double>(found->scores.size());
+    const bool trained = !run.rounds.empty();
+    grid.add({run.label, run.method, std::to_string(run.seed), std::to_string(run.rounds.size()),
+              trained ? fixed(run.rounds.back().at("loss").get<double>(), 4) : "-", compact(sum_of(run, "tokens")),
+              compact(sum_of(run, "bytes_up")), compact(sum_of(run, "bytes_down")), compact(sum_of(run, "flops")),
+              trained ? fixed(run.rounds.back().at("experts_per_token").get<double>(), 2) : "-",
+              found != all.end() ? percent(accuracy) : "-"});
+  }
+  return concat("runs; mean acc: accuracy over all tasks and budgets, percent\n", grid.text());
+}
+
+std::string optional_number(const Json& record, const char* key, int decimals) {
+  return record.contains(key) && record[key].is_number() ? fixed(record[key].get<double>(), decimals) : "-";
+}
+
+std::string dead_experts(const Json& record) {
+  if (!record.contains("dead_experts") || !record["dead_experts"].is_array()) return "-";
+  int64_t dead = 0;
+  for (const auto& layer : record["dead_experts"]) dead += layer.get<int64_t>();
+  return std::to_string(dead);
+}
+
+std::string rounds_table(std::span<const RunRecords> runs) {
+  TextGrid grid({"run", "round", "loss", "tokens", "bytes up", "bytes down", "FLOPs", "experts/token", "entropy",
+                 "Gini", "dead"});
+  for (const auto& run : runs)
+    for (const auto& record : run.rounds)
+      grid.add({run.label, record.at("round").dump(), optional_number(record, "loss", 4),
+                compact(record.at("tokens").get<double>()), compact(record.at("bytes_up").get<double>()),
+                compact(record.at("bytes_down").get<double>()), compact(record.at("flops").get<double>()),
+                optional_number(record, "experts_per_token", 2), optional_number(record, "entropy_mean", 4),
+                optional_number(record, "gini_mean", 4), dead_experts(record)});
+  return concat("rounds; entropy and Gini of expert utilisation, means over layers; dead: experts without a token\n",
+                grid.text());
+}
+
+std::string clients_table(std::span<const RunRecords> runs) {
+  TextGrid grid({"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down", "FLOPs",
+                 "experts/token"});
+  for (const auto& run : runs) {
+    if (run.rounds.empty() || !run.rounds.back().contains("clients")) continue;
+    for (const auto& client : run.rounds.back().at("clients"))
+      grid.add({run.label, optional_number(client, "id", 0), optional_number(client, "budget", 3),
+                optional_number(client, "top_k", 0), optional_number(client, "rank", 0),
+                optional_number(client, "examples", 0), optional_number(client, "steps", 0),
+                optional_number(client, "loss", 4), compact(client.value("bytes_up", 0.0)),
+                compact(client.value("bytes_down", 0.0)), compact(client.value("flops", 0.0)),
+                optional_number(client, "experts_per_token", 2)});
+  }
+  return concat("clients of the last round\n", grid.text());
+}
+
+struct TaskTable {
+  std::string_view name, title;
+  Member member;
+};
+constexpr std::array kTaskTables{
+    TaskTable{"accuracy", "accuracy", &TaskScore::accuracy},
+    TaskTable{"invalid", "answers that cannot be read", &TaskScore::invalid_rate},
+    TaskTable{"valid", "accuracy among readable answers", &TaskScore::accuracy_valid},
+    TaskTable{"likelihood", "accuracy by likelihood of the allowed answers", &TaskScore::accuracy_likelihood}};
+
+}  // namespace
+
+std::vector<std::string_view> table_names() {
+  std::vector<std::string_view> all = {"runs"};
+  for (const auto& entry : kTaskTables) all.push_back(entry.name);
+  all.insert(all.end(), {"rounds", "clients"});
+  return all;
+}
+
+std::string table(std::span<const RunRecords> runs, std::string_view name) {
+  if (name == "runs") return runs_table(runs);
+  if (name == "rounds") return rounds_table(runs);
+  if (name == "clients") return clients_table(runs);
+  for (const auto& entry : kTaskTables)
+    if (entry.name == name) return task_table(runs, entry.title, entry.member);
+  fail(kConfig, "--table is ", name, ", allowed: ", join(table_names()));
+}
+
+std::string default_tables(std::span<const RunRecords> runs) {
+  std::string text = runs_table(runs);
+  for (const auto& entry : kTaskTables) text += concat('\n', task_table(runs, entry.title, entry.member));
+  return text;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,24 @@
+/// \file  Text tables of one or several runs, side by side, at most about 120 columns wide.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/run_records.h"
+
+namespace evenkeel {
+
+/// Names of the tables, in the order of a report: runs, accuracy, invalid, valid, likelihood, rounds, clients.
+std::vector<std::string_view> table_names();
+
+/// One table. Task tables show the last evaluated round of every run, tasks down, budgets across, with chance and
+/// majority. \throws kConfig listing the names.
+std::string table(std::span<const RunRecords> runs, std::string_view name);
+
+/// What `evenkeel report` prints: the runs, then accuracy, invalid answers, accuracy among valid ones, and likelihood
+/// ranking.
+std::string default_tables(std::span<const RunRecords> runs);
+
+}  // namespace evenkeel
