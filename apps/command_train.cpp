@@ -1,3 +1,4 @@
+#include <array>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -6,6 +7,7 @@
 #include "apps/commands.h"
 #include "base/interrupt.h"
 #include "fed/training_run.h"
+#include "report/page.h"
 
 namespace evenkeel {
 namespace {
@@ -45,8 +47,10 @@ Run open_run(const TrainFlags& flags) {
 void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   std::cout << score_table(scores) << std::flush;
-  std::cerr << "the run is in " << folder << "\ntry the model: evenkeel generate --model "
-            << run.experiment.config.model.path << " --adapter " << folder << "/adapter --prompt \"...\"\n";
+  save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
+  std::cerr << "the run is in " << folder << ", its report is " << folder
+            << "/report.html\ntry the model: evenkeel generate --model " << run.experiment.config.model.path
+            << " --adapter " << folder << "/adapter --prompt \"...\"\n";
 }
 
 void run_train(const TrainFlags& flags) {

@@ -85,7 +85,9 @@ struct MethodKeys {
   void visit(config::Writer& writer) { entry->write(*table, writer); }
 };
 
-ComputeDtype probed() {
+/// What "auto" stands for: nothing to choose when the base is stored wide, else what this machine does faster.
+ComputeDtype measured(BaseDtype base) {
+  if (base == BaseDtype::kFloat32 || base == BaseDtype::kFloat64) return ComputeDtype::kFloat32;
   return probe_matmul_path() == MatmulPath::kNative ? ComputeDtype::kBFloat16 : ComputeDtype::kFloat32;
 }
 
@@ -162,7 +164,7 @@ void ExperimentConfig::check() const {
 void ExperimentConfig::resolve() {
   if (threads == 0) threads = at::intraop_default_num_threads();
   at::set_num_threads(static_cast<int>(threads));
-  if (model.compute_dtype == ComputeDtype::kAuto) model.compute_dtype = probed();
+  if (model.compute_dtype == ComputeDtype::kAuto) model.compute_dtype = measured(model.dtype);
   for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
     clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
   data.path = expand_data_path(data.path).string();

@@ -68,9 +68,14 @@ optimizer = { lr = 1.7e-3 }
   EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;
 }
 
-TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
-  auto config = read("");
+TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
+  auto config = read("[model]\ndtype = \"float32\"\n");
   config.resolve();
+  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
+}
+
+TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
+  const auto config = read("");
   std::istringstream text(config.text(true));
   for (std::string line; std::getline(text, line);) {
     if (line.find(" = ") == std::string::npos) continue;

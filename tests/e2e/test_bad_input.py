@@ -58,7 +58,7 @@ def test_an_unknown_key(train, tmp_path):
 
 
 def test_a_value_of_the_wrong_type_or_out_of_range(train):
-    train(says=["train.rounds", "integer"], train__rounds='"ten"')
+    train(says=["train.rounds", "whole number"], train__rounds='"ten"')
     train(says=["train.rounds", "0", "1 or more"], train__rounds=0)
     train(says=["train.optimizer.lr"], train__optimizer__lr=-1.0)
     train(says=["model.dtype", "int4", "bfloat16"], model__dtype='"int4"')

@@ -32,10 +32,18 @@ def test_the_run_folder_holds_everything(run):
 def test_the_resolved_config_leaves_nothing_open(run, tiny_model):  # noqa: F811
     config = tomllib.loads((run[0] / "config.toml").read_text())
     assert config["model"]["path"] == str(tiny_model)
-    assert config["model"]["compute_dtype"] in ("bfloat16", "float32")
     assert config["threads"] == 1
     assert len(config["evaluate"]["tasks"]) > 1
     assert config["method"]["ub-smoe"]["phi_momentum"] == 0.9
+
+
+def test_the_arithmetic_is_chosen_once(tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    train(tiny_model, out, model__compute_dtype="auto", train__rounds=1, evaluate__limit=1)
+    chosen = tomllib.loads((out / "config.toml").read_text())["model"]["compute_dtype"]
+    assert chosen in ("bfloat16", "float32")
+    succeed("train", CONFIG, "--out", out, "--resume")
+    assert tomllib.loads((out / "config.toml").read_text())["model"]["compute_dtype"] == chosen
 
 
 def test_the_manifest_names_every_file_with_its_fingerprint(run, tiny_model):  # noqa: F811
