@@ -1,0 +1,78 @@
+"""`evenkeel generate`, greedy and by beam search, against transformers' generate() on random models."""
+import itertools
+import json
+import random
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from peer import random_model, run
+
+VOCAB, PROMPTS, NEW_TOKENS = 300, 14, 14
+# E, k, heads, kv heads, head width, F, layers, norm_topk_prob
+SHAPES = [(6, 2, 4, 2, 8, 20, 2, False), (9, 9, 3, 3, 10, 28, 1, True), (16, 4, 5, 1, 8, 12, 3, False)]
+NAMES = ("num_experts", "num_experts_per_tok", "num_attention_heads", "num_key_value_heads", "head_width",
+         "intermediate_size", "num_hidden_layers", "norm_topk_prob")
+
+
+def words(seed, count):
+    draw = random.Random(seed)
+    return ["".join(draw.choices("abcdefgh", k=draw.randint(1, 6))) for _ in range(count)]
+
+
+def save_tokenizer(folder):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=VOCAB, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator([" ".join(words(1, 4000))], trainer)
+    assert tokenizer.get_vocab_size() == VOCAB
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer
+
+
+def model_of(shape, seed):
+    settings = dict(zip(NAMES, shape, strict=True))
+    settings["hidden_size"] = settings["num_attention_heads"] * settings.pop("head_width")
+    return random_model(seed, vocab_size=VOCAB, **settings)
+
+
+@torch.no_grad()
+def reference(model, ids, beams):
+    """New tokens without eos, or None when single and double precision do not agree: a choice hangs on rounding then."""
+    outputs = []
+    for dtype in (torch.float64, torch.float32):
+        whole = model.to(dtype).generate(
+            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), num_beams=beams, do_sample=False,
+            length_penalty=1.0, early_stopping=False, max_new_tokens=NEW_TOKENS)
+        new = whole[0, len(ids):].tolist()
+        eos = model.config.eos_token_id
+        outputs.append(new[:new.index(eos)] if eos in new else new)
+    return outputs[1] if outputs[0] == outputs[1] else None
+
+
+@pytest.mark.parametrize("shape, beams", [*itertools.product(SHAPES, (1, 4)), (SHAPES[0], 2), (SHAPES[2], 5)], ids=str)
+def test_texts_equal_those_of_transformers(shape, beams, tmp_path):
+    model = model_of(shape, seed=sum(shape))
+    tokenizer = save_tokenizer(tmp_path)
+    draw = random.Random(beams)
+    prompts = [" ".join(words(100 * beams + i, draw.randint(1, 30))) for i in range(PROMPTS)]
+    ids = [tokenizer.encode(prompt).ids for prompt in prompts]
+    with torch.no_grad():  # eos is likely now and then: some texts end early, some late, some never
+        model.lm_head.weight[model.config.eos_token_id] *= 2
+    expected = [reference(model, some, beams) for some in ids]
+    model.to(torch.float32).save_pretrained(tmp_path)
+
+    flags = [word for prompt in prompts for word in ("--prompt", prompt)]
+    out = run("generate", "--model", tmp_path, *flags, "--beams", beams, "--max-new-tokens", NEW_TOKENS, "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [record["prompt_ids"] for record in records] == ids
+    clear = [(record["ids"], wanted) for record, wanted in zip(records, expected, strict=True) if wanted is not None]
+    assert len(clear) >= PROMPTS // 2
+    for given, wanted in clear:
+        assert given == wanted
+    assert any(len(wanted) < NEW_TOKENS for _, wanted in clear) and any(wanted for _, wanted in clear)
+    for record in records:
+        assert record["text"] == tokenizer.decode(record["ids"])
