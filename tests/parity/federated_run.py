@@ -1,4 +1,5 @@
 """A small federated run of the program, on a random model with a tokenizer of its own."""
+import json
 import tomllib
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -15,8 +16,8 @@ rank = 3
 alpha = 5.0
 [data]
 task = "builtin"
-limit = 48
-cutoff = 192
+limit = 24
+cutoff = 1000
 [clients]
 count = 3
 budgets = [0.25, 0.5, 1.0]
@@ -55,9 +56,24 @@ def federated_run(folder, method):
     vocabulary = save_tokenizer(model_folder)
     random_model(seed=81, num_experts=9, num_experts_per_tok=4, num_attention_heads=4, num_key_value_heads=2,
                  hidden_size=32, intermediate_size=20, vocab_size=vocabulary + 5, num_hidden_layers=2,
-                 norm_topk_prob=False).save_pretrained(model_folder)
+                 norm_topk_prob=False, max_position_embeddings=2048).save_pretrained(model_folder)
     text = CONFIG.format(model=model_folder, method=method)
     tomllib.loads(text)
     (folder / "config.toml").write_text(text)
     run("train", folder / "config.toml", "--out", out, "--threads", 1)
     return model_folder, out
+
+
+def gate_flags(run_folder):
+    """How a run weighs its selected experts, as flags of `evenkeel score`; a merged checkpoint says it in its config."""
+    record = json.loads((run_folder / "rounds.jsonl").read_text().splitlines()[-1])
+    return "--gate-norm", record["gate_norm"]
+
+
+def as_gated_by(merged, model_folder, copy):
+    """The base model with the gating that the merged checkpoint asks for: a method may train with renormalised gates."""
+    shutil.copytree(model_folder, copy)
+    settings = json.loads((copy / "config.json").read_text())
+    settings["norm_topk_prob"] = json.loads((merged / "config.json").read_text())["norm_topk_prob"]
+    (copy / "config.json").write_text(json.dumps(settings))
+    return copy

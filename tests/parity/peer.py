@@ -28,7 +28,8 @@ def run(*arguments, program=PROGRAM):
 def random_model(seed, rope_theta=10000.0, **settings):
     """An OLMoE whose weights are larger than at initialisation, so that routing and norms matter."""
     rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if V5 else {"rope_theta": rope_theta}
-    config = OlmoeConfig(max_position_embeddings=256, pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
+    settings = {"max_position_embeddings": 256} | settings
+    config = OlmoeConfig(pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
     model = OlmoeForCausalLM._from_config(config, **EXPERTS).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -2,7 +2,7 @@
 import pytest
 from peft import PeftModel
 
-from federated_run import federated_run
+from federated_run import federated_run, gate_flags
 from peer import assert_logits_close, load_float32, run, score, texts_with_logits
 
 
@@ -41,7 +41,7 @@ def test_merged_checkpoint_opens_in_transformers_with_the_logits_of_base_and_ada
     model_folder, run_folder = trained
     run("export", "--run", run_folder, "--format", "merged", "--out", tmp_path / "merged")
     peer = load_float32(tmp_path / "merged")
-    assert_same_logits(peer, model_folder, tmp_path, "--adapter", run_folder / "adapter")
+    assert_same_logits(peer, model_folder, tmp_path, "--adapter", run_folder / "adapter", *gate_flags(run_folder))
     assert_same_logits(peer, tmp_path / "merged", tmp_path)
 
 
