@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
@@ -34,6 +35,7 @@ struct Trained {
   AdapterState adapters;
   PeftInfo info;
   bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
+  bool modulates = false;     ///< routers were trained with phi added to their scores
 };
 
 Trained read_run(const fs::path& folder) {
@@ -42,11 +44,14 @@ Trained read_run(const fs::path& folder) {
   const auto last = checkpoint.last();
   EK_CHECK(last, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
   const auto record = parse_json(last->record, (folder / "checkpoint/commit.json").string(), kCheckpoint);
-  return {.adapters = checkpoint.load(last->round).state.global.adapters,
+  const auto global = checkpoint.load(last->round).state.global;
+  return {.adapters = global.adapters,
           .info = {.base_model = resolve_model_path(config.model.path).string(),
                    .alpha = config.lora.alpha,
                    .rank = config.lora.rank},
-          .renormalises = record.value("gate_norm", "") == config::name_of(GateNorm::kRenormSelected)};
+          .renormalises = record.value("gate_norm", "") == config::name_of(GateNorm::kRenormSelected),
+          .modulates = std::any_of(global.extras.begin(), global.extras.end(),
+                                   [](const auto& extra) { return extra.first.ends_with(".phi"); })};
 }
 
 at::ScalarType stored_type(BaseDtype dtype, at::ScalarType of_base) {
@@ -109,6 +114,9 @@ void run_export(const ExportFlags& flags) {
   EK_CHECK(format == Format::kMerged || flags.dtype == "checkpoint", kConfig,
            "--dtype is for --format merged; adapters are float32");
   const auto trained = read_run(flags.run);
+  if (trained.modulates)
+    log::warning("[export] the run adds phi to its router scores, which no format of these holds: elsewhere the model ",
+                 "routes as here with phi_at_eval = false");
   if (format == Format::kMerged) {
     save_merged(flags, trained);
   } else {

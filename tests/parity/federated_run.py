@@ -68,12 +68,3 @@ def gate_flags(run_folder):
     """How a run weighs its selected experts, as flags of `evenkeel score`; a merged checkpoint says it in its config."""
     record = json.loads((run_folder / "rounds.jsonl").read_text().splitlines()[-1])
     return "--gate-norm", record["gate_norm"]
-
-
-def as_gated_by(merged, model_folder, copy):
-    """The base model with the gating that the merged checkpoint asks for: a method may train with renormalised gates."""
-    shutil.copytree(model_folder, copy)
-    settings = json.loads((copy / "config.json").read_text())
-    settings["norm_topk_prob"] = json.loads((merged / "config.json").read_text())["norm_topk_prob"]
-    (copy / "config.json").write_text(json.dumps(settings))
-    return copy

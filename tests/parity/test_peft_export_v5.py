@@ -23,7 +23,6 @@ def test_fused_export_opens_in_peft_with_our_logits(trained, tmp_path):
 def test_merged_export_opens_in_transformers_5_with_our_logits(trained, tmp_path):
     model_folder, run_folder = trained
     run("export", "--run", run_folder, "--format", "merged", "--out", tmp_path / "merged")
-    base = as_gated_by(tmp_path / "merged", model_folder, tmp_path / "base")
     texts, expected = texts_with_logits(load_float32(tmp_path / "merged"), (1, 70, 12), seed=97)
     _, logits = score(model_folder, texts, tmp_path, "--adapter", run_folder / "adapter", *gate_flags(run_folder))
     assert_logits_close(logits, expected)

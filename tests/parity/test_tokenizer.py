@@ -15,8 +15,20 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
 DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA") or pathlib.Path(__file__).parents[3] / "shared" / "data")
 OLMO = DATA / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
-# Everything assigned, and a part of the planes that are empty or private.
-CODE_POINTS = [c for c in range(0x110000) if (c < 0x33480 or 0xE0000 <= c < 0xE0200 or c % 61 == 0) and not 0xD800 <= c <= 0xDFFF]
+
+
+def is_worth_asking(code_point):
+    """Every code point, but of the large uniform blocks (ideographs, Hangul, empty and private planes) only a part."""
+    if 0xD800 <= code_point <= 0xDFFF:
+        return False
+    blocks = [(0x3420, 0x4DA0), (0x4E20, 0x9FE0), (0xAC20, 0xD780), (0xE020, 0xF8E0), (0x12020, 0x12380),
+              (0x13020, 0x143E0), (0x17020, 0x187E0), (0x18B20, 0x18CC0), (0x20000, 0x3347F), (0x33480, 0xE0000),
+              (0xE0200, 0x110000)]
+    return not any(low < code_point < high for low, high in blocks) or code_point % (17 if code_point < 0x33480 else 997) == 0
+
+
+CODE_POINTS = [c for c in range(0x110000) if is_worth_asking(c)]
+
 CL100K = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
