@@ -17,9 +17,9 @@ namespace evenkeel {
 class Tokenizer {
  public:
   /// \throws kData (file, what is not supported or malformed). Supported: model BPE; normalizer null, NFC or a Sequence
-  /// of these; pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel, TemplateProcessing,
-  /// RobertaProcessing, BertProcessing or a Sequence; decoder ByteLevel or none; added tokens with lstrip, rstrip,
-  /// single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
+  /// of these; pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel,
+  /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; decoder ByteLevel or none; added tokens with
+  /// lstrip, rstrip, single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
 
   /// Token ids of `text` (UTF-8; invalid bytes are \throws kData with their offset). With `add_special_tokens` the

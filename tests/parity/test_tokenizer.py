@@ -24,7 +24,8 @@ def is_worth_asking(code_point):
     blocks = [(0x3420, 0x4DA0), (0x4E20, 0x9FE0), (0xAC20, 0xD780), (0xE020, 0xF8E0), (0x12020, 0x12380),
               (0x13020, 0x143E0), (0x17020, 0x187E0), (0x18B20, 0x18CC0), (0x20000, 0x3347F), (0x33480, 0xE0000),
               (0xE0200, 0x110000)]
-    return not any(low < code_point < high for low, high in blocks) or code_point % (17 if code_point < 0x33480 else 997) == 0
+    inside = any(low < code_point < high for low, high in blocks)
+    return not inside or code_point % (17 if code_point < 0x33480 else 997) == 0
 
 
 CODE_POINTS = [c for c in range(0x110000) if is_worth_asking(c)]
