@@ -1,0 +1,118 @@
+"""init, list, doctor, export and report through the program, with what users get wrong."""
+
+import json
+import shutil
+
+import pytest
+from safetensors.torch import load_file
+
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model, tmp_path_factory):  # noqa: F811
+    folder = tmp_path_factory.mktemp("run") / "fedit"
+    succeed("train", CONFIG, "--out", folder,
+            *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=2, method__name="fedit"))
+    return folder
+
+
+def refused(*arguments, says):
+    done = evenkeel(*arguments)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+
+
+def test_init_draws_the_same_weights_from_the_same_seed(tmp_path):
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        succeed("init", "configs/tiny/model.json", "--out", tmp_path / name, "--seed", seed, "--dtype", "bfloat16")
+    a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
+    assert all(a[name].equal(b[name]) for name in a)
+    assert not a["model.embed_tokens.weight"].equal(c["model.embed_tokens.weight"])
+    assert json.loads((tmp_path / "a/config.json").read_text())["torch_dtype"] == "bfloat16"
+
+
+def test_init_refuses_what_it_cannot_make(tmp_path):
+    refused("init", tmp_path / "missing.json", "--out", tmp_path / "x", says="missing.json")
+    refused("init", "configs/tiny/model.json", "--out", ROOT / "configs", says="exists already and is not empty")
+    refused("init", "configs/tiny/model.json", "--out", tmp_path / "x", "--dtype", "int8", says="allowed: checkpoint")
+    other = json.loads((ROOT / "configs/tiny/model.json").read_text()) | {"model_type": "bert"}
+    (tmp_path / "bert.json").write_text(json.dumps(other))
+    refused("init", tmp_path / "bert.json", "--out", tmp_path / "x", says='model_type is "bert"')
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("what, holds", [("methods", "ub-smoe"), ("models", "builtin:tiny-olmoe"), ("tasks", "winogrande"),
+                                         ("configs", "configs/tiny/train.toml")])
+def test_list_has_one_line_each_with_a_source(what, holds):
+    lines = succeed("list", what).stdout.splitlines()
+    assert any(line.startswith(holds) for line in lines)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+
+
+def test_list_refuses_other_words():
+    refused("list", "planets", says="allowed: methods, models, tasks, configs")
+
+
+def test_doctor_says_what_fits(tiny_model):  # noqa: F811
+    out = succeed("doctor", "--model", tiny_model).stdout
+    for word in ("cores", "instructions", "memory", "native x W^T", "bfloat16", "yes"):
+        assert word in out
+    refused("doctor", "--model", "models/nowhere", says="models/nowhere is not a folder")
+
+
+def test_every_format_is_exported_once(run, tiny_model, tmp_path):  # noqa: F811
+    base = load_file(tiny_model / "model.safetensors")
+    for name in ("peft", "peft-fused", "merged"):
+        succeed("export", "--run", run, "--format", name, "--out", tmp_path / name)
+        refused("export", "--run", run, "--format", name, "--out", tmp_path / name, says="exists already and is not empty")
+    own, exported = (load_file(folder / "adapter_model.safetensors") for folder in (run / "adapter", tmp_path / "peft"))
+    assert own.keys() == exported.keys() and all(own[name].equal(exported[name]) for name in own)
+    merged = load_file(tmp_path / "merged/model.safetensors")
+    assert {n: (t.shape, t.dtype) for n, t in merged.items()} == {n: (t.shape, t.dtype) for n, t in base.items()}
+    assert not merged["model.layers.0.self_attn.q_proj.weight"].equal(base["model.layers.0.self_attn.q_proj.weight"])
+    assert merged["model.norm.weight"].equal(base["model.norm.weight"])
+    assert (tmp_path / "merged/tokenizer.json").exists()
+
+
+def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tmp_path):  # noqa: F811
+    succeed("export", "--run", run, "--format", "merged", "--dtype", "float32", "--out", tmp_path / "merged")
+    base, merged = (load_file(f / "model.safetensors") for f in (tiny_model, tmp_path / "merged"))
+    adapter, config = load_file(run / "adapter/adapter_model.safetensors"), json.loads(
+        (run / "adapter/adapter_config.json").read_text())
+    for module in ("model.layers.0.self_attn.k_proj", "model.layers.1.mlp.experts.3.down_proj", "model.layers.0.mlp.gate"):
+        a, b = (adapter[f"base_model.model.{module}.lora_{factor}.weight"] for factor in "AB")
+        expected = base[f"{module}.weight"].float() + config["lora_alpha"] / config["r"] * (b @ a)
+        assert (merged[f"{module}.weight"] - expected).abs().max() <= 1e-6
+
+
+def test_export_refuses_what_it_cannot_do(run, tmp_path):
+    refused("export", "--run", tmp_path, "--out", tmp_path / "x", says="holds no run")
+    refused("export", "--run", run, "--format", "onnx", "--out", tmp_path / "x", says="allowed: peft, peft-fused, merged")
+    refused("export", "--run", run, "--dtype", "float32", "--out", tmp_path / "x", says="--dtype is for --format merged")
+    begun = tmp_path / "begun"
+    shutil.copytree(run, begun)
+    shutil.rmtree(begun / "checkpoint")
+    refused("export", "--run", begun, "--out", tmp_path / "x", says="no round is committed yet")
+
+
+def test_report_puts_runs_side_by_side_and_writes_one_page(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    page = tmp_path / "report.html"
+    out = succeed("report", run, other, "--html", page).stdout
+    assert "fedit" in out and "other" in out and "chance" in out and "majority" in out
+    text = page.read_text()
+    assert "<script src" not in text and "<link" not in text and '"label":"other"' in text
+    rounds = succeed("report", run, "--table", "rounds").stdout.splitlines()
+    assert len(rounds) == 3
+
+
+def test_report_refuses_what_it_cannot_read(run, tmp_path):
+    refused("report", tmp_path, says="holds no run")
+    refused("report", run, "--table", "planets", says="allowed: runs, accuracy")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run, damaged)
+    with open(damaged / "rounds.jsonl", "a") as file:
+        file.write("{broken\n")
+    refused("report", damaged, says="rounds.jsonl, line 2: not valid JSON")
