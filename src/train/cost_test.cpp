@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "train/testing.h"
+
 namespace evenkeel {
 namespace {
 
@@ -102,6 +104,19 @@ TEST(Cost, DenseModelHasAnMlpAndNoRouter) {
   const auto cost = forward_cost(spec, {10, 10, 0});
   EXPECT_EQ(cost.mlp, 16.0 * 10 * 3 * 2048 * 8192);
   EXPECT_EQ(cost.experts + cost.router, 0.0);
+}
+
+TEST(Cost, AModelSaysTheSameOfItself) {
+  const auto model = testing::random_model(31);
+  const std::vector<std::string> targets{"q_proj", "v_proj", "up_proj", "down_proj", "gate"};
+  const auto sites = model->sites(targets);
+  const auto adapters = make_adapters(sites, 7, 1.0, 3);
+  const auto own = model->forward_cost(50, 10, 2, &adapters);
+  const auto ours = forward_cost(model->spec(), {50, 10, 2}, sites, 7);
+  EXPECT_EQ(total(own), total(ours));
+  EXPECT_EQ(own.lora_experts, ours.lora_experts);
+  EXPECT_EQ(own.lora_router, ours.lora_router);
+  EXPECT_EQ(own.lora_attention, ours.lora_attention);
 }
 
 TEST(Cost, GroupedKeysCostLess) {
