@@ -1,0 +1,65 @@
+#include "data/example.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+std::vector<int64_t> numbers(const at::Tensor& tensor) {
+  return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
+}
+using Ids = std::vector<int64_t>;
+
+TEST(Pack, LaysSequencesEndToEnd) {
+  const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2}, {.ids = {8, 9}, .first_target = 1}};
+  const auto batch = pack(examples);
+  EXPECT_EQ(numbers(batch.ids), (Ids{5, 6, 7, 8, 9}));
+  EXPECT_EQ(numbers(batch.positions), (Ids{0, 1, 2, 0, 1}));
+  EXPECT_EQ(batch.offsets, (Ids{0, 3, 5}));
+  EXPECT_EQ(batch.tokens(), 5);
+  EXPECT_EQ(batch.sequences(), 2);
+}
+
+TEST(Pack, ATargetIsPredictedByTheRowBeforeIt) {
+  const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2}, {.ids = {8, 9}, .first_target = 1}};
+  const auto batch = pack(examples);
+  EXPECT_EQ(numbers(batch.target_rows), (Ids{1, 3}));
+  EXPECT_EQ(numbers(batch.targets), (Ids{7, 9}));
+}
+
+TEST(Pack, TheFirstTokenIsNeverATarget) {
+  const std::vector<Example> examples = {{.ids = {5, 6}, .first_target = 0}};
+  EXPECT_EQ(numbers(pack(examples).targets), (Ids{6}));
+}
+
+TEST(Pack, AnExampleWithoutTargetsOnlyTakesRoom) {
+  const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 3}};
+  const auto batch = pack(examples);
+  EXPECT_EQ(batch.tokens(), 3);
+  EXPECT_EQ(batch.targets.numel(), 0);
+}
+
+TEST(Pack, PointersAndValuesPackAlike) {
+  const std::vector<Example> examples = {{.ids = {5, 6, 7}}, {.ids = {8, 9}}};
+  const std::vector<const Example*> reversed = {&examples[1], &examples[0]};
+  EXPECT_EQ(numbers(pack(reversed).ids), (Ids{8, 9, 5, 6, 7}));
+}
+
+TEST(PackIds, EveryPositionFromTheSecondOnIsATarget) {
+  const std::vector<Ids> sequences = {{1, 2, 3}, {4}};
+  const auto batch = pack_ids(sequences);
+  EXPECT_EQ(numbers(batch.targets), (Ids{2, 3}));
+  EXPECT_EQ(numbers(batch.target_rows), (Ids{0, 1}));
+  EXPECT_EQ(batch.sequences(), 2);
+}
+
+TEST(PackIds, RefusesAnEmptySequence) {
+  const std::vector<Ids> sequences = {{1, 2}, {}};
+  EXPECT_THROW(pack_ids(sequences), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

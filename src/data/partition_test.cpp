@@ -1,0 +1,124 @@
+#include "data/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+using Shards = std::vector<std::vector<int64_t>>;
+
+std::vector<std::string> labels_of(int64_t groups, int64_t rows_each) {
+  std::vector<std::string> labels;
+  for (int64_t i = 0; i < groups * rows_each; ++i) labels.push_back("kind" + std::to_string(i % groups));
+  return labels;
+}
+
+void expect_complete(const Shards& shards, size_t rows) {
+  std::vector<int64_t> all;
+  for (const auto& shard : shards) {
+    EXPECT_FALSE(shard.empty());
+    all.insert(all.end(), shard.begin(), shard.end());
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<int64_t> expected(rows);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(all, expected);
+}
+
+/// Mean over clients of the share of a client's most frequent label.
+double dominance(const Shards& shards, const std::vector<std::string>& labels) {
+  double sum = 0;
+  for (const auto& shard : shards) {
+    std::map<std::string, int64_t> counts;
+    int64_t most = 0;
+    for (const auto row : shard) most = std::max(most, ++counts[labels[static_cast<size_t>(row)]]);
+    sum += static_cast<double>(most) / static_cast<double>(shard.size());
+  }
+  return sum / static_cast<double>(shards.size());
+}
+
+std::pair<size_t, size_t> sizes_of(const Shards& shards) {
+  const auto [least, most] = std::minmax_element(shards.begin(), shards.end(),
+                                                 [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  return {least->size(), most->size()};
+}
+
+PartitionConfig dirichlet(DirichletScheme scheme, double alpha) {
+  return {.kind = PartitionKind::kDirichlet, .alpha = alpha, .key = "label", .scheme = scheme};
+}
+
+TEST(Partition, EveryKindIsDisjointAndComplete) {
+  const auto labels = labels_of(7, 43);
+  for (const auto kind : {PartitionKind::kIid, PartitionKind::kSequential, PartitionKind::kDirichlet})
+    for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kGroup})
+      for (const int64_t clients : {1, 2, 8, 32})
+        expect_complete(partition(labels, clients, {.kind = kind, .alpha = 0.5, .scheme = scheme}, 42), labels.size());
+}
+
+TEST(Partition, IidIsEvenShuffledAndHardlySkewed) {
+  const auto labels = labels_of(5, 201);
+  const auto shards = partition(labels, 8, {}, 42);
+  const auto [least, most] = sizes_of(shards);
+  EXPECT_LE(most - least, 1u);
+  EXPECT_FALSE(std::is_sorted(shards[0].begin(), shards[0].end()));
+  EXPECT_LT(dominance(shards, labels), 0.35);
+}
+
+TEST(Partition, SequentialCutsInFileOrder) {
+  const auto shards = partition(labels_of(1, 10), 3, {.kind = PartitionKind::kSequential}, 42);
+  EXPECT_EQ(shards, (Shards{{0, 1, 2}, {3, 4, 5}, {6, 7, 8, 9}}));
+}
+
+TEST(Partition, ClientSchemeGivesEqualSizesAndStrongSkewAtSmallAlpha) {
+  const auto labels = labels_of(8, 250);
+  const auto skewed = partition(labels, 8, dirichlet(DirichletScheme::kClient, 0.1), 42);
+  const auto mild = partition(labels, 8, dirichlet(DirichletScheme::kClient, 100), 42);
+  const auto [least, most] = sizes_of(skewed);
+  EXPECT_LE(most - least, 1u);
+  EXPECT_GT(dominance(skewed, labels), 0.45);
+  EXPECT_LT(dominance(mild, labels), 0.3);
+}
+
+TEST(Partition, GroupSchemeGivesUnequalSizesAndSkewAtSmallAlpha) {
+  const auto labels = labels_of(20, 50);
+  const auto skewed = partition(labels, 4, dirichlet(DirichletScheme::kGroup, 0.1), 42);
+  const auto mild = partition(labels, 4, dirichlet(DirichletScheme::kGroup, 100), 42);
+  EXPECT_GT(sizes_of(skewed).second, sizes_of(skewed).first + 50);
+  EXPECT_LT(sizes_of(mild).second - sizes_of(mild).first, 100u);
+  EXPECT_GT(dominance(skewed, labels), dominance(mild, labels));
+}
+
+TEST(Partition, TheSeedAloneDecides) {
+  const auto labels = labels_of(6, 30);
+  for (const auto scheme : {DirichletScheme::kClient, DirichletScheme::kGroup}) {
+    const auto config = dirichlet(scheme, 0.3);
+    EXPECT_EQ(partition(labels, 4, config, 7), partition(labels, 4, config, 7));
+    EXPECT_NE(partition(labels, 4, config, 7), partition(labels, 4, config, 8));
+  }
+}
+
+TEST(Partition, AsManyClientsAsRowsGivesOneEach) {
+  const auto labels = labels_of(3, 3);
+  for (const auto kind : {PartitionKind::kIid, PartitionKind::kSequential, PartitionKind::kDirichlet})
+    for (const auto& shard : partition(labels, 9, {.kind = kind}, 42)) EXPECT_EQ(shard.size(), 1u);
+}
+
+TEST(Partition, RefusesWhatCannotBeSplit) {
+  const auto labels = labels_of(2, 2);
+  EXPECT_THROW(partition(labels, 5, {}, 42), Error);
+  EXPECT_THROW(partition(labels, 0, {}, 42), Error);
+  EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, 0), 42), Error);
+  EXPECT_THROW(partition(labels, 2, dirichlet(DirichletScheme::kClient, std::nan("")), 42), Error);
+  // One group cut over four clients by alpha 1e-3 nearly always goes to a single one.
+  EXPECT_THROW(partition(std::vector<std::string>(4, "all"), 4, dirichlet(DirichletScheme::kGroup, 1e-3), 42), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

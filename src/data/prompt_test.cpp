@@ -1,0 +1,176 @@
+#include "data/prompt.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/files.h"
+#include "data/tokenizer_training.h"
+
+namespace evenkeel {
+namespace {
+
+const Row kRow{.instruction = "Is it so?\n\nAnswer format: true/false",
+               .input = "",
+               .output = "the correct answer is true",
+               .answer = "true",
+               .label = ""};
+
+Row with_context() {
+  Row row = kRow;
+  row.input = "It is so.";
+  return row;
+}
+
+TEST(Prompt, PaperTemplateIsByteExact) {
+  const std::string expected =
+      "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n"
+      "\n"
+      "### Instruction:\n"
+      "Is it so?\n\nAnswer format: true/false\n"
+      "\n"
+      "### Response:\n";
+  EXPECT_EQ(training_prompt(kRow, PromptTemplate::kPaper), expected);
+  EXPECT_EQ(evaluation_prompt(kRow, PromptTemplate::kPaper), expected);
+}
+
+TEST(Prompt, PaperTemplateWithContextIsByteExact) {
+  const std::string expected =
+      "Below is an instruction that describes a task, paired with context that provides further information. "
+      "Write a response that appropriately completes the request.\n"
+      "\n"
+      "### Instruction:\n"
+      "Is it so?\n\nAnswer format: true/false\n"
+      "\n"
+      "### Context:\n"
+      "It is so.\n"
+      "\n"
+      "### Response:\n";
+  EXPECT_EQ(training_prompt(with_context(), PromptTemplate::kPaper), expected);
+  EXPECT_EQ(evaluation_prompt(with_context(), PromptTemplate::kPaper), expected);
+}
+
+TEST(Prompt, LlmAdaptersTrainingIsByteExact) {
+  EXPECT_EQ(training_prompt(kRow, PromptTemplate::kLlmAdapters),
+            "Below is an instruction that describes a task. Write a response that appropriately completes the request. "
+            " \n"
+            "\n"
+            "                ### Instruction:\n"
+            "                Is it so?\n\nAnswer format: true/false\n"
+            "                \n"
+            "                ### Response:\n"
+            "                ");
+}
+
+TEST(Prompt, LlmAdaptersEvaluationDiffersInTwoPlaces) {
+  EXPECT_EQ(evaluation_prompt(kRow, PromptTemplate::kLlmAdapters),
+            "Below is an instruction that describes a task. Write a response that appropriately completes the request. "
+            "\n"
+            "\n"
+            "                ### Instruction:\n"
+            "                Is it so?\n\nAnswer format: true/false\n"
+            "\n"
+            "                ### Response:\n"
+            "                ");
+}
+
+TEST(Prompt, LlmAdaptersTrainingWithContextIsByteExact) {
+  EXPECT_EQ(training_prompt(with_context(), PromptTemplate::kLlmAdapters),
+            "Below is an instruction that describes a task, paired with an input that provides further context. "
+            "Write a response that appropriately completes the request.  \n"
+            "\n"
+            "                ### Instruction:\n"
+            "                Is it so?\n\nAnswer format: true/false\n"
+            "                \n"
+            "                ### Input:\n"
+            "                It is so.\n"
+            "                \n"
+            "                ### Response:\n"
+            "                ");
+}
+
+class TokenizeRows : public testing::Test {
+ protected:
+  static Tokenizer make_tokenizer() {
+    const std::vector<std::string> texts = {training_prompt(kRow, PromptTemplate::kPaper) + kRow.output,
+                                            "the correct answer is true or false, the correct answer is false"};
+    const auto file = fs::path(testing::TempDir()) / "prompt_test_tokenizer.json";
+    write_file_atomic(file, train_tokenizer(texts, {.vocab_size = 320}));
+    return Tokenizer::load(file);
+  }
+
+  TokenizedRows tokenize(std::vector<Row> rows, const TokenizeOptions& options) const {
+    return tokenize_rows(rows, tokenizer_, options);
+  }
+  int64_t prompt_length(PromptTemplate form) const {
+    return static_cast<int64_t>(tokenizer_.encode(training_prompt(kRow, form), false).size());
+  }
+  std::string text_of(const Example& example, int64_t from) const {
+    return tokenizer_.decode(std::span(example.ids).subspan(static_cast<size_t>(from)));
+  }
+
+  const Tokenizer tokenizer_ = make_tokenizer();
+  static constexpr int64_t kEos = 0;  // the trainer's first special token
+};
+
+TEST_F(TokenizeRows, MasksThePromptAndEndsWithEos) {
+  const auto rows = tokenize({kRow}, {.cutoff = 1000, .eos = kEos});
+  const auto& example = rows.examples.at(0);
+  EXPECT_EQ(example.first_target, prompt_length(PromptTemplate::kPaper));
+  EXPECT_EQ(text_of(example, example.first_target), "the correct answer is true<|endoftext|>");
+  EXPECT_EQ(example.ids.back(), kEos);
+  EXPECT_EQ(rows.cut, 0);
+}
+
+// The prompt ends in spaces, of which a tokenizer without tokens for runs of spaces gives the last one to the answer.
+TEST_F(TokenizeRows, ATokenThatJoinsPromptAndAnswerIsATarget) {
+  const auto rows = tokenize({kRow}, {.form = PromptTemplate::kLlmAdapters, .cutoff = 1000, .eos = kEos});
+  const auto& example = rows.examples.at(0);
+  EXPECT_EQ(example.first_target, prompt_length(PromptTemplate::kLlmAdapters) - 1);
+  EXPECT_EQ(text_of(example, example.first_target), " the correct answer is true<|endoftext|>");
+}
+
+TEST_F(TokenizeRows, WithoutMaskEveryPositionIsATarget) {
+  const auto rows = tokenize({kRow}, {.cutoff = 1000, .mask_prompt = false, .eos = kEos});
+  EXPECT_EQ(rows.examples.at(0).first_target, 1);
+  EXPECT_EQ(rows.examples.at(0).targets(), static_cast<int64_t>(rows.examples[0].ids.size()) - 1);
+}
+
+TEST_F(TokenizeRows, ACutRowHasNoEosAndKeepsWhatFits) {
+  const int64_t prompt = prompt_length(PromptTemplate::kPaper);
+  const auto rows = tokenize({kRow}, {.cutoff = prompt + 2, .eos = kEos});
+  EXPECT_EQ(rows.cut, 1);
+  EXPECT_EQ(rows.without_target, 0);
+  EXPECT_EQ(rows.examples.at(0).targets(), 2);
+  EXPECT_NE(rows.examples[0].ids.back(), kEos);
+}
+
+TEST_F(TokenizeRows, ARowOfExactlyTheCutoffGetsNoEos) {
+  const auto whole = tokenize({kRow}, {.cutoff = 1000, .eos = kEos});
+  const auto length = static_cast<int64_t>(whole.examples.at(0).ids.size()) - 1;
+  const auto rows = tokenize({kRow}, {.cutoff = length, .eos = kEos});
+  EXPECT_EQ(rows.cut, 0);
+  EXPECT_EQ(static_cast<int64_t>(rows.examples.at(0).ids.size()), length);
+  EXPECT_NE(rows.examples[0].ids.back(), kEos);
+}
+
+TEST_F(TokenizeRows, RowsThatLoseTheirAnswerAreCountedAndDropped) {
+  Row longer = kRow;
+  longer.instruction += std::string(400, 'x');
+  const auto rows =
+      tokenize({longer, kRow, longer}, {.cutoff = prompt_length(PromptTemplate::kPaper) + 8, .eos = kEos});
+  EXPECT_EQ(rows.cut, 2 + (rows.examples.at(0).ids.back() == kEos ? 0 : 1));
+  EXPECT_EQ(rows.without_target, 2);
+  EXPECT_EQ(rows.rows, std::vector<int64_t>{1});
+}
+
+TEST_F(TokenizeRows, ACutPromptStillTrainsWhenThePromptIsInTheLoss) {
+  const auto rows = tokenize({kRow}, {.cutoff = 9, .mask_prompt = false, .eos = kEos});
+  EXPECT_EQ(rows.cut, 1);
+  EXPECT_EQ(rows.examples.at(0).targets(), 8);
+}
+
+TEST_F(TokenizeRows, RefusesACutoffWithoutRoom) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
+
+}  // namespace
+}  // namespace evenkeel

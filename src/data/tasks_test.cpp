@@ -1,0 +1,238 @@
+#include "data/tasks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace evenkeel {
+namespace {
+
+fs::path commonsense_folder() {
+  const char* given = std::getenv("EVENKEEL_DATA");
+  return (given != nullptr ? fs::path(given) : fs::path(EVENKEEL_SOURCE_DIR) / ".." / "shared" / "data") /
+         "commonsense";
+}
+
+#define SKIP_WITHOUT(file) \
+  if (!fs::exists(file)) GTEST_SKIP() << (file).string() << " is not there"
+
+fs::path write_json(std::string_view name, std::string_view text) {
+  const auto file = fs::path(testing::TempDir()) / name;
+  write_file_atomic(file, text);
+  return file;
+}
+
+std::string message_of(std::string_view json) {
+  try {
+    load_rows(write_json("rows.json", json));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Row answered(std::string answer) {
+  Row row;
+  row.answer = std::move(answer);
+  return row;
+}
+
+Row asked(std::string instruction) {
+  Row row;
+  row.instruction = std::move(instruction);
+  return row;
+}
+
+TEST(Tasks, TheEightCommonsenseSetsComeFirst) {
+  const std::vector<std::string> family = {"commonsense"};
+  EXPECT_EQ(expand_tasks(family),
+            (std::vector<std::string>{"arc_c", "arc_e", "boolq", "hellaswag", "obqa", "piqa", "siqa", "winogrande"}));
+}
+
+TEST(Tasks, ExpansionKeepsTheOrderAndNamesNothingTwice) {
+  const std::vector<std::string> names = {"siqa", "commonsense", "boolq"};
+  const auto expanded = expand_tasks(names);
+  EXPECT_EQ(expanded.size(), 8u);
+  EXPECT_EQ(expanded.front(), "siqa");
+}
+
+TEST(Tasks, AnUnknownNameListsTheKnownOnes) {
+  try {
+    find_task("arcc");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("arc_c"), std::string::npos) << error.what();
+  }
+}
+
+TEST(LoadRows, NamesFileRowAndField) {
+  EXPECT_NE(message_of(R"([{"instruction":"q","input":"","output":"o","answer":"a"},{"instruction":"q"}])")
+                .find("rows.json: row 1: \"output\""),
+            std::string::npos);
+  EXPECT_NE(message_of(R"([{"instruction":3,"output":"o","answer":"a"}])").find("\"instruction\""), std::string::npos);
+  EXPECT_NE(message_of(R"({"a":1})").find("not a JSON array"), std::string::npos);
+  EXPECT_NE(message_of("[3]").find("row 0"), std::string::npos);
+  EXPECT_NE(message_of("[]").find("no rows"), std::string::npos);
+  EXPECT_NE(message_of("[{\"instruction\":").find("rows.json"), std::string::npos);
+}
+
+TEST(LoadRows, InputMayBeAbsent) {
+  const auto rows = load_rows(write_json("one.json", R"([{"instruction":"q","output":"o","answer":"a"}])"));
+  EXPECT_EQ(rows.at(0).instruction, "q");
+  EXPECT_EQ(rows.at(0).input, "");
+}
+
+TEST(ExtractAnswer, TakesTheLeftmostHit) {
+  EXPECT_EQ(extract_answer(find_task("arc_c"), "the correct answer is answer3, not answer1", false), "answer3");
+  EXPECT_EQ(extract_answer(find_task("piqa"), "solution2 solution1", false), "solution2");
+}
+
+TEST(ExtractAnswer, KnowsNoWordBoundaries) {
+  EXPECT_EQ(extract_answer(find_task("boolq"), "that is untrue", false), "true");
+  EXPECT_EQ(extract_answer(find_task("siqa"), "answer12", false), "answer1");
+}
+
+TEST(ExtractAnswer, IsCaseSensitiveUnlessLowered) {
+  EXPECT_EQ(extract_answer(find_task("boolq"), "False", false), "");
+  EXPECT_EQ(extract_answer(find_task("boolq"), "False", true), "false");
+}
+
+TEST(ExtractAnswer, AnswersOfAnotherTaskAreInvalid) {
+  EXPECT_EQ(extract_answer(find_task("winogrande"), "the correct answer is answer1", false), "");
+  EXPECT_EQ(extract_answer(find_task("hellaswag"), "ending5", false), "");
+  EXPECT_EQ(extract_answer(find_task("arc_e"), "answer5", false), "answer5");
+}
+
+TEST(Rates, MajorityIsTheShareOfTheCommonestAnswer) {
+  const std::vector<Row> rows = {answered("a"), answered("b"), answered("a"), answered("a")};
+  EXPECT_DOUBLE_EQ(majority_rate(rows), 0.75);
+}
+
+TEST(Rates, ChanceCountsTheOptionsOfEachRow) {
+  const std::vector<Row> rows = {asked("x/y Answer format: answer1/answer2"),
+                                 asked("Answer format: answer1/answer2/answer3/answer4")};
+  EXPECT_DOUBLE_EQ(chance_rate(find_task("arc_c"), rows), (0.5 + 0.25) / 2);
+  EXPECT_DOUBLE_EQ(chance_rate(find_task("boolq"), std::vector<Row>{asked("no format")}), 0.5);
+}
+
+struct Published {
+  const char* task;
+  size_t rows;
+  double majority, chance;
+};
+
+TEST(Commonsense, TestSetsHaveTheirPublishedSizesMajorityAndChance) {
+  const auto folder = commonsense_folder();
+  SKIP_WITHOUT(folder / "boolq" / "test.json");
+  const Published table[] = {{"arc_c", 1172, 0.2654, 0.25},   {"arc_e", 2376, 0.2664, 0.25},
+                             {"boolq", 3270, 0.6217, 0.5},    {"hellaswag", 10042, 0.2573, 0.25},
+                             {"obqa", 500, 0.2760, 0.25},     {"piqa", 1838, 0.5049, 0.5},
+                             {"siqa", 1954, 0.3362, 1.0 / 3}, {"winogrande", 1267, 0.5043, 0.5}};
+  for (const auto& known : table) {
+    const auto& task = find_task(known.task);
+    const auto rows = test_rows(task, folder, 0, 42);
+    EXPECT_EQ(rows.size(), known.rows) << known.task;
+    EXPECT_NEAR(majority_rate(rows), known.majority, 5e-5) << known.task;
+    EXPECT_NEAR(chance_rate(task, rows), known.chance, 1e-3) << known.task;
+    for (const auto& row : rows) ASSERT_EQ(extract_answer(task, row.output, false), row.answer) << known.task;
+  }
+}
+
+TEST(Commonsense, ALimitTakesTheSameRowsForTheSameSeed) {
+  const auto folder = commonsense_folder();
+  SKIP_WITHOUT(folder / "openbookqa" / "test.json");
+  const auto& task = find_task("obqa");
+  const auto some = test_rows(task, folder, 20, 42), again = test_rows(task, folder, 20, 42);
+  ASSERT_EQ(some.size(), 20u);
+  EXPECT_EQ(some[7].instruction, again[7].instruction);
+  EXPECT_NE(some[0].instruction, test_rows(task, folder, 20, 43)[0].instruction);
+}
+
+TEST(Commonsense, FilesAreToldApartByTheirHash) {
+  const auto folder = commonsense_folder();
+  SKIP_WITHOUT(folder / "boolq" / "test.json");
+  EXPECT_EQ(file_state(folder / "boolq" / "test.json"), FileState::kExact);
+  EXPECT_EQ(file_state(folder / "hellaswag" / "test.json"), FileState::kRebuilt);
+  EXPECT_EQ(file_state(write_json("other.json", "[]")), FileState::kUnknown);
+}
+
+TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
+  const auto folder = commonsense_folder();
+  SKIP_WITHOUT(folder / "commonsense_11k_rebuilt.json");
+  if (fs::exists(folder / "commonsense_15k.json")) GTEST_SKIP() << "the published mixture is there";
+  const auto set = training_rows("commonsense", folder, 0, 42);
+  EXPECT_EQ(set.rows.size(), 11119u);
+  EXPECT_NE(set.note.find("stand-in"), std::string::npos);
+  ASSERT_EQ(set.files.size(), 1u);
+  std::map<std::string, int64_t> kinds;
+  for (const auto& row : set.rows) ++kinds[row.label];
+  EXPECT_EQ(kinds["boolq"], 2000);
+  EXPECT_EQ(kinds["piqa"], 2000);
+  EXPECT_EQ(kinds["winogrande"], 2000);
+  EXPECT_NEAR(static_cast<double>(kinds["arc_obqa"]), 5119, 20);  // a few ARC rows have three options, as Social IQa
+}
+
+TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
+  const auto folder = fs::path(testing::TempDir()) / "tasks_test_15k";
+  fs::create_directories(folder);
+  write_file_atomic(folder / "commonsense_15k.json",
+                    R"([{"instruction":"q","input":"","output":"the correct answer is ending2","answer":"ending2"}])");
+  const auto set = training_rows("commonsense", folder, 0, 42);
+  EXPECT_EQ(set.rows.at(0).label, "hellaswag");
+  EXPECT_NE(set.note.find("not the published file"), std::string::npos);
+}
+
+TEST(Commonsense, AnEmptyFolderIsRefused) {
+  EXPECT_THROW(training_rows("commonsense", fs::path(testing::TempDir()) / "nothing", 0, 42), Error);
+  EXPECT_THROW(training_rows("squad", testing::TempDir(), 0, 42), Error);
+}
+
+std::vector<std::string> builtin_names() {
+  const std::vector<std::string> family = {"builtin"};
+  return expand_tasks(family);
+}
+
+TEST(Builtin, UsesTheAnswerWordsOfAllEightRealTasks) {
+  std::set<std::string> words;
+  for (const auto& row : training_rows("builtin", "", 0, 42).rows) words.insert(row.answer);
+  for (const auto* word : {"true", "false", "solution1", "solution2", "ending1", "ending4", "option1", "option2",
+                           "answer1", "answer3", "answer4"})
+    EXPECT_TRUE(words.contains(word)) << word;
+}
+
+TEST(Builtin, NoTaskIsSolvedByItsMajorityAnswer) {
+  for (const auto& name : builtin_names()) {
+    const auto& task = find_task(name);
+    const auto rows = test_rows(task, "", 2000, 42);
+    EXPECT_NEAR(majority_rate(rows), chance_rate(task, rows), 0.08) << name;
+    for (const auto& row : rows) {
+      ASSERT_EQ(extract_answer(task, row.output, false), row.answer) << name;
+      ASSERT_NE(row.instruction.find(row.answer), std::string::npos) << name << ": an answer that is not offered";
+    }
+  }
+}
+
+TEST(Builtin, RowsDoNotDependOnHowManyAreAskedFor) {
+  for (const auto& name : builtin_names()) {
+    const auto few = test_rows(find_task(name), "", 5, 42), many = test_rows(find_task(name), "", 50, 42);
+    EXPECT_EQ(few[4].instruction, many[4].instruction) << name;
+  }
+  EXPECT_EQ(training_rows("builtin", "", 5, 42).rows[4].instruction,
+            training_rows("builtin", "", 50, 42).rows[4].instruction);
+}
+
+TEST(Builtin, TestRowsDoNotOccurInTraining) {
+  std::set<std::string> seen;
+  for (const auto& row : training_rows("builtin", "", 0, 42).rows) seen.insert(row.instruction);
+  for (const auto& name : builtin_names())
+    for (const auto& row : test_rows(find_task(name), "", 0, 42))
+      EXPECT_FALSE(seen.contains(row.instruction)) << name << ": " << row.instruction;
+}
+
+}  // namespace
+}  // namespace evenkeel
