@@ -69,6 +69,13 @@ std::vector<TaskScore> evaluate_round(const Run& run, const ServerState& state) 
   return scores;
 }
 
+void log_beginning(const Experiment& e, int64_t rounds_done) {
+  size_t rows = 0;
+  for (const auto& shard : e.shards.examples) rows += shard.size();
+  log::info("[train] ", e.config.method.name, " on ", e.model_folder.string(), ": ", e.clients.size(), " clients, ",
+            rows, " rows, rounds ", rounds_done + 1, " to ", e.config.train.rounds);
+}
+
 void log_round(const OrderedJson& record, int64_t rounds) {
   log::info("[train] round ", record["round"].get<int64_t>(), "/", rounds, ": loss ", record["loss"].get<double>(),
             ", ", record["tokens"].get<int64_t>(), " tokens, ",
@@ -110,6 +117,7 @@ Run resume_run(const fs::path& folder, ExperimentConfig config) {
 std::vector<TaskScore> complete_run(Run& run) {
   const auto& config = run.experiment.config;
   Snapshot now = last_snapshot(run);
+  if (now.state.round < config.train.rounds) log_beginning(run.experiment, now.state.round);
   RunProgress progress(run.experiment, now.state.round);
   for (;;) {
     std::vector<TaskScore> scores;

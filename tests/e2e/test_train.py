@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import os
+import pathlib
 import tomllib
 
 import pytest
 
-from tiny import CONFIG, evenkeel, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, ROOT, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
 
 
 def train(model, out, *more, **changes):
@@ -143,6 +145,21 @@ def test_a_run_can_be_evaluated_again(run):
         if score["budget"] == 1.0:
             assert again[score["task"]]["accuracy_likelihood"] == score["accuracy_likelihood"]
             assert again[score["task"]]["accuracy"] == score["accuracy"]
+
+
+def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):  # noqa: F811
+    data = pathlib.Path(os.environ.get("EVENKEEL_DATA", ROOT / "../shared/data")).resolve()
+    if not (data / "commonsense").is_dir():
+        pytest.skip(f"{data}/commonsense is not there")
+    out = tmp_path / "run"
+    done = train(tiny_model, out, "--set", "data.partition={kind=\"iid\"}", "--set", "evaluate.budgets=[1.0]",
+                 data__task="commonsense", data__path=data / "commonsense", data__limit=40, data__cutoff=900,
+                 train__rounds=1, evaluate__limit=1)
+    assert "commonsense_15k.json" in done.stderr  # a stand-in is never used silently
+    assert len(lines(out / "evaluations.jsonl")) == 8
+    paths = [entry["path"] for entry in json.loads((out / "manifest.json").read_text())["files"]]
+    assert sum(path.endswith("test.json") for path in paths) == 8
+    assert any(path.endswith("commonsense_11k_rebuilt.json") for path in paths) or "15k" in "".join(paths)
 
 
 def test_the_printed_config_explains_every_key():
