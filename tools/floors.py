@@ -3,7 +3,7 @@
 
 Also checks what keeps builds quick and headers of other versions apart: no <torch/torch.h>; of LibTorch a header sees
 <ATen/core/Tensor.h>, what that brings in itself (c10/), and the thread pool; spdlog and fmt live in base/log.cpp.
-Exit 1 and one line per offence.
+A testing.h may include more, and tests alone include it. Exit 1 and one line per offence.
 """
 import pathlib
 import re
@@ -25,11 +25,13 @@ def offences_of_include(path, room, bracket, target):
     if target == "torch/torch.h":
         yield "includes <torch/torch.h>: 18 s per unit, include what you use"
     if bracket == "<":
-        if path.suffix == ".h" and target.startswith(("ATen/", "torch/")) and target not in LIGHT:
+        if path.suffix == ".h" and path.name != "testing.h" and target.startswith(("ATen/", "torch/")) and target not in LIGHT:
             yield f"a header includes <{target}>, allowed: {', '.join(f'<{light}>' for light in LIGHT)}"
         if target.startswith(("spdlog/", "fmt/")) and path.relative_to(ROOT).as_posix() != "src/base/log.cpp":
             yield f"includes <{target}>, allowed in src/base/log.cpp alone"
         return
+    if target.endswith("/testing.h") and not path.name.endswith("_test.cpp"):
+        yield f'includes "{target}", which is for tests alone'
     other = target.split("/")[0]
     if other not in FLOORS:
         yield f'includes "{target}", expected "room/file.h" with a room of {", ".join(FLOORS)}'

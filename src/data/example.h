@@ -26,11 +26,11 @@ struct Example {
 
 /// Sequences laid end to end, without padding. Attention is causal within each sequence.
 struct PackedBatch {
-  at::Tensor ids;                 ///< [T] int64
-  at::Tensor positions;           ///< [T] int64, position within the sequence (plus its cached length when generating)
-  std::vector<int64_t> offsets;   ///< B + 1 starts; the last is T
-  at::Tensor target_rows;         ///< [N] int64, rows of [T] whose hidden state predicts a target
-  at::Tensor targets;             ///< [N] int64
+  at::Tensor ids;                ///< [T] int64
+  at::Tensor positions;          ///< [T] int64, position within the sequence (plus its cached length when generating)
+  std::vector<int64_t> offsets;  ///< B + 1 starts; the last is T
+  at::Tensor target_rows;        ///< [N] int64, rows of [T] whose hidden state predicts a target
+  at::Tensor targets;            ///< [N] int64
   int64_t tokens() const { return offsets.empty() ? 0 : offsets.back(); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };

@@ -1,4 +1,4 @@
-/// \file  Splits rows over clients. Source: data.md 4.4 (Yurochkin et al. 2019; Hsu et al. 2019).
+/// \file  Splits rows over clients. Source: Yurochkin et al. 2019; Hsu et al. 2019.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ struct PartitionConfig {
   void visit(auto& field) {
     field("kind", kind, "iid: shuffled and cut evenly; sequential: cut in file order; dirichlet: skewed by `key`");
     field("alpha", alpha, "dirichlet: concentration, > 0; smaller is more skewed");
-    field("key", key, "dirichlet: what rows are grouped by; the commonsense and built-in rows have `label`, their task kind");
+    field("key", key,
+          "dirichlet: what rows are grouped by; the commonsense and built-in rows have `label`, their task kind");
     field("scheme", scheme, "dirichlet: client draws its mixture of groups, or group is cut over clients");
   }
 };

@@ -28,9 +28,9 @@ std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
 struct TokenizeOptions {
   PromptTemplate form = PromptTemplate::kPaper;
-  int64_t cutoff = 256;      ///< tokens kept, right truncation; eos is added only when there is room
-  bool mask_prompt = true;   ///< loss on the answer only; otherwise on every position
-  int64_t eos = -1;          ///< id appended to a row that was not cut
+  int64_t cutoff = 256;     ///< tokens kept, right truncation; eos is added only when there is room
+  bool mask_prompt = true;  ///< loss on the answer only; otherwise on every position
+  int64_t eos = -1;         ///< id appended to a row that was not cut
 };
 
 struct TokenizedRows {

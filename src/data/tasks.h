@@ -14,11 +14,11 @@
 namespace evenkeel {
 
 struct TaskInfo {
-  std::string_view name;      ///< as in configs: "arc_c", "builtin:recall"
-  std::string_view family;    ///< "commonsense" or "builtin"
-  std::string_view folder;    ///< folder of test.json below the data path; empty when generated
+  std::string_view name;                  ///< as in configs: "arc_c", "builtin:recall"
+  std::string_view family;                ///< "commonsense" or "builtin"
+  std::string_view folder;                ///< folder of test.json below the data path; empty when generated
   std::vector<std::string_view> answers;  ///< allowed answer strings, in the order a tie prefers
-  std::string_view source;    ///< one line for `evenkeel list tasks`
+  std::string_view source;                ///< one line for `evenkeel list tasks`
 };
 
 /// All tasks, in the order of reports.
@@ -31,7 +31,7 @@ std::vector<std::string> expand_tasks(std::span<const std::string> names);
 /// Rows of a JSON array in the LLM-Adapters format. \throws kData (file, row, field) on anything malformed.
 std::vector<Row> load_rows(const std::filesystem::path& file);
 
-/// Whether a file is byte for byte the published one (sha256 table of data.md part 1).
+/// Whether a file is byte for byte the published one (table of sha256 in tasks/commonsense.cpp).
 enum class FileState { kExact, kRebuilt, kUnknown };
 FileState file_state(const std::filesystem::path& file);
 
@@ -45,7 +45,8 @@ struct TrainingSet {
 };
 /// Training rows of a family: commonsense_15k.json first (sha256 checked), then the 11k stand-in with a visible note.
 /// `limit` 0: all (built-in tasks: their default size).
-TrainingSet training_rows(std::string_view family, const std::filesystem::path& data_path, int64_t limit, uint64_t seed);
+TrainingSet training_rows(std::string_view family, const std::filesystem::path& data_path, int64_t limit,
+                          uint64_t seed);
 
 /// The first of the task's allowed answers to occur in `text`, anywhere, leftmost hit (LLM-Adapters' rule: no word boundaries;
 /// at the same place the pattern's alternatives are tried in order). Empty when there is none: an invalid answer.

@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-/// u_i = sum_c p_c a_{c,i} / n_c for one layer; sums to the mean K. \param counts one [E] per client; \param tokens
-/// n_c, > 0. \return [E] float64
+/// u_i = sum_c p_c a_{c,i} / n_c for one layer; sums to the mean K.
+/// \param counts  one [E] per client; \param tokens  n_c, > 0.  \return [E] float64
 at::Tensor utilization(std::span<const at::Tensor> counts, std::span<const int64_t> tokens,
                        std::span<const double> weights);
 /// -sum q ln q with q = u / sum u; 0 when nothing was routed. 0 .. ln M.
