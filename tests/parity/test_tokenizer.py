@@ -218,9 +218,8 @@ def test_reference_encodings_are_reproduced_and_decoded():
     assert [case["ids"] for case in cases] == ours
 
 
-BOOKS = ["gutenberg/middlemarch.txt", "gutenberg/moby_dick.txt", "gutenberg/pride_and_prejudice.txt",
-         "gutenberg/sherlock_holmes.txt", "gutenberg/war_and_peace.txt", "tinyshakespeare/input.txt",
-         "wikitext-2/test.txt", "wikitext-2/valid.txt"]
+BOOKS = ["gutenberg/moby_dick.txt", "gutenberg/sherlock_holmes.txt", "tinyshakespeare/input.txt", "wikitext-2/test.txt",
+         "wikitext-2/valid.txt"]
 
 
 @pytest.mark.parametrize("book", BOOKS)
@@ -248,7 +247,7 @@ def test_twelve_thousand_random_strings_on_the_olmo_tokenizer():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_strings_on_every_kind(kinds, kind):
-    compare(kinds(kind), random_texts(2_000, 21) + ENGLISH)
+    compare(kinds(kind), random_texts(1_000, 21) + ENGLISH)
 
 
 def test_every_code_point_has_its_class_and_normal_form():
@@ -318,7 +317,7 @@ def encodable(library, text):
     return True
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_added_tokens_with_any_flags(tmp_path, seed):
     draw = random.Random(seed)
     tokenizer = gpt2() if seed % 2 else template()
@@ -328,9 +327,9 @@ def test_added_tokens_with_any_flags(tmp_path, seed):
         (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     parts = CONTENTS + [" ", "\t", "word", "-", "\u00a0", "\u200d", "ⓐ", "9", ".", "a", "b", "c", "\u0323"]
-    texts = ["".join(draw.choices(parts, k=draw.randint(1, 14))) for _ in range(1_500)]
+    texts = ["".join(draw.choices(parts, k=draw.randint(1, 14))) for _ in range(1_200)]
     texts = [text for text in texts if encodable(tokenizer, text)]
-    assert len(texts) > 1_000
+    assert len(texts) > 800
     # The library changed between its releases how it decodes a token that normalisation changes.
     compare(tmp_path / "tokenizer.json", texts, decode=tokenizer.normalizer is None)
 
