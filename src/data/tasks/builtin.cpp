@@ -36,15 +36,9 @@ struct Thing {
   uint64_t kind, a, b;
 };
 
-/// The right choice among wrong ones, in a random place. \return the place.
-size_t insert_right(std::vector<std::string>& choices, std::string right, RandomStream& stream) {
-  const auto place = static_cast<size_t>(stream.below(choices.size() + 1));
-  choices.insert(choices.begin() + place, std::move(right));
-  return place;
-}
-
-/// "Answer1: x Answer2: y" and "answer1/answer2".
-std::string listed(std::string_view label, const std::vector<std::string>& choices, std::string_view gap) {
+/// "Answer1: x Answer2: y" and "answer1/answer2". Options stand in a fixed order, so that a row asks for knowledge and for
+/// the name of an option, not for a search in a list.
+std::string listed(std::string_view label, std::span<const std::string_view> choices, std::string_view gap) {
   std::string text;
   for (size_t i = 0; i < choices.size(); ++i) text += concat(i == 0 ? "" : gap, label, i + 1, ": ", choices[i]);
   return text;
@@ -73,75 +67,64 @@ Row fact_row(bool testing, RandomStream& stream) {
                   is_true ? "true" : "false");
 }
 
-/// As ARC and Social IQa: which value, of three or four?
+/// As ARC and OpenBookQA: which of four values belongs to an animal?
 Row value_row(bool testing, RandomStream& stream) {
   const auto thing = draw_from(testing, [&] { return draw_animal(kFacts, stream); });
   const auto animal = static_cast<int64_t>(thing.a), relation = static_cast<int64_t>(thing.b);
-  const auto values = world::values(relation);
-  const int64_t truth = world::value_of(animal, relation);
-  std::vector<std::string> choices;
-  const size_t wrong = 2 + stream.below(2);
-  for (const int64_t value : stream.permutation(static_cast<int64_t>(values.size())))
-    if (value != truth && choices.size() < wrong) choices.emplace_back(values[value]);
-  const auto place = insert_right(choices, std::string(values[truth]), stream);
+  constexpr int64_t kChoices = 4;
+  const int64_t truth = world::value_of(animal, relation), first = truth / kChoices * kChoices;
   return make_row(concat("Please choose the correct answer to the question: ", world::open_question(animal, relation),
-                         "?\n\n", listed("Answer", choices, " "), "\n\n", format_line("answer", choices.size())),
-                  concat("answer", place + 1));
+                         "?\n\n", listed("Answer", world::values(relation).subspan(first, kChoices), " "), "\n\n",
+                         format_line("answer", kChoices)),
+                  concat("answer", truth - first + 1));
 }
 
-/// As PIQA: which of two tools?
+/// As PIQA: does a tool do it?
 Row tool_row(bool testing, RandomStream& stream) {
   const auto tools = world::tools();
   const auto thing = draw_from(testing, [&] { return Thing{kTools, stream.below(tools.size()), 0}; });
-  const auto other = (thing.a + 1 + stream.below(tools.size() - 1)) % tools.size();
-  std::vector<std::string> choices = {concat("use the ", tools[other].name)};
-  const auto place = insert_right(choices, concat("use the ", tools[thing.a].name), stream);
-  return make_row(concat("Please choose the correct solution to the question: how to ", tools[thing.a].purpose, "?\n\n",
-                         listed("Solution", choices, "\n\n"), "\n\n", format_line("solution", choices.size())),
-                  concat("solution", place + 1));
+  const bool helps = stream.below(2) == 0;
+  const auto tool = helps ? thing.a : (thing.a + 1 + stream.below(tools.size() - 1)) % tools.size();
+  constexpr std::array<std::string_view, 2> kChoices = {"it helps", "it does not help"};
+  return make_row(concat("Please choose the correct solution to the question: does the ", tools[tool].name, " help to ",
+                         tools[thing.a].purpose, "?\n\n", listed("Solution", kChoices, "\n\n"), "\n\n",
+                         format_line("solution", kChoices.size())),
+                  helps ? "solution1" : "solution2");
 }
 
-/// As HellaSwag: what comes next, of four?
+/// As HellaSwag: where does an activity belong, of four routines?
 Row routine_row(bool testing, RandomStream& stream) {
+  constexpr size_t kChoices = 4;
   const auto routines = world::routines();
   const auto thing = draw_from(testing, [&] {
     const uint64_t routine = stream.below(routines.size());
-    return Thing{kRoutines, routine, 1 + stream.below(routines[routine].steps.size() - 1)};
+    return Thing{kRoutines, routine, stream.below(routines[routine].steps.size())};
   });
-  const auto& steps = routines[thing.a].steps;
-  std::vector<std::string> choices;
-  while (choices.size() < 3) {
-    const auto& other = routines[stream.below(routines.size())].steps;
-    const std::string step(other[stream.below(other.size())]);
-    if (step != steps[thing.b] && std::find(choices.begin(), choices.end(), step) == choices.end())
-      choices.push_back(step);
-  }
-  const auto place = insert_right(choices, std::string(steps[thing.b]), stream);
-  return make_row(concat("Please choose the correct ending to complete the given sentence: ", routines[thing.a].name,
-                         " they ", steps[thing.b - 1], ", then\n\n", listed("Ending", choices, " "), "\n\n",
-                         format_line("ending", choices.size())),
-                  concat("ending", place + 1));
+  const size_t first = thing.a / kChoices * kChoices;
+  std::vector<std::string_view> choices;
+  for (size_t i = 0; i < kChoices; ++i) choices.push_back(routines[first + i].name);
+  return make_row(
+      concat("Please choose the correct ending to complete the given sentence: they ", routines[thing.a].steps[thing.b],
+             "\n\n", listed("Ending", choices, " "), "\n\n", format_line("ending", kChoices)),
+      concat("ending", thing.a - first + 1));
 }
 
-/// As WinoGrande: which of two fills the blank?
+/// As WinoGrande: which word fills the blank?
 Row size_row(bool testing, RandomStream& stream) {
   const auto animals = world::animals();
-  const auto thing = draw_from(testing, [&] {
+  const auto pair = draw_from(testing, [&] {
     const uint64_t a = stream.below(animals.size());
     const uint64_t b = (a + 1 + stream.below(animals.size() - 1)) % animals.size();
     return Thing{kSizes, std::min(a, b), std::max(a, b)};
   });
-  const bool asks_bigger = stream.below(2) == 0;
-  const bool first_bigger =
-      world::size_of(static_cast<int64_t>(thing.a)) > world::size_of(static_cast<int64_t>(thing.b));
-  const bool first_right = first_bigger == asks_bigger;
-  std::vector<std::string> choices = {std::string(animals[first_right ? thing.b : thing.a])};
-  const auto place = insert_right(choices, std::string(animals[first_right ? thing.a : thing.b]), stream);
-  return make_row(
-      concat("Please choose the correct answer to fill in the blank to complete the given sentence: the _ is the ",
-             asks_bigger ? "bigger" : "smaller", " one\n\n", listed("Option", choices, " "), " ",
-             format_line("option", choices.size())),
-      concat("option", place + 1));
+  const bool turned = stream.below(2) == 0;
+  const uint64_t a = turned ? pair.b : pair.a, b = turned ? pair.a : pair.b;
+  const bool bigger = world::size_of(static_cast<int64_t>(a)) > world::size_of(static_cast<int64_t>(b));
+  constexpr std::array<std::string_view, 2> kChoices = {"bigger", "smaller"};
+  return make_row(concat("Please choose the correct answer to fill in the blank to complete the given sentence: the ",
+                         animals[a], " is _ than the ", animals[b], "\n\n", listed("Option", kChoices, " "), " ",
+                         format_line("option", kChoices.size())),
+                  bigger ? "option1" : "option2");
 }
 
 struct Entry {
@@ -157,17 +140,16 @@ const std::array<Entry, kKindCount>& entries() {
         "builtin",
         "",
         {"answer1", "answer2", "answer3", "answer4", "answer5"},
-        "which of 3 or 4 values belongs to an animal? (as ARC, Social IQa, OpenBookQA)"},
+        "which of 4 values belongs to an animal? (as ARC, OpenBookQA)"},
        value_row},
-      {{"builtin:tools", "builtin", "", {"solution1", "solution2"}, "which of 2 tools does it? (as PIQA)"}, tool_row},
+      {{"builtin:tools", "builtin", "", {"solution1", "solution2"}, "does a tool do it? (as PIQA)"}, tool_row},
       {{"builtin:routines",
         "builtin",
         "",
         {"ending1", "ending2", "ending3", "ending4"},
-        "which of 4 comes next? (as HellaSwag)"},
+        "which of 4 routines has an activity? (as HellaSwag)"},
        routine_row},
-      {{"builtin:sizes", "builtin", "", {"option1", "option2"}, "which of 2 is bigger or smaller? (as WinoGrande)"},
-       size_row},
+      {{"builtin:sizes", "builtin", "", {"option1", "option2"}, "bigger or smaller? (as WinoGrande)"}, size_row},
   }};
   return table;
 }
