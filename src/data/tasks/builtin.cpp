@@ -69,14 +69,20 @@ Row fact_row(bool testing, RandomStream& stream) {
 
 /// As ARC and OpenBookQA: which of four values belongs to an animal?
 Row value_row(bool testing, RandomStream& stream) {
-  const auto thing = draw_from(testing, [&] { return draw_animal(kFacts, stream); });
-  const auto animal = static_cast<int64_t>(thing.a), relation = static_cast<int64_t>(thing.b);
   constexpr int64_t kChoices = 4;
+  const auto place = static_cast<int64_t>(stream.below(kChoices));  // drawn first: all answers are equally frequent
+  const auto thing = draw_from(testing, [&] {
+    for (;;)
+      if (const auto fact = draw_animal(kFacts, stream);
+          world::value_of(static_cast<int64_t>(fact.a), static_cast<int64_t>(fact.b)) % kChoices == place)
+        return fact;
+  });
+  const auto animal = static_cast<int64_t>(thing.a), relation = static_cast<int64_t>(thing.b);
   const int64_t truth = world::value_of(animal, relation), first = truth / kChoices * kChoices;
   return make_row(concat("Please choose the correct answer to the question: ", world::open_question(animal, relation),
                          "?\n\n", listed("Answer", world::values(relation).subspan(first, kChoices), " "), "\n\n",
                          format_line("answer", kChoices)),
-                  concat("answer", truth - first + 1));
+                  concat("answer", place + 1));
 }
 
 /// As PIQA: does a tool do it?
@@ -96,8 +102,9 @@ Row tool_row(bool testing, RandomStream& stream) {
 Row routine_row(bool testing, RandomStream& stream) {
   constexpr size_t kChoices = 4;
   const auto routines = world::routines();
+  const uint64_t place = stream.below(kChoices);  // drawn first: all answers are equally frequent
   const auto thing = draw_from(testing, [&] {
-    const uint64_t routine = stream.below(routines.size());
+    const uint64_t routine = place + kChoices * stream.below(routines.size() / kChoices);
     return Thing{kRoutines, routine, stream.below(routines[routine].steps.size())};
   });
   const size_t first = thing.a / kChoices * kChoices;
@@ -106,7 +113,7 @@ Row routine_row(bool testing, RandomStream& stream) {
   return make_row(
       concat("Please choose the correct ending to complete the given sentence: they ", routines[thing.a].steps[thing.b],
              "\n\n", listed("Ending", choices, " "), "\n\n", format_line("ending", kChoices)),
-      concat("ending", thing.a - first + 1));
+      concat("ending", place + 1));
 }
 
 /// As WinoGrande: which word fills the blank?
