@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -20,10 +21,23 @@ inline double max_difference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0.0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
+/// One thread while it lives: thousands of tiny products gain nothing from more, and wait for each other on a busy machine.
+class OneThread {
+ public:
+  OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 using TensorFunction = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 
 /// Compares d sum(f * fixed random numbers) / d input of every input with central differences.
 inline void expect_gradients_match(const TensorFunction& f, std::vector<at::Tensor> inputs, double tolerance = 1e-6) {
+  const OneThread one_thread;
   for (auto& input : inputs) input = input.detach().clone().contiguous().requires_grad_(true);
   const auto out = f(inputs);
   const auto direction = random_tensor(out.sizes(), 991);
