@@ -133,6 +133,14 @@ TEST_F(PreparedFolder, ARunThatNeverBeganMayBeBegunAgain) {
   EXPECT_FALSE(fs::exists(folder / "config.toml"));
 }
 
+TEST_F(PreparedFolder, ABeginningKilledWhileItsMarkerWasWrittenMayBeBegunAgain) {
+  fs::create_directories(path_);
+  write_file_atomic(path_ / ".unfinished.part-1-0", "");
+  EXPECT_TRUE(RunFolder::nothing_began(path_));
+  RunFolder::prepare(path_);
+  EXPECT_FALSE(fs::exists(path_ / ".unfinished.part-1-0"));
+}
+
 TEST_F(PreparedFolder, AFolderOfSomebodyElseIsLeftAlone) {
   write_file_atomic(path_ / "config.toml", "mine");
   EXPECT_THROW(RunFolder::prepare(path_), Error);

@@ -20,8 +20,17 @@ bool left_by_beginning(const fs::path& file) {
                      [&](auto known) { return name.find(known) != std::string::npos; });
 }
 
+/// The marker stands there, or nothing but the temporary file it was being written as.
+bool only_began(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return false;
+  if (fs::exists(folder / kMarker)) return true;
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const fs::directory_entry& entry) {
+    return entry.path().filename().string().starts_with(kMarker);
+  });
+}
+
 void remove_leftovers(const fs::path& folder) {
-  if (!fs::exists(folder / kMarker)) return;
+  if (!only_began(folder)) return;
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(folder))
     if (left_by_beginning(entry.path())) leftovers.push_back(entry.path());
@@ -72,7 +81,7 @@ bool RunFolder::holds_run(const fs::path& folder) { return fs::exists(folder / "
 
 bool RunFolder::nothing_began(const fs::path& folder) {
   if (holds_run(folder)) return false;
-  return !fs::exists(folder) || fs::exists(folder / kMarker) || (fs::is_directory(folder) && fs::is_empty(folder));
+  return !fs::exists(folder) || only_began(folder);
 }
 
 RunFolder RunFolder::create(const fs::path& folder, const Experiment& e) {
