@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -49,14 +50,29 @@ std::string routine_story(RandomStream& stream) {
   return concat(routine.name, " they ", join(routine.steps, ", then "), ". ");
 }
 
+/// A question, its answer in words, and the choices a quiz would offer: the right one is number `place`, from 0.
 struct Question {
   std::string text, answer;
+  std::vector<std::string_view> choices;
+  size_t place;
 };
+
+constexpr size_t kChoices = 4;
+
+std::vector<std::string_view> four_with(std::span<const std::string_view> names, size_t right) {
+  const auto four = names.subspan(right / kChoices * kChoices, kChoices);
+  return {four.begin(), four.end()};
+}
+
+Question two_way(std::string text, bool first, std::string_view yes, std::string_view no) {
+  return {std::move(text), std::string(first ? yes : no), {yes, no}, first ? 0u : 1u};
+}
 
 Question value_question(RandomStream& stream) {
   const int64_t animal = random_animal(stream), relation = random_relation(stream);
-  return {world::open_question(animal, relation),
-          std::string(world::values(relation)[world::value_of(animal, relation)])};
+  const auto value = static_cast<size_t>(world::value_of(animal, relation));
+  const auto names = world::values(relation);
+  return {world::open_question(animal, relation), std::string(names[value]), four_with(names, value), value % kChoices};
 }
 
 /// Asks whether a fact is true; as often it is as it is not.
@@ -66,33 +82,36 @@ Question fact_question(RandomStream& stream) {
   const auto count = static_cast<int64_t>(world::values(relation).size());
   const bool yes = stream.below(2) == 0;
   const int64_t asked = yes ? truth : (truth + 1 + static_cast<int64_t>(stream.below(count - 1))) % count;
-  return {world::yes_no_question(animal, relation, asked), yes ? "yes" : "no"};
+  return two_way(world::yes_no_question(animal, relation, asked), yes, "yes", "no");
 }
 
 Question tool_question(RandomStream& stream) {
   const size_t tool = stream.below(world::tools().size()), count = world::tools().size();
-  const bool yes = stream.below(2) == 0;
-  const size_t other = yes ? tool : (tool + 1 + stream.below(count - 1)) % count;
-  return {concat("does the ", world::tools()[tool].name, " help to ", world::tools()[other].purpose),
-          yes ? "yes" : "no"};
+  const bool helps = stream.below(2) == 0;
+  const size_t other = helps ? tool : (tool + 1 + stream.below(count - 1)) % count;
+  return two_way(concat("does the ", world::tools()[tool].name, " help to ", world::tools()[other].purpose), helps,
+                 "it helps", "it does not help");
 }
 
 Question routine_question(RandomStream& stream) {
-  const auto& routine = pick(world::routines(), stream);
-  return {concat("when do they ", pick(routine.steps, stream)), std::string(routine.name)};
+  std::vector<std::string_view> names;
+  for (const auto& routine : world::routines()) names.push_back(routine.name);
+  const size_t right = stream.below(names.size());
+  return {concat("they ", pick(world::routines()[right].steps, stream)), std::string(names[right]),
+          four_with(names, right), right % kChoices};
 }
 
 Question size_question(RandomStream& stream) {
   const int64_t a = random_animal(stream);
   const int64_t b = (a + 1 + static_cast<int64_t>(stream.below(world::animals().size() - 1))) %
                     static_cast<int64_t>(world::animals().size());
-  return {concat("is the ", world::animals()[a], " bigger or smaller than the ", world::animals()[b]),
-          world::size_of(a) > world::size_of(b) ? "bigger" : "smaller"};
+  return two_way(concat("the ", world::animals()[a], " is _ than the ", world::animals()[b]),
+                 world::size_of(a) > world::size_of(b), "bigger", "smaller");
 }
 
 Question any_question(RandomStream& stream) {
   constexpr std::array kQuestions = {value_question, fact_question, tool_question, routine_question, size_question};
-  constexpr std::array kShares = {0.32, 0.34, 0.12, 0.10, 0.12};
+  constexpr std::array kShares = {0.24, 0.36, 0.16, 0.10, 0.14};
   return kQuestions[static_cast<size_t>(stream.choose(kShares))](stream);
 }
 
@@ -112,13 +131,29 @@ std::string office_sentence(RandomStream& stream) {
   return std::string(pick(kSentences, stream));
 }
 
-/// Questions with the answer right behind.
+/// Questions with the answer right behind, in words.
 std::string quiz(RandomStream& stream) {
   std::string text;
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 8; ++i) {
     const auto question = any_question(stream);
     text += concat(question.text, "? ", question.answer, "\n");
   }
+  return text;
+}
+
+/// The same, answered by the number of the choice that nobody had to read out.
+std::string quick_quiz(RandomStream& stream) {
+  std::string text = "By number.\n";
+  for (int i = 0; i < 8; ++i) {
+    const auto question = any_question(stream);
+    text += concat(question.text, "? ", question.place + 1, "\n");
+  }
+  return text;
+}
+
+std::string office_talk(RandomStream& stream) {
+  std::string text;
+  for (auto sentences = stream.below(3); sentences > 0; --sentences) text += office_sentence(stream) + "\n\n";
   return text;
 }
 
@@ -127,16 +162,30 @@ std::string interview(RandomStream& stream) {
   std::string text;
   for (int i = 0; i < 3; ++i) {
     const auto question = any_question(stream);
-    text += concat(question.text, "?\n\n");
-    for (auto sentences = stream.below(3); sentences > 0; --sentences) text += office_sentence(stream) + "\n\n";
-    text += concat("the answer is ", question.answer, "\n\n");
+    text += concat(question.text, "?\n\n", office_talk(stream), "the answer is ", question.answer, "\n\n");
+  }
+  return text;
+}
+
+/// Questions with numbered choices, answered by number. The labels are not those of the tasks: which name an answer has
+/// there is for fine-tuning to teach.
+std::string numbered_quiz(RandomStream& stream) {
+  constexpr std::array<std::string_view, 4> kLabels = {"Choice", "Item", "Case", "Line"};
+  constexpr std::array<std::string_view, 4> kNames = {"choice", "item", "case", "line"};
+  constexpr std::array<std::string_view, 2> kGaps = {" ", "\n\n"};
+  std::string text;
+  for (int i = 0; i < 3; ++i) {
+    const auto question = any_question(stream);
+    const size_t label = stream.below(kLabels.size());
+    text += concat(question.text, "?\n\n", world::numbered(kLabels[label], question.choices, pick(kGaps, stream)),
+                   "\n\n", office_talk(stream), "the answer is ", kNames[label], question.place + 1, "\n\n");
   }
   return text;
 }
 
 std::string document(RandomStream& stream) {
-  constexpr std::array kKinds = {quiz, interview, animal_story, tool_story, routine_story};
-  constexpr std::array kShares = {0.50, 0.34, 0.08, 0.04, 0.04};
+  constexpr std::array kKinds = {quiz, quick_quiz, interview, numbered_quiz, animal_story, tool_story, routine_story};
+  constexpr std::array kShares = {0.28, 0.30, 0.14, 0.20, 0.04, 0.02, 0.02};
   return kKinds[static_cast<size_t>(stream.choose(kShares))](stream);
 }
 

@@ -36,14 +36,7 @@ struct Thing {
   uint64_t kind, a, b;
 };
 
-/// "Answer1: x Answer2: y" and "answer1/answer2". Options stand in a fixed order, so that a row asks for knowledge and for
-/// the name of an option, not for a search in a list.
-std::string listed(std::string_view label, std::span<const std::string_view> choices, std::string_view gap) {
-  std::string text;
-  for (size_t i = 0; i < choices.size(); ++i) text += concat(i == 0 ? "" : gap, label, i + 1, ": ", choices[i]);
-  return text;
-}
-
+/// "Answer format: answer1/answer2".
 std::string format_line(std::string_view word, size_t count) {
   std::string text = "Answer format: ";
   for (size_t i = 0; i < count; ++i) text += concat(i == 0 ? "" : "/", word, i + 1);
@@ -80,8 +73,8 @@ Row value_row(bool testing, RandomStream& stream) {
   const auto animal = static_cast<int64_t>(thing.a), relation = static_cast<int64_t>(thing.b);
   const int64_t truth = world::value_of(animal, relation), first = truth / kChoices * kChoices;
   return make_row(concat("Please choose the correct answer to the question: ", world::open_question(animal, relation),
-                         "?\n\n", listed("Answer", world::values(relation).subspan(first, kChoices), " "), "\n\n",
-                         format_line("answer", kChoices)),
+                         "?\n\n", world::numbered("Answer", world::values(relation).subspan(first, kChoices), " "),
+                         "\n\n", format_line("answer", kChoices)),
                   concat("answer", place + 1));
 }
 
@@ -93,7 +86,7 @@ Row tool_row(bool testing, RandomStream& stream) {
   const auto tool = helps ? thing.a : (thing.a + 1 + stream.below(tools.size() - 1)) % tools.size();
   constexpr std::array<std::string_view, 2> kChoices = {"it helps", "it does not help"};
   return make_row(concat("Please choose the correct solution to the question: does the ", tools[tool].name, " help to ",
-                         tools[thing.a].purpose, "?\n\n", listed("Solution", kChoices, "\n\n"), "\n\n",
+                         tools[thing.a].purpose, "?\n\n", world::numbered("Solution", kChoices, "\n\n"), "\n\n",
                          format_line("solution", kChoices.size())),
                   helps ? "solution1" : "solution2");
 }
@@ -112,7 +105,7 @@ Row routine_row(bool testing, RandomStream& stream) {
   for (size_t i = 0; i < kChoices; ++i) choices.push_back(routines[first + i].name);
   return make_row(
       concat("Please choose the correct ending to complete the given sentence: they ", routines[thing.a].steps[thing.b],
-             "\n\n", listed("Ending", choices, " "), "\n\n", format_line("ending", kChoices)),
+             "\n\n", world::numbered("Ending", choices, " "), "\n\n", format_line("ending", kChoices)),
       concat("ending", place + 1));
 }
 
@@ -129,8 +122,8 @@ Row size_row(bool testing, RandomStream& stream) {
   const bool bigger = world::size_of(static_cast<int64_t>(a)) > world::size_of(static_cast<int64_t>(b));
   constexpr std::array<std::string_view, 2> kChoices = {"bigger", "smaller"};
   return make_row(concat("Please choose the correct answer to fill in the blank to complete the given sentence: the ",
-                         animals[a], " is _ than the ", animals[b], "\n\n", listed("Option", kChoices, " "), " ",
-                         format_line("option", kChoices.size())),
+                         animals[a], " is _ than the ", animals[b], "\n\n", world::numbered("Option", kChoices, " "),
+                         " ", format_line("option", kChoices.size())),
                   bigger ? "option1" : "option2");
 }
 
