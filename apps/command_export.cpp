@@ -44,13 +44,14 @@ Trained read_run(const fs::path& folder) {
   const auto last = checkpoint.last();
   EK_CHECK(last, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
   const auto record = parse_json(last->record, (folder / "checkpoint/commit.json").string(), kCheckpoint);
-  const auto global = checkpoint.load(last->round).state.global;
-  return {.adapters = global.adapters,
-          .info = {.base_model = resolve_model_path(config.model.path).string(),
-                   .alpha = config.lora.alpha,
-                   .rank = config.lora.rank},
+  const auto state = checkpoint.load(last->round).state;
+  const auto& extras = state.global.extras;
+  auto adapters = whole_adapter(state);
+  const auto info = peft_info(resolve_model_path(config.model.path).string(), adapters);
+  return {.adapters = std::move(adapters),
+          .info = info,
           .renormalises = record.value("gate_norm", "") == config::name_of(GateNorm::kRenormSelected),
-          .modulates = std::any_of(global.extras.begin(), global.extras.end(),
+          .modulates = std::any_of(extras.begin(), extras.end(),
                                    [](const auto& extra) { return extra.first.ends_with(".phi"); })};
 }
 
@@ -83,7 +84,7 @@ void merge_site(TensorMap& weights, const std::string& site, const LoraFactors& 
   if (f.a.dim() == 2) return merge(site, f);
   const auto dot = site.rfind('.');
   for (int64_t e = 0; e < f.a.size(0); ++e)
-    merge(concat(site.substr(0, dot), ".", e, site.substr(dot)), {f.a[e], f.b[e], {}, f.scaling});
+    merge(concat(site.substr(0, dot), ".", e, site.substr(dot)), {.a = f.a[e], .b = f.b[e], .scaling = f.scaling});
 }
 
 /// Weights renormalised over the selected experts are what `norm_topk_prob` says in a config.json.

@@ -33,7 +33,7 @@ struct OpenedModel {
   AdapterState adapters;
   RouterOptions router;
 
-  ForwardOptions forward() const { return {adapters.empty() ? nullptr : &adapters, router, nullptr, nullptr}; }
+  ForwardOptions forward() const { return {.adapters = adapters.empty() ? nullptr : &adapters, .router = router}; }
 };
 
 /// Sets the number of threads, loads model and adapter. \throws kConfig for a flag out of range, kCheckpoint for a bad

@@ -54,7 +54,7 @@ void run(benchmark::State& state, int64_t tokens, int64_t hidden, int64_t width,
   const auto layer = make_layer(tokens, hidden, width, kExperts, top_k, at::kBFloat16);
   const MatmulPath before = matmul_path();
   set_matmul_path(path);
-  const ExpertAdapters adapters{&layer.gate, &layer.up, &layer.down};
+  const ExpertFactors adapters{{&layer.gate}, {&layer.up}, {&layer.down}};
   const int64_t faults = page_faults();
   for (auto _ : state) {
     const auto y = experts(layer.x_TD, layer.routing, layer.weights, adapters);

@@ -34,7 +34,7 @@ void split(benchmark::State& state, MatmulPath path) {
   const MatmulPath before = matmul_path();
   set_matmul_path(path);
   for (auto _ : state) {
-    const auto y = linear(p.x, p.w, &p.lora);
+    const auto y = linear(p.x, p.w, {&p.lora});
     y.backward(at::ones_like(y));
   }
   set_matmul_path(before);

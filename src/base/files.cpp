@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -183,6 +184,14 @@ MappedFile::MappedFile(const fs::path& file) {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+fs::path expand_data_path(const std::string& path, std::string_view key) {
+  constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
+  if (!path.starts_with(kPrefix)) return path;
+  const char* folder = std::getenv("EVENKEEL_DATA");
+  EK_CHECK(folder != nullptr, kConfig, key, " is ", path, ", but the environment variable EVENKEEL_DATA is not set");
+  return fs::path(folder) / path.substr(kPrefix.size());
 }
 
 fs::path shipped_folder() {

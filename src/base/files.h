@@ -65,6 +65,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable. \param key  who asked, for the message.
+/// \throws kConfig when the variable is not set.
+fs::path expand_data_path(const std::string& path, std::string_view key);
+
 /// Folder of what the project ships (assets/, configs/): the source tree it was built from, or `share/evenkeel` beside
 /// the program's folder when installed. \throws kIo when neither is there.
 fs::path shipped_folder();

@@ -120,5 +120,13 @@ TEST_F(Files, BrokenJsonNamesFileByteAndKind) {
 
 TEST_F(Files, TheShippedFolderHoldsTheConfigs) { EXPECT_TRUE(fs::is_directory(shipped_folder() / "configs")); }
 
+TEST_F(Files, ADataPathMayBeginWithTheDataVariable) {
+  ::setenv("EVENKEEL_DATA", "/some/where", 1);
+  EXPECT_EQ(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), "/some/where/commonsense");
+  EXPECT_EQ(expand_data_path("data/commonsense", "data.path"), "data/commonsense");
+  ::unsetenv("EVENKEEL_DATA");
+  EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), Error);
+}
+
 }  // namespace
 }  // namespace evenkeel

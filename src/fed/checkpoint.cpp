@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <vector>
 
 #include "base/files.h"
@@ -9,7 +10,19 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kAdapter = "adapter/", kExtra = "extra/", kMemory = "memory/";
+constexpr std::string_view kExtra = "extra/", kMemory = "memory/";
+
+/// The adapter states of a server, each under a prefix of its own.
+struct Part {
+  std::string_view prefix;
+  AdapterState& (*of)(ServerState& state);
+};
+constexpr std::array kParts = {
+    Part{"adapter/", [](ServerState& state) -> AdapterState& { return state.global.adapters; }},
+    Part{"base_delta/", [](ServerState& state) -> AdapterState& { return state.global.base_delta; }},
+    Part{"fixed/", [](ServerState& state) -> AdapterState& { return state.common.fixed; }},
+    Part{"base_change/", [](ServerState& state) -> AdapterState& { return state.common.base_change; }},
+};
 
 at::Tensor scalar(double value) { return at::full({}, value, at::kDouble); }
 
@@ -17,15 +30,22 @@ void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
 }
 
-TensorMap flatten(const ServerState& state) {
-  TensorMap out;
-  for (const auto& [site, factors] : state.global.adapters) {
-    const std::string prefix = concat(kAdapter, site);
-    out.emplace(prefix + "/a", factors.a);
-    out.emplace(prefix + "/b", factors.b);
-    if (factors.core.defined()) out.emplace(prefix + "/core", factors.core);
-    out.emplace(prefix + "/scaling", scalar(factors.scaling));
+void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) {
+  for (const auto& [site, factors] : adapters) {
+    const auto put = [&](std::string_view name, const at::Tensor& tensor) {
+      if (tensor.defined()) out.emplace(concat(prefix, site, "/", name), tensor);
+    };
+    put("a", factors.a);
+    put("b", factors.b);
+    put("core", factors.core);
+    put("ranks", factors.ranks);
+    put("scaling", scalar(factors.scaling));
   }
+}
+
+TensorMap flatten(ServerState state) {
+  TensorMap out;
+  for (const auto& part : kParts) add(out, part.prefix, part.of(state));
   add(out, kExtra, state.global.extras);
   add(out, kMemory, state.memory);
   return out;
@@ -35,20 +55,28 @@ void set_factor(LoraFactors& factors, std::string_view part, const at::Tensor& t
   if (part == "a") factors.a = tensor;
   if (part == "b") factors.b = tensor;
   if (part == "core") factors.core = tensor;
+  if (part == "ranks") factors.ranks = tensor;
   if (part == "scaling") factors.scaling = tensor.item<double>();
 }
 
+/// Puts "fixed/<site>/a" in its place.
+void place_factor(ServerState& state, std::string_view name, const at::Tensor& tensor) {
+  for (const auto& part : kParts) {
+    if (!name.starts_with(part.prefix)) continue;
+    const size_t slash = name.rfind('/'), begin = part.prefix.size();
+    set_factor(part.of(state)[std::string(name.substr(begin, slash - begin))], name.substr(slash + 1), tensor);
+  }
+}
+
 ServerState unflatten(const TensorMap& tensors, int64_t round) {
-  ServerState state{.round = round, .global = {}, .memory = {}};
+  ServerState state{.round = round};
   for (const auto& [name, tensor] : tensors) {
     if (name.starts_with(kExtra)) {
       state.global.extras.emplace(name.substr(kExtra.size()), tensor);
     } else if (name.starts_with(kMemory)) {
       state.memory.emplace(name.substr(kMemory.size()), tensor);
     } else {
-      const size_t slash = name.rfind('/');
-      const std::string site = name.substr(kAdapter.size(), slash - kAdapter.size());
-      set_factor(state.global.adapters[site], std::string_view(name).substr(slash + 1), tensor);
+      place_factor(state, name, tensor);
     }
   }
   return state;

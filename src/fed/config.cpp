@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
+#include "base/files.h"
 #include "nn/kernels/frozen_matmul.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
 constexpr std::array<std::string_view, 2> kFamilies = {"commonsense", "builtin"};
 constexpr std::array kBudgets = {0.125, 0.25, 0.5, 1.0};
 
@@ -72,6 +71,9 @@ void check(const EvaluateSection& evaluate) {
   expand_tasks(evaluate.tasks);
   for (double budget : evaluate.budgets) check_share("evaluate.budgets", budget);
   EK_CHECK(!evaluate.budgets.empty(), kConfig, "evaluate.budgets is empty, allowed: one budget or more");
+  EK_CHECK(!evaluate.readings.empty(), kConfig, "evaluate.readings is empty, allowed: a, b");
+  for (const auto& reading : evaluate.readings)
+    EK_CHECK(reading == "a" || reading == "b", kConfig, "evaluate.readings holds \"", reading, "\", allowed: a, b");
   check_at_least("evaluate.limit", evaluate.limit, 0);
   check_at_least("evaluate.max_new_tokens", evaluate.max_new_tokens, 1);
   check_at_least("evaluate.batch_size", evaluate.batch_size, 1);
@@ -92,11 +94,6 @@ ComputeDtype measured(BaseDtype base) {
 }
 
 }  // namespace
-
-double LoraSection::alpha_of(int64_t r) const {
-  return lora_scale_mode == LoraScaleMode::kFixedAlpha ? alpha
-                                                       : alpha * static_cast<double>(r) / static_cast<double>(rank);
-}
 
 std::vector<std::string> LoraSection::all_targets() const {
   auto all = targets;
@@ -167,11 +164,17 @@ void ExperimentConfig::resolve() {
   if (model.compute_dtype == ComputeDtype::kAuto) model.compute_dtype = measured(model.dtype);
   for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
     clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
-  data.path = expand_data_path(data.path).string();
+  data.path = expand_data_path(data.path, "data.path").string();
   if (evaluate.tasks.empty()) evaluate.tasks = {data.task};
   evaluate.tasks = expand_tasks(evaluate.tasks);
   output.dir = folder().string();
-  if (clients.ranks.empty()) clients.ranks.assign(static_cast<size_t>(clients.count), lora.rank);
+  if (!clients.ranks.empty()) return;
+  for (double budget : clients.budgets) clients.ranks.push_back(rank_at(budget));
+}
+
+int64_t ExperimentConfig::rank_at(double budget) const {
+  if (find_method(method.name).family != MethodFamily::kRank) return lora.rank;
+  return std::max<int64_t>(1, std::llround(static_cast<double>(lora.rank) * (0.2 + 0.8 * budget)));
 }
 
 std::string ExperimentConfig::text(bool comments) const {
@@ -184,14 +187,6 @@ std::string ExperimentConfig::text(bool comments) const {
 
 std::filesystem::path ExperimentConfig::folder() const {
   return output.dir.empty() ? std::filesystem::path("runs") / name : std::filesystem::path(output.dir);
-}
-
-std::filesystem::path expand_data_path(const std::string& path) {
-  if (!path.starts_with(kDataVariable)) return path;
-  const char* folder = std::getenv("EVENKEEL_DATA");
-  EK_CHECK(folder != nullptr, kConfig, "data.path is ", path,
-           ", but the environment variable EVENKEEL_DATA is not set");
-  return std::filesystem::path(folder) / path.substr(kDataVariable.size());
 }
 
 }  // namespace evenkeel

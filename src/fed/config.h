@@ -64,8 +64,8 @@ struct LoraSection {
     field("lora_scale_mode", lora_scale_mode,
           "scale of rank r_c: fixed_alpha is alpha / r_c, const_scale alpha / rank");
   }
-  /// The numerator that makes alpha / r the scale of rank r: alpha itself, or with const_scale alpha r / r_max.
-  double alpha_of(int64_t r) const;
+  /// s(r)
+  LoraScale scale() const { return {alpha, rank, lora_scale_mode}; }
   /// `targets` and, when switched on, the router's "gate".
   std::vector<std::string> all_targets() const;
 };
@@ -99,7 +99,9 @@ struct ClientsSection {
     field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
     field("budgets", budgets,
           "beta_c in (0, 1], one per client; K_c = floor(K_max beta_c); empty: 1/8 1/4 1/2 1 in turn");
-    field("ranks", ranks, "LoRA rank per client, 1 .. lora.rank; empty: lora.rank for all");
+    field(
+        "ranks", ranks,
+        "r_c per client, 1 .. lora.rank; empty: lora.rank for all, or with a rank method lora.rank (0.2 + 0.8 beta_c)");
   }
 };
 
@@ -126,6 +128,7 @@ struct TrainSection {
 struct EvaluateSection {
   std::vector<std::string> tasks;
   std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
+  std::vector<std::string> readings = {"a", "b"};
   int64_t limit = 0;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
@@ -137,6 +140,7 @@ struct EvaluateSection {
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
     field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
+    field("readings", readings, "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
     field("limit", limit, "rows per task, 0: all");
     field("decode", decode, "greedy, or beam4: beam search of width 4");
     field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
@@ -198,6 +202,9 @@ struct ExperimentConfig {
 
   /// Fills in what was left open: threads, compute_dtype, budgets, tasks, the run folder.
   void resolve();
+  /// r_c that a budget stands for when clients.ranks does not say: with a rank method round(lora.rank (0.2 + 0.8 beta)),
+  /// which is the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22); else lora.rank.
+  int64_t rank_at(double budget) const;
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;
 
@@ -207,8 +214,5 @@ struct ExperimentConfig {
  private:
   void check() const;
 };
-
-/// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable. \throws kConfig when it is not set.
-std::filesystem::path expand_data_path(const std::string& path);
 
 }  // namespace evenkeel

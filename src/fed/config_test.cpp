@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <array>
 
 namespace evenkeel {
 namespace {
@@ -100,6 +100,17 @@ TEST(ExperimentConfig, BudgetsMustMatchTheClientCount) {
   expect_complaint("[clients]\ncount = 1\nranks = [21]\n", {"clients.ranks", "21", "20"});
 }
 
+TEST(ExperimentConfig, ABudgetOfARankMethodIsTheRankOfThePaper) {
+  constexpr std::array kBudgets{0.125, 0.25, 0.5, 1.0};
+  constexpr std::array<int64_t, 4> kSparse{6, 8, 12, 20}, kDense{12, 16, 24, 40};
+  auto config = ExperimentConfig::read(config::Table::parse("[method]\nname = \"flexlora\"\n", "unit.toml"));
+  for (size_t i = 0; i < kBudgets.size(); ++i) EXPECT_EQ(config.rank_at(kBudgets[i]), kSparse[i]);
+  config.lora.rank = 40;
+  for (size_t i = 0; i < kBudgets.size(); ++i) EXPECT_EQ(config.rank_at(kBudgets[i]), kDense[i]);
+  config.method.name = "fedit";
+  EXPECT_EQ(config.rank_at(0.125), 40);
+}
+
 TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("[train]\nrounds = 0\n", {"train.rounds", "0", "1 or more"});
   expect_complaint("[train]\nrounds = \"ten\"\n", {"train.rounds"});
@@ -107,16 +118,9 @@ TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("[lora]\ntargets = [\"gate\"]\n", {"router_lora"});
   expect_complaint("[data]\ntask = \"telegram\"\n", {"telegram", "commonsense", "builtin"});
   expect_complaint("[data]\ntask = \"commonsense\"\n", {"data.path"});
+  expect_complaint("[evaluate]\nreadings = [\"c\"]\n", {"evaluate.readings", "a, b"});
   expect_complaint("[evaluate]\ntasks = [\"arc_x\"]\n", {"arc_x"});
   expect_complaint("name = \"a/b\"\n", {"name", "a/b"});
-}
-
-TEST(ExperimentConfig, ADataPathMayBeginWithTheDataVariable) {
-  ::setenv("EVENKEEL_DATA", "/some/where", 1);
-  EXPECT_EQ(expand_data_path("$EVENKEEL_DATA/commonsense"), "/some/where/commonsense");
-  EXPECT_EQ(expand_data_path("data/commonsense"), "data/commonsense");
-  ::unsetenv("EVENKEEL_DATA");
-  EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense"), Error);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "nn/kernels/frozen_matmul.h"
+#include "train/weight_gradient.h"
 
 namespace evenkeel {
 namespace {
@@ -72,6 +74,13 @@ void check_method_fits(const MethodSection& method, const ModelSpec& model) {
            ", which balances experts; the model (", model.family, ") has none");
 }
 
+void check_ranks(const ExperimentConfig& config) {
+  const auto& ranks = config.clients.ranks;
+  const bool equal = std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) { return rank == ranks[0]; });
+  EK_CHECK(equal || find_method(config.method.name).family == MethodFamily::kRank, kConfig, "clients.ranks differ (",
+           join(ranks), "), but method ", config.method.name, " needs equal ranks");
+}
+
 /// Promise: a client never trains more than its rank.
 void check_rank(const Experiment& e, const ClientProfile& client, const Payload& download) {
   for (const auto& [site, factors] : download.adapters)
@@ -79,20 +88,24 @@ void check_rank(const Experiment& e, const ClientProfile& client, const Payload&
              ", but method ", e.config.method.name, " sends rank ", factors.rank(), " to every client");
 }
 
-/// Asks the method, before anything is trained, what it would send to the weakest client and how that client would
-/// route.
-void rehearse(Experiment& e) {
+}  // namespace
+
+void rehearse(Experiment& e, const ServerState& state) {
   const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
   ClientProfile client = *std::min_element(e.clients.begin(), e.clients.end(), weaker);
   client.trains = false;
   TensorMap memory;
-  const auto download = e.method->broadcast(e.method->initialize(e.server()), client, {});
+  const auto download = e.method->broadcast(state, client, {.round = state.round});
   check_rank(e, client, download);
-  const ClientView view{.client = client, .sites = e.sites, .round = 0, .seed = e.seed(), .memory = memory};
+  const ClientView view{.client = client,
+                        .sites = e.sites,
+                        .common = state.common,
+                        .scale = e.scale(),
+                        .round = state.round,
+                        .seed = e.seed(),
+                        .memory = memory};
   e.gate_norm = e.method->prepare(download, view).router.gate_norm;
 }
-
-}  // namespace
 
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   check_positions(config, model);
@@ -117,6 +130,11 @@ int64_t active_experts(const ModelSpec& model, double budget, std::string_view w
   return active;
 }
 
+int64_t client_top_k(const ExperimentConfig& config, const ModelSpec& model, double budget, std::string_view who) {
+  if (find_method(config.method.name).family == MethodFamily::kRank) return model.top_k;
+  return active_experts(model, budget, who);
+}
+
 std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model, const Shards& shards) {
   std::vector<ClientProfile> clients;
   for (int64_t id = 0; id < config.clients.count; ++id) {
@@ -125,7 +143,7 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
     const double examples = shards.examples.empty() ? 0 : static_cast<double>(shards.examples[i].size());
     clients.push_back({.id = id,
                        .budget = budget,
-                       .top_k = active_experts(model, budget, concat("clients.budgets[", id, "]")),
+                       .top_k = client_top_k(config, model, budget, concat("clients.budgets[", id, "]")),
                        .rank = config.clients.ranks[i],
                        .examples = examples,
                        .trains = true});
@@ -133,17 +151,52 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
   return clients;
 }
 
+namespace {
+
+/// The rows whose gradients a method asks for: drawn from all clients' rows together, or as many from each client.
+std::vector<const Example*> sample_rows(const Experiment& e, int64_t samples, SampleFrom from) {
+  std::vector<const Example*> rows, sample;
+  const auto clients = static_cast<int64_t>(e.shards.examples.size());
+  const auto draw = [&](std::string_view purpose, int64_t count) {
+    RandomStream stream(e.seed(), purpose, static_cast<uint64_t>(sample.size()));
+    const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
+    for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i)
+      sample.push_back(rows[static_cast<size_t>(order[i])]);
+    rows.clear();
+  };
+  for (const auto& shard : e.shards.examples) {
+    for (const auto& example : shard) rows.push_back(&example);
+    if (from == SampleFrom::kClients) draw("gradient-rows-client", (samples + clients - 1) / clients);
+  }
+  if (from == SampleFrom::kPooled) draw("gradient-rows", samples);
+  return sample;
+}
+
+at::Tensor sum_of_gradients(const Experiment& e, const std::string& site, int64_t samples, SampleFrom from) {
+  EK_CHECK(!e.shards.examples.empty(), kConfig, "method ", e.config.method.name,
+           " begins with gradients over training rows, and an evaluation has none: train a round first");
+  return weight_gradient(*e.model, site, e.sites.at(site), sample_rows(e, samples, from), e.config.train.batch_size);
+}
+
+}  // namespace
+
+int64_t Experiment::max_rank() const {
+  return *std::max_element(config.clients.ranks.begin(), config.clients.ranks.end());
+}
+
 ServerView Experiment::server() const {
   const auto& spec = model->spec();
-  const int64_t rank = *std::max_element(config.clients.ranks.begin(), config.clients.ranks.end());
   return {.sites = sites,
           .moe_layers = spec.moe_layers,
           .num_experts = spec.num_experts,
           .max_top_k = spec.top_k,
-          .rank = rank,
-          .alpha = config.lora.alpha_of(rank),
+          .rank = max_rank(),
+          .scale = scale(),
           .lr = config.train.optimizer.lr,
-          .seed = seed()};
+          .seed = seed(),
+          .gradient_sum = [this](const std::string& site, int64_t samples, SampleFrom from) {
+            return sum_of_gradients(*this, site, samples, from);
+          }};
 }
 
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
@@ -153,6 +206,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   auto tokenizer = load_tokenizer(folder);
   check_vocabulary(tokenizer, model->spec(), folder);
   check_method_fits(config.method, model->spec());
+  check_ranks(config);
   Experiment e{.config = std::move(config),
                .model_folder = folder,
                .model = std::move(model),
@@ -167,7 +221,6 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   for (double budget : e.config.evaluate.budgets) active_experts(e.model->spec(), budget, "evaluate.budgets");
   if (purpose == Purpose::kTrain) e.shards = make_shards(e.config, e.tokenizer, e.model->spec());
   e.clients = make_clients(e.config, e.model->spec(), e.shards);
-  rehearse(e);
   return e;
 }
 

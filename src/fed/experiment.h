@@ -28,7 +28,10 @@ struct Shards {
 /// Reads, tokenises and deals out the training rows. \throws kConfig, kData
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model);
 
-/// beta_c, K_c = floor(K_max beta_c), r_c and |D_c| of every client. \throws kConfig when some K_c is 0.
+/// The K of clients at `budget`: all of the checkpoint's experts with a rank method, else active_experts().
+int64_t client_top_k(const ExperimentConfig& config, const ModelSpec& model, double budget, std::string_view who);
+
+/// beta_c, K_c, r_c and |D_c| of every client. \throws kConfig when some K_c is 0.
 std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model, const Shards& shards);
 
 /// K = floor(K_max * budget) on a sparse model, 0 on a dense one. \throws kConfig naming `who` when that leaves no
@@ -47,10 +50,16 @@ struct Experiment {
   std::vector<ClientProfile> clients;
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
+  LoraScale scale() const { return config.lora.scale(); }
+  int64_t max_rank() const;  ///< the largest r_c
   ServerView server() const;
 };
 
 enum class Purpose { kTrain, kEvaluate };
+
+/// Asks the method, before anything is trained, what it would send to the weakest client and how that client would route;
+/// fills in gate_norm. \throws kConfig when a client would get more than its rank.
+void rehearse(Experiment& experiment, const ServerState& state);
 
 /// Builds everything and sets this process' threads and arithmetic to what the config says. `config` is resolved.
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.

@@ -77,7 +77,13 @@ struct Round {
     const Payload sent = timed(seconds.broadcast, [&] { return e.method->broadcast(now.state, client, view); });
     const Payload download = timed(seconds.broadcast, [&] { return through_wire(sent, dtype); });
     TensorMap memory = memory_of(now, client.id);
-    const ClientView own{.client = client, .sites = e.sites, .round = view.round, .seed = e.seed(), .memory = memory};
+    const ClientView own{.client = client,
+                         .sites = e.sites,
+                         .common = now.state.common,
+                         .scale = e.scale(),
+                         .round = view.round,
+                         .seed = e.seed(),
+                         .memory = memory};
     const auto& shard = e.shards.examples[static_cast<size_t>(client.id)];
     const auto on_step = [&](int64_t, int64_t, int64_t tokens) { progress.step(tokens); };
     const auto result = train_locally(*e.model, *e.method, download, own, shard, e.config.train.local(), on_step);
@@ -91,7 +97,11 @@ struct Round {
   ServerState aggregate() {
     std::vector<ClientUpdate> updates;
     for (const auto& client : view.participants) updates.push_back(journal.update(client));
-    return timed(seconds.aggregate, [&] { return e.method->aggregate(e.server(), now.state, view, updates); });
+    return timed(seconds.aggregate, [&] {
+      auto next = e.method->aggregate(e.server(), now.state, view, updates);
+      gain_base_delta(next, e.config.train.transport_dtype);
+      return next;
+    });
   }
 
   ClientMemories memories() const {

@@ -66,7 +66,9 @@ class RoundTest : public testing::Test {
     table.set(concat("method.name=\"", method, "\""));
     auto config = ExperimentConfig::read(table);
     config.resolve();
-    return make_experiment(std::move(config), purpose);
+    auto e = make_experiment(std::move(config), purpose);
+    rehearse(e, beginning(e).state);
+    return e;
   }
   static RoundJournal journal(std::string_view name) { return {root() / name, TransportDtype::kFloat32}; }
   static Snapshot beginning(const Experiment& e) { return {e.method->initialize(e.server()), {}}; }
@@ -158,10 +160,10 @@ TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
 TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {
   const auto e = experiment("ub-smoe", Purpose::kEvaluate);
   const auto state = e.method->initialize(e.server());
-  EXPECT_EQ(evaluation_setup(e, state, 0.25).router.top_k, 1);
-  EXPECT_EQ(evaluation_setup(e, state, 1.0).router.top_k, 4);
-  EXPECT_TRUE(evaluation_setup(e, state, 1.0).extra_trainables.empty());
-  EXPECT_THROW(evaluation_setup(e, state, 0.2), Error);
+  EXPECT_EQ(evaluation_setup(e, state, {.budget = 0.25}).router.top_k, 1);
+  EXPECT_EQ(evaluation_setup(e, state, {.budget = 1.0}).router.top_k, 4);
+  EXPECT_TRUE(evaluation_setup(e, state, {.budget = 1.0}).extra_trainables.empty());
+  EXPECT_THROW(evaluation_setup(e, state, {.budget = 0.2}), Error);
 }
 
 TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {

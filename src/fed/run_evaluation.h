@@ -19,14 +19,22 @@ namespace evenkeel {
 /// Told while it lasts; may throw to interrupt.
 using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
 
-/// The setup an evaluation at `budget` uses: adapters and router options as the method prepares them. K = floor(K_max *
-/// budget).
-LocalSetup evaluation_setup(const Experiment& experiment, const ServerState& state, double budget);
+/// One way of looking at the global state: a budget and, with a rank method, what it means.
+struct EvaluationPoint {
+  double budget = 1.0;
+  std::string reading{};  ///< a or b, see TaskScore; else empty
+};
 
-/// One task at one prepared budget, on the rows that `[evaluate]` and `[data]` say.
-TaskScore evaluate_prepared(const Experiment& experiment, const LocalSetup& setup, double budget,
-                            const std::string& task, const EvaluationProgress& on_progress = {},
-                            std::vector<Prediction>* predictions = nullptr);
+/// The points that `[evaluate]` asks for, budget by budget. Without experts there is no reading b.
+std::vector<EvaluationPoint> evaluation_points(const Experiment& experiment);
+
+/// The setup an evaluation uses: adapters and router options as the method prepares them for a client of that budget.
+LocalSetup evaluation_setup(const Experiment& experiment, const ServerState& state, const EvaluationPoint& point);
+
+/// One task at one prepared point, on the rows that `[evaluate]` and `[data]` say.
+TaskScore evaluate_prepared(const Experiment& experiment, const Common& common, const LocalSetup& setup,
+                            const EvaluationPoint& point, const std::string& task,
+                            const EvaluationProgress& on_progress = {}, std::vector<Prediction>* predictions = nullptr);
 
 /// What `evenkeel evaluate --run` may change of the run's own `[evaluate]`.
 struct RunEvaluation {

@@ -122,9 +122,8 @@ void RunFolder::commit(const Snapshot& snapshot, const OrderedJson& record, cons
 }
 
 void RunFolder::save_adapter(const ServerState& state, const Experiment& e) const {
-  const auto server = e.server();
-  save_peft_adapter(folder_ / "adapter", state.global.adapters,
-                    {.base_model = e.model_folder.string(), .alpha = server.alpha, .rank = server.rank});
+  const auto adapter = whole_adapter(state);
+  save_peft_adapter(folder_ / "adapter", adapter, peft_info(e.model_folder.string(), adapter));
 }
 
 void RunFolder::add_evaluation(const OrderedJson& line) const {

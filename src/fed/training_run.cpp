@@ -10,13 +10,16 @@
 namespace evenkeel {
 namespace {
 
-Snapshot last_snapshot(const Run& run) {
+Snapshot last_snapshot(Run& run) {
+  Snapshot snapshot;
   if (const auto last = run.folder.checkpoint().last()) {
-    auto snapshot = run.folder.checkpoint().load(last->round);
+    snapshot = run.folder.checkpoint().load(last->round);
     run.folder.save_adapter(snapshot.state, run.experiment);
-    return snapshot;
+  } else {
+    snapshot.state = run.experiment.method->initialize(run.experiment.server());
   }
-  return {run.experiment.method->initialize(run.experiment.server()), {}};
+  rehearse(run.experiment, snapshot.state);
+  return snapshot;
 }
 
 bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
@@ -24,10 +27,12 @@ bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
   return round == config.train.rounds || (config.evaluate.every > 0 && round % config.evaluate.every == 0);
 }
 
-std::optional<TaskScore> known_score(const std::vector<Json>& lines, int64_t round, double budget,
+std::optional<TaskScore> known_score(const std::vector<Json>& lines, int64_t round, const EvaluationPoint& point,
                                      const std::string& task) {
   for (const auto& line : lines)
-    if (line.at("round") == round && line.at("budget") == budget && line.at("task") == task) return task_score(line);
+    if (line.at("round") == round && line.at("budget") == point.budget && line.value("reading", "") == point.reading &&
+        line.at("task") == task)
+      return task_score(line);
   return std::nullopt;
 }
 
@@ -54,15 +59,15 @@ std::vector<TaskScore> evaluate_round(const Run& run, const ServerState& state) 
   const auto known = run.folder.evaluations();
   std::vector<TaskScore> scores;
   EvaluationLine progress;
-  for (double budget : e.config.evaluate.budgets) {
+  for (const auto& point : evaluation_points(e)) {
     std::optional<LocalSetup> setup;
     for (const auto& task : e.config.evaluate.tasks) {
-      if (const auto score = known_score(known, state.round, budget, task)) {
+      if (const auto score = known_score(known, state.round, point, task)) {
         scores.push_back(*score);
         continue;
       }
-      if (!setup) setup = evaluation_setup(e, state, budget);
-      scores.push_back(evaluate_prepared(e, *setup, budget, task, std::ref(progress)));
+      if (!setup) setup = evaluation_setup(e, state, point);
+      scores.push_back(evaluate_prepared(e, state.common, *setup, point, task, std::ref(progress)));
       run.folder.add_evaluation(evaluation_line(e, state.round, scores.back()));
     }
   }

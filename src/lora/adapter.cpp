@@ -23,6 +23,10 @@ bool is_finite(const at::Tensor& values) {
 
 }  // namespace
 
+double LoraScale::of(int64_t r) const {
+  return alpha / static_cast<double>(mode == LoraScaleMode::kFixedAlpha ? r : rank);
+}
+
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed) {
   EK_CHECK(rank > 0, kConfig, "rank of ", name, " is ", rank, ", allowed: 1 or more");
   EK_CHECK(site.in > 0 && site.out > 0 && site.experts >= 0, kInternal, "make_lora: site ", name, " has no size");
@@ -35,7 +39,7 @@ LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, d
       RandomStream(seed, "lora/" + name, static_cast<uint64_t>(e))
           .fill_uniform({data + e * size, static_cast<size_t>(size)}, -bound, bound);
   });
-  return {.a = a, .b = at::zeros(stacked(site.experts, site.out, rank), at::kFloat), .core = {}, .scaling = scaling};
+  return {.a = a, .b = at::zeros(stacked(site.experts, site.out, rank), at::kFloat), .scaling = scaling};
 }
 
 AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed) {
@@ -65,13 +69,25 @@ AdapterState clone(const AdapterState& adapters) {
   AdapterState copy;
   const auto copied = [](const at::Tensor& t) { return t.defined() ? t.detach().clone() : t; };
   for (const auto& [name, f] : adapters)
-    copy.emplace(name, LoraFactors{copied(f.a), copied(f.b), copied(f.core), f.scaling});
+    copy.emplace(name, LoraFactors{copied(f.a), copied(f.b), copied(f.core), f.scaling, f.ranks});
   return copy;
+}
+
+AdapterState completed(const AdapterState& sent, const AdapterState& fixed) {
+  AdapterState whole = sent;
+  for (auto& [site, factors] : whole) {
+    const auto known = fixed.find(site);
+    if (known == fixed.end()) continue;
+    if (!factors.a.defined()) factors.a = known->second.a;
+    if (!factors.b.defined()) factors.b = known->second.b;
+  }
+  return whole;
 }
 
 int64_t count_parameters(const AdapterState& adapters) {
   int64_t count = 0;
-  for (const auto& [name, f] : adapters) count += f.a.numel() + f.b.numel() + (f.core.defined() ? f.core.numel() : 0);
+  for (const auto& [name, f] : adapters)
+    for (const auto* factor : {&f.a, &f.b, &f.core}) count += factor->defined() ? factor->numel() : 0;
   return count;
 }
 

@@ -16,11 +16,14 @@ namespace evenkeel {
 
 /// Factors of one site. `*` is empty for a dense linear, or E for stacked experts.
 struct LoraFactors {
-  at::Tensor a;          ///< [*, r, in]
-  at::Tensor b;          ///< [*, out, r]
-  at::Tensor core;       ///< [*, r, r]; undefined unless the method trains a core (Fed-SB)
+  at::Tensor a{};        ///< [*, r, in]
+  at::Tensor b{};        ///< [*, out, r]
+  at::Tensor core{};     ///< [*, r, r]; undefined unless the method trains a core (Fed-SB)
   double scaling = 1.0;  ///< delta W = scaling * B (core) A
-  int64_t rank() const { return a.size(-2); }
+  at::Tensor ranks{};  ///< [E] int64 when the experts of a stack differ in rank: rows and columns beyond are zero, and
+                       ///< do not travel. Undefined: r for all
+  /// r, from whichever factor is there.
+  int64_t rank() const { return a.defined() ? a.size(-2) : b.defined() ? b.size(-1) : core.size(-1); }
 };
 
 /// Site name -> factors, in name order. A site is named like the checkpoint's module, e.g.
@@ -43,6 +46,20 @@ enum class LoraScaleMode {
   kConstScale,  ///< s = alpha / r_max for all
 };
 
+/// s(r), the factor of B A at rank r.
+struct LoraScale {
+  double alpha = 20;
+  int64_t rank = 20;  ///< r_max, what const_scale divides by at every rank
+  LoraScaleMode mode = LoraScaleMode::kFixedAlpha;
+  double of(int64_t r) const;
+};
+
+/// What stands beside one frozen weight: y = x (W + change + adapter)^T. Null where there is none.
+struct SiteFactors {
+  const LoraFactors* adapter = nullptr;
+  const LoraFactors* change = nullptr;  ///< what base-changing methods have merged so far: frozen, no core
+};
+
 /// Fresh factors as PEFT makes them: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw of a site depends on (seed, site
 /// name) alone; expert e of a stack has its own draw. float32.
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed);
@@ -58,6 +75,9 @@ at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const doub
 
 /// Deep copy, detached.
 AdapterState clone(const AdapterState& adapters);
+
+/// `sent` with the factors that did not travel taken from `fixed`, not copied. Sites that only `fixed` has are left out.
+AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 
 /// Number of scalars in a, b and core of all sites.
 int64_t count_parameters(const AdapterState& adapters);

@@ -8,8 +8,9 @@ namespace evenkeel {
 namespace {
 
 constexpr std::string_view kAdapter = "adapter/";
+constexpr std::string_view kBaseDelta = "base_delta/";
 constexpr std::string_view kExtra = "extra/";
-constexpr std::string_view kScaling = "scaling";
+constexpr std::string_view kScaling = "scaling", kBaseScaling = "base_scaling";
 
 at::ScalarType wire_type(const at::Tensor& tensor, TransportDtype dtype) {
   const bool scalar = tensor.scalar_type() == at::kDouble && tensor.dim() == 0;
@@ -23,6 +24,38 @@ at::Tensor received(const at::Tensor& sent) {
   return type == at::kBFloat16 || type == at::kHalf ? sent.to(at::kFloat) : sent;
 }
 
+/// The rows of a stack that carry something, of all experts on top of each other: [E, r, n] and ranks [E] to [sum, n].
+at::Tensor packed(const at::Tensor& stack_ERN, const at::Tensor& ranks_E) {
+  std::vector<at::Tensor> rows;
+  for (int64_t e = 0; e < ranks_E.size(0); ++e) rows.push_back(stack_ERN[e].narrow(0, 0, ranks_E[e].item<int64_t>()));
+  return at::cat(rows);
+}
+
+at::Tensor unpacked(const at::Tensor& rows_SN, const at::Tensor& ranks_E) {
+  const int64_t rank = ranks_E.max().item<int64_t>();
+  auto stack_ERN = at::zeros({ranks_E.size(0), rank, rows_SN.size(1)}, rows_SN.options());
+  int64_t first = 0;
+  for (int64_t e = 0; e < ranks_E.size(0); ++e) {
+    const int64_t count = ranks_E[e].item<int64_t>();
+    stack_ERN[e].narrow(0, 0, count).copy_(rows_SN.narrow(0, first, count));
+    first += count;
+  }
+  return stack_ERN;
+}
+
+/// Calls add(name, tensor) for what of `adapters` travels.
+template <typename Add>
+void add_factors(std::string_view prefix, const AdapterState& adapters, const Add& add) {
+  for (const auto& [site, f] : adapters) {
+    const std::string name = concat(prefix, site);
+    const bool ragged = f.ranks.defined();
+    add(name + "/a", ragged ? packed(f.a, f.ranks) : f.a);
+    add(name + "/b", ragged ? packed(f.b.transpose(-1, -2), f.ranks) : f.b);
+    add(name + "/core", f.core);
+    add(name + "/ranks", f.ranks);
+  }
+}
+
 /// The file's tensors, each made by `convert(tensor, type on the wire)`.
 template <typename Convert>
 TensorMap file_tensors(const Payload& payload, TransportDtype dtype, Convert convert) {
@@ -30,37 +63,55 @@ TensorMap file_tensors(const Payload& payload, TransportDtype dtype, Convert con
   const auto add = [&](std::string name, const at::Tensor& tensor) {
     if (tensor.defined()) tensors.emplace(std::move(name), convert(tensor, wire_type(tensor, dtype)));
   };
-  for (const auto& [site, factors] : payload.adapters) {
-    add(concat(kAdapter, site, "/a"), factors.a);
-    add(concat(kAdapter, site, "/b"), factors.b);
-    add(concat(kAdapter, site, "/core"), factors.core);
-  }
+  add_factors(kAdapter, payload.adapters, add);
+  add_factors(kBaseDelta, payload.base_delta, add);
   for (const auto& [name, tensor] : payload.extras) add(concat(kExtra, name), tensor);
   return tensors;
 }
 
-Metadata file_metadata(const Payload& payload) {
+std::string scalings_of(const AdapterState& adapters) {
   OrderedJson scaling = OrderedJson::object();
-  for (const auto& [site, factors] : payload.adapters) scaling[site] = factors.scaling;
-  return {{std::string(kScaling), scaling.dump()}};
+  for (const auto& [site, factors] : adapters) scaling[site] = factors.scaling;
+  return scaling.dump();
 }
 
-/// Puts "adapter/<site>/a" in its place.
+Metadata file_metadata(const Payload& payload) {
+  Metadata metadata{{std::string(kScaling), scalings_of(payload.adapters)}};
+  if (!payload.base_delta.empty()) metadata[std::string(kBaseScaling)] = scalings_of(payload.base_delta);
+  return metadata;
+}
+
+/// Puts "<site>/a" in its place.
 void place_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor, const std::string& file) {
   const auto slash = name.rfind('/');
   EK_CHECK(slash != std::string_view::npos, kCheckpoint, file, ": unexpected tensor ", name);
   auto& factors = adapters[std::string(name.substr(0, slash))];
   const auto which = name.substr(slash + 1);
-  EK_CHECK(which == "a" || which == "b" || which == "core", kCheckpoint, file, ": unexpected tensor ", name);
-  (which == "a" ? factors.a : which == "b" ? factors.b : factors.core) = tensor;
+  auto* place = which == "a"       ? &factors.a
+                : which == "b"     ? &factors.b
+                : which == "core"  ? &factors.core
+                : which == "ranks" ? &factors.ranks
+                                   : nullptr;
+  EK_CHECK(place, kCheckpoint, file, ": unexpected tensor ", name);
+  *place = tensor;
 }
 
-void read_scaling(AdapterState& adapters, const Metadata& metadata, const std::string& file) {
-  const auto text = metadata.find(std::string(kScaling));
-  EK_CHECK(text != metadata.end(), kCheckpoint, file, ": not a payload: its metadata has no scaling");
-  const Json scaling = parse_json(text->second, concat(file, " (scaling)"), kCheckpoint);
+void unpack(LoraFactors& factors, const std::string& site, const std::string& file) {
+  EK_CHECK(factors.a.defined() && factors.b.defined() && factors.ranks.dim() == 1 && factors.a.dim() == 2 &&
+               factors.b.dim() == 2 && factors.ranks.sum().item<int64_t>() == factors.a.size(0) &&
+               factors.ranks.min().item<int64_t>() >= 0 && factors.b.size(0) == factors.a.size(0),
+           kCheckpoint, file, ": the factors of site ", site, " do not fit their ranks");
+  factors.a = unpacked(factors.a, factors.ranks);
+  factors.b = unpacked(factors.b, factors.ranks).transpose(-1, -2).contiguous();
+}
+
+/// Scalings, and stacks whose experts differ in rank back in their full form.
+void complete(AdapterState& adapters, const Metadata& metadata, std::string_view key, const std::string& file) {
+  const auto text = metadata.find(std::string(key));
+  EK_CHECK(text != metadata.end(), kCheckpoint, file, ": not a payload: its metadata has no ", key);
+  const Json scaling = parse_json(text->second, concat(file, " (", key, ")"), kCheckpoint);
   for (auto& [site, factors] : adapters) {
-    EK_CHECK(factors.a.defined() && factors.b.defined(), kCheckpoint, file, ": site ", site, " lacks a factor");
+    if (factors.ranks.defined()) unpack(factors, site, file);
     EK_CHECK(scaling.is_object() && scaling.contains(site) && scaling[site].is_number(), kCheckpoint, file, ": site ",
              site, " has no scaling");
     factors.scaling = scaling[site].get<double>();
@@ -69,18 +120,31 @@ void read_scaling(AdapterState& adapters, const Metadata& metadata, const std::s
 
 }  // namespace
 
-Payload through_wire(const Payload& payload, TransportDtype dtype) {
+LoraFactors received(const LoraFactors& sent) {
+  const auto widen = [](const at::Tensor& t) { return t.defined() ? received(t) : t; };
+  return {widen(sent.a), widen(sent.b), widen(sent.core), sent.scaling, sent.ranks};
+}
+
+AdapterState through_wire(const AdapterState& adapters, TransportDtype dtype) {
   const auto pass = [&](const at::Tensor& t) { return t.defined() ? received(t.to(wire_type(t, dtype))) : t; };
-  Payload result;
-  for (const auto& [site, f] : payload.adapters)
-    result.adapters.emplace(site, LoraFactors{pass(f.a), pass(f.b), pass(f.core), f.scaling});
-  for (const auto& [name, tensor] : payload.extras) result.extras.emplace(name, pass(tensor));
+  AdapterState result;
+  for (const auto& [site, f] : adapters)
+    result.emplace(site, LoraFactors{pass(f.a), pass(f.b), pass(f.core), f.scaling, f.ranks});
+  return result;
+}
+
+Payload through_wire(const Payload& payload, TransportDtype dtype) {
+  Payload result{.adapters = through_wire(payload.adapters, dtype),
+                 .extras = {},
+                 .base_delta = through_wire(payload.base_delta, dtype)};
+  for (const auto& [name, tensor] : payload.extras)
+    result.extras.emplace(name, received(tensor.to(wire_type(tensor, dtype))));
   return result;
 }
 
 int64_t save_payload(const std::filesystem::path& file, const Payload& payload, TransportDtype dtype) {
   const auto tensors =
-      file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) { return t.to(type); });
+      file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) { return t.to(type).contiguous(); });
   return save_safetensors(file, tensors, file_metadata(payload));
 }
 
@@ -90,13 +154,16 @@ Payload load_payload(const std::filesystem::path& file) {
   for (const auto& [name, tensor] : content.tensors) {
     const std::string_view view = name;
     if (view.starts_with(kAdapter))
-      place_factor(payload.adapters, view.substr(kAdapter.size()), received(tensor), file.string());
+      place_factor(payload.adapters, view.substr(kAdapter.size()), tensor, file.string());
+    else if (view.starts_with(kBaseDelta))
+      place_factor(payload.base_delta, view.substr(kBaseDelta.size()), tensor, file.string());
     else if (view.starts_with(kExtra))
       payload.extras.emplace(view.substr(kExtra.size()), received(tensor));
     else
       fail(kCheckpoint, file.string(), ": unexpected tensor ", name);
   }
-  read_scaling(payload.adapters, content.metadata, file.string());
+  complete(payload.adapters, content.metadata, kScaling, file.string());
+  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, file.string());
   return payload;
 }
 

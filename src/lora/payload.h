@@ -8,10 +8,12 @@
 
 namespace evenkeel {
 
-/// Everything that ever crosses between server and client. Names in `extras` are `<layer or site>.<noun>`.
+/// Everything that ever crosses between server and client. Names in `extras` are `<layer or site>.<noun>`. A factor that
+/// does not travel (FFA-LoRA's A, Fed-SB's A and B) is undefined.
 struct Payload {
-  AdapterState adapters;
-  TensorMap extras;
+  AdapterState adapters{};
+  TensorMap extras{};
+  AdapterState base_delta{};  ///< down only: what every receiver, participant or not, adds to its base for good
 };
 
 /// Precision of floating-point tensors on the wire; integer tensors and float64 scalars travel as they are.
@@ -23,9 +25,15 @@ Payload through_wire(const Payload& payload, TransportDtype dtype);
 /// Writes `payload` atomically in transport precision. \return bytes written: what traffic reports count.
 int64_t save_payload(const std::filesystem::path& file, const Payload& payload, TransportDtype dtype);
 
-/// Maps a payload written by save_payload; tensors are views of the file (float32 ones) or widened copies (bfloat16
-/// ones).
+/// The state as a receiver sees it: as through_wire(Payload).
+AdapterState through_wire(const AdapterState& adapters, TransportDtype dtype);
+
+/// Maps a payload written by save_payload. Factors are views of the file, in the precision they arrived in: received()
+/// widens one site when its turn comes. Extras are widened.
 Payload load_payload(const std::filesystem::path& file);
+
+/// Factors as a receiver sees them: bfloat16 widened to float32, float32 as it is.
+LoraFactors received(const LoraFactors& sent);
 
 /// The length save_payload would write.
 int64_t payload_size(const Payload& payload, TransportDtype dtype);

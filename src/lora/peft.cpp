@@ -137,6 +137,12 @@ void check_values(const AdapterState& adapters, const std::string& file) {
 
 }  // namespace
 
+PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters) {
+  if (adapters.empty()) return {.base_model = base_model, .alpha = 1, .rank = 1};
+  const auto& any = adapters.begin()->second;
+  return {.base_model = base_model, .alpha = any.scaling * static_cast<double>(any.rank()), .rank = any.rank()};
+}
+
 void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, const PeftInfo& info) {
   peft::require_one_scaling(adapters, info);
   TensorMap tensors;

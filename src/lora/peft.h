@@ -16,6 +16,9 @@ struct PeftInfo {
   int64_t rank = 20;       ///< r
 };
 
+/// What describes `adapters`, which share one rank and scaling; rank and alpha 1 when there are none.
+PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
+
 /// Writes `folder` (made if missing), each file atomically. REQUIRES no core; scaling = alpha / rank for every site
 /// (\throws kInternal otherwise: PEFT has one scaling per rank).
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);

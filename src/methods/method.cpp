@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "lora/algebra.h"
+
 namespace evenkeel {
 namespace {
 
@@ -12,22 +14,34 @@ LoraFactors detach(const LoraFactors& factors) {
           factors.scaling};
 }
 
-const LoraFactors& sent_by(const ClientUpdate& update, const std::string& site) {
-  const auto found = update.payload.adapters.find(site);
-  EK_CHECK(found != update.payload.adapters.end(), kShape, "aggregate: client ", update.client.id, " did not send ",
-           site);
+}  // namespace
+
+AdapterState whole_adapter(const ServerState& state) {
+  return joined(state.common.base_change, completed(state.global.adapters, state.common.fixed));
+}
+
+void gain_base_delta(ServerState& next, TransportDtype dtype) {
+  add_to_base(next.common.base_change, through_wire(next.global.base_delta, dtype));
+}
+
+LoraFactors ClientUpdate::factors(const std::string& site) const {
+  const auto found = payload.adapters.find(site);
+  EK_CHECK(found != payload.adapters.end(), kShape, "aggregate: client ", client.id, " did not send ", site);
+  return received(found->second);
+}
+
+const at::Tensor& ClientUpdate::extra(const std::string& name) const {
+  const auto found = payload.extras.find(name);
+  EK_CHECK(found != payload.extras.end(), kShape, "aggregate: client ", client.id, " did not send ", name);
   return found->second;
 }
 
-/// sum_c p_c theta_c of one tensor of one site.
-at::Tensor mean_of(at::Tensor LoraFactors::*factor, const std::string& site, const std::vector<double>& weights,
-                   std::span<const ClientUpdate> updates) {
+at::Tensor mean_factor(at::Tensor LoraFactors::*factor, const std::string& site, std::span<const double> weights,
+                       std::span<const ClientUpdate> updates) {
   std::vector<at::Tensor> parts;
-  for (const auto& update : updates) parts.push_back(sent_by(update, site).*factor);
+  for (const auto& update : updates) parts.push_back(update.factors(site).*factor);
   return weighted_mean(parts, weights);
 }
-
-}  // namespace
 
 std::map<std::string, double> Metrics::means() const {
   std::map<std::string, double> result;
@@ -38,7 +52,7 @@ std::map<std::string, double> Metrics::means() const {
 
 LocalSetup FederatedMethod::prepare(const Payload& download, const ClientView& view) const {
   LocalSetup setup;
-  setup.adapters = clone(download.adapters);
+  setup.adapters = completed(clone(download.adapters), view.common.fixed);
   setup.router.top_k = view.client.top_k;
   return setup;
 }
@@ -57,13 +71,12 @@ Payload FederatedMethod::upload(const Payload&, const LocalSetup& setup, const R
 ServerState FederatedMethod::initialize(const ServerView& server) const {
   EK_CHECK(server.rank > 0, kConfig, "the LoRA rank is ", server.rank, ", allowed: 1 or more");
   ServerState state;
-  state.global.adapters =
-      make_adapters(server.sites, server.rank, server.alpha / static_cast<double>(server.rank), server.seed);
+  state.global.adapters = make_adapters(server.sites, server.rank, server.scale.of(server.rank), server.seed);
   return state;
 }
 
 Payload FederatedMethod::broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const {
-  return {.adapters = state.global.adapters, .extras = {}};
+  return {.adapters = state.global.adapters};
 }
 
 ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& state, const RoundView& round,
@@ -73,9 +86,8 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
   ServerState next = state;
   ++next.round;
   for (auto& [site, factors] : next.global.adapters) {
-    factors.a = mean_of(&LoraFactors::a, site, round.weights, updates);
-    factors.b = mean_of(&LoraFactors::b, site, round.weights, updates);
-    if (factors.core.defined()) factors.core = mean_of(&LoraFactors::core, site, round.weights, updates);
+    for (const auto factor : {&LoraFactors::a, &LoraFactors::b, &LoraFactors::core})
+      if ((factors.*factor).defined()) factors.*factor = mean_factor(factor, site, round.weights, updates);
   }
   check_finite(next.global.adapters, concat("aggregate of round ", round.round));
   return next;

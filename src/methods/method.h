@@ -3,6 +3,7 @@
 /// lives in ServerState, Payload and ClientView::memory. A method never names a model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,29 +28,56 @@ struct ClientProfile {
   bool trains = true;   ///< false: an evaluation, "a client that never trains"
 };
 
+/// Who computes a sum of gradients over training rows: one place that has all rows, or each client on its own.
+enum class SampleFrom { kPooled, kClients };
+constexpr auto names(SampleFrom) {
+  return std::array{config::EnumName<SampleFrom>{"pooled", SampleFrom::kPooled},
+                    config::EnumName<SampleFrom>{"federated", SampleFrom::kClients}};
+}
+
+/// Gradient of the task loss with respect to the frozen weight of `site`, [*, out, in] float32, summed over `samples`
+/// training rows of the bare base model. \throws kConfig where there are no rows (an evaluation).
+using GradientSum = std::function<at::Tensor(const std::string& site, int64_t samples, SampleFrom from)>;
+
+struct ServerState;
+/// Adds a new state's base delta, as the wire carries it, to what everybody's base has gained.
+void gain_base_delta(ServerState& next, TransportDtype dtype);
+
+/// The whole effect of a state on the base model as one plain adapter (lora/algebra.h, joined): what adapter/ and exports
+/// hold.
+AdapterState whole_adapter(const ServerState& state);
+
 /// What the server half may look at besides its state.
 struct ServerView {
   const Sites& sites;
   std::vector<std::string> moe_layers;  ///< routing keys
   int64_t num_experts = 0;
   int64_t max_top_k = 0;  ///< K_max, the checkpoint's own top-k
-  int64_t rank = 0;       ///< r (largest)
-  double alpha = 0;       ///< LoRA numerator
-  double lr = 0;          ///< the clients' learning rate, eta
+  int64_t rank = 0;       ///< the largest r_c of any client
+  LoraScale scale{};
+  double lr = 0;  ///< the clients' learning rate, eta
   uint64_t seed = 0;
+  GradientSum gradient_sum{};
 };
 
 /// The participants of a round, in id order, with p_c: dataset sizes normalised over them. Empty for an evaluation.
 struct RoundView {
   int64_t round = 0;
-  std::vector<ClientProfile> participants;
-  std::vector<double> weights;
+  std::vector<ClientProfile> participants{};
+  std::vector<double> weights{};
+};
+
+/// What everybody in a run holds alike, so that a simulation keeps it once.
+struct Common {
+  AdapterState fixed{};        ///< factors that are sent once and never trained (FFA-LoRA's A, Fed-SB's A and B)
+  AdapterState base_change{};  ///< the sum of all base deltas so far; the round adds to it, not the method
 };
 
 struct ServerState {
   int64_t round = 0;
-  Payload global;    ///< what broadcasts are made of
-  TensorMap memory;  ///< what only the server keeps
+  Payload global{};    ///< what broadcasts are made of
+  TensorMap memory{};  ///< what only the server keeps
+  Common common{};
 };
 
 /// One client's contribution. Tensors may be views of a journalled file: read them site by site.
@@ -57,7 +85,16 @@ struct ClientUpdate {
   ClientProfile client;
   Payload payload;
   int64_t steps = 0;  ///< optimiser steps done
+
+  /// Its factors of one site, float32 (or wider). \throws kShape when it did not send the site.
+  LoraFactors factors(const std::string& site) const;
+  /// \throws kShape when it did not send the tensor.
+  const at::Tensor& extra(const std::string& name) const;
 };
+
+/// sum_c p_c theta_c of one factor of one site, read update by update. Source: FedAvg (McMahan et al. 2017).
+at::Tensor mean_factor(at::Tensor LoraFactors::*factor, const std::string& site, std::span<const double> weights,
+                       std::span<const ClientUpdate> updates);
 
 /// Which tensors of the adapters get gradients and optimiser state.
 enum class Trainable { kAB, kB, kCore };
@@ -86,6 +123,8 @@ class Metrics {
 struct ClientView {
   const ClientProfile& client;
   const Sites& sites;
+  const Common& common;
+  LoraScale scale;
   int64_t round = 0;
   uint64_t seed = 0;
   TensorMap& memory;  ///< this client's own, kept across rounds and in checkpoints
@@ -123,11 +162,19 @@ class FederatedMethod {
   // --- server half: pure functions of their arguments ---
   virtual ServerState initialize(const ServerView& server) const;
   virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
-  /// `updates` are in the order of round.participants. \throws kNumeric when the result is not finite.
+  /// `updates` are in the order of round.participants. A change of the base goes into the result's global.base_delta;
+  /// the round adds it to common.base_change and sends it to everybody. \throws kNumeric when the result is not finite.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 std::span<const ClientUpdate> updates) const;
   /// Numbers and small tensors ([L], [E] per layer) for the run records.
   virtual TensorMap diagnostics(const ServerState& state) const;
+};
+
+/// What makes clients unequal under a method, and so what a budget beta means.
+enum class MethodFamily {
+  kSparsity,     ///< K_c experts per token, equal ranks
+  kRank,         ///< rank r_c, all of the checkpoint's K experts
+  kHomogeneous,  ///< made for equal clients; a budget gives K_c as above
 };
 
 /// A method's row in the table.
@@ -135,8 +182,9 @@ struct MethodEntry {
   std::string_view name;   ///< as in configs: "ub-smoe"
   std::string_view title;  ///< "UB-SMoE"
   std::string_view paper;  ///< one-line citation
-  bool exact;              ///< the aggregate equals sum_c p_c delta W_c
-  bool needs_experts;      ///< refuses a dense model
+  MethodFamily family;
+  bool exact;          ///< the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;  ///< refuses a dense model
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table);
   /// Writes the resolved keys of `table` into the resolved config.

@@ -15,14 +15,20 @@ Sites one_site() { return {{kSite, {.experts = 0, .in = 3, .out = 2, .moe_layer 
 ClientUpdate update(int64_t id, const at::Tensor& a, const at::Tensor& b) {
   ClientUpdate update;
   update.client.id = id;
-  update.payload.adapters[kSite] = {.a = a, .b = b, .core = {}, .scaling = 1.0};
+  update.payload.adapters[kSite] = {.a = a, .b = b, .scaling = 1.0};
   update.steps = 1;
   return update;
 }
 
 ServerView view(const Sites& sites) {
-  return {
-      .sites = sites, .moe_layers = {}, .num_experts = 0, .max_top_k = 0, .rank = 1, .alpha = 1, .lr = 0.1, .seed = 3};
+  return {.sites = sites,
+          .moe_layers = {},
+          .num_experts = 0,
+          .max_top_k = 0,
+          .rank = 1,
+          .scale = {.alpha = 1, .rank = 1},
+          .lr = 0.1,
+          .seed = 3};
 }
 
 TEST(Fedit, AveragesTheFactorsSeparatelyWithTheGivenWeights) {
@@ -46,7 +52,8 @@ TEST(Fedit, PreparesACopyOfWhatWasSent) {
   const auto state = method->initialize(view(sites));
   const ClientProfile client{.id = 4, .budget = 1, .top_k = 0, .rank = 1, .examples = 5, .trains = true};
   TensorMap memory;
-  const ClientView mine{.client = client, .sites = sites, .round = 0, .seed = 3, .memory = memory};
+  const ClientView mine{
+      .client = client, .sites = sites, .common = {}, .scale = {}, .round = 0, .seed = 3, .memory = memory};
   const auto download = method->broadcast(state, client, {});
   const auto before = download.adapters.at(kSite).b.clone();
   auto setup = method->prepare(download, mine);

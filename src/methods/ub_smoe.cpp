@@ -167,16 +167,15 @@ double mean_top_k(const RoundView& round) {
 at::Tensor utilization_E(const std::string& layer, const RoundView& round, std::span<const ClientUpdate> updates) {
   at::Tensor u_E;
   for (size_t c = 0; c < updates.size(); ++c) {
-    const auto& extras = updates[c].payload.extras;
-    const double tokens = std::max(extras.at(tokens_of(layer)).item<double>(), 1.0);
-    u_E = sum_of(u_E, extras.at(counts_of(layer)).to(at::kDouble) * (round.weights[c] / tokens));
+    const double tokens = std::max(updates[c].extra(tokens_of(layer)).item<double>(), 1.0);
+    u_E = sum_of(u_E, updates[c].extra(counts_of(layer)).to(at::kDouble) * (round.weights[c] / tokens));
   }
   return u_E;
 }
 
 at::Tensor mean_phi_E(const std::string& layer, const RoundView& round, std::span<const ClientUpdate> updates) {
   std::vector<at::Tensor> parts;
-  for (const auto& update : updates) parts.push_back(update.payload.extras.at(phi_of(layer)));
+  for (const auto& update : updates) parts.push_back(update.extra(phi_of(layer)));
   return weighted_mean(parts, round.weights);
 }
 

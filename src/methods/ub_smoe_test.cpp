@@ -27,7 +27,7 @@ ServerView server(double lr = 0.01) {
           .num_experts = kExperts,
           .max_top_k = 8,
           .rank = kRank,
-          .alpha = kRank,
+          .scale = {.alpha = kRank, .rank = kRank},
           .lr = lr,
           .seed = 5};
 }
@@ -56,7 +56,10 @@ RoutingByLayer routing(std::vector<int64_t> counts, int64_t tokens) {
 /// One client in the middle of a step, with zero gradients.
 struct Client {
   Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& who)
-      : profile(who), download(sent), view{profile, sites(), 0, 1, memory}, setup(method.prepare(download, view)) {
+      : profile(who),
+        download(sent),
+        view{profile, sites(), common, {}, 0, 1, memory},
+        setup(method.prepare(download, view)) {
     for (auto& [name, factors] : setup.adapters)
       for (auto* tensor : {&factors.a, &factors.b}) {
         tensor->requires_grad_(true);
@@ -70,6 +73,7 @@ struct Client {
   ClientProfile profile;
   Payload download;
   TensorMap memory;
+  Common common{};
   ClientView view;
   LocalSetup setup;
   std::vector<RoutingByLayer> micro_batches;

@@ -34,8 +34,9 @@ struct ModelSpec {
 
 /// How one forward call runs. Plain data, borrowed for the call.
 struct ForwardOptions {
-  const AdapterState* adapters = nullptr;  ///< sites the model has; null: the bare base
-  RouterOptions router;
+  const AdapterState* adapters = nullptr;     ///< sites the model has; null: the bare base
+  const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
+  RouterOptions router{};
   KvCache* cache = nullptr;           ///< generation: appended to, and `lengths` advanced
   RoutingByLayer* routing = nullptr;  ///< filled when given
 };

@@ -103,16 +103,6 @@ Layer take_layer(const ModelSpec& spec, int64_t index, TensorSource& source) {
   return layer;
 }
 
-// The adapters of one forward, looked up by site name.
-struct AdapterView {
-  const AdapterState* state;
-  const LoraFactors* at(const std::string& prefix, std::string_view name) const {
-    if (!state) return nullptr;
-    const auto found = state->find(concat(prefix, name));
-    return found == state->end() ? nullptr : &found->second;
-  }
-};
-
 class Olmoe final : public CausalLm {
  public:
   Olmoe(const ModelConfig& json, TensorSource& source) : config_(read_config(json)), config_json_(json.text()) {
@@ -170,17 +160,18 @@ void Olmoe::check_batch(const PackedBatch& batch, const ForwardOptions& options)
            spec().max_positions, " positions");
   EK_CHECK(!options.cache || options.cache->lengths.size() + 1 == batch.offsets.size(), kShape, "a batch of ",
            batch.sequences(), " sequences with a cache of ", options.cache ? options.cache->lengths.size() : 0);
-  if (options.adapters) check_adapters(*options.adapters);
+  for (const auto* state : {options.adapters, options.base_change})
+    if (state) check_adapters(*state);
 }
 
 // An adapter the forward would not use is a mistake, not a detail.
 void Olmoe::check_adapters(const AdapterState& adapters) const {
   size_t used = 0;
-  const AdapterView view{&adapters};
+  const FactorsBySite view{&adapters, nullptr};
   for (const auto& layer : layers_) {
-    for (const auto name : kAttention) used += view.at(layer.prefix, concat("self_attn.", name)) != nullptr;
-    for (const auto name : kExpert) used += view.at(layer.prefix, concat("mlp.experts.", name)) != nullptr;
-    used += view.at(layer.prefix, "mlp.gate") != nullptr;
+    for (const auto name : kAttention) used += view.at(layer.prefix, concat("self_attn.", name)).adapter != nullptr;
+    for (const auto name : kExpert) used += view.at(layer.prefix, concat("mlp.experts.", name)).adapter != nullptr;
+    used += view.at(layer.prefix, "mlp.gate").adapter != nullptr;
   }
   if (used == adapters.size()) return;
   const std::array<std::string, 8> all{"q_proj",    "k_proj",  "v_proj",    "o_proj",
@@ -192,10 +183,10 @@ void Olmoe::check_adapters(const AdapterState& adapters) const {
 
 at::Tensor Olmoe::attention(const Layer& layer, size_t index, const at::Tensor& x_TD, const PackedBatch& batch,
                             const RotaryTable& rotary, const ForwardOptions& options) const {
-  const AdapterView adapters{options.adapters};
+  const FactorsBySite beside{options.adapters, options.base_change};
   const int64_t tokens = x_TD.size(0), width = spec().head_width;
   const auto project = [&](const at::Tensor& x, const at::Tensor& w, std::string_view name) {
-    return linear(x, w, adapters.at(layer.prefix, concat("self_attn.", name)));
+    return linear(x, w, beside.at(layer.prefix, concat("self_attn.", name)));
   };
   auto q = rms_norm(project(x_TD, layer.q, "q_proj"), layer.q_norm, config_.norm_eps);
   auto k = rms_norm(project(x_TD, layer.k, "k_proj"), layer.k_norm, config_.norm_eps);
@@ -211,18 +202,18 @@ at::Tensor Olmoe::attention(const Layer& layer, size_t index, const at::Tensor& 
 
 at::Tensor Olmoe::mixture(const Layer& layer, size_t index, const at::Tensor& x_TD,
                           const ForwardOptions& options) const {
-  const AdapterView adapters{options.adapters};
+  const FactorsBySite beside{options.adapters, options.base_change};
   const auto& key = spec().moe_layers[index];
   RouterOptions router = options.router;
   if (router.top_k == 0) router.top_k = spec().top_k;
   const auto phi = router.modulation.find(key);
-  const auto logits_TE = linear(x_TD, layer.router, adapters.at(layer.prefix, "mlp.gate"));
+  const auto logits_TE = linear(x_TD, layer.router, beside.at(layer.prefix, "mlp.gate"));
   const auto routing =
       route(logits_TE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, config_.norm_topk_prob);
   if (options.routing)
     (*options.routing)[key] = {logits_TE.requires_grad() ? logits_TE : at::Tensor(),
                                at::bincount(routing.experts.reshape({-1}), {}, spec().num_experts), x_TD.size(0)};
-  const auto expert = [&](std::string_view name) { return adapters.at(layer.prefix, concat("mlp.experts.", name)); };
+  const auto expert = [&](std::string_view name) { return beside.at(layer.prefix, concat("mlp.experts.", name)); };
   return experts(x_TD, routing, layer.experts, {expert("gate_proj"), expert("up_proj"), expert("down_proj")});
 }
 

@@ -20,8 +20,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Positions of the node's tensors among its inputs, in the order of apply().
-enum Input : size_t { kX, kWeights, kExperts, kGateA, kGateB, kUpA, kUpB, kDownA, kDownB, kFirstMatrix };
 enum Projection : size_t { kGate, kUp, kDown, kProjections };
+// Factors beside a projection: the adapter, and the standing change of the base, which gets no gradient.
+enum Beside : size_t { kAdapter, kChange, kBeside };
+enum Input : size_t { kX, kWeights, kExperts, kFirstFactor, kFirstMatrix = kFirstFactor + 2 * kProjections * kBeside };
+
+constexpr size_t factor_a(size_t projection, size_t beside) {
+  return kFirstFactor + 2 * (projection * kBeside + beside);
+}
+constexpr size_t factor_b(size_t projection, size_t beside) { return factor_a(projection, beside) + 1; }
 
 // One projection's stacked factors as raw memory; absent when rank is 0.
 template <typename T>
@@ -41,7 +48,7 @@ struct Pass {
   int64_t top_k, hidden, width;
   const T *x, *weights;
   T *g, *u;  // [S, F], outputs of gate and up by slot
-  std::array<StackedLora<T>, kProjections> lora;
+  std::array<std::array<StackedLora<T>, kBeside>, kProjections> lora;
   std::array<std::vector<StoredMatrix>, kProjections> matrices;
 };
 
@@ -63,7 +70,7 @@ const T* gather(const T* rows, const ExpertSlots& slots, int64_t e, int64_t widt
 
 // y += scaling * (x A^T) B^T
 template <typename T>
-void add_lora(const StackedLora<T>& lora, int64_t e, const T* x, int64_t rows, T* y, Scratch<T>& small) {
+void add_product(const StackedLora<T>& lora, int64_t e, const T* x, int64_t rows, T* y, Scratch<T>& small) {
   if (lora.rank == 0) return;
   T* xa = small.at_least(rows * lora.rank);
   kernels::gemm(Op::kNone, Op::kTranspose, rows, lora.rank, lora.in, T(1), x, lora.in, lora.a_of(e), lora.in, T(0), xa,
@@ -72,11 +79,18 @@ void add_lora(const StackedLora<T>& lora, int64_t e, const T* x, int64_t rows, T
                 lora.rank, T(1), y, lora.out);
 }
 
-// Backward of add_lora: dx += scaling * (dy B) A, and the gradients of A and B. `row_weights`, when given, multiply the
+// y += what stands beside one projection.
+template <typename T>
+void add_lora(const std::array<StackedLora<T>, kBeside>& beside, int64_t e, const T* x, int64_t rows, T* y,
+              Scratch<T>& small) {
+  for (const auto& lora : beside) add_product(lora, e, x, rows, y, small);
+}
+
+// Backward of add_product: dx += scaling * (dy B) A, and the gradients of A and B. `row_weights`, when given, multiply the
 // rows of dy in the gradients of A and B but not in dx.
 template <typename T>
-void lora_backward(const StackedLora<T>& lora, int64_t e, const T* x, const T* dy, const T* row_weights, int64_t rows,
-                   T* dx, Workspace<T>& workspace) {
+void product_backward(const StackedLora<T>& lora, int64_t e, const T* x, const T* dy, const T* row_weights,
+                      int64_t rows, T* dx, Workspace<T>& workspace) {
   if (lora.rank == 0) return;
   const int64_t r = lora.rank;
   T* dy_b = workspace.small.at_least(rows * r);
@@ -99,6 +113,12 @@ void lora_backward(const StackedLora<T>& lora, int64_t e, const T* x, const T* d
     kernels::gemm(Op::kTranspose, Op::kNone, lora.out, r, rows, T(1), dy, lora.out, xa, r, T(0),
                   lora.db + e * lora.out * r, r);
   }
+}
+
+template <typename T>
+void lora_backward(const std::array<StackedLora<T>, kBeside>& beside, int64_t e, const T* x, const T* dy,
+                   const T* row_weights, int64_t rows, T* dx, Workspace<T>& workspace) {
+  for (const auto& lora : beside) product_backward(lora, e, x, dy, row_weights, rows, dx, workspace);
 }
 
 // y_slot = down(silu(gate(x)) * up(x)), not yet weighted.
@@ -193,10 +213,6 @@ void combine(const ExpertSlots& slots, int64_t top_k, int64_t width, const T* ro
   });
 }
 
-struct Scalings {
-  std::array<double, kProjections> values{1, 1, 1};
-};
-
 ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
   return {std::span(experts_TK.const_data_ptr<int64_t>(), static_cast<size_t>(experts_TK.numel())), experts_TK.size(1),
           num_experts};
@@ -220,16 +236,18 @@ Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const s
   for (size_t p = 0; p < kProjections; ++p) {
     for (size_t e = 0; e < experts; ++e)
       pass.matrices[p].push_back(StoredMatrix::of(inputs[kFirstMatrix + p * experts + e]));
-    const auto &a = inputs[kGateA + 2 * p], &b = inputs[kGateB + 2 * p];
-    if (a.numel() == 0) continue;
-    pass.lora[p] = {.a = a.const_data_ptr<T>(),
-                    .b = b.const_data_ptr<T>(),
-                    .da = nullptr,
-                    .db = nullptr,
-                    .rank = a.size(1),
-                    .in = a.size(2),
-                    .out = b.size(1),
-                    .scaling = static_cast<T>(scalings[p])};
+    for (size_t i = 0; i < kBeside; ++i) {
+      const auto &a = inputs[factor_a(p, i)], &b = inputs[factor_b(p, i)];
+      if (a.numel() == 0) continue;
+      pass.lora[p][i] = {.a = a.const_data_ptr<T>(),
+                         .b = b.const_data_ptr<T>(),
+                         .da = nullptr,
+                         .db = nullptr,
+                         .rank = a.size(1),
+                         .in = a.size(2),
+                         .out = b.size(1),
+                         .scaling = static_cast<T>(i == kAdapter ? scalings[p] : 1.0)};
+    }
   }
   return pass;
 }
@@ -279,9 +297,9 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
   }
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
   for (size_t p = 0; p < kProjections; ++p) {
-    const size_t a = kGateA + 2 * p, b = kGateB + 2 * p, matrix = kFirstMatrix + p * experts;
-    if (ctx->needs_input_grad(a)) pass.lora[p].da = stacked_gradient<T>(inputs[a], slots, out[a]);
-    if (ctx->needs_input_grad(b)) pass.lora[p].db = stacked_gradient<T>(inputs[b], slots, out[b]);
+    const size_t a = factor_a(p, kAdapter), b = factor_b(p, kAdapter), matrix = kFirstMatrix + p * experts;
+    if (ctx->needs_input_grad(a)) pass.lora[p][kAdapter].da = stacked_gradient<T>(inputs[a], slots, out[a]);
+    if (ctx->needs_input_grad(b)) pass.lora[p][kAdapter].db = stacked_gradient<T>(inputs[b], slots, out[b]);
     for (size_t e = 0; e < experts; ++e) {
       if (!ctx->needs_input_grad(matrix + e)) continue;
       out[matrix + e] =
@@ -356,7 +374,7 @@ void check(const LoraFactors& lora, std::string_view projection, int64_t experts
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertAdapters& adapters) {
+                   const ExpertFactors& beside) {
   check(x_TD, routing, weights);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
@@ -365,15 +383,18 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   // The graph takes no undefined tensors: an absent factor is an empty one.
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
   std::vector<double> scalings(kProjections, 1.0);
-  const std::array factors{adapters.gate, adapters.up, adapters.down};
+  const std::array sites{beside.gate, beside.up, beside.down};
   constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
   for (size_t p = 0; p < kProjections; ++p) {
-    if (!factors[p]) continue;
-    check(*factors[p], kNames[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
-    const auto& lora = *factors[p];
-    inputs[kGateA + 2 * p] = lora.a.to(dtype).contiguous();
-    inputs[kGateB + 2 * p] = (lora.core.defined() ? at::matmul(lora.b, lora.core) : lora.b).to(dtype).contiguous();
-    scalings[p] = lora.scaling;
+    const std::array factors{sites[p].adapter, sites[p].change};
+    for (size_t i = 0; i < kBeside; ++i) {
+      if (!factors[i]) continue;
+      const auto& lora = *factors[i];
+      check(lora, kNames[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
+      inputs[factor_a(p, i)] = lora.a.to(dtype).contiguous();
+      inputs[factor_b(p, i)] = (lora.core.defined() ? at::matmul(lora.b, lora.core) : lora.b).to(dtype).contiguous();
+    }
+    if (sites[p].adapter) scalings[p] = sites[p].adapter->scaling;
   }
   for (const auto* matrices : {&weights.gate, &weights.up, &weights.down})
     inputs.insert(inputs.end(), matrices->begin(), matrices->end());

@@ -27,7 +27,7 @@ ExpertWeights make_weights(int64_t experts, int64_t width, int64_t hidden, at::S
 
 struct StackedFactors {
   LoraFactors gate, up, down;
-  ExpertAdapters view() const { return {&gate, &up, &down}; }
+  ExpertFactors view() const { return {{&gate}, {&up}, {&down}}; }
 };
 
 StackedFactors make_factors(int64_t experts, int64_t width, int64_t hidden, int64_t rank,
@@ -52,15 +52,15 @@ at::Tensor merged(const at::Tensor& w, const LoraFactors* lora, int64_t e) {
 
 // One token-choice at a time, with materialised weights.
 at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeights& weights,
-                 const ExpertAdapters& adapters) {
+                 const ExpertFactors& adapters) {
   auto y = at::zeros_like(x);
   for (int64_t t = 0; t < x.size(0); ++t)
     for (int64_t k = 0; k < routing.experts.size(1); ++k) {
       const auto e = routing.experts[t][k].item<int64_t>();
       const auto i = static_cast<size_t>(e);
-      const auto g = at::mv(merged(weights.gate[i], adapters.gate, e), x[t]);
-      const auto u = at::mv(merged(weights.up[i], adapters.up, e), x[t]);
-      y[t] += routing.weights[t][k] * at::mv(merged(weights.down[i], adapters.down, e), at::silu(g) * u);
+      const auto g = at::mv(merged(weights.gate[i], adapters.gate.adapter, e), x[t]);
+      const auto u = at::mv(merged(weights.up[i], adapters.up.adapter, e), x[t]);
+      y[t] += routing.weights[t][k] * at::mv(merged(weights.down[i], adapters.down.adapter, e), at::silu(g) * u);
     }
   return y;
 }
@@ -113,7 +113,7 @@ TEST(Experts, ACoreBetweenTheFactorsGetsItsGradient) {
   expect_gradients_match(
       [&](const std::vector<at::Tensor>& in) {
         const LoraFactors up{f.up.a, f.up.b, in[0], 0.9};
-        return experts(x, routing, weights, {nullptr, &up, nullptr});
+        return experts(x, routing, weights, {{}, {&up}, {}});
       },
       {random_tensor({kExperts, kRank, kRank}, 51)});
 }

@@ -1,5 +1,5 @@
-/// \file  A frozen linear with a low-rank adapter beside it: y = x W^T + scaling (x A^T) (core^T) B^T. Never
-/// materialises W + BA. Source: LoRA (Hu et al. 2021), eq. 3.
+/// \file  A frozen linear with low-rank factors beside it: y = x W^T + scaling (x A^T) (core^T) B^T for the adapter, and the
+/// same for a standing change of the base. Never materialises W + BA. Source: LoRA (Hu et al. 2021), eq. 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,8 +10,8 @@ namespace evenkeel {
 
 /// \param x     [T, in] float32 (float64 in tests)
 /// \param w     [out, in], any float dtype; gets a gradient only if it requires one (pre-training)
-/// \param lora  null, or factors [r, in], [out, r] of x's dtype; they and x get gradients
+/// \param beside  factors [r, in], [out, r] of x's dtype; the adapter's and x get gradients, the change's do not
 /// \return      [T, out]
-at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LoraFactors* lora = nullptr);
+at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside = {});
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@ TEST(Linear, EqualsTheWeightPlusTheLowRankProduct) {
   const auto x = random_tensor({7, 5}, 1), w = random_tensor({4, 5}, 2);
   const LoraFactors lora{random_tensor({3, 5}, 3), random_tensor({4, 3}, 4), random_tensor({3, 3}, 5), 0.7};
   const auto merged = w + 0.7 * at::mm(at::mm(lora.b, lora.core), lora.a);
-  EXPECT_LT(max_difference(linear(x, w, &lora), at::mm(x, merged.t())), 1e-12);
+  EXPECT_LT(max_difference(linear(x, w, {&lora}), at::mm(x, merged.t())), 1e-12);
   EXPECT_LT(max_difference(evenkeel::linear(x, w), at::mm(x, w.t())), 1e-12);
 }
 
@@ -27,7 +27,7 @@ TEST(Linear, GradientsMatchCentralDifferencesWithAndWithoutCore) {
     expect_gradients_match(
         [&](const std::vector<at::Tensor>& in) {
           const LoraFactors lora{in[2], in[3], with_core ? in[4] : at::Tensor(), 1.3};
-          return linear(in[0], in[1], &lora);
+          return linear(in[0], in[1], {&lora});
         },
         inputs);
   }
@@ -70,7 +70,7 @@ TEST(Linear, TheNativePathIsCloseToTheWidenedOneAndLeavesSmallWeightsAlone) {
 
 TEST(Linear, RefusesFactorsThatDoNotFit) {
   const LoraFactors swapped{random_tensor({4, 3}, 3), random_tensor({3, 5}, 4), {}, 1};
-  EXPECT_THROW(linear(random_tensor({6, 5}, 1), random_tensor({4, 5}, 2), &swapped), Error);
+  EXPECT_THROW(linear(random_tensor({6, 5}, 1), random_tensor({4, 5}, 2), {&swapped}), Error);
   EXPECT_THROW(evenkeel::linear(random_tensor({6, 4}, 1), random_tensor({4, 5}, 2)), Error);
 }
 

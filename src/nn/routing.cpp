@@ -201,7 +201,7 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
   // The graph takes no undefined tensors: no modulation is an empty phi.
   const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);
-  return {outputs[1], outputs[0]};
+  return {outputs[1], options.output_scale.defined() ? outputs[0] * options.output_scale : outputs[0]};
 }
 
 }  // namespace evenkeel

@@ -35,7 +35,8 @@ struct RouterOptions {
   GateNorm gate_norm = GateNorm::kCheckpoint;
   int64_t num_candidates = 0;  ///< N_p, 0 .. E; 0 switches modulation off
   ModulationMode mode = ModulationMode::kCandidate;
-  TensorMap modulation;  ///< MoE layer -> phi [E] float32, may require a gradient
+  TensorMap modulation{};     ///< MoE layer -> phi [E] float32, may require a gradient
+  at::Tensor output_scale{};  ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
 };
 
 /// What came of it; comes up from a forward call, one per MoE layer.

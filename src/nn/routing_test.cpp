@@ -129,6 +129,18 @@ TEST(Route, ANonFiniteScoreStillSelectsKDifferentExperts) {
   EXPECT_EQ(std::unique(experts.begin(), experts.end()) - experts.begin(), 4);
 }
 
+TEST(Route, AnOutputScaleMultipliesTheGatesAndLearns) {
+  const auto scores = random_tensor({9, 6}, 14);
+  auto options = plain(2, GateNorm::kRenormSelected);
+  const auto unscaled = route(scores, options, {}, false);
+  options.output_scale = at::full({1}, 1.5, scores.options()).requires_grad_(true);
+  const auto scaled = route(scores, options, {}, false);
+  EXPECT_TRUE(scaled.experts.equal(unscaled.experts));
+  EXPECT_LT(max_difference(scaled.weights, unscaled.weights * 1.5), 1e-12);
+  scaled.weights.sum().backward();
+  EXPECT_NEAR(options.output_scale.grad().item<double>(), 9.0, 1e-12);  // renormalised gates sum to one per token
+}
+
 TEST(Route, RefusesATopKOutsideOneToE) {
   EXPECT_THROW(route(kScores(), plain(0), {}, false), Error);
   EXPECT_THROW(route(kScores(), plain(5), {}, false), Error);

@@ -68,6 +68,12 @@
     }));
 
   // --- accuracy ---
+  // With a rank method "at budget beta" has two readings: each is a line of its own.
+  const readings = (run) => unique(run.evaluations.map((e) => e.reading));
+  const scored = runs.flatMap((run) => readings(run).map((reading) => ({
+    label: reading ? `${run.label} (${reading})` : run.label,
+    evaluations: run.evaluations.filter((e) => e.reading === reading),
+  })));
   const lastEvaluated = (run) => Math.max(-1, ...run.evaluations.map((e) => e.round));
   const tasks = unique(runs.flatMap((run) => run.evaluations.map((e) => e.task)));
   const budgets = unique(runs.flatMap((run) => run.evaluations.map((e) => e.budget))).sort((a, b) => a - b);
@@ -101,18 +107,18 @@
     let drawn = [];
 
     function byBudget(task, measure) {
-      const sets = runs.map((run, i) => line(run.label,
+      const sets = scored.map((run, i) => line(run.label,
         budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure))), i));
       if (measure !== 'invalid_rate') {
-        sets.push(line('chance', budgets.map(() => percent(level(task, 'chance'))), runs.length, true));
-        sets.push(line('majority', budgets.map(() => percent(level(task, 'majority'))), runs.length + 1, true));
+        sets.push(line('chance', budgets.map(() => percent(level(task, 'chance'))), scored.length, true));
+        sets.push(line('majority', budgets.map(() => percent(level(task, 'majority'))), scored.length + 1, true));
       }
       return lines(charts, 'by budget, last evaluated round', 'budget', 'percent', budgets, sets);
     }
     function byRound(task, measure) {
-      const rounds = unique(runs.flatMap((run) => run.evaluations.map((e) => e.round))).sort((a, b) => a - b);
+      const rounds = unique(scored.flatMap((run) => run.evaluations.map((e) => e.round))).sort((a, b) => a - b);
       if (rounds.length < 2) return [];
-      const sets = runs.flatMap((run, i) => budgets.map((budget, b) => ({
+      const sets = scored.flatMap((run, i) => budgets.map((budget, b) => ({
         ...line(`${run.label}, budget ${budget}`,
           rounds.map((round) => percent(value(run, task, budget, round, measure))), i),
         borderWidth: 1 + b,
@@ -120,10 +126,10 @@
       return [lines(charts, 'by round', 'round', 'percent', rounds, sets)];
     }
     function fullTable(measure) {
-      const titles = ['task', ...runs.flatMap((run) => budgets.map((budget) => `${run.label} @ ${budget}`)),
+      const titles = ['task', ...scored.flatMap((run) => budgets.map((budget) => `${run.label} @ ${budget}`)),
         'chance', 'majority'];
       const row = (name, task) => [name,
-        ...runs.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
+        ...scored.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
         percent(level(task, 'chance')), percent(level(task, 'majority'))];
       table(tables, titles, [...tasks.map((task) => row(task, task)), row('mean', '')], true);
     }

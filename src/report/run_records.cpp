@@ -44,7 +44,8 @@ Evaluation evaluation_of(const Json& line, const std::string& place) {
 
 void add(std::vector<Evaluation>& all, Evaluation made) {
   for (auto& known : all)
-    if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget) {
+    if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget &&
+        known.score.reading == made.score.reading) {
       known = std::move(made);
       return;
     }

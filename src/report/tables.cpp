@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 
 #include "report/text_grid.h"
@@ -28,9 +29,10 @@ std::vector<T> distinct(std::span<const TaskScore> scores, Get get) {
   return values;
 }
 
-/// A run's scores at its last evaluated round.
+/// A run's scores at its last evaluated round, those of one reading of its budgets (empty but for rank methods).
 struct Scored {
   const RunRecords* run;
+  std::string label;
   std::vector<TaskScore> scores;
   std::vector<double> budgets;
 };
@@ -38,10 +40,16 @@ struct Scored {
 std::vector<Scored> scored(std::span<const RunRecords> runs) {
   std::vector<Scored> all;
   for (const auto& run : runs) {
-    auto scores = run.scores(run.last_evaluated());
-    auto budgets = distinct<double>(scores, [](const TaskScore& s) { return s.budget; });
-    std::sort(budgets.begin(), budgets.end());
-    if (!scores.empty()) all.push_back({&run, std::move(scores), std::move(budgets)});
+    const auto every = run.scores(run.last_evaluated());
+    for (const auto& reading : distinct<std::string>(every, [](const TaskScore& s) { return s.reading; })) {
+      std::vector<TaskScore> scores;
+      std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
+                   [&](const TaskScore& s) { return s.reading == reading; });
+      auto budgets = distinct<double>(scores, [](const TaskScore& s) { return s.budget; });
+      std::sort(budgets.begin(), budgets.end());
+      const auto label = reading.empty() ? run.label : concat(run.label, " (", reading, ")");
+      all.push_back({&run, label, std::move(scores), std::move(budgets)});
+    }
   }
   return all;
 }
@@ -101,7 +109,7 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
   TextGrid grid(titles);
   size_t column = 1;
   for (const auto& run : runs) {
-    grid.group(column, column + run.budgets.size(), run.run->label);
+    grid.group(column, column + run.budgets.size(), run.label);
     column += run.budgets.size();
   }
   grid.group(last, last + 2, "");
@@ -121,7 +129,7 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
   return grid.text();
 }
 
-size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.run->label.size() + 2); }
+size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.label.size() + 2); }
 
 /// As many runs in a grid as fit beside each other.
 std::string task_table(std::span<const RunRecords> runs, std::string_view title, Member member) {

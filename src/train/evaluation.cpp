@@ -153,6 +153,7 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
 OrderedJson to_json(const TaskScore& score) {
   return {{"task", score.task},
           {"budget", score.budget},
+          {"reading", score.reading},
           {"top_k", score.top_k},
           {"rows", score.rows},
           {"accuracy", score.accuracy},

@@ -36,6 +36,7 @@ struct EvaluationOptions {
 struct TaskScore {
   std::string task;
   double budget = 1.0;
+  std::string reading{};  ///< of "at budget beta" with a rank method: a or b (docs/ambiguities.md, R25); else empty
   int64_t top_k = 0;
   int64_t rows = 0;
   double accuracy = 0;            ///< correct / rows, the headline; an answer that cannot be read is wrong

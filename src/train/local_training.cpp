@@ -152,7 +152,10 @@ class LocalRound {
     const auto batch = pack(rows_.take(training_.batch_size));
     if (batch.target_rows.numel() == 0) return;
     auto& routing = micro_batches_.emplace_back();
-    const auto loss = model_.loss(batch, {.adapters = &setup_.adapters, .router = setup_.router, .routing = &routing});
+    const auto loss = model_.loss(batch, {.adapters = &setup_.adapters,
+                                          .base_change = &view_.common.base_change,
+                                          .router = setup_.router,
+                                          .routing = &routing});
     const double sum = loss.sum.item<double>();
     EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);
     auto total = loss.sum / static_cast<double>(loss.count);

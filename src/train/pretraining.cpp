@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <numbers>
 
 #include "base/files.h"
@@ -22,18 +21,9 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-fs::path expand_data_folder(const std::string& file) {
-  constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
-  if (!file.starts_with(kPrefix)) return file;
-  const char* folder = std::getenv("EVENKEEL_DATA");
-  EK_CHECK(folder != nullptr, kConfig, "data.files names ", file,
-           ", but the environment variable EVENKEEL_DATA is not set");
-  return fs::path(folder) / file.substr(kPrefix.size());
-}
-
 std::vector<std::string> load_text(const PretrainConfig& config) {
   std::vector<std::string> texts;
-  for (const auto& file : config.data.files) texts.push_back(read_file(expand_data_folder(file)));
+  for (const auto& file : config.data.files) texts.push_back(read_file(expand_data_path(file, "data.files")));
   if (config.data.documents > 0) {
     auto generated = builtin_documents(config.data.documents, config.seed);
     std::move(generated.begin(), generated.end(), std::back_inserter(texts));
@@ -53,7 +43,7 @@ Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::s
       log::info("[pretrain] training a tokenizer of ", vocab_size, " ids");
       write_file_atomic(target, train_tokenizer(texts, {.vocab_size = vocab_size}));
     } else {
-      fs::path source = expand_data_folder(config.model.tokenizer);
+      fs::path source = expand_data_path(config.model.tokenizer, "model.tokenizer");
       if (fs::is_directory(source)) source /= "tokenizer.json";
       write_file_atomic(target, read_file(source));
     }

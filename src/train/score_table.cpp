@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "train/evaluation.h"
 
@@ -107,9 +108,8 @@ std::string mean_over_budgets(std::span<const TaskScore> scores, std::span<const
          percent(score.invalid_rate) + ", lik" + percent(score.accuracy_likelihood) + "\n";
 }
 
-}  // namespace
-
-std::string score_table(std::span<const TaskScore> scores) {
+/// All tasks and budgets of one reading, in tables that fit the page.
+std::string tables_of(std::span<const TaskScore> scores) {
   const auto tasks = distinct<std::string>(scores, [](const auto& score) { return score.task; });
   const auto budgets = distinct<double>(scores, [](const auto& score) { return score.budget; });
   size_t name_width = 4;
@@ -121,7 +121,25 @@ std::string score_table(std::span<const TaskScore> scores) {
     const size_t first = i * budgets.size() / tables, end = (i + 1) * budgets.size() / tables;
     text += table(scores, tasks, std::span(budgets).subspan(first, end - first), name_width) + "\n";
   }
-  if (budgets.size() > 1) text += mean_over_budgets(scores, budgets);
+  return budgets.size() > 1 ? text + mean_over_budgets(scores, budgets) : text;
+}
+
+std::string reading_title(const std::string& reading) {
+  if (reading == "a") return "reading a: the adapter cut to the budget's rank, all experts\n";
+  if (reading == "b") return "reading b: the whole adapter, as many experts as the budget allows\n";
+  return "";
+}
+
+}  // namespace
+
+std::string score_table(std::span<const TaskScore> scores) {
+  std::string text;
+  for (const auto& reading : distinct<std::string>(scores, [](const auto& score) { return score.reading; })) {
+    std::vector<TaskScore> same;
+    std::copy_if(scores.begin(), scores.end(), std::back_inserter(same),
+                 [&](const TaskScore& score) { return score.reading == reading; });
+    text += reading_title(reading) + tables_of(same);
+  }
   return text +
          "percent: acc correct, inv no readable answer, val correct of the readable, lik gold ranked first, major most "
          "frequent\n";

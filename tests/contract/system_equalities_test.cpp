@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "tiny_federation.h"
+#include "train/weight_gradient.h"
 
 namespace evenkeel {
 namespace {
@@ -192,6 +195,134 @@ TEST(UbSmoe, ReadingsThatDifferOnPaperDifferInTheResult) {
         "pg_apply = \"decoupled_sgd\"", "pg_clip_mode = \"elementwise\"", "pg_clip_mode = \"global_norm\"",
         "pg_clip = 0.01", "phi_momentum = 0.0", "phi_update = \"off\"", "pg = false"})
     EXPECT_FALSE(equal(world.run(*make_method("ub-smoe", toml), 3).global.adapters, reference.global.adapters)) << toml;
+}
+
+/// One round of all clients; the change of every weight.
+std::map<std::string, at::Tensor> effect_of_a_round(const TinyFederation& world, std::string_view name,
+                                                    const std::string& toml = "") {
+  return effect(world.run(*make_method(name, toml), 1));
+}
+
+double difference(const std::map<std::string, at::Tensor>& left, const std::map<std::string, at::Tensor>& right) {
+  EXPECT_EQ(left.size(), right.size());
+  double largest = 0;
+  for (const auto& [site, delta] : left)
+    largest = std::max(largest, (delta - right.at(site)).abs().max().item<double>());
+  return largest;
+}
+
+TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
+  TinyFederation world;
+  const auto plain = world.run(*make_method("fedit", "gate_norm = \"renorm_selected\""), 2);
+  const auto a3 = world.run(*make_method("a3smoe", "temperature = 0.0"), 2);
+  const auto llb = world.run(*make_method("smoe-llb", "llb_coef = 0.0\nz_coef = 0.0"), 2);
+  EXPECT_TRUE(equal(a3.global.adapters, plain.global.adapters));
+  EXPECT_TRUE(equal(llb.global.adapters, plain.global.adapters));
+  EXPECT_FALSE(equal(world.run(*make_method("a3smoe"), 2).global.adapters, plain.global.adapters));
+  EXPECT_FALSE(equal(world.run(*make_method("smoe-llb"), 2).global.adapters, plain.global.adapters));
+}
+
+TEST(RankMethods, FloraFloristAndFlexLoraMakeTheSameFirstRound) {
+  TinyFederation world;
+  // One rank for what each client trains, a global rank that holds all four of them, and one A for everybody.
+  for (auto& client : world.clients) client.rank = 1;
+  world.rank = 4;
+  const auto flora = effect_of_a_round(world, "flora", "fresh_init = \"shared\"");
+  const auto flex = effect_of_a_round(world, "flexlora");
+  EXPECT_LT(difference(flora, flex), 1e-6);
+  const auto own = effect_of_a_round(world, "flora");
+  EXPECT_LT(difference(own, effect_of_a_round(world, "florist", "tau = 1.0")), 1e-6);
+  EXPECT_GT(difference(own, effect_of_a_round(world, "florist", "tau = 0.5")), 1e-6);
+  EXPECT_GT(difference(own, flora), 1e-6) << "own and shared draws are the same";
+}
+
+TEST(RankMethods, FedExAndFloraMakeTheSameFirstRoundFromOneStart) {
+  TinyFederation world;
+  EXPECT_LT(
+      difference(effect_of_a_round(world, "fedex-lora"), effect_of_a_round(world, "flora", "fresh_init = \"shared\"")),
+      1e-6);
+}
+
+TEST(RankMethods, HetLoraOfEqualRanksAndNormsIsFedIt) {
+  TinyFederation world;
+  auto round = world.round(0, {1, 2, 3});
+  for (auto& weight : round.weights) weight = 1.0 / 3;
+  const auto het = make_method("hetlora", "lambda = 0.0\nprune = false"), fedit = make_method("fedit");
+  const auto het_state = het->initialize(world.server()), fedit_state = fedit->initialize(world.server());
+  // The same upload with other signs: equal norms, unequal factors.
+  auto one = world.train(*het, het_state, round, round.participants[0]);
+  std::vector<ClientUpdate> updates;
+  for (const double sign : {1.0, -1.0, 1.0}) {
+    auto payload = one.upload;
+    for (auto& [site, factors] : payload.adapters) factors.b = factors.b * sign;
+    updates.push_back({.client = round.participants[updates.size()], .payload = payload, .steps = one.steps});
+  }
+  EXPECT_LT(difference(effect(het->aggregate(world.server(), het_state, round, updates)),
+                       effect(fedit->aggregate(world.server(), fedit_state, round, updates))),
+            1e-7);
+}
+
+TEST(BaseChangingMethods, ManyRoundsAreTheFloat64SumOfTheirChanges) {
+  TinyFederation world;
+  for (const auto* name : {"flora", "florist", "fedex-lora"}) {
+    const auto method = make_method(name);
+    auto state = method->initialize(world.server());
+    std::map<std::string, at::Tensor> sum;
+    for (int64_t t = 0; t < 12; ++t) {
+      const auto round = world.round(t);
+      state = world.aggregate(*method, state, round, world.train_all(*method, state, round));
+      for (const auto& [site, delta] : state.global.base_delta) {
+        const auto exact = at::matmul(delta.b.to(at::kDouble), delta.a.to(at::kDouble)) * delta.scaling;
+        sum[site] = sum.contains(site) ? sum[site] + exact : exact;
+      }
+    }
+    for (const auto& [site, change] : state.common.base_change) {
+      const auto held = at::matmul(change.b.to(at::kDouble), change.a.to(at::kDouble));
+      EXPECT_LT((held - sum.at(site)).abs().max().item<double>(), 1e-6 * sum.at(site).abs().max().item<double>())
+          << name << " " << site;
+      EXPECT_LE(change.rank(), std::min(change.a.size(-1), change.b.size(-2))) << name << " " << site;
+    }
+  }
+}
+
+/// The model's output must see a base change, in training and in evaluation.
+TEST(BaseChangingMethods, TheForwardPassUsesTheChange) {
+  TinyFederation world;
+  const auto state = world.run(*make_method("flora"), 2);
+  const auto batch = pack(world.shards[0]);
+  const auto bare = world.model->hidden(batch, {});
+  const auto changed = world.model->hidden(batch, {.base_change = &state.common.base_change});
+  const auto as_adapter = world.model->hidden(batch, {.adapters = &state.common.base_change});
+  EXPECT_GT((changed - bare).abs().max().item<double>(), 1e-4);
+  EXPECT_LT((changed - as_adapter).abs().max().item<double>(), 1e-5);
+}
+
+TEST(FfaLora, AIsBitIdenticalAfterManyRoundsAndDiffersBetweenModules) {
+  TinyFederation world;
+  const auto method = make_method("ffa-lora");
+  const auto begun = method->initialize(world.server());
+  const auto state = world.run(*method, 3);
+  EXPECT_TRUE(equal(begun.common.fixed, state.common.fixed));
+  const auto& a = state.common.fixed.at("model.layers.0.mlp.experts.up_proj").a;
+  EXPECT_FALSE(a[0].equal(a[1]));
+  EXPECT_FALSE(a.equal(state.common.fixed.at("model.layers.1.mlp.experts.up_proj").a));
+}
+
+TEST(FedSb, StartsFromTheBestApproximationOfAFirstStep) {
+  TinyFederation world;
+  const auto server = world.server();
+  const auto state = make_method("fed-sb")->initialize(server);
+  for (const auto& [site, fixed] : state.common.fixed) {
+    const auto gradient = server.gradient_sum(site, 170, SampleFrom::kPooled).to(at::kDouble);
+    const auto d = gradient.sign() * -server.lr;
+    const auto start = delta_weight(completed(state.global.adapters, state.common.fixed).at(site)).to(at::kDouble);
+    const auto s = std::get<1>(at::linalg_svd(d, false));
+    const int64_t rank = state.global.adapters.at(site).core.size(-1);
+    const auto tail = s.narrow(-1, rank, s.size(-1) - rank).square().sum().sqrt().item<double>();
+    EXPECT_NEAR((d - start).square().sum().sqrt().item<double>(), tail, 1e-6) << site;
+    const auto gram = at::matmul(fixed.b.transpose(-1, -2), fixed.b);
+    EXPECT_LT((gram - at::eye(rank)).abs().max().item<double>(), 1e-5) << site;
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "train/weight_gradient.h"
 
 namespace evenkeel {
 namespace {
@@ -80,17 +81,35 @@ ServerView TinyFederation::server() const {
           .num_experts = spec.num_experts,
           .max_top_k = spec.top_k,
           .rank = rank,
-          .alpha = 6,
+          .scale = scale(),
           .lr = training.optimizer.lr,
-          .seed = seed};
+          .seed = seed,
+          .gradient_sum = [this](const std::string& site, int64_t samples, SampleFrom) {
+            std::vector<const Example*> rows;
+            for (const auto& shard : shards)
+              for (const auto& row : shard)
+                if (static_cast<int64_t>(rows.size()) < samples) rows.push_back(&row);
+            return weight_gradient(*model, site, sites.at(site), rows, 3);
+          }};
 }
 
 ClientView TinyFederation::view(const ClientProfile& client, int64_t round) const {
-  return {.client = client, .sites = sites, .round = round, .seed = seed, .memory = memory};
+  static const Common kNothing{};
+  return view(client, round, kNothing);
+}
+
+ClientView TinyFederation::view(const ClientProfile& client, int64_t round, const Common& common) const {
+  return {.client = client,
+          .sites = sites,
+          .common = common,
+          .scale = scale(),
+          .round = round,
+          .seed = seed,
+          .memory = memory};
 }
 
 RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids) const {
-  RoundView view{.round = number, .participants = {}, .weights = {}};
+  RoundView view{.round = number};
   for (const int64_t id : ids) view.participants.push_back(clients[static_cast<size_t>(id)]);
   if (ids.empty()) view.participants = clients;
   double rows = 0;
@@ -102,8 +121,8 @@ RoundView TinyFederation::round(int64_t number, const std::vector<int64_t>& ids)
 LocalResult TinyFederation::train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
                                   const ClientProfile& client) const {
   const auto download = method.broadcast(state, client, round);
-  return train_locally(*model, method, download, view(client, round.round), shards[static_cast<size_t>(client.id)],
-                       training);
+  return train_locally(*model, method, download, view(client, round.round, state.common),
+                       shards[static_cast<size_t>(client.id)], training);
 }
 
 std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& method, const ServerState& state,
@@ -116,10 +135,16 @@ std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& metho
   return updates;
 }
 
+ServerState TinyFederation::aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
+                                      std::span<const ClientUpdate> updates) const {
+  auto next = method.aggregate(server(), state, round, updates);
+  gain_base_delta(next, TransportDtype::kFloat32);
+  return next;
+}
+
 ServerState TinyFederation::run(const FederatedMethod& method, int64_t rounds) const {
   auto state = method.initialize(server());
-  for (int64_t t = 0; t < rounds; ++t)
-    state = method.aggregate(server(), state, round(t), train_all(method, state, round(t)));
+  for (int64_t t = 0; t < rounds; ++t) state = aggregate(method, state, round(t), train_all(method, state, round(t)));
   return state;
 }
 
@@ -127,9 +152,28 @@ std::unique_ptr<FederatedMethod> make_method(std::string_view name, const std::s
   return find_method(name).make(config::Table::parse(toml, "test"));
 }
 
+std::map<std::string, at::Tensor> effect(const ServerState& state) {
+  std::map<std::string, at::Tensor> sums;
+  const auto add = [&](const AdapterState& adapters) {
+    for (const auto& [site, factors] : adapters) {
+      const auto delta = delta_weight(factors).to(at::kDouble);
+      auto& sum = sums[site];
+      sum = sum.defined() ? sum + delta : delta;
+    }
+  };
+  add(state.common.base_change);
+  add(completed(state.global.adapters, state.common.fixed));
+  return sums;
+}
+
+bool same(const at::Tensor& x, const at::Tensor& y) {
+  return x.defined() == y.defined() && (!x.defined() || x.equal(y));
+}
+
 bool equal(const AdapterState& left, const AdapterState& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](const auto& x, const auto& y) {
-    return x.first == y.first && x.second.a.equal(y.second.a) && x.second.b.equal(y.second.b);
+    return x.first == y.first && same(x.second.a, y.second.a) && same(x.second.b, y.second.b) &&
+           same(x.second.core, y.second.core);
   });
 }
 

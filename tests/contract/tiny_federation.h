@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,13 +20,19 @@ struct TinyFederation {
   explicit TinyFederation(std::string_view family = "olmoe");
 
   ServerView server() const;
+  ClientView view(const ClientProfile& client, int64_t round, const Common& common) const;
+  /// The same for a method that has nothing in common.
   ClientView view(const ClientProfile& client, int64_t round) const;
+  LoraScale scale() const { return {.alpha = 6, .rank = rank}; }
   /// All clients, or those named, with their shares of the rows.
   RoundView round(int64_t number, const std::vector<int64_t>& ids = {}) const;
   LocalResult train(const FederatedMethod& method, const ServerState& state, const RoundView& round,
                     const ClientProfile& client) const;
   std::vector<ClientUpdate> train_all(const FederatedMethod& method, const ServerState& state,
                                       const RoundView& round) const;
+  /// What the round makes of the uploads: the method's aggregate, and the base change that everybody gains.
+  ServerState aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
+                        std::span<const ClientUpdate> updates) const;
   /// `rounds` rounds of all clients from a fresh start.
   ServerState run(const FederatedMethod& method, int64_t rounds) const;
 
@@ -40,6 +48,9 @@ struct TinyFederation {
 
 /// `name` with the keys of `toml`.
 std::unique_ptr<FederatedMethod> make_method(std::string_view name, const std::string& toml = "");
+
+/// The change of every weight that a state stands for: base change and adapters together, [*, out, in] float64.
+std::map<std::string, at::Tensor> effect(const ServerState& state);
 
 /// Every factor of both, bit for bit.
 bool equal(const AdapterState& left, const AdapterState& right);

@@ -1,0 +1,52 @@
+/// \file  What the servers of rank methods do with factors: stack, cut, pad and decompose, and never form B A where it
+/// can be helped. Stacked experts are handled expert by expert in one call. Dimension names: R rank.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "lora/adapter.h"
+
+namespace evenkeel {
+
+/// Factors of sum_i weights[i] scaling_i B_i A_i with scaling 1: B = [B_1 ... B_n] side by side, A = [weights[i]
+/// scaling_i A_i] on top of each other. The weights stand on A alone: on both they would be squared. Rank: the sum of
+/// the ranks. Source: FLoRA (Wang et al. 2024), eq. 5.
+LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> weights);
+
+/// The first `rank` rows of A and columns of B (all of them when there are no more); scaling stays.
+LoraFactors truncated(const LoraFactors& factors, int64_t rank);
+
+/// Rows of A and columns of B filled up with zeros to `rank`; scaling stays. truncated(padded(f, r), f.rank()) is f.
+LoraFactors padded(const LoraFactors& factors, int64_t rank);
+
+/// sqrt(factor) into both A and B, scaling divided by it: the same product at another scale.
+LoraFactors rescaled(const LoraFactors& factors, double scaling);
+
+/// ||B A||_F^2 without the scaling, from r x r products: sum of (B^T B) * (A A^T). float64, summed over experts.
+double squared_product_norm(const LoraFactors& factors);
+
+/// scaling B A = U diag(S) V^T, k = min(out, in, R) of them.
+struct ProductSvd {
+  at::Tensor u;   ///< [*, out, k], orthonormal columns; the entry of largest magnitude of each is positive
+  at::Tensor s;   ///< [*, k], descending
+  at::Tensor vt;  ///< [*, k, in], orthonormal rows
+};
+/// Through thin QRs of B and A^T and the SVD of a small core, in float64: O((out + in) R^2 + R^3). The signs are fixed,
+/// so equal input gives equal bits.
+ProductSvd product_svd(const LoraFactors& factors);
+
+/// The `rank` largest singular triplets of a dense matrix [out, in], signs as in product_svd. Exact up to a side of 512;
+/// above by subspace iteration (10 rounds, fixed start), whose cost is O(out in rank). float64.
+ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
+
+/// Adds `delta` to a standing change of base weights, by stacking. When a stack is as high as the smaller side of the
+/// weight, it is folded into one product beside an identity, so the memory of a site never exceeds
+/// min(in, out) (in + out) values. Sums in float64, kept in delta's dtype. (docs/decisions/0004-base-changing-methods.md)
+void add_to_base(AdapterState& base_change, const AdapterState& delta);
+
+/// One plain adapter with the effect of a standing base change and adapters on top of it: no core, the same rank and
+/// scaling everywhere. Without a base change and cores the adapters as they are; else scaling 1, filled up with zeros.
+AdapterState joined(const AdapterState& base_change, const AdapterState& adapters);
+
+}  // namespace evenkeel

@@ -1,0 +1,128 @@
+#include "lora/algebra.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kExperts = 3, kIn = 7, kOut = 5;
+
+LoraFactors factors(int64_t rank, uint64_t seed, double scaling = 1.0, int64_t experts = 0) {
+  at::manual_seed(seed);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  if (experts == 0)
+    return {.a = at::randn({rank, kIn}, options), .b = at::randn({kOut, rank}, options), .scaling = scaling};
+  return {.a = at::randn({experts, rank, kIn}, options),
+          .b = at::randn({experts, kOut, rank}, options),
+          .scaling = scaling};
+}
+
+double difference(const at::Tensor& x, const at::Tensor& y) { return (x - y).abs().max().item<double>(); }
+
+at::Tensor product(const ProductSvd& svd) { return at::matmul(svd.u * svd.s.unsqueeze(-2), svd.vt); }
+
+TEST(Algebra, AStackIsTheWeightedSumOfProducts) {
+  for (const int64_t experts : {int64_t{0}, kExperts}) {
+    const std::array parts{factors(2, 1, 2.0, experts), factors(3, 2, 0.5, experts)};
+    constexpr std::array kWeights{0.3, 0.7};
+    const auto stacked = stack(parts, kWeights);
+    EXPECT_EQ(stacked.rank(), 5);
+    EXPECT_EQ(stacked.scaling, 1.0);
+    EXPECT_LT(difference(delta_weight(stacked), 0.3 * delta_weight(parts[0]) + 0.7 * delta_weight(parts[1])), 1e-12);
+  }
+}
+
+TEST(Algebra, TwoClientsOfRankOneAsOnPaper) {
+  const auto d = at::TensorOptions().dtype(at::kDouble);
+  const std::array parts{
+      LoraFactors{.a = at::tensor({1., 2.}, d).view({1, 2}), .b = at::tensor({1., 0.}, d).view({2, 1})},
+      LoraFactors{.a = at::tensor({3., -1.}, d).view({1, 2}), .b = at::tensor({0., 1.}, d).view({2, 1})}};
+  constexpr std::array kHalves{0.5, 0.5};
+  const auto stacked = stack(parts, kHalves);
+  EXPECT_LT(difference(stacked.a, at::tensor({.5, 1., 1.5, -.5}, d).view({2, 2})), 1e-15);
+  EXPECT_LT(difference(stacked.b, at::eye(2, d)), 1e-15);
+  const auto svd = product_svd(stacked);
+  EXPECT_NEAR(svd.s[0].item<double>(), 1.5962912, 1e-7);
+  EXPECT_NEAR(svd.s[1].item<double>(), 1.0962912, 1e-7);
+  EXPECT_NEAR(std::sqrt(squared_product_norm(parts[0])), std::sqrt(5.0), 1e-12);
+  EXPECT_NEAR(std::sqrt(squared_product_norm(parts[1])), std::sqrt(10.0), 1e-12);
+}
+
+TEST(Algebra, TheSvdOfAProductIsThatOfTheDenseMatrix) {
+  for (const int64_t rank : {1, 4, 9}) {  // 9: more than either side
+    for (const int64_t experts : {int64_t{0}, kExperts}) {
+      const auto f = factors(rank, 5, 1.7, experts);
+      const auto svd = product_svd(f);
+      const auto dense = std::get<1>(at::linalg_svd(delta_weight(f), false));
+      EXPECT_EQ(svd.s.size(-1), std::min({rank, kIn, kOut}));
+      EXPECT_LT(difference(svd.s, dense.narrow(-1, 0, svd.s.size(-1))), 1e-12);
+      EXPECT_LT(difference(product(svd), delta_weight(f)), 1e-12);
+      const auto largest = svd.u.gather(-2, svd.u.abs().argmax(-2, true));
+      EXPECT_TRUE(largest.gt(0).all().item<bool>());
+    }
+  }
+}
+
+TEST(Algebra, AnUpdateOfNothingHasAnSvdOfZeros) {
+  const LoraFactors none{.a = at::zeros({2, kIn}), .b = at::zeros({kOut, 2})};
+  EXPECT_EQ(product_svd(none).s.abs().max().item<double>(), 0);
+}
+
+TEST(Algebra, CuttingUndoesPadding) {
+  const auto f = factors(3, 8, 2.0, kExperts);
+  const auto wide = padded(f, 6);
+  EXPECT_EQ(wide.rank(), 6);
+  EXPECT_LT(difference(delta_weight(wide), delta_weight(f)), 1e-15);
+  EXPECT_TRUE(truncated(wide, 3).a.equal(f.a));
+  EXPECT_TRUE(truncated(wide, 3).b.equal(f.b));
+  EXPECT_EQ(truncated(f, 9).rank(), 3);
+  EXPECT_THROW(padded(f, 2), Error);
+}
+
+TEST(Algebra, AnotherScaleIsTheSameProduct) {
+  const auto f = factors(3, 9, 3.0);
+  EXPECT_LT(difference(delta_weight(rescaled(f, 0.4)), delta_weight(f)), 1e-12);
+  EXPECT_EQ(rescaled(f, 0.4).scaling, 0.4);
+}
+
+TEST(Algebra, TheNormOfAProductNeedsNoProduct) {
+  const auto f = factors(4, 10, 1.0, kExperts);
+  EXPECT_NEAR(squared_product_norm(f), delta_weight(f).square().sum().item<double>(), 1e-9);
+}
+
+// The promise of decision 0004: fp32 factors, any number of rounds, bounded memory.
+TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
+  for (const int64_t experts : {int64_t{0}, kExperts}) {
+    AdapterState base;
+    at::Tensor sum;
+    for (uint64_t t = 0; t < 20; ++t) {
+      const auto step = factors(2, 100 + t, 0.5, experts);
+      AdapterState delta{{"site", {.a = step.a.to(at::kFloat), .b = step.b.to(at::kFloat), .scaling = step.scaling}}};
+      const auto exact = at::matmul(delta["site"].b.to(at::kDouble), delta["site"].a.to(at::kDouble)) * 0.5;
+      sum = sum.defined() ? sum + exact : exact;
+      add_to_base(base, delta);
+      EXPECT_LE(base.at("site").rank(), std::min(kIn, kOut));
+    }
+    EXPECT_LT(difference(delta_weight(base.at("site")).to(at::kDouble), sum), 1e-6 * sum.abs().max().item<double>());
+  }
+}
+
+TEST(Algebra, JoinedHoldsBaseChangeAdaptersAndCores) {
+  const auto change = factors(2, 20), adapter = factors(3, 21, 1.5);
+  auto cored = factors(3, 22);
+  cored.core = at::randn({3, 3}, cored.a.options());
+  const auto all = joined({{"x", change}}, {{"x", adapter}, {"y", cored}});
+  EXPECT_LT(difference(delta_weight(all.at("x")), delta_weight(change) + delta_weight(adapter)), 1e-12);
+  EXPECT_LT(difference(delta_weight(all.at("y")), delta_weight(cored)), 1e-12);
+  EXPECT_EQ(all.at("x").rank(), all.at("y").rank());
+  EXPECT_TRUE(joined({}, {{"x", adapter}}).at("x").a.equal(adapter.a)) << "a plain adapter stays as it is";
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,120 @@
+// Fed-SB: federated "silver bullet". Singhal, Ponkshe, Vartak, Varshney, Vepakomma, "Fed-SB: A Silver Bullet for Extreme
+// Communication Efficiency and Performance in (Private) Federated LoRA Fine-Tuning", 2025, arXiv:2502.15436; the start is
+// that of LoRA-SB (Ponkshe et al. 2024, arXiv:2411.19557).
+//
+//   start    D = -eta sign(sum of full gradients over a sample) = U S V^T;   B = U[:, :r], A = V^T[:r], R = S[:r] / s
+//   client   trains R_c alone, in W + s B R A
+//   server   R = sum_c p_c R_c, which is exact: A and B are everybody's
+//
+// R is not zero at the start: round 0 is not the pretrained model but holds the best approximation of a first step. An
+// expert without a token in the sample has D = 0 and no basis of its own: it gets random orthonormal factors and R = 0.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "lora/algebra.h"
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  SampleFrom init = SampleFrom::kPooled;
+  int64_t samples = 170;
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("init", init, "the sample of the start: from all rows together (pooled), or as many from each client");
+    field("samples", samples, "rows in that sample, 1 or more");
+  }
+};
+
+/// Orthonormal columns, drawn from (seed, name, expert). \return [rows, columns] float64
+at::Tensor random_basis(int64_t rows, int64_t columns, RandomStream stream) {
+  auto draw = at::empty({rows, columns}, at::kFloat);
+  stream.fill_normal({draw.mutable_data_ptr<float>(), static_cast<size_t>(draw.numel())}, 1.0);
+  return std::get<0>(at::linalg_qr(draw.to(at::kDouble)));
+}
+
+/// The start of one matrix. \param d  [out, in] float64
+LoraFactors start_of_matrix(const at::Tensor& d, int64_t rank, const std::string& name, uint64_t expert,
+                            uint64_t seed) {
+  if (d.eq(0).all().item<bool>())
+    return {.a = random_basis(d.size(1), rank, {seed, name + "/a", expert}).t(),
+            .b = random_basis(d.size(0), rank, {seed, name + "/b", expert}),
+            .core = at::zeros({rank, rank}, at::kDouble)};
+  const auto svd = truncated_svd(d, rank);
+  return {.a = svd.vt, .b = svd.u, .core = at::diag(svd.s)};
+}
+
+LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, int64_t rank, double lr, double scaling,
+                          uint64_t seed) {
+  const auto matrices = gradient.dim() == 3 ? gradient : gradient.unsqueeze(0);
+  std::vector<at::Tensor> a, b, core;
+  for (int64_t e = 0; e < matrices.size(0); ++e) {
+    const auto d = matrices[e].to(at::kDouble).sign() * -lr;
+    const auto start = start_of_matrix(d, rank, name, static_cast<uint64_t>(e), seed);
+    a.push_back(start.a.to(at::kFloat));
+    b.push_back(start.b.to(at::kFloat));
+    core.push_back((start.core / scaling).to(at::kFloat));
+  }
+  const auto joined = [&](const std::vector<at::Tensor>& parts) {
+    return gradient.dim() == 3 ? at::stack(parts) : parts[0].contiguous();
+  };
+  return {.a = joined(a), .b = joined(b), .core = joined(core), .scaling = scaling};
+}
+
+class FedSb : public FederatedMethod {
+ public:
+  explicit FedSb(const Config& config) : config_(config) {}
+
+  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    setup.trainable = Trainable::kCore;
+    setup.router.gate_norm = config_.gate_norm;
+    return setup;
+  }
+
+  Payload upload(const Payload&, const LocalSetup& setup, const RoutingByLayer&, const ClientView&) const override {
+    Payload payload;
+    for (const auto& [site, factors] : setup.adapters)
+      payload.adapters[site] = {.core = factors.core.detach(), .scaling = factors.scaling};
+    return payload;
+  }
+
+  ServerState initialize(const ServerView& server) const override {
+    EK_CHECK(server.gradient_sum, kConfig,
+             "method fed-sb starts from gradients over training rows: there are none here");
+    ServerState state;
+    for (const auto& [site, shape] : server.sites) {
+      const int64_t rank = std::min({server.rank, shape.in, shape.out});
+      auto start = start_of_site(site, server.gradient_sum(site, config_.samples, config_.init), rank, server.lr,
+                                 server.scale.of(server.rank), server.seed);
+      state.global.adapters[site] = {.core = std::move(start.core), .scaling = start.scaling};
+      state.common.fixed[site] = {.a = std::move(start.a), .b = std::move(start.b), .scaling = start.scaling};
+    }
+    check_finite(state.common.fixed, "the start of fed-sb");
+    return state;
+  }
+
+ private:
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  EK_CHECK(config.samples >= 1, kConfig, "method.fed-sb.samples is ", config.samples, ", allowed: 1 or more");
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_fed_sb(const config::Table& table) {
+  return std::make_unique<FedSb>(read_config(table));
+}
+void write_fed_sb(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

@@ -1,0 +1,79 @@
+// FedEx-LoRA: exact aggregation by putting the residual into the base. Singhal, Ponkshe, Vepakomma, "FedEx-LoRA: Exact
+// Aggregation for Federated and Efficient Fine-Tuning of Foundation Models", ACL 2025, arXiv:2410.09432.
+//
+//   client   trains A_c, B_c (equal ranks) on a base that holds all residuals so far
+//   server   A = sum_c p_c A_c,  B = sum_c p_c B_c,  res = sum_c p_c B_c A_c - B A,  W <- W + s res
+//
+// The residual is a covariance, sum_c p_c (B_c - B) (A_c - X) for any X, since sum_c p_c (B_c - B) = 0. With X = A_C, the
+// last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
+#include <ATen/ATen.h>
+
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+  }
+};
+
+class FedExLora : public FederatedMethod {
+ public:
+  explicit FedExLora(const Config& config) : config_(config) {}
+
+  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    setup.router.gate_norm = config_.gate_norm;
+    return setup;
+  }
+
+  Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
+    return {.adapters = state.global.adapters, .base_delta = state.global.base_delta};
+  }
+
+  ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
+                        std::span<const ClientUpdate> updates) const override {
+    auto next = FederatedMethod::aggregate(server, state, round, updates);
+    next.global.base_delta.clear();
+    if (updates.size() < 2) return next;
+    for (const auto& [site, mean] : next.global.adapters)
+      next.global.base_delta[site] = scaled_residual(site, mean, round.weights, updates);
+    check_finite(next.global.base_delta, concat("aggregate of round ", round.round));
+    return next;
+  }
+
+ private:
+  /// s res as factors: B = [s p_c (B_c - mean B)], A = [A_c - A_C], c < C.
+  static LoraFactors scaled_residual(const std::string& site, const LoraFactors& mean, std::span<const double> weights,
+                                     std::span<const ClientUpdate> updates) {
+    const auto last = updates.back().factors(site);
+    std::vector<at::Tensor> a, b;
+    for (size_t c = 0; c + 1 < updates.size(); ++c) {
+      const auto own = updates[c].factors(site);
+      a.push_back(own.a - last.a);
+      b.push_back((own.b - mean.b) * (weights[c] * mean.scaling));
+    }
+    return {.a = at::cat(a, -2), .b = at::cat(b, -1)};
+  }
+
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_fedex_lora(const config::Table& table) {
+  return std::make_unique<FedExLora>(read_config(table));
+}
+void write_fedex_lora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

@@ -1,0 +1,67 @@
+// FFA-LoRA: federated freeze-A LoRA. Sun, Li, Li, Ding, "Improving LoRA in Privacy-preserving Federated Learning", ICLR
+// 2024, arXiv:2403.12313.
+//
+//   all      one random A per module, drawn once, the same for everybody, never trained
+//   client   trains B_c alone
+//   server   B = sum_c p_c B_c, which is exact: sum_c p_c B_c A = B A
+#include <ATen/ATen.h>
+
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+  }
+};
+
+class FfaLora : public FederatedMethod {
+ public:
+  explicit FfaLora(const Config& config) : config_(config) {}
+
+  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    setup.trainable = Trainable::kB;
+    setup.router.gate_norm = config_.gate_norm;
+    return setup;
+  }
+
+  Payload upload(const Payload&, const LocalSetup& setup, const RoutingByLayer&, const ClientView&) const override {
+    Payload payload;
+    for (const auto& [site, factors] : setup.adapters)
+      payload.adapters[site] = {.b = factors.b.detach(), .scaling = factors.scaling};
+    return payload;
+  }
+
+  /// The seed of each A is that of its module's name: modules of one shape do not share an A.
+  ServerState initialize(const ServerView& server) const override {
+    auto state = FederatedMethod::initialize(server);
+    for (auto& [site, factors] : state.global.adapters) {
+      state.common.fixed[site] = {.a = factors.a, .scaling = factors.scaling};
+      factors.a = at::Tensor();
+    }
+    return state;
+  }
+
+ private:
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_ffa_lora(const config::Table& table) {
+  return std::make_unique<FfaLora>(read_config(table));
+}
+void write_ffa_lora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

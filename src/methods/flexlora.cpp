@@ -1,0 +1,93 @@
+// FlexLoRA: the mean of the clients' full updates, cut back to each client's rank by SVD. Bai et al., "Federated Fine-tuning
+// of Large Language Models under Heterogeneous Tasks and Client Resources", NeurIPS 2024, arXiv:2402.11505.
+//
+//   client   trains A_c, B_c of rank r_c
+//   server   dW = sum_c p_c s_c B_c A_c = U S V^T, never formed: thin QRs of the stacked factors and a small core
+//   down     A_r = V^T[:r], B_r = U[:, :r] S[:r] / s_r, so that s_r B_r A_r is the best approximation of rank r
+//
+// dW replaces the last global update, which it contains. A direction beyond a client's rank is missing from what that
+// client returns, so it fades with the share of those who cannot hold it: inherent to the method.
+#include <ATen/ATen.h>
+
+#include "lora/algebra.h"
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+  }
+};
+
+/// Rank r_max with scale 1: A = V^T[:r], B = U[:, :r] S[:r]. Zeros fill up what a small matrix cannot have.
+LoraFactors best_factors(const LoraFactors& stacked, int64_t rank) {
+  const auto svd = product_svd(stacked);
+  const int64_t kept = std::min(rank, svd.s.size(-1));
+  const auto s = svd.s.narrow(-1, 0, kept).unsqueeze(-2);
+  const LoraFactors best{.a = svd.vt.narrow(-2, 0, kept).to(stacked.a.scalar_type()),
+                         .b = (svd.u.narrow(-1, 0, kept) * s).to(stacked.b.scalar_type())};
+  return padded(best, rank);
+}
+
+class FlexLora : public FederatedMethod {
+ public:
+  explicit FlexLora(const Config& config) : config_(config) {}
+
+  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    for (auto& [site, factors] : setup.adapters) {
+      factors.scaling = view.scale.of(factors.rank());
+      factors.b.div_(factors.scaling);
+    }
+    setup.router.gate_norm = config_.gate_norm;
+    return setup;
+  }
+
+  /// All clients start from one A, cut to their rank, and B = 0.
+  ServerState initialize(const ServerView& server) const override {
+    auto state = FederatedMethod::initialize(server);
+    for (auto& [site, factors] : state.global.adapters) factors.scaling = 1.0;
+    return state;
+  }
+
+  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
+    Payload payload;
+    for (const auto& [site, factors] : state.global.adapters) payload.adapters[site] = truncated(factors, client.rank);
+    return payload;
+  }
+
+  ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
+                        std::span<const ClientUpdate> updates) const override {
+    ServerState next = state;
+    ++next.round;
+    for (auto& [site, factors] : next.global.adapters) {
+      std::vector<LoraFactors> parts;
+      for (const auto& update : updates) parts.push_back(update.factors(site));
+      factors = best_factors(stack(parts, round.weights), factors.rank());
+    }
+    check_finite(next.global.adapters, concat("aggregate of round ", round.round));
+    return next;
+  }
+
+ private:
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_flexlora(const config::Table& table) {
+  return std::make_unique<FlexLora>(read_config(table));
+}
+void write_flexlora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

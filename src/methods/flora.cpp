@@ -1,0 +1,93 @@
+// FLoRA: stacking-based aggregation without noise. Wang et al., "FLoRA: Federated Fine-Tuning Large Language Models with
+// Heterogeneous Low-Rank Adaptations", NeurIPS 2024, arXiv:2409.05976.
+//
+//   client   fresh A_c, B_c = 0 of rank r_c on the base with all merges so far
+//   server   B = [B_1 ... B_C],  A = [p_1 s_1 A_1; ...; p_C s_C A_C],  so  B A = sum_c p_c s_c B_c A_c
+//   all      W <- W + B A, participants or not; no adapter survives a round
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "base/random.h"
+#include "lora/algebra.h"
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+enum class FreshInit { kOwn, kShared };
+constexpr auto names(FreshInit) {
+  return std::array{config::EnumName<FreshInit>{"own", FreshInit::kOwn},
+                    config::EnumName<FreshInit>{"shared", FreshInit::kShared}};
+}
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  FreshInit fresh_init = FreshInit::kOwn;
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("fresh_init", fresh_init, "each round's A: drawn by each client (own), or one draw cut to its rank (shared)");
+  }
+};
+
+/// The seed of a round's fresh A. Round 0 of `shared` is the draw every other method starts from.
+uint64_t fresh_seed(FreshInit init, const ClientView& view) {
+  const auto round = static_cast<uint64_t>(view.round), client = static_cast<uint64_t>(view.client.id);
+  if (init == FreshInit::kOwn) return RandomStream(view.seed, "fresh-adapters", round, client).next_u64();
+  return round == 0 ? view.seed : RandomStream(view.seed, "fresh-adapters", round).next_u64();
+}
+
+class Flora : public FederatedMethod {
+ public:
+  explicit Flora(const Config& config) : config_(config) {}
+
+  /// An evaluation has nothing beside the merged base.
+  LocalSetup prepare(const Payload&, const ClientView& view) const override {
+    LocalSetup setup;
+    setup.router = {.top_k = view.client.top_k, .gate_norm = config_.gate_norm};
+    if (!view.client.trains) return setup;
+    const int64_t rank = view.client.rank, drawn = config_.fresh_init == FreshInit::kOwn ? rank : view.scale.rank;
+    for (auto& [site, factors] :
+         make_adapters(view.sites, drawn, view.scale.of(rank), fresh_seed(config_.fresh_init, view)))
+      setup.adapters[site] = truncated(factors, rank);
+    return setup;
+  }
+
+  ServerState initialize(const ServerView&) const override { return {}; }
+
+  Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
+    return {.base_delta = state.global.base_delta};
+  }
+
+  ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
+                        std::span<const ClientUpdate> updates) const override {
+    ServerState next = state;
+    ++next.round;
+    for (const auto& [site, shape] : server.sites) {
+      std::vector<LoraFactors> parts;
+      for (const auto& update : updates) parts.push_back(update.factors(site));
+      next.global.base_delta[site] = stack(parts, round.weights);
+    }
+    check_finite(next.global.base_delta, concat("aggregate of round ", round.round));
+    return next;
+  }
+
+ private:
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_flora(const config::Table& table) {
+  return std::make_unique<Flora>(read_config(table));
+}
+void write_flora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

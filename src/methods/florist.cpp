@@ -1,0 +1,152 @@
+// FLoRIST: singular value thresholding of the stacked update. Ramesh and Dass, "FLoRIST: Singular Value Thresholding for
+// Efficient and Accurate Federated Fine-Tuning of Large Language Models", 2025, arXiv:2506.09199.
+//
+//   server   B_s = [B_c],  A_s = [p_c s_c A_c],  B_s A_s = U S V^T through thin QRs and a small core
+//            p = smallest number with  sum_{i<=p} S_i^2 >= tau sum_i S_i^2,  for each module (each expert) by itself
+//            B_g = U[:, :p] S[:p],  A_g = V^T[:p]
+//   paper    (its Algorithm 1) everybody merges B_g A_g into the base, clients train fresh adapters of rank r_c
+//   code     (as released) clients cut or zero-pad B_g, A_g to rank r_c and go on training them; the base never changes
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "base/random.h"
+#include "lora/algebra.h"
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+enum class Mode { kPaper, kCode };
+constexpr auto names(Mode) {
+  return std::array{config::EnumName<Mode>{"paper", Mode::kPaper}, config::EnumName<Mode>{"code", Mode::kCode}};
+}
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  Mode mode = Mode::kPaper;
+  double tau = 0.9;
+  int64_t max_rank = 0;
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("mode", mode, "paper: merge and train fresh adapters; code: go on training the thresholded ones");
+    field("tau", tau, "share of the squared singular values to keep, in (0, 1]; 1 is FLoRA");
+    field("max_rank", max_rank, "most components kept per module, 0: as many as tau asks for");
+  }
+};
+
+constexpr const char* kMeanRank = "mean_rank";
+
+/// p of each matrix of a batch; 0 where there is no update. \param s  [*, k] \return [*] int64
+at::Tensor kept_rank(const at::Tensor& s, const Config& config) {
+  const auto energy = s.square().cumsum(-1), total = energy.narrow(-1, s.size(-1) - 1, 1);
+  // All of it means all: the squares of small components vanish in the sum before they vanish in the product.
+  auto rank = config.tau < 1 ? energy.lt(total * config.tau).sum(-1) + 1 : s.gt(0).sum(-1);
+  rank = rank.clamp_max(s.size(-1)) * total.squeeze(-1).gt(0);
+  return config.max_rank > 0 ? rank.clamp_max(config.max_rank) : rank;
+}
+
+/// The thresholded factors with scale 1; rank 0 where there is no update.
+LoraFactors thresholded(const LoraFactors& stacked, const Config& config) {
+  const auto svd = product_svd(stacked);
+  const auto rank = kept_rank(svd.s, config);
+  const int64_t highest = rank.max().item<int64_t>();
+  const auto inside = at::arange(highest).lt(rank.unsqueeze(-1));  // [*, p]
+  const auto s = svd.s.narrow(-1, 0, highest) * inside;
+  LoraFactors kept{.a = (svd.vt.narrow(-2, 0, highest) * inside.unsqueeze(-1)).to(stacked.a.scalar_type()),
+                   .b = (svd.u.narrow(-1, 0, highest) * s.unsqueeze(-2)).to(stacked.b.scalar_type())};
+  if (rank.dim() > 0) kept.ranks = rank;
+  return kept;
+}
+
+/// Mean p over all modules, each expert's counting as one.
+double mean_rank(const AdapterState& kept) {
+  double sum = 0, modules = 0;
+  for (const auto& [site, factors] : kept) {
+    const bool stack = factors.ranks.defined();
+    sum += stack ? factors.ranks.sum().item<double>() : static_cast<double>(factors.rank());
+    modules += stack ? static_cast<double>(factors.ranks.numel()) : 1.0;
+  }
+  return modules > 0 ? sum / modules : 0;
+}
+
+class Florist : public FederatedMethod {
+ public:
+  explicit Florist(const Config& config) : config_(config) {}
+
+  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+    LocalSetup setup;
+    setup.router = {.top_k = view.client.top_k, .gate_norm = config_.gate_norm};
+    const double scaling = view.scale.of(view.client.rank);
+    if (config_.mode == Mode::kPaper) {
+      if (view.client.trains) setup.adapters = make_adapters(view.sites, view.client.rank, scaling, fresh_seed(view));
+      return setup;
+    }
+    // What is cut off is lost and what is padded is dead: rows and columns of zeros get no gradient.
+    for (const auto& [site, factors] : download.adapters)
+      setup.adapters[site] = {.a = factors.a.clone(), .b = factors.b / scaling, .scaling = scaling};
+    return setup;
+  }
+
+  /// Code mode: all clients start from one A, cut to their rank, and B = 0.
+  ServerState initialize(const ServerView& server) const override {
+    if (config_.mode == Mode::kPaper) return {};
+    auto state = FederatedMethod::initialize(server);
+    for (auto& [site, factors] : state.global.adapters) factors.scaling = 1.0;
+    return state;
+  }
+
+  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
+    Payload payload{.base_delta = state.global.base_delta};
+    for (const auto& [site, factors] : state.global.adapters)
+      payload.adapters[site] = padded(truncated(factors, client.rank), client.rank);
+    return payload;
+  }
+
+  ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
+                        std::span<const ClientUpdate> updates) const override {
+    ServerState next = state;
+    ++next.round;
+    auto& kept = config_.mode == Mode::kPaper ? next.global.base_delta : next.global.adapters;
+    kept.clear();
+    for (const auto& [site, shape] : server.sites) {
+      std::vector<LoraFactors> parts;
+      for (const auto& update : updates) parts.push_back(update.factors(site));
+      kept[site] = thresholded(stack(parts, round.weights), config_);
+    }
+    check_finite(kept, concat("aggregate of round ", round.round));
+    next.memory[kMeanRank] = at::scalar_tensor(mean_rank(kept), at::kDouble);
+    return next;
+  }
+
+  /// `mean_rank`: p averaged over modules.
+  TensorMap diagnostics(const ServerState& state) const override { return state.memory; }
+
+ private:
+  static uint64_t fresh_seed(const ClientView& view) {
+    return RandomStream(view.seed, "fresh-adapters", static_cast<uint64_t>(view.round),
+                        static_cast<uint64_t>(view.client.id))
+        .next_u64();
+  }
+
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  EK_CHECK(config.tau > 0 && config.tau <= 1, kConfig, "method.florist.tau is ", config.tau,
+           ", allowed: greater than 0, at most 1");
+  EK_CHECK(config.max_rank >= 0, kConfig, "method.florist.max_rank is ", config.max_rank, ", allowed: 0 or more");
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_florist(const config::Table& table) {
+  return std::make_unique<Florist>(read_config(table));
+}
+void write_florist(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

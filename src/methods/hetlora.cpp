@@ -1,0 +1,178 @@
+// HetLoRA: heterogeneous ranks with self-pruning and sparsity-weighted aggregation. Cho et al., "Heterogeneous LoRA for
+// Federated Fine-tuning of On-Device Foundation Models", EMNLP 2024, arXiv:2401.06432. Readings: docs/ambiguities.md.
+//
+//   client   L = L_task + lambda sum_modules |B[:, q:]| |A[q:, :]|,   q = floor(gamma r_c)
+//            when that tail shrank in the round: r_c <- max(rank_min, q)
+//   server   w_c = S_c / sum S, S_c = |B_c A_c|;   A = sum_c w_c pad(A_c), B = sum_c w_c pad(B_c), r_max high
+//   down     the first r_c rows of A and columns of B
+//
+// On the server and on the wire down factors have scale 1: sqrt(s_c) stands in both, and the client divides it out. A component
+// that only clients of total weight w hold shrinks by w^2 in the product: that is the method, not a mistake.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lora/algebra.h"
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+struct Config {
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+  double gamma = 0.99;
+  double lambda = 1e-3;
+  bool prune = true;
+  int64_t rank_min = 1;
+
+  void visit(auto& field) {
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("gamma", gamma, "share of the rank before the tail, in (0, 1); the tail begins at floor(gamma r)");
+    field("lambda", lambda, "weight of the tail's norm in the loss, >= 0");
+    field("prune", prune, "clients lower their rank when the tail shrank");
+    field("rank_min", rank_min, "rank below which no client prunes itself, 1 or more");
+  }
+};
+
+constexpr const char* kRank = "rank";
+std::string rank_of(int64_t client) { return concat("rank/", client); }
+
+/// Frobenius norm of each module: of the matrix, or of each expert's in a stack.
+at::Tensor module_norms(const at::Tensor& tail) { return tail.flatten(-2).norm(2, -1); }
+
+class HetLora : public FederatedMethod {
+ public:
+  explicit HetLora(const Config& config) : config_(config) {}
+
+  // --- client ---
+
+  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
+    auto setup = FederatedMethod::prepare(download, view);
+    for (auto& [site, factors] : setup.adapters) factors = rescaled(factors, view.scale.of(factors.rank()));
+    setup.router.gate_norm = config_.gate_norm;
+    return setup;
+  }
+
+  at::Tensor extra_loss(const StepView& step) const override {
+    if (config_.lambda == 0) return {};
+    return config_.lambda * tail(step.setup.adapters);
+  }
+
+  Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
+                 const ClientView& view) const override {
+    auto payload = FederatedMethod::upload(download, setup, counts, view);
+    const int64_t rank = setup.adapters.begin()->second.rank();
+    const int64_t kept = config_.prune && shrank(download.adapters, payload.adapters) ? pruned(rank) : rank;
+    for (auto& [site, factors] : payload.adapters) factors = truncated(factors, kept);
+    payload.extras[kRank] = at::scalar_tensor(kept, at::kInt);
+    return payload;
+  }
+
+  // --- server ---
+
+  ServerState initialize(const ServerView& server) const override {
+    auto state = FederatedMethod::initialize(server);
+    for (auto& [site, factors] : state.global.adapters) factors = rescaled(factors, 1.0);
+    return state;
+  }
+
+  Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView&) const override {
+    const auto known = state.memory.find(rank_of(client.id));
+    const int64_t rank = known == state.memory.end() ? client.rank : known->second.item<int64_t>();
+    Payload payload;
+    for (const auto& [site, factors] : state.global.adapters) payload.adapters[site] = truncated(factors, rank);
+    return payload;
+  }
+
+  ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
+                        std::span<const ClientUpdate> updates) const override {
+    ServerState next = state;
+    ++next.round;
+    const auto weights = norm_weights(state, updates);
+    for (auto& [site, factors] : next.global.adapters) {
+      std::vector<at::Tensor> a, b;
+      for (const auto& update : updates) {
+        const auto wide = padded(rescaled(update.factors(site), 1.0), factors.rank());
+        a.push_back(wide.a);
+        b.push_back(wide.b);
+      }
+      factors.a = weighted_mean(a, weights);
+      factors.b = weighted_mean(b, weights);
+    }
+    for (const auto& update : updates) next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
+    check_finite(next.global.adapters, concat("aggregate of round ", round.round));
+    return next;
+  }
+
+  /// `rank/<client>`: the rank each client has pruned itself to.
+  TensorMap diagnostics(const ServerState& state) const override {
+    TensorMap result;
+    for (const auto& [name, tensor] : state.memory)
+      if (name.starts_with("rank/")) result[name] = tensor;
+    return result;
+  }
+
+ private:
+  /// floor, not round: round(0.99 r) is r for every rank up to 50, and the tail would be empty.
+  int64_t head(int64_t rank) const {
+    return static_cast<int64_t>(std::floor(config_.gamma * static_cast<double>(rank)));
+  }
+  int64_t pruned(int64_t rank) const { return std::min(rank, std::max(config_.rank_min, head(rank))); }
+
+  /// sum over modules of |B[:, q:]| |A[q:, :]|; differentiable.
+  at::Tensor tail(const AdapterState& adapters) const {
+    at::Tensor sum;
+    for (const auto& [site, factors] : adapters) {
+      const int64_t q = head(factors.rank()), rows = factors.rank() - q;
+      const auto part =
+          (module_norms(factors.b.narrow(-1, q, rows)) * module_norms(factors.a.narrow(-2, q, rows))).sum();
+      sum = sum.defined() ? sum + part : part;
+    }
+    return sum;
+  }
+
+  /// In the first round B is zero, so is the tail before, and nobody prunes. `before` has scale 1, and a tail is
+  /// proportional to one over the scale.
+  bool shrank(const AdapterState& before, const AdapterState& after) const {
+    const double scaling = after.begin()->second.scaling;
+    return tail(after).item<double>() * scaling < tail(before).item<double>();
+  }
+
+  /// One score per client: the norm of its whole update, all modules together. Equal weights when all are zero.
+  static std::vector<double> norm_weights(const ServerState& state, std::span<const ClientUpdate> updates) {
+    std::vector<double> scores;
+    double sum = 0;
+    for (const auto& update : updates) {
+      double squares = 0;
+      for (const auto& [site, factors] : state.global.adapters)
+        squares += squared_product_norm(rescaled(update.factors(site), 1.0));
+      scores.push_back(std::sqrt(squares));
+      sum += scores.back();
+    }
+    for (double& score : scores) score = sum > 0 ? score / sum : 1.0 / static_cast<double>(updates.size());
+    return scores;
+  }
+
+  const Config config_;
+};
+
+Config read_config(const config::Table& table) {
+  Config config;
+  config::read(table, config);
+  EK_CHECK(config.gamma > 0 && config.gamma < 1, kConfig, "method.hetlora.gamma is ", config.gamma,
+           ", allowed: between 0 and 1");
+  EK_CHECK(config.lambda >= 0, kConfig, "method.hetlora.lambda is ", config.lambda, ", allowed: 0 or more");
+  EK_CHECK(config.rank_min >= 1, kConfig, "method.hetlora.rank_min is ", config.rank_min, ", allowed: 1 or more");
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<FederatedMethod> make_hetlora(const config::Table& table) {
+  return std::make_unique<HetLora>(read_config(table));
+}
+void write_hetlora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
+
+}  // namespace evenkeel

@@ -1,0 +1,38 @@
+#include "train/weight_gradient.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace evenkeel {
+namespace {
+
+/// delta W = B I with B = 0: d loss / dB is d loss / dW.
+LoraFactors probe(const Site& shape) {
+  auto identity = at::eye(shape.in, at::kFloat);
+  auto zeros = at::zeros({shape.out, shape.in}, at::kFloat);
+  if (shape.experts > 0) {
+    identity = identity.expand({shape.experts, shape.in, shape.in}).contiguous();
+    zeros = at::zeros({shape.experts, shape.out, shape.in}, at::kFloat);
+  }
+  return {.a = identity, .b = zeros.requires_grad_(true)};
+}
+
+}  // namespace
+
+at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
+                           std::span<const Example* const> rows, int64_t batch_size) {
+  const AdapterState adapters{{site, probe(shape)}};
+  const auto& b = adapters.at(site).b;
+  b.mutable_grad() = at::zeros_like(b);
+  for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(batch_size)) {
+    const size_t count = std::min(static_cast<size_t>(batch_size), rows.size() - first);
+    const auto batch = pack(rows.subspan(first, count));
+    if (batch.target_rows.numel() == 0) continue;
+    const auto loss = model.loss(batch, {.adapters = &adapters});
+    (loss.sum / static_cast<double>(loss.count)).backward();
+  }
+  return b.grad();
+}
+
+}  // namespace evenkeel

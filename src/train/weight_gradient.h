@@ -1,0 +1,22 @@
+/// \file  Gradients of the task loss with respect to frozen weights, one site at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/example.h"
+#include "lora/adapter.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+
+/// Sum over micro-batches of `batch_size` rows of d(mean loss per target) / dW for the bare base model's weight at
+/// `site`. An adapter W + B I with B = 0 has exactly this gradient in B, so no weight needs one. \return [*, out, in]
+/// float32; zero for experts that no token chose.
+at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
+                           std::span<const Example* const> rows, int64_t batch_size);
+
+}  // namespace evenkeel
