@@ -1,0 +1,165 @@
+/// One method's halves on given numbers, for comparison with the numpy reference of tests/parity/reference.
+/// Usage: method_step JOB.json
+/// JOB: {"method", "options": TOML, "sites": {name: {"experts", "in", "out", "moe_layer"}}, "moe_layers": [..], "num_experts",
+///       "max_top_k", "rank", "alpha", "scale_mode", "lr", "state": payload file, "fixed": payload file or null, "out": file,
+///       and one of
+///         "clients": [{"id", "top_k", "rank", "weight", "steps", "file"}]                          a server step
+///         "client": {"id", "top_k", "rank"}, "gradients": file, "micro_batches": [{layer: {"counts", "tokens"}}], "logits": file
+///                                                                                          the edits of a client's step}
+/// OUT of a server step: adapter/, base_delta/, extra/, memory/ and down/<rank>/ (what a client of that rank would get); of a
+/// client's step: extra_loss, logits_grad/, extra_grad/, grad/ and theta/. Tensors in the precision of the input.
+#include <ATen/ATen.h>
+
+#include <iostream>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "lora/payload.h"
+#include "methods/method.h"
+
+namespace evenkeel {
+namespace {
+
+void put(TensorMap& out, const std::string& prefix, const AdapterState& adapters) {
+  for (const auto& [site, f] : adapters) {
+    const auto add = [&](const char* name, const at::Tensor& tensor) {
+      if (tensor.defined()) out[concat(prefix, site, "/", name)] = tensor.detach().contiguous();
+    };
+    add("a", f.a);
+    add("b", f.b);
+    add("core", f.core);
+    add("ranks", f.ranks);
+    add("scaling", at::scalar_tensor(f.scaling, at::kDouble));
+  }
+}
+
+void put(TensorMap& out, const std::string& prefix, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) out[prefix + name] = tensor.detach().contiguous();
+}
+
+Sites sites_of(const Json& job) {
+  Sites sites;
+  for (const auto& [name, site] : job.at("sites").items())
+    sites[name] = {site.at("experts"), site.at("in"), site.at("out"), site.at("moe_layer")};
+  return sites;
+}
+
+ClientProfile profile_of(const Json& client) {
+  return {.id = client.at("id"), .top_k = client.at("top_k"), .rank = client.at("rank")};
+}
+
+ServerState state_of(const Json& job) {
+  ServerState state{.global = load_payload(job.at("state").get<std::string>())};
+  if (job.at("fixed").is_string()) state.common.fixed = load_payload(job.at("fixed").get<std::string>()).adapters;
+  return state;
+}
+
+LoraScale scale_of(const Json& job) {
+  return {job.at("alpha"), job.at("rank"),
+          job.at("scale_mode") == "const_scale" ? LoraScaleMode::kConstScale : LoraScaleMode::kFixedAlpha};
+}
+
+TensorMap server_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
+  const ServerView server{.sites = sites,
+                          .moe_layers = job.at("moe_layers").get<std::vector<std::string>>(),
+                          .num_experts = job.at("num_experts"),
+                          .max_top_k = job.at("max_top_k"),
+                          .rank = job.at("rank"),
+                          .scale = scale_of(job),
+                          .lr = job.at("lr"),
+                          .seed = 42};
+  RoundView round;
+  std::vector<ClientUpdate> updates;
+  for (const auto& client : job.at("clients")) {
+    round.participants.push_back(profile_of(client));
+    round.weights.push_back(client.at("weight"));
+    updates.push_back(
+        {round.participants.back(), load_payload(client.at("file").get<std::string>()), client.at("steps")});
+  }
+  const auto next = method.aggregate(server, state_of(job), round, updates);
+  TensorMap out;
+  put(out, "adapter/", next.global.adapters);
+  put(out, "base_delta/", next.global.base_delta);
+  put(out, "extra/", next.global.extras);
+  put(out, "memory/", next.memory);
+  for (const auto& client : round.participants) {
+    auto anyone = client;
+    anyone.id = 1000 + client.rank;  // nobody the server remembers anything of
+    put(out, concat("down/", client.rank, "/"), method.broadcast(next, anyone, round).adapters);
+  }
+  return out;
+}
+
+/// Calls work(name, tensor) for the factors that train.
+template <typename Work>
+void for_trained(LocalSetup& setup, const Work& work) {
+  for (auto& [site, f] : setup.adapters) {
+    if (setup.trainable == Trainable::kAB) work(site + "/a", f.a);
+    if (setup.trainable != Trainable::kCore) work(site + "/b", f.b);
+    if (setup.trainable == Trainable::kCore) work(site + "/core", f.core);
+  }
+}
+
+std::vector<RoutingByLayer> micro_batches_of(const Json& job, const TensorMap& logits) {
+  std::vector<RoutingByLayer> micro_batches;
+  for (const auto& routing : job.at("micro_batches")) {
+    auto& by_layer = micro_batches.emplace_back();
+    for (const auto& [layer, stats] : routing.items())
+      by_layer[layer] = {.router_logits = logits.contains(layer) ? logits.at(layer) : at::Tensor(),
+                         .counts = at::tensor(stats.at("counts").get<std::vector<int64_t>>(), at::kLong),
+                         .tokens = stats.at("tokens")};
+  }
+  return micro_batches;
+}
+
+TensorMap client_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
+  const auto state = state_of(job);
+  const auto client = profile_of(job.at("client"));
+  TensorMap memory, out, logits = load_safetensors(job.at("logits").get<std::string>()).tensors;
+  const auto gradients = load_safetensors(job.at("gradients").get<std::string>()).tensors;
+  for (auto& [layer, scores] : logits) scores = scores.clone().requires_grad_(true);
+  const ClientView view{
+      .client = client, .sites = sites, .common = state.common, .scale = scale_of(job), .memory = memory};
+  auto setup = method.prepare(state.global, view);
+  for_trained(setup,
+              [](const std::string&, at::Tensor& t) { t.requires_grad_(true), t.mutable_grad() = at::zeros_like(t); });
+  const auto micro_batches = micro_batches_of(job, logits);
+  Metrics metrics;
+  const StepView step{view, state.global, setup, micro_batches, job.at("lr"), metrics};
+  if (const auto extra = method.extra_loss(step); extra.defined()) {
+    out["extra_loss"] = extra.detach().to(at::kDouble).reshape({1});
+    extra.backward();
+    for (const auto& [layer, scores] : logits)
+      if (scores.grad().defined()) out["logits_grad/" + layer] = scores.grad();
+    for_trained(setup, [&](const std::string& name, at::Tensor& t) { out["extra_grad/" + name] = t.grad().clone(); });
+  }
+  for_trained(setup, [&](const std::string& name, at::Tensor& t) { t.mutable_grad() = gradients.at(name).clone(); });
+  method.edit_gradients(step);
+  for_trained(setup, [&](const std::string& name, at::Tensor& t) { out["grad/" + name] = t.grad().clone(); });
+  method.edit_parameters(step);
+  for_trained(setup, [&](const std::string& name, at::Tensor& t) { out["theta/" + name] = t.detach().contiguous(); });
+  return out;
+}
+
+void run(const fs::path& file) {
+  const Json job = load_json(file);
+  const auto sites = sites_of(job);
+  const auto method = find_method(job.at("method").get<std::string>())
+                          .make(config::Table::parse(job.at("options").get<std::string>(), "options"));
+  const auto out = job.contains("clients") ? server_step(job, *method, sites) : client_step(job, *method, sites);
+  save_safetensors(job.at("out").get<std::string>(), out);
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  try {
+    evenkeel::run(argv[1]);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}

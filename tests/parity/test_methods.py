@@ -1,0 +1,312 @@
+"""Every method's server step and gradient edits beside the numpy reference of tests/parity/reference.
+
+Random rounds of 2 to 5 clients with unequal weights, K and (rank methods) ranks, on a dense and a stacked site of no square
+shape: effective updates agree to 1e-10 in float64 and 1e-5 in float32.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from reference import (a3smoe, common, fed_sb, fedex_lora, fedit, ffa_lora, flexlora, flora, florist, hetlora,  # noqa: E402
+                       smoe_llb, ub_smoe)
+
+PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).parent / "tests" / "method_step"
+LAYER, EXPERTS, K_MAX, LR, ALPHA, RANK = "moe", 4, 3, 0.01, 6.0, 5
+SITES = {"q": {"experts": 0, "in": 7, "out": 9, "moe_layer": ""},
+         "gate": {"experts": 0, "in": 7, "out": EXPERTS, "moe_layer": ""},
+         "up": {"experts": EXPERTS, "in": 7, "out": 3, "moe_layer": LAYER},
+         "down": {"experts": EXPERTS, "in": 3, "out": 8, "moe_layer": LAYER}}
+SITE_LAYER = {name: site["moe_layer"] for name, site in SITES.items() if site["experts"]}
+
+
+def options_of(**more):
+    return {"alpha": ALPHA, "max_rank": RANK, "lr": LR, "site_layer": SITE_LAYER, "k_max": K_MAX, **more}
+
+
+def random_sites(draw, rank, scaling, core=False):
+    sites = {}
+    for name, s in SITES.items():
+        lead = (s["experts"],) if s["experts"] else ()
+        sites[name] = {"a": draw.standard_normal(lead + (rank, s["in"])), "b": draw.standard_normal(lead + (s["out"], rank)),
+                       "scaling": scaling}
+        if core:
+            sites[name]["core"] = draw.standard_normal(lead + (rank, rank))
+    return sites
+
+
+def federation(seed, ranks, scale_mode="fixed_alpha", core=False):
+    """(state, clients, weights) as the reference takes them; expert 2 is used by nobody but the last client."""
+    draw, options = np.random.default_rng(seed), options_of(lora_scale_mode=scale_mode)
+    state = {"sites": random_sites(draw, RANK, common.lora_scale(RANK, options), core)}
+    clients = []
+    for index, rank in enumerate(ranks):
+        top_k = 1 + index % K_MAX
+        counts = draw.multinomial(20 * top_k, [0.3, 0.3, 0.0, 0.4])
+        if index == len(ranks) - 1:
+            counts = draw.multinomial(20 * top_k, [0.25] * EXPERTS)
+        clients.append({"sites": random_sites(draw, rank, common.lora_scale(rank, options), core), "rank": rank,
+                        "top_k": top_k, "counts": {LAYER: counts}, "tokens": {LAYER: 20}, "steps": 3 + index})
+    weights = draw.uniform(0.5, 2.0, len(ranks))
+    return state, clients, list(weights / weights.sum())
+
+
+def write_payload(path, sites, dtype, extras=None, only=("a", "b", "core")):
+    tensors = {f"adapter/{name}/{key}": np.ascontiguousarray(site[key].astype(dtype))
+               for name, site in sites.items() for key in only if key in site}
+    for name, value in (extras or {}).items():
+        tensors[f"extra/{name}"] = value
+    save_file(tensors, path, {"scaling": json.dumps({name: site["scaling"] for name, site in sites.items()})})
+    return str(path)
+
+
+def run_job(folder, job):
+    job = {"sites": SITES, "moe_layers": [LAYER], "num_experts": EXPERTS, "max_top_k": K_MAX, "rank": RANK, "alpha": ALPHA,
+           "scale_mode": "fixed_alpha", "lr": LR, "fixed": None, "out": str(folder / "out.safetensors"), **job}
+    (folder / "job.json").write_text(json.dumps(job))
+    done = subprocess.run([PROGRAM, folder / "job.json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return load_file(folder / "out.safetensors")
+
+
+def server_step(folder, method, federation_, dtype, toml="", extras=None, client_extras=None, **job):
+    state, clients, weights = federation_
+    only, fixed = job.pop("only", ("a", "b", "core")), None
+    if only != ("a", "b", "core"):
+        fixed = write_payload(folder / "fixed.safetensors", state["sites"], dtype, only=[k for k in "ab" if k not in only])
+    uploads = []
+    for index, (client, weight) in enumerate(zip(clients, weights)):
+        more = {f"{LAYER}.counts": client["counts"][LAYER].astype(np.int32),
+                f"{LAYER}.tokens": np.array(client["tokens"][LAYER], dtype=np.int32),
+                "rank": np.array(client["rank"], dtype=np.int32)}
+        path = write_payload(folder / f"upload-{index}.safetensors", client["sites"], dtype, more, only)
+        uploads.append({"id": index, "top_k": client["top_k"], "rank": client["rank"], "weight": weight,
+                        "steps": client["steps"], "file": path})
+    begun = write_payload(folder / "state.safetensors", job.pop("sites_sent", state["sites"]), dtype, extras, only)
+    return run_job(folder, {"method": method, "options": toml, "state": begun, "fixed": fixed, "clients": uploads, **job})
+
+
+def sites_in(tensors, prefix):
+    """The factors under a prefix as reference sites."""
+    sites = {}
+    for name, value in tensors.items():
+        if not name.startswith(prefix):
+            continue
+        site, key = name[len(prefix):].rsplit("/", 1)
+        sites.setdefault(site, {})[key] = float(value) if key == "scaling" else value.astype(np.float64)
+    return sites
+
+
+def deltas(sites):
+    return {name: common.delta(site) for name, site in sites.items()}
+
+
+def assert_same(ours, theirs, tolerance):
+    assert ours.keys() == theirs.keys() and theirs
+    for name, expected in theirs.items():
+        scale = max(np.abs(expected).max(), 1e-12)
+        assert np.abs(ours[name] - expected).max() <= tolerance * scale, name
+
+
+PRECISIONS = [(np.float64, 1e-10), (np.float32, 1e-5)]
+ROUNDS = [(0, [5, 5]), (1, [5, 5, 5]), (2, [5] * 5)]
+UNEQUAL = [(3, [2, 5]), (4, [1, 3, 5]), (5, [2, 4, 1, 3, 5])]
+
+
+@pytest.fixture(params=PRECISIONS, ids=["float64", "float32"])
+def precision(request):
+    return request.param
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS)
+@pytest.mark.parametrize("name,reference,toml,options", [
+    ("fedit", fedit, "", {}), ("smoe-llb", smoe_llb, "", {}), ("a3smoe", a3smoe, "", {}),
+    ("a3smoe", a3smoe, "temperature = 2.0", {"a3_temp": 2.0}), ("a3smoe", a3smoe, "temperature = 0.0", {"a3_temp": 0.0}),
+    ("a3smoe", a3smoe, "unused_expert = \"mean\"", {"a3_unused": "mean"})])
+def test_methods_that_average_factors(tmp_path, precision, seed, ranks, name, reference, toml, options):
+    dtype, tolerance = precision
+    round_ = federation(seed, ranks)
+    for client in round_[1]:
+        client["counts"][LAYER][2] = 0  # an expert that nobody used
+    out = server_step(tmp_path, name, round_, dtype, toml)
+    expected = reference.aggregate(*round_, options_of(**options))["sites"]
+    ours = sites_in(out, "adapter/")
+    for key in ("a", "b"):
+        assert_same({n: s[key] for n, s in ours.items()}, {n: s[key] for n, s in expected.items()}, tolerance)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS)
+@pytest.mark.parametrize("toml,options", [("", {}), ("rho_fn = \"log\"\npg_gamma = \"literal_0.4\"", {"pg_gamma": "literal_0.4"}),
+                                          ("phi_momentum = 0.5\nphi_range = [-0.5, 2.0]",
+                                           {"phi_momentum": 0.5, "phi_range": (-0.5, 2.0)})])
+def test_ub_smoe_server(tmp_path, precision, seed, ranks, toml, options):
+    dtype, tolerance = precision
+    state, clients, weights = federation(seed, ranks)
+    phi = np.array([0.3, -0.2, 0.1, 0.0])
+    out = server_step(tmp_path, "ub-smoe", (state, clients, weights), dtype, toml, {f"{LAYER}.phi": phi.astype(np.float32)})
+    expected = ub_smoe.aggregate({**state, "phi": {LAYER: phi}}, clients, weights, options_of(**options))
+    assert_same({n: s["a"] for n, s in sites_in(out, "adapter/").items()},
+                {n: s["a"] for n, s in expected["sites"].items()}, tolerance)
+    # phi is kept in float32; a difference of two float32 tensors has fewer digits than they have
+    assert_same({"phi": out[f"extra/{LAYER}.phi"]}, {"phi": expected["phi"][LAYER]}, 1e-6)
+    assert_same({"u": out[f"memory/{LAYER}.utilization"]}, {"u": expected["utilisation"][LAYER]}, 1e-12)
+    for key in ("a", "b"):
+        assert_same({n: out[f"extra/{n}.pseudo_grad_{key}"] for n in expected["pseudo"]},
+                    {n: pair[key] for n, pair in expected["pseudo"].items()}, tolerance)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS + UNEQUAL)
+@pytest.mark.parametrize("scale_mode", ["fixed_alpha", "const_scale"])
+@pytest.mark.parametrize("name,reference", [("flexlora", flexlora), ("hetlora", hetlora)])
+def test_methods_that_send_rank_slices(tmp_path, precision, seed, ranks, scale_mode, name, reference):
+    dtype, tolerance = precision
+    round_ = federation(seed, ranks, scale_mode)
+    options = options_of(lora_scale_mode=scale_mode)
+    for site in round_[0]["sites"].values():
+        site["scaling"] = 1.0  # the server's own scale
+    out = server_step(tmp_path, name, round_, dtype, scale_mode=scale_mode)
+    expected = reference.aggregate(*round_, options)
+    assert_same(deltas(sites_in(out, "adapter/")), deltas(expected["sites"]), tolerance)
+    for rank in set(ranks):
+        assert_same(deltas(sites_in(out, f"down/{rank}/")), deltas(reference.broadcast(expected, rank, options)), tolerance)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS + UNEQUAL)
+@pytest.mark.parametrize("name,reference,toml,options", [
+    ("flora", flora, "", {}), ("florist", florist, "", {}), ("florist", florist, "tau = 1.0", {"florist_tau": 1.0}),
+    ("florist", florist, "tau = 0.6\nmax_rank = 2", {"florist_tau": 0.6, "florist_max_rank": 2})])
+def test_methods_that_change_the_base(tmp_path, precision, seed, ranks, name, reference, toml, options):
+    dtype, tolerance = precision
+    round_ = federation(seed, ranks)
+    out = server_step(tmp_path, name, round_, dtype, toml, sites_sent={})
+    expected = reference.aggregate(*round_, options_of(**options))
+    ours = sites_in(out, "base_delta/")
+    assert_same(deltas(ours), expected["base_delta"], tolerance)
+    for site, p in expected.get("p", {}).items():
+        got = ours[site].get("ranks", np.array(ours[site]["a"].shape[-2]))
+        np.testing.assert_array_equal(got, p)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS)
+def test_fedex_lora(tmp_path, precision, seed, ranks):
+    dtype, tolerance = precision
+    round_ = federation(seed, ranks)
+    out = server_step(tmp_path, "fedex-lora", round_, dtype)
+    expected = fedex_lora.aggregate(*round_, options_of())
+    assert_same(deltas(sites_in(out, "adapter/")), deltas(expected["sites"]), tolerance)
+    ours = sites_in(out, "base_delta/")
+    assert_same(deltas(ours), expected["base_delta"], tolerance)
+    assert all(site["a"].shape[-2] == (len(ranks) - 1) * RANK for site in ours.values())
+    # A transposed residual, as once published, would not even add here: no site is square.
+    assert all(common.delta(ours[n]).shape[-2:] == (SITES[n]["out"], SITES[n]["in"]) for n in ours)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS)
+@pytest.mark.parametrize("name,reference,only", [("ffa-lora", ffa_lora, ("b",)), ("fed-sb", fed_sb, ("core",))])
+def test_methods_with_fixed_factors(tmp_path, precision, seed, ranks, name, reference, only):
+    dtype, tolerance = precision
+    state, clients, weights = federation(seed, ranks, core=name == "fed-sb")
+    for client in clients:
+        for site, own in client["sites"].items():
+            own.update({key: state["sites"][site][key] for key in "ab" if key not in only})
+    out = server_step(tmp_path, name, (state, clients, weights), dtype, only=only)
+    expected = reference.aggregate(state, clients, weights, options_of())["sites"]
+    ours = sites_in(out, "adapter/")
+    assert all(set(site) == {only[0], "scaling"} for site in ours.values()), "a fixed factor travels"
+    assert_same({n: s[only[0]] for n, s in ours.items()}, {n: s[only[0]] for n, s in expected.items()}, tolerance)
+
+
+# --- the client's half ------------------------------------------------------------------------------------------------
+
+def client_step(folder, method, sites, dtype, toml, extras, client, gradients, micro_batches, logits):
+    state = write_payload(folder / "state.safetensors", sites, dtype, extras)
+    save_file({name: np.ascontiguousarray(value.astype(dtype)) for name, value in gradients.items()}, folder / "g.safetensors")
+    save_file({name: value.astype(dtype) for name, value in logits.items()}, folder / "l.safetensors")
+    return run_job(folder, {"method": method, "options": toml, "state": state, "client": client,
+                            "gradients": str(folder / "g.safetensors"), "logits": str(folder / "l.safetensors"),
+                            "micro_batches": micro_batches})
+
+
+def random_gradients(draw, sites):
+    return {f"{name}/{key}": 0.1 * draw.standard_normal(site[key].shape) for name, site in sites.items() for key in "ab"}
+
+
+def usage_of(draw, micro_batches):
+    return [(draw.multinomial(9, p), 9) for p in [[0.5, 0.5, 0, 0], [0.5, 0.2, 0, 0.3], [0, 1.0, 0, 0]][:micro_batches]]
+
+
+@pytest.mark.parametrize("activity", ["step_union", "token_weighted", "micro_union"])
+@pytest.mark.parametrize("clip,limit", [("per_expert_norm", 2.0), ("elementwise", 0.5), ("global_norm", 1.5)])
+@pytest.mark.parametrize("rho", ["sqrt", "none", "linear", "inv_sqrt", "log"])
+def test_ub_smoe_pseudo_gradients(tmp_path, precision, activity, clip, limit, rho):
+    dtype, tolerance = precision
+    draw, kbar = np.random.default_rng(7), 1.75
+    sites = random_sites(draw, RANK, ALPHA / RANK)
+    pseudo = {n: {k: draw.standard_normal(sites[n][k].shape) for k in "ab"} for n in SITE_LAYER}
+    extras = {f"{n}.pseudo_grad_{k}": pair[k].astype(dtype) for n, pair in pseudo.items() for k in "ab"}
+    extras.update({f"{LAYER}.phi": np.zeros(EXPERTS, np.float32), "rho.reference": np.array(kbar)})
+    gradients, usage = random_gradients(draw, sites), usage_of(draw, 3)
+    toml = f'pg_activity = "{activity}"\npg_clip_mode = "{clip}"\npg_clip = {limit}\nrho_fn = "{rho}"'
+    out = client_step(tmp_path, "ub-smoe", sites, dtype, toml, extras, {"id": 0, "top_k": 1, "rank": RANK}, gradients,
+                      [{LAYER: {"counts": c.tolist(), "tokens": n}} for c, n in usage], {})
+    real = {n: {k: gradients[f"{n}/{k}"] for k in "ab"} for n in sites}
+    edited, bypass = ub_smoe.edit_gradients(real, pseudo, {LAYER: usage}, 1, kbar, options_of(
+        pg_activity=activity, pg_clip_mode=clip, pg_clip=limit, rho_fn=rho))
+    assert not bypass
+    assert_same({n[5:]: v for n, v in out.items() if n.startswith("grad/")},
+                {f"{n}/{k}": pair[k] for n, pair in edited.items() for k in "ab"}, tolerance)
+
+
+def test_ub_smoe_decoupled(tmp_path, precision):
+    dtype, tolerance = precision
+    draw, kbar = np.random.default_rng(8), 2.25
+    sites = random_sites(draw, RANK, ALPHA / RANK)
+    pseudo = {n: {k: draw.standard_normal(sites[n][k].shape) for k in "ab"} for n in SITE_LAYER}
+    extras = {f"{n}.pseudo_grad_{k}": pair[k].astype(dtype) for n, pair in pseudo.items() for k in "ab"}
+    extras.update({f"{LAYER}.phi": np.zeros(EXPERTS, np.float32), "rho.reference": np.array(kbar)})
+    gradients, usage = random_gradients(draw, sites), usage_of(draw, 2)
+    out = client_step(tmp_path, "ub-smoe", sites, dtype, 'pg_apply = "decoupled_sgd"', extras,
+                      {"id": 0, "top_k": 2, "rank": RANK}, gradients,
+                      [{LAYER: {"counts": c.tolist(), "tokens": n}} for c, n in usage], {})
+    real = {n: {k: gradients[f"{n}/{k}"] for k in "ab"} for n in sites}
+    _, bypass = ub_smoe.edit_gradients(real, pseudo, {LAYER: usage}, 2, kbar, options_of(pg_apply="decoupled_sgd"))
+    moved = ub_smoe.apply_bypass(sites, bypass, LR)
+    assert_same({n[6:]: v for n, v in out.items() if n.startswith("theta/")},
+                {f"{n}/{k}": site[k] for n, site in moved.items() for k in "ab"}, tolerance)
+
+
+@pytest.mark.parametrize("norm", ["per_layer_k", "hf"])
+@pytest.mark.parametrize("top_k", [1, 3])
+def test_smoe_llb_losses(tmp_path, precision, norm, top_k):
+    dtype, tolerance = precision
+    draw = np.random.default_rng(9)
+    sites, logits = random_sites(draw, RANK, ALPHA / RANK), {LAYER: draw.standard_normal((11, EXPERTS)),
+                                                             "moe2": draw.standard_normal((11, EXPERTS))}
+    value, gradients, _ = smoe_llb.loss(logits, top_k, options_of(llb_norm=norm, llb_coef=0.3, z_coef=0.2))
+    routed = {name: smoe_llb.routed_counts(x, top_k) for name, x in logits.items()}
+    out = client_step(tmp_path, "smoe-llb", sites, dtype, f'llb_norm = "{norm}"\nllb_coef = 0.3\nz_coef = 0.2', {},
+                      {"id": 0, "top_k": top_k, "rank": RANK}, random_gradients(draw, sites),
+                      [{name: {"counts": c.astype(int).tolist(), "tokens": 11} for name, c in routed.items()}], logits)
+    assert abs(out["extra_loss"][0] - value) <= tolerance * abs(value)
+    assert_same({n: out[f"logits_grad/{n}"] for n in logits}, gradients, 10 * tolerance)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 5])
+def test_hetlora_regulariser(tmp_path, precision, rank):
+    dtype, tolerance = precision
+    draw = np.random.default_rng(10)
+    sites = random_sites(draw, rank, 1.0)  # the scale on the way down
+    scaling = ALPHA / rank
+    own = {n: {"a": s["a"] / np.sqrt(scaling), "b": s["b"] / np.sqrt(scaling), "scaling": scaling} for n, s in sites.items()}
+    value, gradients = hetlora.tail_regulariser(own, rank, options_of(het_lambda=0.7))
+    out = client_step(tmp_path, "hetlora", sites, dtype, "lambda = 0.7", {}, {"id": 0, "top_k": 1, "rank": rank},
+                      random_gradients(draw, sites), [{LAYER: {"counts": [1, 0, 0, 0], "tokens": 1}}], {})
+    assert abs(out["extra_loss"][0] - value) <= tolerance * abs(value)
+    assert_same({n[11:]: v for n, v in out.items() if n.startswith("extra_grad/")},
+                {f"{n}/{k}": pair[k] for n, pair in gradients.items() for k in "ab"}, tolerance)
