@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from reference import (a3smoe, common, fed_sb, fedex_lora, fedit, ffa_lora, flexlora, flora, florist, hetlora,  # noqa: E402
                        smoe_llb, ub_smoe)
 
-PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).parent / "tests" / "method_step"
+PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).with_name("method_step")
 LAYER, EXPERTS, K_MAX, LR, ALPHA, RANK = "moe", 4, 3, 0.01, 6.0, 5
 SITES = {"q": {"experts": 0, "in": 7, "out": 9, "moe_layer": ""},
          "gate": {"experts": 0, "in": 7, "out": EXPERTS, "moe_layer": ""},
