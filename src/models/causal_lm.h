@@ -22,7 +22,7 @@ namespace evenkeel {
 
 /// What the layers above need to know of a model.
 struct ModelSpec {
-  std::string family;  ///< "olmoe"
+  std::string family;  ///< as in the config's model_type: "olmoe"
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   int64_t num_layers = 0, num_heads = 0, num_kv_heads = 0, head_width = 0;
   int64_t num_experts = 0;  ///< 0: dense
@@ -39,13 +39,6 @@ struct ForwardOptions {
   RouterOptions router{};
   KvCache* cache = nullptr;           ///< generation: appended to, and `lengths` advanced
   RoutingByLayer* routing = nullptr;  ///< filled when given
-};
-
-/// Multiply-adds of one forward pass over `tokens`, by component (the convention of docs/methods.md; FLOPs = 2 per
-/// multiply-add).
-struct ForwardCost {
-  double attention_projections = 0, attention_scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
-  double lora_attention = 0, lora_experts = 0, lora_router = 0;
 };
 
 class CausalLm {
@@ -72,10 +65,6 @@ class CausalLm {
 
   /// The checkpoint's config.json, as it was given.
   virtual const std::string& config_json() const = 0;
-
-  /// Multiply-adds for `tokens` positions in sequences of `length`, top_k experts, LoRA rank r on the adapted sites.
-  virtual ForwardCost forward_cost(int64_t tokens, int64_t length, int64_t top_k,
-                                   const AdapterState* adapters) const = 0;
 };
 
 /// Storage of the frozen base. kCheckpoint keeps each tensor as it is in the file (memory-mapped, no copy).

@@ -14,6 +14,7 @@ struct Family {
 };
 
 constexpr std::array kFamilies{
+    Family{{"olmo", false, "OLMo (Groeneveld et al. 2024), transformers OlmoForCausalLM"}, make_olmo},
     Family{{"olmoe", true, "OLMoE (Muennighoff et al. 2024), transformers OlmoeForCausalLM"}, make_olmoe},
 };
 

@@ -87,4 +87,13 @@ at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double e
   return RmsNormNode::apply(x_TD.contiguous(), weight_D.to(x_TD.scalar_type()).contiguous(), eps);
 }
 
+at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps) {
+  EK_CHECK(x_TD.dim() == 2, kShape, "layer_norm: x has sizes ", x_TD.sizes());
+  for (const auto* p_D : {&weight_D, &bias_D})
+    EK_CHECK(!p_D->defined() || (p_D->dim() == 1 && p_D->size(0) == x_TD.size(1)), kShape, "layer_norm: x has sizes ",
+             x_TD.sizes(), ", its weight or bias ", p_D->sizes());
+  const auto in_dtype_of_x = [&](const at::Tensor& p_D) { return p_D.defined() ? p_D.to(x_TD.scalar_type()) : p_D; };
+  return at::layer_norm(x_TD, {x_TD.size(1)}, in_dtype_of_x(weight_D), in_dtype_of_x(bias_D), eps);
+}
+
 }  // namespace evenkeel

@@ -8,4 +8,8 @@ namespace evenkeel {
 /// w * x / sqrt(mean(x^2) + eps). \param x [T, D]; \param weight [D]. Source: Zhang and Sennrich 2019.
 at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
 
+/// w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b. Source: Ba, Kiros and Hinton 2016.
+/// \param x [T, D]; \param weight, bias [D], each may be undefined: none (OLMo's norm has neither).
+at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps);
+
 }  // namespace evenkeel

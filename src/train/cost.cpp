@@ -10,9 +10,10 @@ bool is_attention(const std::string& site) { return site.find(".self_attn.") != 
 
 int64_t parameters(const Site& site, int64_t rank, int64_t experts) { return (site.in + site.out) * rank * experts; }
 
-double& component_of(ForwardCost& cost, const std::string& site) {
-  if (is_router(site)) return cost.lora_router;
-  return is_attention(site) ? cost.lora_attention : cost.lora_experts;
+double& component_of(ForwardCost& cost, const std::string& name, const Site& site) {
+  if (is_router(name)) return cost.lora_router;
+  if (is_attention(name)) return cost.lora_attention;
+  return site.experts > 0 ? cost.lora_experts : cost.lora_mlp;
 }
 
 /// base: frozen linears and the head; scores: attention products; lora: factors. FLOPs per multiply-add.
@@ -25,6 +26,7 @@ ForwardCost scaled(const ForwardCost& cost, double base, double scores, double l
           .head = base * cost.head,
           .lora_attention = lora * cost.lora_attention,
           .lora_experts = lora * cost.lora_experts,
+          .lora_mlp = lora * cost.lora_mlp,
           .lora_router = lora * cost.lora_router};
 }
 
@@ -45,13 +47,14 @@ ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Si
       layers * tokens * mlp * static_cast<double>(spec.num_experts > 0 ? top_k : 1);
   cost.head = tokens * hidden * static_cast<double>(spec.vocab_size);
   for (const auto& [name, site] : sites)
-    component_of(cost, name) += tokens * static_cast<double>(parameters(site, rank, site.experts > 0 ? top_k : 1));
+    component_of(cost, name, site) +=
+        tokens * static_cast<double>(parameters(site, rank, site.experts > 0 ? top_k : 1));
   return cost;
 }
 
 double total(const ForwardCost& cost) {
   return cost.attention_projections + cost.attention_scores + cost.router + cost.experts + cost.mlp + cost.head +
-         cost.lora_attention + cost.lora_experts + cost.lora_router;
+         cost.lora_attention + cost.lora_experts + cost.lora_mlp + cost.lora_router;
 }
 
 ForwardCost inference_flops(const ForwardCost& multiply_adds) { return scaled(multiply_adds, 2, 2, 2); }

@@ -10,6 +10,12 @@
 
 namespace evenkeel {
 
+/// Multiply-adds of one forward pass, by component.
+struct ForwardCost {
+  double attention_projections = 0, attention_scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
+  double lora_attention = 0, lora_experts = 0, lora_mlp = 0, lora_router = 0;
+};
+
 /// Shape of a run of `tokens` positions in sequences of `length`.
 struct CostShape {
   int64_t tokens = 256, length = 256;

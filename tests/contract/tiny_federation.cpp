@@ -16,11 +16,14 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kVocabulary = 37;
-const std::vector<std::string> kTargets{"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                        "gate_proj", "up_proj", "down_proj", "gate"};
-
 /// A checkpoint config per family: a new row in the models' table needs one here.
-const std::map<std::string_view, const char*> kConfigs{{"olmoe", R"({
+const std::map<std::string_view, const char*> kConfigs{{"olmo", R"({
+  "model_type": "olmo", "architectures": ["OlmoForCausalLM"], "vocab_size": 37, "hidden_size": 24,
+  "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+  "hidden_act": "silu", "rope_theta": 10000.0, "max_position_embeddings": 64, "attention_bias": false,
+  "attention_dropout": 0.0, "clip_qkv": null, "tie_word_embeddings": true, "initializer_range": 0.2,
+  "eos_token_id": 1, "pad_token_id": 0, "torch_dtype": "float32"})"},
+                                                       {"olmoe", R"({
   "model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 37, "hidden_size": 24,
   "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
   "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": false, "hidden_act": "silu", "rms_norm_eps": 1e-05,
@@ -39,6 +42,13 @@ std::unique_ptr<CausalLm> make_model(std::string_view family) {
   return model;
 }
 
+/// Every linear that an adapter can stand beside.
+std::vector<std::string> targets_of(const CausalLm& model) {
+  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  if (model.spec().num_experts > 0) targets.emplace_back("gate");
+  return targets;
+}
+
 std::vector<Example> make_rows(int64_t client, int64_t rows) {
   RandomStream stream(77, "tiny federation", static_cast<uint64_t>(client));
   std::vector<Example> shard;
@@ -54,14 +64,15 @@ std::vector<Example> make_rows(int64_t client, int64_t rows) {
 
 }  // namespace
 
-TinyFederation::TinyFederation(std::string_view family) : model(make_model(family)), sites(model->sites(kTargets)) {
+TinyFederation::TinyFederation(std::string_view family)
+    : model(make_model(family)), sites(model->sites(targets_of(*model))) {
   at::set_num_threads(1);  // so small a model only waits for more of them
   const std::vector<int64_t> top_ks{1, 2, 3, 3}, rows{7, 12, 9, 5};
   for (int64_t id = 0; id < 4; ++id) {
     const auto c = static_cast<size_t>(id);
     clients.push_back({.id = id,
                        .budget = static_cast<double>(top_ks[c]) / 3,
-                       .top_k = top_ks[c],
+                       .top_k = model->spec().num_experts > 0 ? top_ks[c] : 0,
                        .rank = rank,
                        .examples = static_cast<double>(rows[c]),
                        .trains = true});

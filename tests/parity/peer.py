@@ -1,4 +1,4 @@
-"""Random OLMoE models made with the installed transformers, and the program run on what they save."""
+"""Random models made with the installed transformers, and the program run on what they save."""
 import json
 import os
 import pathlib
@@ -7,13 +7,14 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import OlmoeConfig, OlmoeForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, OlmoConfig, OlmoeConfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "evenkeel"))
 V5 = int(transformers.__version__.split(".")[0]) >= 5
 # The default of transformers 5, grouped products, refuses rows that are no multiple of 16 bytes.
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
+CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig}
 # Router logits of the k-th and the next expert closer than this are rounding, not routing.
 SMALLEST_GAP = 3e-5
 
@@ -25,12 +26,12 @@ def run(*arguments, program=PROGRAM):
     return done.stdout
 
 
-def random_model(seed, rope_theta=10000.0, **settings):
-    """An OLMoE whose weights are larger than at initialisation, so that routing and norms matter."""
+def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
+    """A model whose weights are larger than at initialisation, so that routing and norms matter."""
     rope = {"rope_parameters": {"rope_type": "default", "rope_theta": rope_theta}} if V5 else {"rope_theta": rope_theta}
     settings = {"max_position_embeddings": 256} | settings
-    config = OlmoeConfig(pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
-    model = OlmoeForCausalLM._from_config(config, **EXPERTS).eval()
+    config = CONFIGS[family](pad_token_id=1, bos_token_id=None, eos_token_id=2, **rope, **settings)
+    model = AutoModelForCausalLM.from_config(config, **experts_of(config)).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -55,8 +56,13 @@ def with_top_k(model, top_k, folder):
     return load_float32(folder)
 
 
+def experts_of(config):
+    return EXPERTS if hasattr(config, "num_experts") else {}
+
+
 def load_float32(folder):
-    return OlmoeForCausalLM.from_pretrained(folder, dtype=torch.float32, **EXPERTS).eval()
+    config = AutoConfig.from_pretrained(folder)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **experts_of(config)).eval()
 
 
 def _is_well_separated(model, router_logits):
@@ -73,6 +79,8 @@ def _is_well_separated(model, router_logits):
 @torch.no_grad()
 def reference(model, ids):
     """Logits [tokens, V] of one sequence, or None when a routing decision hangs on rounding."""
+    if not hasattr(model.config, "num_experts"):
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
     out = model(input_ids=torch.tensor([ids]), output_router_logits=True, use_cache=False)
     return out.logits[0].float() if _is_well_separated(model, out.router_logits) else None
 

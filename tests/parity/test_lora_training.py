@@ -1,4 +1,5 @@
-"""A LoRA loss curve against transformers 4.57 + PEFT 0.17: attention, every expert and the router adapted."""
+"""A LoRA loss curve against transformers 4.57 + PEFT 0.17: attention, every expert or the dense block, and the router
+adapted."""
 import pytest
 from peft import LoraConfig, get_peft_model
 
@@ -17,6 +18,8 @@ MODELS = {
     "one expert per token, many idle": dict(num_experts=24, num_experts_per_tok=1, num_attention_heads=5,
                                             num_key_value_heads=1, hidden_size=40, intermediate_size=14,
                                             vocab_size=73, num_hidden_layers=3, norm_topk_prob=False),
+    "dense": dict(family="olmo", num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=52,
+                  vocab_size=83, num_hidden_layers=3, tie_word_embeddings=True, clip_qkv=1.1),
 }
 
 
@@ -28,10 +31,11 @@ def saved_names(tensors):
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
     base = random_model(seed=51, **MODELS[name])
     base.save_pretrained(tmp_path / "model")
-    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS, lora_dropout=0.0))
+    targets = TARGETS if hasattr(base.config, "num_experts") else TARGETS[:-1]
+    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0))
     fill_adapters(model, seed=53)
     model.save_pretrained(tmp_path / "adapter")
-    job = {"targets": TARGETS, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
+    job = {"targets": targets, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
            "batches": batches(base.config.vocab_size, seed=57)}
 
     losses, gradients = train(model, job)

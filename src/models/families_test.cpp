@@ -1,0 +1,128 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "models/causal_lm.h"
+#include "models/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::expect_gradients_match;
+using testing::kSequences;
+using testing::make_model;
+using testing::max_difference;
+using testing::random_adapters;
+
+/// What every family promises.
+class Family : public ::testing::TestWithParam<std::string_view> {};
+
+std::vector<std::string_view> families() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : model_families()) names.push_back(entry.family);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::ValuesIn(families()),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(Family, PackedSequencesEqualEachAlone) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64, R"(, "clip_qkv": 0.5)");
+  const auto adapters = random_adapters(*model, 2, at::kDouble);
+  ForwardOptions options;
+  options.adapters = &adapters;
+  const auto packed = model->hidden(pack_ids(kSequences), options);
+  int64_t start = 0;
+  for (const auto& sequence : kSequences) {
+    const auto alone = model->hidden(pack_ids(std::vector<std::vector<int64_t>>{sequence}), options);
+    EXPECT_LT(max_difference(packed.narrow(0, start, alone.size(0)), alone), 1e-12);
+    start += alone.size(0);
+  }
+}
+
+TEST_P(Family, GenerationWithACacheEqualsTheWholeSequence) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
+  const auto whole = model->hidden(pack_ids(kSequences), {});
+  std::vector<int64_t> capacity;
+  for (const auto& sequence : kSequences) capacity.push_back(static_cast<int64_t>(sequence.size()));
+  auto cache = KvCache::make(2, capacity, 2, 2);
+  ForwardOptions options;
+  options.cache = &cache;
+  std::vector<std::vector<int64_t>> prompts;
+  for (const auto& sequence : kSequences) prompts.emplace_back(sequence.begin(), sequence.begin() + 1);
+  model->hidden(pack_ids(prompts), options);
+  EXPECT_EQ(cache.lengths, std::vector<int64_t>({1, 1, 1}));
+  cache.select(std::vector<int64_t>{2, 0});
+  auto tail = pack_ids(std::vector<std::vector<int64_t>>{{5, 0, 8}, {4, 9, 2, 10, 3}});
+  tail.positions.add_(1);
+  const auto out = model->hidden(tail, options);
+  EXPECT_LT(max_difference(out, at::cat({whole.slice(0, 8, 11), whole.slice(0, 1, 6)})), 1e-12);
+  EXPECT_EQ(cache.lengths, std::vector<int64_t>({4, 6}));
+}
+
+TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64, R"(, "clip_qkv": 2.0)");
+  const auto base = random_adapters(*model, 2, at::kDouble);
+  const PackedBatch batch = pack_ids(kSequences);
+  for (const auto& [site, factors] : base)
+    expect_gradients_match(
+        [&](const std::vector<at::Tensor>& in) {
+          auto adapters = base;
+          adapters.at(site).a = in[0];
+          adapters.at(site).b = in[1];
+          ForwardOptions options;
+          options.adapters = &adapters;
+          return model->loss(batch, options).sum;
+        },
+        {factors.a, factors.b}, 1e-5);
+}
+
+TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  auto adapters = random_adapters(*model, 2, at::kFloat);
+  for (auto& [name, lora] : adapters) {
+    lora.a.requires_grad_(true);
+    lora.b.requires_grad_(true);
+  }
+  ForwardOptions options;
+  options.adapters = &adapters;
+  options.router.top_k = 2;
+  model->loss(pack_ids(kSequences), options).sum.backward();
+  for (const auto& [name, tensor] : model->parameters()) EXPECT_FALSE(tensor.grad().defined()) << name;
+  for (const auto& [name, lora] : adapters) EXPECT_TRUE(lora.a.grad().defined() && lora.b.grad().defined()) << name;
+}
+
+TEST_P(Family, EveryBaseTensorGetsItsGradientInPreTraining) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64, R"(, "tie_word_embeddings": true)");
+  auto parameters = model->parameters();
+  for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
+  const PackedBatch batch = pack_ids(kSequences);
+  const auto value = [&] { return model->loss(batch, {}).sum; };
+  value().backward();
+  for (auto& [name, tensor] : parameters) {
+    ASSERT_TRUE(tensor.grad().defined()) << name;
+    double* element = tensor.mutable_data_ptr<double>() + tensor.numel() / 3;
+    const double kept = *element;
+    *element = kept + 1e-5;
+    const double above = value().item<double>();
+    *element = kept - 1e-5;
+    const double below = value().item<double>();
+    *element = kept;
+    const double numeric = (above - below) / 2e-5;
+    EXPECT_NEAR(tensor.grad().flatten()[tensor.numel() / 3].item<double>(), numeric, 1e-5 * (1 + std::abs(numeric)))
+        << name;
+  }
+}
+
+TEST_P(Family, RefusesWhatItCannotRun) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{{11}}), {}), Error);
+  EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{std::vector<int64_t>(33, 1)}), {}), Error);
+  AdapterState stray{{"model.layers.2.mlp.gate", {at::zeros({1, 12}), at::zeros({5, 1}), {}, 1}}};
+  ForwardOptions options;
+  options.adapters = &stray;
+  EXPECT_THROW(model->hidden(pack_ids(kSequences), options), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,54 @@
+/// \file  Random models of every family, two layers, no square shapes, for the tests of this room.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "models/causal_lm.h"
+#include "nn/testing.h"
+
+namespace evenkeel::testing {
+
+inline const std::vector<std::vector<int64_t>> kSequences{{1, 4, 9, 2, 10, 3}, {7}, {5, 5, 0, 8}};
+
+/// D = 12, F = 7, V = 11, 6 heads of width 2 over 2 key/value heads; OLMoE with 3 of 5 experts.
+/// \param more  further keys of config.json, beginning with a comma
+inline std::unique_ptr<CausalLm> make_model(std::string_view family, BaseDtype dtype, std::string_view more = "") {
+  const auto file = fs::temp_directory_path() / concat("evenkeel_", family, "_", ::getpid(), ".json");
+  const std::string_view experts = family == "olmoe" ? R"("num_experts": 5, "num_experts_per_tok": 3, )" : "";
+  write_file_atomic(file, concat(R"({"model_type": ")", family, R"(", "vocab_size": 11, "hidden_size": 12,
+    "intermediate_size": 7, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, )",
+                                 experts, R"("max_position_embeddings": 32, "initializer_range": 0.4)", more, "}"));
+  auto model = init_model(file, dtype, 7);
+  fs::remove(file);
+  return model;
+}
+
+/// All linears a LoRA can stand beside.
+inline std::vector<std::string> targets_of(const CausalLm& model) {
+  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  if (model.spec().num_experts > 0) targets.emplace_back("gate");
+  return targets;
+}
+
+inline AdapterState random_adapters(const CausalLm& model, int64_t rank, at::ScalarType dtype) {
+  AdapterState state;
+  uint64_t seed = 60;
+  for (const auto& [name, site] : model.sites(targets_of(model))) {
+    std::vector<int64_t> a{rank, site.in}, b{site.out, rank};
+    if (site.experts) {
+      a.insert(a.begin(), site.experts);
+      b.insert(b.begin(), site.experts);
+    }
+    state[name] = {random_tensor(a, seed, dtype) * 0.3, random_tensor(b, seed + 1, dtype) * 0.3, {}, 1.5};
+    seed += 2;
+  }
+  return state;
+}
+
+}  // namespace evenkeel::testing

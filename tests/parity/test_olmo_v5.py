@@ -1,0 +1,2 @@
+"""The same tests beside transformers 5."""
+from test_olmo import *  # noqa: F401,F403
