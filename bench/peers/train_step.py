@@ -75,7 +75,7 @@ def checkpoint(folder):
     with tempfile.TemporaryDirectory() as work:
         config = pathlib.Path(work) / "config.json"
         config.write_text(json.dumps(CONFIG))
-        subprocess.run([BUILD / "evenkeel", "init", config, "--out", folder], check=True)
+        subprocess.run([BUILD / "evenkeel", "init", config, "--out", folder, "--dtype", "bfloat16"], check=True)
     return folder
 
 
