@@ -3,7 +3,7 @@
 
 Also checks what keeps builds quick and headers of other versions apart: no <torch/torch.h>; of LibTorch a header sees
 <ATen/core/Tensor.h>, what that brings in itself (c10/), and the thread pool; spdlog and fmt live in base/log.cpp.
-A testing.h may include more, and tests alone include it. Exit 1 and one line per offence.
+A testing.h may include more; tests and other such headers alone include it. Exit 1 and one line per offence.
 """
 import pathlib
 import re
@@ -30,7 +30,7 @@ def offences_of_include(path, room, bracket, target):
         if target.startswith(("spdlog/", "fmt/")) and path.relative_to(ROOT).as_posix() != "src/base/log.cpp":
             yield f"includes <{target}>, allowed in src/base/log.cpp alone"
         return
-    if target.endswith("/testing.h") and not path.name.endswith("_test.cpp"):
+    if target.endswith("/testing.h") and not path.name.endswith(("_test.cpp", "testing.h")):
         yield f'includes "{target}", which is for tests alone'
     other = target.split("/")[0]
     if other not in FLOORS:

@@ -122,6 +122,9 @@ class FolderSource final : public TensorSource {
     return dtype_ ? tensor.to(*dtype_) : tensor;
   }
   bool has(const std::string& name) const override { return tensors_.contains(name); }
+  void leave(std::string_view prefix) override {
+    std::erase_if(tensors_, [prefix](const auto& entry) { return entry.first.starts_with(prefix); });
+  }
   void finish() override {
     EK_CHECK(tensors_.empty(), kCheckpoint, folder_, ": tensor ", tensors_.begin()->first, " of shape ",
              sizes_text(tensors_.begin()->second.sizes()), " is unexpected, the configuration has no place for it");
@@ -146,6 +149,7 @@ class RandomSource final : public TensorSource {
     return tensor.to(dtype_);
   }
   bool has(const std::string&) const override { return false; }
+  void leave(std::string_view) override {}
   void finish() override {}
 
  private:

@@ -52,7 +52,9 @@ class TensorSource {
   /// The tensor `name` of `sizes`. \throws kCheckpoint when it is missing, has another shape or is no floating type.
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
   virtual bool has(const std::string& name) const = 0;
-  /// Call when all are taken. \throws kCheckpoint naming the first tensor nobody took.
+  /// Leaves aside every tensor whose name begins with `prefix`: heads, layers that are not run.
+  virtual void leave(std::string_view prefix) = 0;
+  /// Call when all are taken. \throws kCheckpoint naming the first tensor nobody took or left.
   virtual void finish() = 0;
 };
 

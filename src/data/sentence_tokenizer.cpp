@@ -1,0 +1,79 @@
+#include "data/sentence_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "data/tokenizer_unicode.h"
+
+namespace evenkeel {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// White space as Python's str.strip has it: the four separators of ASCII belong to it.
+bool is_blank(uint32_t code_point) {
+  return (code_point >= 0x1C && code_point <= 0x1F) || (unicode::flags()[code_point] & unicode::kSpace) != 0;
+}
+
+std::string_view stripped(std::string_view text) {
+  while (!text.empty()) {
+    const auto code = unicode::decode(text.data());
+    if (!is_blank(code.value)) break;
+    text.remove_prefix(code.length);
+  }
+  while (!text.empty()) {
+    const auto code = unicode::decode_before(text.data(), text.data() + text.size());
+    if (!is_blank(code.value)) break;
+    text.remove_suffix(code.length);
+  }
+  return text;
+}
+
+/// Tokenizers without a limit of their own say 1e30.
+int64_t limit_of(const Json& config, const std::string& file, int64_t otherwise) {
+  const auto found = config.find("model_max_length");
+  if (found == config.end() || found->is_null()) return otherwise;
+  EK_CHECK(found->is_number() && *found >= 3, kData, file, ": model_max_length is ", found->dump(),
+           ", allowed: 3 or more");
+  return found->get<double>() >= static_cast<double>(otherwise) ? otherwise : found->get<int64_t>();
+}
+
+int64_t read_limit(const fs::path& file, int64_t max_tokens) {
+  if (!fs::exists(file)) return max_tokens;
+  const auto config = load_json(file);
+  EK_CHECK(config.is_object(), kData, file.string(), " holds ", config.type_name(), ", expected an object");
+  const auto side = config.value("truncation_side", Json("right"));
+  EK_CHECK(side == "right", kData, file.string(), ": truncation_side is ", side.dump(), ", supported: \"right\"");
+  return limit_of(config, file.string(), max_tokens);
+}
+
+}  // namespace
+
+SentenceTokenizer::SentenceTokenizer(Tokenizer tokenizer, int64_t first, int64_t last, int64_t max_tokens)
+    : tokenizer_(std::move(tokenizer)), first_(first), last_(last), max_tokens_(max_tokens) {}
+
+SentenceTokenizer SentenceTokenizer::load(const fs::path& folder, int64_t max_tokens) {
+  const auto file = folder / "tokenizer.json";
+  EK_CHECK(fs::exists(file), kData, file.string(), " does not exist: the encoder's folder needs a tokenizer");
+  EK_CHECK(max_tokens >= 3, kData, folder.string(), ": the encoder takes ", max_tokens, " tokens, needed: 3 or more");
+  auto tokenizer = Tokenizer::load(file);
+  const auto ends = tokenizer.encode("");
+  EK_CHECK(ends.size() == 2, kData, file.string(), ": the post_processor puts ", ends.size(),
+           " special tokens around a text, expected one at each end");
+  return {std::move(tokenizer), ends[0], ends[1], read_limit(folder / "tokenizer_config.json", max_tokens)};
+}
+
+Sentence SentenceTokenizer::encode(std::string_view text) const {
+  const size_t invalid = unicode::find_invalid(text);
+  EK_CHECK(invalid == std::string_view::npos, kData, "text is not UTF-8: invalid byte at offset ", invalid);
+  const auto body = stripped(text);
+  const auto inner = body.empty() ? std::vector<int64_t>() : tokenizer_.encode(std::string(1, ' ').append(body), false);
+  const size_t room = static_cast<size_t>(max_tokens_ - 2), kept = std::min(inner.size(), room);
+  Sentence sentence{{first_}, inner.size() > room};
+  sentence.ids.insert(sentence.ids.end(), inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(kept));
+  sentence.ids.push_back(last_);
+  return sentence;
+}
+
+}  // namespace evenkeel

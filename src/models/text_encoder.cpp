@@ -1,0 +1,189 @@
+// Post-norm: x = norm(x + attention(x)), x = norm(x + mlp(x)); every linear and norm has a bias.
+// Dimension names: T tokens, D hidden, H heads, P head width.
+#include "models/text_encoder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "data/example.h"
+#include "nn/full_attention.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace evenkeel {
+namespace {
+
+struct Family {
+  std::string_view model_type, prefix;
+  bool positions_skip_pad;  // RoBERTa numbers positions from pad + 1 on, and a pad token has position pad
+  int64_t pad;              // when config.json names none
+};
+constexpr std::array kFamilies{Family{"bert", "bert.", false, 0}, Family{"roberta", "roberta.", true, 1},
+                               Family{"xlm-roberta", "roberta.", true, 1}};
+
+const Family& family_of(const ModelConfig& config) {
+  const auto type = config.string_or("model_type", "");
+  std::vector<std::string_view> known;
+  for (const auto& family : kFamilies) {
+    if (family.model_type == type) return family;
+    known.push_back(family.model_type);
+  }
+  fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known encoders: ", join(known));
+}
+
+void refuse_unsupported(const ModelConfig& config) {
+  config.require("hidden_act", "gelu");
+  config.require("position_embedding_type", "absolute");
+  config.require("is_decoder", false);
+  config.require("add_cross_attention", false);
+}
+
+EncoderSpec read_spec(const ModelConfig& config, const Family& family, int64_t layer) {
+  refuse_unsupported(config);
+  EncoderSpec spec;
+  spec.family = family.model_type;
+  spec.vocab_size = config.integer("vocab_size");
+  spec.hidden_size = config.integer("hidden_size");
+  spec.intermediate_size = config.integer("intermediate_size");
+  spec.num_heads = config.integer("num_attention_heads");
+  spec.num_layers = config.integer("num_hidden_layers");
+  spec.layer = layer;
+  spec.pad = config.has("pad_token_id") ? config.token_id("pad_token_id") : family.pad;
+  spec.max_tokens = config.integer("max_position_embeddings") - (family.positions_skip_pad ? spec.pad + 1 : 0);
+  spec.norm_eps = config.number_or("layer_norm_eps", 1e-12);
+  EK_CHECK(spec.hidden_size % spec.num_heads == 0, kCheckpoint, config.origin(), ": hidden_size ", spec.hidden_size,
+           " is not a multiple of num_attention_heads ", spec.num_heads);
+  EK_CHECK(spec.max_tokens > 0, kCheckpoint, config.origin(), ": max_position_embeddings leaves no position after pad ",
+           spec.pad);
+  EK_CHECK(layer >= 0 && layer <= spec.num_layers, kConfig, config.origin(), ": layer ", layer,
+           " is asked for, allowed: 0 .. ", spec.num_layers);
+  return spec;
+}
+
+}  // namespace
+
+TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_t layer) {
+  const auto& family = family_of(config);
+  spec_ = read_spec(config, family, layer);
+  positions_skip_pad_ = family.positions_skip_pad;
+  if (source.has(concat(family.prefix, "embeddings.word_embeddings.weight"))) prefix_ = family.prefix;
+  take_embeddings(config, source);
+  for (int64_t l = 0; l < layer; ++l) layers_.push_back(take_layer(l, source));
+  leave_the_rest(source);
+}
+
+TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, BaseDtype dtype) {
+  EK_CHECK(fs::is_directory(folder), kCheckpoint, folder.string(), " is not a folder");
+  const auto config = ModelConfig::load(folder / "config.json");
+  family_of(config);  // another family is named before its tensors are opened
+  const auto source = folder_source(folder, dtype);
+  TextEncoder encoder(config, *source, layer);
+  source->finish();
+  return encoder;
+}
+
+void TextEncoder::take_embeddings(const ModelConfig& config, TensorSource& source) {
+  const auto take = [&](std::string_view name, int64_t rows) {
+    return source.take(concat(prefix_, "embeddings.", name, ".weight"), {rows, spec_.hidden_size});
+  };
+  words_ = take("word_embeddings", spec_.vocab_size);
+  positions_ = take("position_embeddings", config.integer("max_position_embeddings"));
+  type_ = take("token_type_embeddings", config.integer_or("type_vocab_size", 2)).select(0, 0);
+  embedding_norm_ = take_norm(source, "embeddings.LayerNorm");
+}
+
+TextEncoder::Layer TextEncoder::take_layer(int64_t index, TensorSource& source) const {
+  const auto prefix = concat("encoder.layer.", index, ".");
+  const int64_t hidden = spec_.hidden_size, width = spec_.intermediate_size;
+  Layer layer;
+  layer.query = take_linear(source, prefix + "attention.self.query", hidden, hidden);
+  layer.key = take_linear(source, prefix + "attention.self.key", hidden, hidden);
+  layer.value = take_linear(source, prefix + "attention.self.value", hidden, hidden);
+  layer.attention_output = take_linear(source, prefix + "attention.output.dense", hidden, hidden);
+  layer.attention_norm = take_norm(source, prefix + "attention.output.LayerNorm");
+  layer.intermediate = take_linear(source, prefix + "intermediate.dense", width, hidden);
+  layer.output = take_linear(source, prefix + "output.dense", hidden, width);
+  layer.output_norm = take_norm(source, prefix + "output.LayerNorm");
+  return layer;
+}
+
+// What a checkpoint of the family may hold beside the layers that are run.
+void TextEncoder::leave_the_rest(TensorSource& source) const {
+  for (int64_t l = spec_.layer; l < spec_.num_layers; ++l) source.leave(concat(prefix_, "encoder.layer.", l, "."));
+  for (const auto* inside : {"pooler.", "embeddings.position_ids", "embeddings.token_type_ids"})
+    source.leave(prefix_ + inside);
+  for (const auto* head : {"lm_head.", "cls.", "classifier.", "qa_outputs."}) source.leave(head);
+}
+
+TextEncoder::Affine TextEncoder::take_linear(TensorSource& source, const std::string& name, int64_t out,
+                                             int64_t in) const {
+  return {source.take(concat(prefix_, name, ".weight"), {out, in}), source.take(concat(prefix_, name, ".bias"), {out})};
+}
+
+// The first BERT checkpoints call weight and bias of a norm gamma and beta.
+TextEncoder::Affine TextEncoder::take_norm(TensorSource& source, const std::string& name) const {
+  const bool old = source.has(concat(prefix_, name, ".gamma"));
+  return {source.take(concat(prefix_, name, old ? ".gamma" : ".weight"), {spec_.hidden_size}),
+          source.take(concat(prefix_, name, old ? ".beta" : ".bias"), {spec_.hidden_size})};
+}
+
+void TextEncoder::check(std::span<const std::vector<int64_t>> sequences) const {
+  EK_CHECK(!sequences.empty(), kInternal, "an encoder was given no sequence");
+  for (const auto& ids : sequences) {
+    const auto length = static_cast<int64_t>(ids.size());
+    EK_CHECK(length > 0 && length <= spec_.max_tokens, kData, "a sequence of ", length, " tokens, allowed: 1 .. ",
+             spec_.max_tokens);
+    const auto [least, most] = std::minmax_element(ids.begin(), ids.end());
+    EK_CHECK(*least >= 0 && *most < spec_.vocab_size, kData, "token ids run from ", *least, " to ", *most,
+             ", the encoder's vocabulary has ", spec_.vocab_size, " entries");
+  }
+}
+
+at::Tensor TextEncoder::positions(std::span<const std::vector<int64_t>> sequences) const {
+  std::vector<int64_t> all;
+  for (const auto& ids : sequences) {
+    int64_t next = positions_skip_pad_ ? spec_.pad + 1 : 0;
+    for (const int64_t id : ids) all.push_back(positions_skip_pad_ && id == spec_.pad ? spec_.pad : next++);
+  }
+  return at::tensor(all, at::kLong);
+}
+
+at::Tensor TextEncoder::project(const at::Tensor& x_TI, const Affine& affine) {
+  return evenkeel::linear(x_TI, affine.weight).add_(affine.bias);
+}
+
+at::Tensor TextEncoder::norm(const at::Tensor& x_TD, const Affine& affine) const {
+  return layer_norm(x_TD, affine.weight, affine.bias, spec_.norm_eps);
+}
+
+at::Tensor TextEncoder::attention(const Layer& layer, const at::Tensor& x_TD, std::span<const int64_t> offsets) const {
+  const auto heads = [&](const Affine& affine) {
+    return project(x_TD, affine).view({x_TD.size(0), spec_.num_heads, -1});
+  };
+  return project(full_attention(heads(layer.query), heads(layer.key), heads(layer.value), offsets),
+                 layer.attention_output);
+}
+
+at::Tensor TextEncoder::hidden(std::span<const std::vector<int64_t>> sequences) const {
+  const at::NoGradGuard no_grad;
+  check(sequences);
+  const auto batch = pack_ids(sequences);
+  const auto dtype = words_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto rows = [&](const at::Tensor& table, const at::Tensor& ids_T) {
+    return at::embedding(table, ids_T).to(dtype);
+  };
+  auto x_TD = rows(words_, batch.ids) + type_.to(dtype) + rows(positions_, positions(sequences));
+  x_TD = norm(x_TD, embedding_norm_);
+  for (const auto& layer : layers_) {
+    x_TD = norm(attention(layer, x_TD, batch.offsets) + x_TD, layer.attention_norm);
+    x_TD = norm(project(at::gelu(project(x_TD, layer.intermediate)), layer.output) + x_TD, layer.output_norm);
+  }
+  return x_TD;
+}
+
+}  // namespace evenkeel

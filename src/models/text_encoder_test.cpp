@@ -1,0 +1,241 @@
+#include "models/text_encoder.h"
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "nn/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::max_difference;
+using testing::random_tensor;
+using Sequences = std::vector<std::vector<int64_t>>;
+
+constexpr int64_t kVocabulary = 17, kHidden = 12, kWidth = 10, kLayers = 3, kHeads = 4, kPositions = 14, kPad = 1;
+const Sequences kSequences{{0, 5, 9, 16, 2}, {0, 2}, {0, 7, 7, 1, 3, 12, 4, 2}};
+
+Json config_of(std::string_view family) {
+  return {{"model_type", family},         {"vocab_size", kVocabulary},
+          {"hidden_size", kHidden},       {"intermediate_size", kWidth},
+          {"num_hidden_layers", kLayers}, {"num_attention_heads", kHeads},
+          {"pad_token_id", kPad},         {"max_position_embeddings", kPositions},
+          {"layer_norm_eps", 1e-5},       {"type_vocab_size", 2},
+          {"hidden_act", "gelu"},         {"position_embedding_type", "absolute"},
+          {"hidden_dropout_prob", 0.1}};
+}
+
+/// Every tensor of an encoder by its name in the file, none of them zero or one.
+class Weights {
+ public:
+  Weights() {
+    put("embeddings.word_embeddings.weight", {kVocabulary, kHidden});
+    put("embeddings.position_embeddings.weight", {kPositions, kHidden});
+    put("embeddings.token_type_embeddings.weight", {2, kHidden});
+    put_affine("embeddings.LayerNorm", {kHidden});
+    for (int64_t l = 0; l < kLayers; ++l) {
+      const auto layer = concat("encoder.layer.", l, ".");
+      for (const auto* name :
+           {"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"})
+        put_affine(layer + name, {kHidden, kHidden});
+      put_affine(layer + "attention.output.LayerNorm", {kHidden});
+      put_affine(layer + "intermediate.dense", {kWidth, kHidden});
+      put_affine(layer + "output.dense", {kHidden, kWidth});
+      put_affine(layer + "output.LayerNorm", {kHidden});
+    }
+  }
+  const at::Tensor& at(const std::string& name) const { return all.at(name); }
+
+  TensorMap all;
+
+ private:
+  void put(const std::string& name, at::IntArrayRef sizes) { all[name] = random_tensor(sizes, 40 + all.size()) * 0.7; }
+  void put_affine(const std::string& name, at::IntArrayRef sizes) {
+    put(name + ".weight", sizes);
+    put(name + ".bias", sizes.slice(0, 1));
+  }
+};
+
+class Encoder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / concat("evenkeel_encoder_", ::getpid(), "_",
+                                                 ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    save("roberta", weights_.all);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void save(std::string_view family, const TensorMap& tensors) { save_as(config_of(family), tensors); }
+  void save_as(const Json& config, const TensorMap& tensors) {
+    write_file_atomic(folder_ / "config.json", config.dump());
+    save_safetensors(folder_ / "model.safetensors", tensors);
+  }
+  at::Tensor hidden(const Sequences& sequences, int64_t layer = kLayers) const {
+    return TextEncoder::load(folder_, layer).hidden(sequences);
+  }
+  void expect_refused(ErrorKind kind, std::string_view part, const std::function<void()>& act) const {
+    try {
+      act();
+      FAIL() << "expected an error that says " << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos) << error.what();
+    }
+  }
+
+  fs::path folder_;
+  Weights weights_;
+};
+
+/// One sequence, written down plainly in float64.
+class Plain {
+ public:
+  explicit Plain(const Weights& weights) : weights_(weights) {}
+
+  at::Tensor run(const std::vector<int64_t>& ids, const std::vector<int64_t>& positions, int64_t layers) const {
+    const auto rows = [](const at::Tensor& table, const std::vector<int64_t>& index) {
+      return table.index_select(0, at::tensor(index, at::kLong));
+    };
+    auto x = rows(weights_.at("embeddings.word_embeddings.weight"), ids) +
+             rows(weights_.at("embeddings.position_embeddings.weight"), positions) +
+             weights_.at("embeddings.token_type_embeddings.weight")[0];
+    x = norm(x, "embeddings.LayerNorm");
+    for (int64_t l = 0; l < layers; ++l) x = block(x, concat("encoder.layer.", l, "."));
+    return x;
+  }
+
+ private:
+  at::Tensor affine(const at::Tensor& x, const std::string& name) const {
+    return at::mm(x, weights_.at(name + ".weight").t()) + weights_.at(name + ".bias");
+  }
+  at::Tensor norm(const at::Tensor& x, const std::string& name) const {
+    const auto centred = x - x.mean(1, true);
+    return centred / (centred.pow(2).mean(1, true) + 1e-5).sqrt() * weights_.at(name + ".weight") +
+           weights_.at(name + ".bias");
+  }
+  at::Tensor block(const at::Tensor& x, const std::string& layer) const {
+    const auto q = affine(x, layer + "attention.self.query"), k = affine(x, layer + "attention.self.key"),
+               v = affine(x, layer + "attention.self.value");
+    std::vector<at::Tensor> heads;
+    for (int64_t h = 0; h < kHeads; ++h) {
+      const auto part = [&](const at::Tensor& y) {
+        return y.slice(1, h * kHidden / kHeads, (h + 1) * kHidden / kHeads);
+      };
+      heads.push_back(
+          at::mm(at::softmax(at::mm(part(q), part(k).t()) / std::sqrt(double{kHidden} / kHeads), 1), part(v)));
+    }
+    const auto y =
+        norm(x + affine(at::cat(heads, 1), layer + "attention.output.dense"), layer + "attention.output.LayerNorm");
+    const auto wide = affine(y, layer + "intermediate.dense");
+    const auto gelu = wide * 0.5 * (1 + at::erf(wide / std::sqrt(2.0)));
+    return norm(y + affine(gelu, layer + "output.dense"), layer + "output.LayerNorm");
+  }
+
+  const Weights& weights_;
+};
+
+TEST_F(Encoder, RobertaEqualsThePlainFormulasAtEveryLayer) {
+  // Pad is id 1: positions begin at 2, and the pad inside the last sequence has position 1 and is not counted.
+  const Sequences positions{{2, 3, 4, 5, 6}, {2, 3}, {2, 3, 4, 1, 5, 6, 7, 8}};
+  for (int64_t layer = 0; layer <= kLayers; ++layer) {
+    std::vector<at::Tensor> expected;
+    for (size_t i = 0; i < kSequences.size(); ++i)
+      expected.push_back(Plain(weights_).run(kSequences[i], positions[i], layer));
+    EXPECT_LT(max_difference(hidden(kSequences, layer), at::cat(expected)), 1e-11) << "layer " << layer;
+  }
+}
+
+TEST_F(Encoder, BertCountsPositionsFromZero) {
+  save("bert", weights_.all);
+  const auto expected = Plain(weights_).run(kSequences[2], {0, 1, 2, 3, 4, 5, 6, 7}, kLayers);
+  EXPECT_LT(max_difference(hidden({kSequences[2]}), expected), 1e-11);
+}
+
+TEST_F(Encoder, ASequenceIsTheSameAloneAndAmongOthers) {
+  const auto all = hidden(kSequences);
+  ASSERT_EQ(all.sizes(), at::IntArrayRef({15, kHidden}));
+  EXPECT_LT(max_difference(all.slice(0, 5, 7), hidden({kSequences[1]})), 1e-12);
+  EXPECT_LT(max_difference(all.slice(0, 0, 5), hidden({kSequences[1], kSequences[0]}).slice(0, 2)), 1e-12);
+}
+
+TEST_F(Encoder, SixteenBitWeightsAreComputedInFloat32) {
+  TensorMap narrow;
+  for (const auto& [name, tensor] : weights_.all) narrow[name] = tensor.to(at::kBFloat16);
+  save("roberta", narrow);
+  const auto states = hidden(kSequences);
+  EXPECT_EQ(states.scalar_type(), at::kFloat);
+  EXPECT_LT(max_difference(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kSequences)), 1e-4);
+}
+
+TEST_F(Encoder, NamesMayHaveThePrefixAndTheHeadOfAFineTunedModel) {
+  const auto expected = hidden(kSequences);
+  TensorMap prefixed{{"lm_head.dense.weight", random_tensor({3, 4}, 1)}, {"lm_head.bias", random_tensor({3}, 1)}};
+  for (const auto& [name, tensor] : weights_.all) prefixed["roberta." + name] = tensor;
+  prefixed["roberta.pooler.dense.weight"] = random_tensor({kHidden, kHidden}, 1);
+  prefixed["roberta.embeddings.position_ids"] = at::arange(kPositions, at::kLong).unsqueeze(0);
+  save("roberta", prefixed);
+  EXPECT_LT(max_difference(hidden(kSequences), expected), 1e-12);
+}
+
+TEST_F(Encoder, OldNamesOfNormsAreKnown) {
+  const auto expected = hidden(kSequences);
+  TensorMap old;
+  for (const auto& [name, tensor] : weights_.all) {
+    const auto at = name.find("LayerNorm.");
+    const bool is_weight = name.ends_with("weight");
+    old[at == std::string::npos ? name : name.substr(0, at + 10) + (is_weight ? "gamma" : "beta")] = tensor;
+  }
+  save("roberta", old);
+  EXPECT_LT(max_difference(hidden(kSequences), expected), 1e-12);
+}
+
+TEST_F(Encoder, LayersAboveTheOneAskedForAreNotNeeded) {
+  const auto expected = hidden(kSequences, 1);
+  for (auto it = weights_.all.begin(); it != weights_.all.end();)
+    it = it->first.starts_with("encoder.layer.2.") ? weights_.all.erase(it) : std::next(it);
+  save("roberta", weights_.all);
+  EXPECT_LT(max_difference(hidden(kSequences, 1), expected), 1e-12);
+  expect_refused(kCheckpoint, "encoder.layer.2.", [&] { hidden(kSequences); });
+}
+
+TEST_F(Encoder, AMisshapenOrUnknownTensorIsRefusedByName) {
+  weights_.all["encoder.layer.1.attention.self.gate.weight"] = random_tensor({2}, 1);
+  save("roberta", weights_.all);
+  expect_refused(kCheckpoint, "encoder.layer.1.attention.self.gate.weight", [&] { hidden(kSequences); });
+  weights_.all.erase("encoder.layer.1.attention.self.gate.weight");
+  weights_.all["encoder.layer.1.output.dense.bias"] = random_tensor({kWidth}, 1);
+  save("roberta", weights_.all);
+  expect_refused(kCheckpoint, "encoder.layer.1.output.dense.bias has shape [10], expected [12]",
+                 [&] { hidden(kSequences); });
+}
+
+TEST_F(Encoder, UnsupportedSettingsAreRefused) {
+  auto config = config_of("roberta");
+  config["hidden_act"] = "gelu_new";
+  save_as(config, weights_.all);
+  expect_refused(kCheckpoint, "hidden_act", [&] { hidden(kSequences); });
+  save("deberta", weights_.all);
+  expect_refused(kCheckpoint, "known encoders: bert, roberta, xlm-roberta", [&] { hidden(kSequences); });
+  save("roberta", weights_.all);
+  expect_refused(kConfig, "layer 4 is asked for, allowed: 0 .. 3", [&] { hidden(kSequences, 4); });
+}
+
+TEST_F(Encoder, SequencesEndWherePositionsEndAndIdsWhereTheVocabularyEnds) {
+  const auto encoder = TextEncoder::load(folder_, 1);
+  EXPECT_EQ(encoder.spec().max_tokens, kPositions - 2);
+  EXPECT_NO_THROW(encoder.hidden(Sequences{std::vector<int64_t>(12, 3)}));
+  expect_refused(kData, "a sequence of 13 tokens", [&] { encoder.hidden(Sequences{std::vector<int64_t>(13, 3)}); });
+  expect_refused(kData, "a sequence of 0 tokens", [&] { encoder.hidden(Sequences{{3}, {}}); });
+  expect_refused(kData, "17 entries", [&] { encoder.hidden(Sequences{{3, 17}}); });
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,290 @@
+"""`evenkeel bertscore` beside the bert_score package, on randomly initialised encoders with real byte-level tokenizers."""
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import bert_score
+import pytest
+import torch
+from bert_score.utils import model2layers
+from tokenizers import ByteLevelBPETokenizer
+from transformers import BertConfig, BertModel, RobertaConfig, RobertaForMaskedLM, RobertaModel, RobertaTokenizerFast
+
+from peer import PROGRAM, ROOT, run
+
+DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA") or pathlib.Path(__file__).parents[3] / "shared" / "data")
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+TOLERANCE = 1e-5
+SENTENCES = [
+    "A 28-year-old chef who recently moved to San Francisco was found dead in the staircase of a local shopping center.",
+    "A 28-year-old chef who had recently moved to San Francisco was found dead in the stairwell of a local mall this week.",
+    "It's the first day of the year, and they'll go where we've been before.",
+    "The UE shall release the RRC connection when timer T310 expires (see 3GPP TS 36.331, clause 5.3.11).",
+    "by executing only one request and using the ensuing location estimate result(s)",
+    "The naïve café owner couldn't say how 1234 became 5678; nobody could.",
+    "    indented = [x ** 2 for x in range(10)]  # squares\n\n\tdone()",
+    "Der Übermut tut selten gut. Größe 42, heißt es.  Ja!",
+    "こんにちは世界、東京は晴れです。 한국어 문장도 있습니다. Привет, мир!",
+    "👩‍👩‍👧‍👦 and 👍🏽 are single pictures",
+    "yes", "no", "N/A", "e\u0301 is not é to this tokenizer",
+    "inside </s> a text <mask> special tokens <pad> keep their ids",
+]
+BLANKS = ["", " ", "\n\t", "\u3000\x1c\u00a0"]
+
+# family, layers, heads, head width, intermediate, positions that texts may use
+SHAPES = [("roberta", 2, 3, 8, 40, 64), ("roberta", 3, 4, 6, 20, 128), ("roberta", 4, 1, 16, 56, 32), ("roberta", 1, 5, 4, 36, 512),
+          ("bert", 2, 2, 10, 28, 64), ("bert", 3, 6, 4, 44, 96)]
+
+
+def trained_vocabulary(folder, size=600):
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(SENTENCES, vocab_size=size, min_frequency=1, special_tokens=SPECIALS, show_progress=False)
+    tokenizer.save_model(str(folder))
+
+
+def olmo_vocabulary(folder):
+    """The vocabulary and merges of a real tokenizer, with RoBERTa's special tokens behind."""
+    file = DATA / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
+    if not file.exists():
+        pytest.skip(f"not there: {file}")
+    model = json.loads(file.read_text())["model"]
+    vocabulary = model["vocab"] | {token: len(model["vocab"]) + i for i, token in enumerate(SPECIALS)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+
+
+def save_tokenizer(folder, max_tokens, vocabulary=trained_vocabulary):
+    folder.mkdir()
+    vocabulary(folder)
+    tokenizer = RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"), model_max_length=max_tokens)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def draw_weights(model, seed, alike):
+    """Weights large enough to matter. `alike`: all vectors share a direction, as those of trained encoders do."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() > 1:
+                parameter.copy_(noise if "embeddings" in name else noise * (1.2 / parameter.shape[-1] ** 0.5))
+            elif "LayerNorm.weight" in name:
+                parameter.copy_(1 + 0.2 * noise)
+            else:
+                parameter.copy_(0.2 * noise + (1.5 if alike and "LayerNorm" in name else 0))
+
+
+def save_encoder(folder, shape, seed, alike=False, head=False, vocabulary=trained_vocabulary, dtype=torch.float32):
+    family, layers, heads, width, intermediate, positions = shape
+    tokenizer = save_tokenizer(folder, positions, vocabulary)
+    settings = dict(vocab_size=len(tokenizer), hidden_size=heads * width, num_hidden_layers=layers, num_attention_heads=heads,
+                    intermediate_size=intermediate, layer_norm_eps=1e-5, pad_token_id=tokenizer.pad_token_id,
+                    bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
+    if family == "bert":
+        model = BertModel(BertConfig(max_position_embeddings=positions, **settings))
+    else:
+        config = RobertaConfig(max_position_embeddings=positions + tokenizer.pad_token_id + 1, type_vocab_size=1, **settings)
+        model = (RobertaForMaskedLM if head else RobertaModel)(config)
+    draw_weights(model, seed, alike)
+    model.to(dtype).save_pretrained(folder)
+
+
+@pytest.fixture
+def encoder(tmp_path, monkeypatch):
+    """Makes an encoder. The package takes "t5" anywhere in a path for the name of a model, so paths are relative."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(*arguments, **settings):
+        save_encoder(tmp_path / "encoder", *arguments, **settings)
+        return "encoder"
+    return make
+
+
+def package(folder, pairs, layer, batch_size=64, **settings):
+    """P, R, F of the package, [texts, 3]; batches of one pair have no padding."""
+    candidates, references = [c for c, _ in pairs], [r for _, r in pairs]
+    scores = bert_score.score(candidates, references, model_type=folder, num_layers=layer, nthreads=0, device="cpu",
+                              batch_size=batch_size, **settings)
+    return torch.stack(scores, dim=1)
+
+
+def ours(folder, pairs, layer, *flags):
+    lines = [{"candidate": c, "references": r} if isinstance(r, list) else {"candidate": c, "reference": r} for c, r in pairs]
+    file = pathlib.Path("pairs.jsonl")
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = run("bertscore", "--model", folder, "--input", file, "--layer", layer, "--json", *flags)
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [record["index"] for record in records] == list(range(len(pairs)))
+    return records
+
+
+def assert_equal(records, expected, pairs, tolerance=TOLERANCE):
+    actual = torch.tensor([[r["precision"], r["recall"], r["f1"]] for r in records], dtype=torch.float64)
+    difference = (actual - expected.double()).abs()
+    worst = int(difference.max(dim=1).values.argmax())
+    assert difference.max() <= tolerance, f"{pairs[worst]}: {actual[worst].tolist()} instead of {expected[worst].tolist()}"
+
+
+def random_text(draw):
+    words = [word for sentence in SENTENCES for word in sentence.split(" ")]
+    return " ".join(draw.choice(words) for _ in range(draw.randint(1, 30)))
+
+
+def some_pairs(seed, count=40):
+    """Sentences against each other and themselves, random texts, blanks on either side and on both."""
+    draw = random.Random(seed)
+    texts = SENTENCES + [random_text(draw) for _ in range(count)]
+    pairs = [(text, draw.choice(texts)) for text in texts] + [(text, text) for text in draw.sample(texts, 5)]
+    pairs += [(blank, draw.choice(texts)) for blank in BLANKS] + [(draw.choice(texts), blank) for blank in BLANKS]
+    return pairs + [("", ""), ("  padded on both sides\n", "padded on both sides")]
+
+
+@pytest.mark.parametrize("index", range(len(SHAPES)), ids=lambda i: "-".join(map(str, SHAPES[i])))
+def test_every_layer_scores_as_the_package_does(index, encoder):
+    folder, pairs = encoder(SHAPES[index], seed=index), some_pairs(index)
+    for layer in range(SHAPES[index][1] + 1):
+        assert_equal(ours(folder, pairs, layer), package(folder, pairs, layer, batch_size=1), pairs)
+
+
+def test_a_real_vocabulary(encoder):
+    folder, pairs = encoder(SHAPES[0], seed=10, vocabulary=olmo_vocabulary), some_pairs(10)
+    assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
+
+
+def test_the_packages_own_batches(encoder):
+    folder, pairs = encoder(SHAPES[1], seed=11, alike=True), some_pairs(11, count=150)
+    assert_equal(ours(folder, pairs, 3), package(folder, pairs, 3), pairs)
+
+
+def test_a_fine_tuned_checkpoint_in_half_precision(encoder):
+    folder, pairs = encoder(SHAPES[1], seed=12, head=True, dtype=torch.float16), some_pairs(12)
+    assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
+
+
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[2], SHAPES[3]], ids=lambda shape: str(shape[-1]))
+def test_long_texts_lose_their_end_at_the_last_position(shape, encoder):
+    folder, draw = encoder(shape, seed=13), random.Random(13)
+    long = [" ".join(random_text(draw) for _ in range(40)) for _ in range(4)] + ["word " * 2000, "x" * 5000]
+    pairs = [(text, draw.choice(long + SENTENCES)) for text in long + SENTENCES[:4]]
+    records = ours(folder, pairs, shape[1])
+    assert_equal(records, package(folder, pairs, shape[1], batch_size=1), pairs)
+    assert all(record["cut"] for record in records[:len(long)])
+
+
+def several_references(seed):
+    draw = random.Random(seed)
+    pick = lambda: draw.choice(SENTENCES + [random_text(draw), ""])
+    return [(draw.choice(SENTENCES), [pick() for _ in range(draw.randint(1, 5))]) for _ in range(30)] + [("", ["", "yes"])]
+
+
+@pytest.mark.parametrize("idf", [False, True])
+def test_several_references(idf, encoder):
+    folder, pairs = encoder(SHAPES[0], seed=14, alike=True), several_references(14)
+    assert_equal(ours(folder, pairs, 2, *["--idf"] * idf), package(folder, pairs, 2, idf=idf), pairs)
+
+
+def test_idf_weights(encoder):
+    folder, pairs = encoder(SHAPES[4], seed=15), some_pairs(15)
+    assert_equal(ours(folder, pairs, 2, "--idf"), package(folder, pairs, 2, batch_size=1, idf=True), pairs)
+
+
+@pytest.mark.parametrize("file", ["en/roberta-large", "en/bert-base-uncased", "de/xlm-roberta-base"])
+def test_rescaling_with_a_baseline_of_the_package(file, encoder):
+    baseline = pathlib.Path(bert_score.__file__).parent / "rescale_baseline" / f"{file}.tsv"
+    folder, pairs = encoder(SHAPES[1], seed=16, alike=True), some_pairs(16)
+    records = ours(folder, pairs, 2, "--baseline", baseline)
+    assert_equal(records, package(folder, pairs, 2), pairs)
+    expected = package(folder, pairs, 2, rescale_with_baseline=True, baseline_path=str(baseline), lang="en")
+    assert_equal([record["rescaled"] for record in records], expected, pairs, tolerance=1e-4)  # divided by 1 - b
+
+
+@pytest.mark.parametrize("pair", [("yes", "yes"), ("nobody", "yes")])
+def test_a_side_without_weight_counts_zero_where_the_package_has_nan(pair, encoder):
+    """With idf and a single reference, what stands in it weighs nothing."""
+    folder = encoder(SHAPES[0], seed=17)
+    expected = package(folder, [pair], 2, idf=True)
+    assert expected[0][1].isnan() and expected[0][2] == 0
+    assert_equal(ours(folder, [pair], 2, "--idf"), expected.nan_to_num(0.0), [pair])
+
+
+def test_texts_in_one_file_do_not_change_each_other(encoder):
+    folder, pairs = encoder(SHAPES[1], seed=18), some_pairs(18, count=400)
+    records = ours(folder, pairs, 3)
+    backwards = ours(folder, pairs[::-1], 3)[::-1]
+    alone = [ours(folder, [pair], 3)[0] for pair in pairs[:3]]
+    for other in (backwards, alone):
+        for mine, theirs in zip(records, other):
+            assert all(abs(mine[key] - theirs[key]) <= 1e-5 for key in ("precision", "recall", "f1"))
+
+
+TABLE = ["bert-base-uncased", "bert-large-uncased", "bert-base-cased-finetuned-mrpc", "bert-base-multilingual-cased",
+         "bert-base-chinese", "dbmdz/bert-base-turkish-cased", "google/bert_uncased_L-2_H-128_A-2",
+         "google/bert_uncased_L-4_H-256_A-4", "google/bert_uncased_L-4_H-512_A-8", "google/bert_uncased_L-8_H-512_A-8",
+         "allenai/scibert_scivocab_uncased", "allenai/scibert_scivocab_cased", "SpanBERT/spanbert-base-cased",
+         "SpanBERT/spanbert-large-cased", "ProsusAI/finbert", "princeton-nlp/unsup-simcse-bert-base-uncased",
+         "princeton-nlp/unsup-simcse-bert-large-uncased", "princeton-nlp/sup-simcse-bert-base-uncased",
+         "princeton-nlp/sup-simcse-bert-large-uncased", "roberta-base", "roberta-large", "roberta-large-mnli",
+         "roberta-base-openai-detector", "roberta-large-openai-detector", "distilroberta-base",
+         "princeton-nlp/unsup-simcse-roberta-base", "princeton-nlp/unsup-simcse-roberta-large",
+         "princeton-nlp/sup-simcse-roberta-base", "princeton-nlp/sup-simcse-roberta-large", "xlm-roberta-base",
+         "xlm-roberta-large"]
+
+
+def test_layers_by_name_are_those_of_the_package(encoder):
+    folder = encoder(("roberta", 24, 1, 4, 6, 32), seed=19)
+    pathlib.Path("pairs.jsonl").write_text('{"candidate": "yes", "reference": "no"}\n')
+    for name in TABLE:
+        link = pathlib.Path(name)
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(pathlib.Path(folder).absolute())
+        done = subprocess.run([PROGRAM, "bertscore", "--model", link, "--input", "pairs.jsonl"], capture_output=True, text=True)
+        assert f"layer {model2layers[name]} of 24" in done.stderr, (name, done.stderr)
+    done = subprocess.run([PROGRAM, "bertscore", "--model", folder, "--input", "pairs.jsonl"], capture_output=True, text=True)
+    assert done.returncode == 1 and '"encoder" is no encoder of the BERTScore table' in done.stderr
+
+
+def test_a_table_ends_in_means_and_what_they_hide(encoder):
+    folder = encoder(SHAPES[2], seed=20)
+    pairs = [("yes", "no"), ("", "no"), ("word " * 100, "yes")]
+    records = ours(folder, pairs, 4)
+    *_, mean, counts = run("bertscore", "--model", folder, "--input", "pairs.jsonl", "--layer", 4).splitlines()
+    name, *means = mean.split()
+    assert name == "mean" and counts == "3 texts, 1 with an empty candidate, 1 cut at 32 tokens"
+    for key, value in zip(("precision", "recall", "f1"), means, strict=True):
+        assert abs(float(value) - sum(record[key] for record in records) / 3) < 1e-5
+
+
+def test_predictions_of_evaluate_are_taken_as_they_are(encoder):
+    folder, file = encoder(SHAPES[2], seed=21), pathlib.Path("predictions.jsonl")
+    file.write_text(json.dumps({"task": "telequad", "output": "yes", "references": ["yes", "no"], "exact_match": 1}) + "\n")
+    assert json.loads(run("bertscore", "--model", folder, "--input", file, "--layer", 4, "--json"))["f1"] > 0.999
+
+
+def test_bad_input_is_one_line(encoder):
+    folder, file = encoder(SHAPES[2], seed=22), pathlib.Path("pairs.jsonl")
+
+    def fails(text, *flags, model=folder, layer=2, says):
+        file.write_text(text)
+        command = [PROGRAM, "--quiet", "bertscore", "--model", model, "--input", file, "--layer", layer, *flags]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+
+    good = '{"candidate": "yes", "reference": "no"}\n'
+    fails(good + '{"candidate": "yes"}\n', says="pairs.jsonl line 2: allowed are")
+    fails('{"candidate": "yes", "references": []}\n', says="allowed are")
+    fails('{"candidate": "yes", "references": ["no", 3]}\n', says="allowed are")
+    fails("[1\n", says="line 1")
+    fails("\n", says="holds no lines")
+    fails(good, layer=5, says="layer 5 is asked for, allowed: 0 .. 4")
+    fails(good, layer=-1, says="layer -1 is asked for, allowed: 0 .. 4")
+    fails(good, "--baseline", "none.tsv", says="none.tsv cannot be read")
+    fails(good, model="nowhere", says="nowhere is not a folder")
+    fails(good, model=ROOT / "assets/tiny-olmoe", says='model_type is "olmoe", known encoders: bert, roberta, xlm-roberta')
+    tokenizer = json.loads((pathlib.Path(folder) / "tokenizer.json").read_text())
+    tokenizer["model"] = {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0}}
+    (pathlib.Path(folder) / "tokenizer.json").write_text(json.dumps(tokenizer))
+    fails(good, says='model.type is "WordPiece", allowed: BPE')
