@@ -24,7 +24,7 @@ struct EvaluateFlags {
   std::vector<std::string> tasks;
   std::vector<double> budgets;
   std::optional<std::string> decode, form;
-  std::optional<int64_t> limit, seed, batch_size;
+  std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
   bool json = false;
 };
 
@@ -55,14 +55,23 @@ class ScoreWriter {
 
  private:
   static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
-    const OrderedJson json{{"task", score.task},
-                           {"budget", score.budget},
-                           {"row", row},
-                           {"gold", prediction.gold},
-                           {"extracted", prediction.extracted},
-                           {"ranked", prediction.ranked},
-                           {"output", prediction.output}};
+    OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};
+    score.kind == AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
+    json["output"] = prediction.output;
     return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  }
+
+  static void add_choice(const Prediction& prediction, OrderedJson& json) {
+    json["gold"] = prediction.gold;
+    json["extracted"] = prediction.extracted;
+    json["ranked"] = prediction.ranked;
+  }
+
+  static void add_text(const Prediction& prediction, OrderedJson& json) {
+    json["references"] = prediction.references;
+    json["exact_match"] = prediction.exact_match;
+    json["f1"] = prediction.f1;
+    if (prediction.bert_score) json["bert_score"] = *prediction.bert_score;
   }
 
   bool json_;
@@ -82,6 +91,8 @@ void check(const EvaluateFlags& flags) {
     EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
   EK_CHECK(flags.limit.value_or(0) >= 0, kConfig, "--limit is ", *flags.limit, ", allowed: 0 (all rows) or more");
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
+  EK_CHECK(flags.max_new_tokens.value_or(1) >= 1, kConfig, "--max-new-tokens is ", *flags.max_new_tokens,
+           ", allowed: 1 or more");
   EK_CHECK(flags.batch_size.value_or(1) >= 1, kConfig, "--batch-size is ", *flags.batch_size, ", allowed: 1 or more");
 }
 
@@ -95,38 +106,37 @@ std::optional<PromptTemplate> form_of(const EvaluateFlags& flags) {
   return parse_enum<PromptTemplate>("--template", *flags.form);
 }
 
-/// Where the files of `tasks` are: --data, or the commonsense folder of $EVENKEEL_DATA. Nothing for generated tasks.
-fs::path data_path(const EvaluateFlags& flags, const std::vector<std::string>& tasks) {
-  if (!flags.data.empty()) return flags.data;
-  if (const char* folder = std::getenv("EVENKEEL_DATA")) return fs::path(folder) / "commonsense";
-  for (const auto& task : tasks)
-    EK_CHECK(find_task(task).folder.empty(), kConfig, "task ", task,
-             " is read from files: give --data, or set EVENKEEL_DATA to the folder that holds commonsense/");
-  return {};
+/// Where the files of a family are: --data, or its folder in $EVENKEEL_DATA. Nothing for generated tasks.
+fs::path data_path(const EvaluateFlags& flags, const TaskInfo& task) {
+  if (!flags.data.empty() || task.file.empty()) return flags.data;
+  const char* folder = std::getenv("EVENKEEL_DATA");
+  EK_CHECK(folder != nullptr, kConfig, "task ", task.name,
+           " is read from files: give --data, or set EVENKEEL_DATA to the folder that holds ", task.family, "/");
+  return fs::path(folder) / task.family;
 }
 
 void warn_of_rebuilt(const TaskInfo& task, const fs::path& data) {
-  if (task.folder.empty()) return;
-  const auto state = file_state(data / task.folder / "test.json");
+  if (task.file.empty()) return;
+  const auto file = data / task.file;
+  const auto state = file_state(file);
   if (state == FileState::kExact) return;
-  log::warning("[evaluate] ", task.name, ": ", (data / task.folder / "test.json").string(), " is ",
+  log::warning("[evaluate] ", task.name, ": ", file.string(), " is ",
                state == FileState::kRebuilt ? "a rebuilt copy, not the published file: scores are not comparable to it"
                                             : "not a file known by its sha256");
 }
 
-struct TaskRows {
+struct LoadedTask {
   const TaskInfo* task;
-  std::vector<Row> rows;
+  TaskRows set;
 };
 
-std::vector<TaskRows> load_tasks(const EvaluateFlags& flags) {
-  std::vector<TaskRows> loaded;
-  const auto names = expand_tasks(flags.tasks);
-  const auto data = data_path(flags, names);
-  for (const auto& name : names) {
+std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
+  std::vector<LoadedTask> loaded;
+  for (const auto& name : expand_tasks(flags.tasks)) {
     const auto& task = find_task(name);
-    loaded.push_back(
-        {&task, test_rows(task, data, flags.limit.value_or(0), static_cast<uint64_t>(flags.seed.value_or(42)))});
+    const auto data = data_path(flags, task);
+    const auto seed = static_cast<uint64_t>(flags.seed.value_or(42));
+    loaded.push_back({&task, test_rows(task, {.path = data, .limit = flags.limit.value_or(0), .seed = seed})});
     warn_of_rebuilt(task, data);
   }
   return loaded;
@@ -148,21 +158,23 @@ std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpe
 }
 
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
-  const EvaluationOptions options{.form = form_of(flags).value_or(PromptTemplate::kPaper),
-                                  .decode = decode_of(flags).value_or(Decode::kGreedy),
-                                  .batch_size = flags.batch_size.value_or(EvaluationOptions().batch_size)};
+  const EvaluationOptions defaults;
+  const EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
+                                  .decode = decode_of(flags).value_or(defaults.decode),
+                                  .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
+                                  .batch_size = flags.batch_size.value_or(defaults.batch_size)};
   const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
   const auto tokenizer = open_tokenizer(opened.folder);
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
-    for (const auto& [task, rows] : tasks) {
+    for (const auto& [task, set] : tasks) {
       std::vector<Prediction> predictions;
       const auto report = [&, budget = budget, name = std::string(task->name)](int64_t done, int64_t all) {
         writer.progress(name, budget, done, all);
       };
-      auto score = evaluate_task(*opened.model, tokenizer, forward, *task, rows, options, &predictions, report);
+      auto score = evaluate_task(*opened.model, tokenizer, forward, *task, set, options, &predictions, report);
       score.budget = budget;
       writer.score(score, predictions);
     }
@@ -184,9 +196,12 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
     if (flags.seed) config.seed = *flags.seed;
     if (flags.model.threads > 0) config.threads = flags.model.threads;
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
-    const auto& tasks = config.evaluate.tasks;
-    if (!flags.data.empty() || config.data.path.empty()) config.data.path = data_path(flags, tasks).string();
-    for (const auto& task : tasks) warn_of_rebuilt(find_task(task), config.data.path);
+    if (flags.max_new_tokens) config.evaluate.max_new_tokens = *flags.max_new_tokens;
+    for (const auto& name : config.evaluate.tasks) {
+      const auto& task = find_task(name);
+      if (!flags.data.empty() || config.data.path.empty()) config.data.path = data_path(flags, task).string();
+      warn_of_rebuilt(task, config.data.path);
+    }
   };
   return changes;
 }
@@ -217,7 +232,8 @@ void add_evaluate_command(CLI::App& program) {
       "Example: evenkeel evaluate --run runs/demo --tasks builtin --budget 0.125,1\n"
       "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks arc_c,boolq --data data/commonsense --limit "
       "200\n\n"
-      "Accuracy by generation and by likelihood, with the rate of unreadable answers, chance and the majority answer.");
+      "Accuracy by generation and by likelihood, with the rate of unreadable answers, chance and the majority answer; "
+      "free-text answers by exact match and F1.");
   command->add_option("--run", flags->run, "run folder: its model, adapter and method at the last committed round");
   flags->model.add_to(*command);
   command
@@ -228,9 +244,10 @@ void add_evaluate_command(CLI::App& program) {
       ->delimiter(',');
   command->add_option("--limit", flags->limit, "rows per task, 0: all");
   command->add_option("--seed", flags->seed, "which rows a limit draws (default 42; --run: the run's)");
-  command->add_option("--data", flags->data, "folder of the commonsense sets (default: $EVENKEEL_DATA/commonsense)");
+  command->add_option("--data", flags->data, "folder of the tasks' files (default: $EVENKEEL_DATA/<family>)");
   command->add_option("--template", flags->form, "prompt: paper or llm_adapters");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
+  command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 32)");
   command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");

@@ -40,7 +40,7 @@ TEST(BuiltinText, NeverShowsTheInstructionFormat) {
   const auto text = all_of(builtin_documents(3000, 42));
   for (const auto* words : {"### Instruction", "### Response", "Answer format:", "the correct answer is"})
     EXPECT_EQ(text.find(words), std::string::npos) << words;
-  for (const auto& row : training_rows("builtin", "", 200, 42).rows)
+  for (const auto& row : training_rows("builtin", {.limit = 200}).rows)
     ASSERT_EQ(text.find(row.instruction), std::string::npos) << row.instruction;
 }
 

@@ -34,7 +34,7 @@ struct PartitionConfig {
     field("kind", kind, "iid: shuffled and cut evenly; sequential: cut in file order; dirichlet: skewed by `key`");
     field("alpha", alpha, "dirichlet: concentration, > 0; smaller is more skewed");
     field("key", key,
-          "dirichlet: what rows are grouped by; the commonsense and built-in rows have `label`, their task kind");
+          "dirichlet: what rows are grouped by: label, the task kind; telequad: spec (also label), source or docid");
     field("scheme", scheme, "dirichlet: client draws its mixture of groups, or group is cut over clients");
   }
 };

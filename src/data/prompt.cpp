@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/context_window.h"
 
 namespace evenkeel {
 namespace {
@@ -47,33 +48,99 @@ std::string evaluation_prompt(const Row& row, PromptTemplate form) {
 
 namespace {
 
+/// The row with its context replaced, when one was found.
+std::optional<Row> with_context(Row row, std::optional<std::string> context) {
+  if (!context) return std::nullopt;
+  row.input = std::move(*context);
+  return row;
+}
+
 /// Length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's first.
 int64_t common_prefix(std::span<const int64_t> a, std::span<const int64_t> b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
+class RowEncoder {
+ public:
+  RowEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options) : tokenizer_(tokenizer), options_(options) {}
+
+  /// Nothing when there is no room for the answer and its place in the context. Counts what was cut.
+  std::optional<Example> encode(const Row& row, int64_t answer_at, TokenizedRows& counts) const {
+    auto ids = row_ids(row);
+    const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : room_beside_eos());
+    counts.cut += cut;
+    if (!cut || row.input.empty()) return example(row, std::move(ids));
+    const auto window = windowed(row, answer_at);
+    if (!window) return std::nullopt;
+    ++counts.windowed;
+    return example(*window, row_ids(*window));
+  }
+
+ private:
+  int64_t room_beside_eos() const { return options_.cutoff - (options_.eos < 0 ? 0 : 1); }
+
+  std::vector<int64_t> token_ids(const std::string& text) const {
+    return tokenizer_.encode(text, /*add_special_tokens=*/false);
+  }
+
+  /// Prompt and output, uncut and without eos.
+  std::vector<int64_t> row_ids(const Row& row) const {
+    return token_ids(training_prompt(row, options_.form) + row.output);
+  }
+
+  std::optional<Row> windowed(const Row& row, int64_t answer_at) const {
+    KeptSpan kept;
+    if (answer_at >= 0) kept = {static_cast<size_t>(answer_at), static_cast<size_t>(answer_at) + row.output.size()};
+    const auto tokens_with = [&](std::string_view context) {
+      return static_cast<int64_t>(row_ids(*with_context(row, std::string(context))).size());
+    };
+    return with_context(row, context_window(row.input, kept, room_beside_eos(), tokenizer_, tokens_with));
+  }
+
+  Example example(const Row& row, std::vector<int64_t> ids) const {
+    Example made{.ids = std::move(ids)};
+    const auto length = static_cast<int64_t>(made.ids.size());
+    if (length > options_.cutoff)
+      made.ids.resize(static_cast<size_t>(options_.cutoff));
+    else if (length < options_.cutoff && options_.eos >= 0 && made.ids.back() != options_.eos)
+      made.ids.push_back(options_.eos);
+    if (options_.mask_prompt)
+      made.first_target = std::max<int64_t>(common_prefix(token_ids(training_prompt(row, options_.form)), made.ids), 1);
+    return made;
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+};
+
 }  // namespace
 
-TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options) {
+Row fit_context(const Row& row, const Tokenizer& tokenizer, PromptTemplate form, int64_t limit) {
+  const auto tokens_with = [&](std::string_view context) {
+    const auto prompt = evaluation_prompt(*with_context(row, std::string(context)), form);
+    return static_cast<int64_t>(tokenizer.encode(prompt, /*add_special_tokens=*/false).size());
+  };
+  if (row.input.empty() || tokens_with(row.input) <= limit) return row;
+  auto fitted = with_context(row, context_window(row.input, {}, limit, tokenizer, tokens_with));
+  EK_CHECK(fitted.has_value(), kData, "the prompt of \"", row.instruction, "\" is longer than ", limit,
+           " tokens, even without its context");
+  return std::move(*fitted);
+}
+
+TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options,
+                            std::span<const int64_t> answer_at) {
   EK_CHECK(options.cutoff >= 2, kConfig, "cutoff is ", options.cutoff, ", allowed: 2 tokens or more");
+  EK_CHECK(answer_at.empty() || answer_at.size() == rows.size(), kInternal, "tokenize_rows: ", rows.size(),
+           " rows, but ", answer_at.size(), " places of answers");
+  const RowEncoder encoder(tokenizer, options);
   TokenizedRows result;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const std::string prompt = training_prompt(rows[i], options.form);
-    const auto prompt_ids = tokenizer.encode(prompt, /*add_special_tokens=*/false);
-    Example example{.ids = tokenizer.encode(prompt + rows[i].output, /*add_special_tokens=*/false)};
-    const auto length = static_cast<int64_t>(example.ids.size());
-    if (length > options.cutoff) {
-      ++result.cut;
-      example.ids.resize(static_cast<size_t>(options.cutoff));
-    } else if (length < options.cutoff && options.eos >= 0 && example.ids.back() != options.eos) {
-      example.ids.push_back(options.eos);
-    }
-    if (options.mask_prompt) example.first_target = std::max<int64_t>(common_prefix(prompt_ids, example.ids), 1);
-    if (example.targets() <= 0) {
+    auto example = encoder.encode(rows[i], answer_at.empty() ? -1 : answer_at[i], result);
+    if (!example || example->targets() <= 0) {
       ++result.without_target;
       continue;
     }
-    result.examples.push_back(std::move(example));
+    result.examples.push_back(std::move(*example));
     result.rows.push_back(static_cast<int64_t>(i));
   }
   return result;

@@ -26,9 +26,13 @@ constexpr auto names(PromptTemplate) {
 std::string training_prompt(const Row& row, PromptTemplate form);
 std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
+/// The row with as much of its context, from the beginning on, as leaves its evaluation prompt at most `limit` tokens; as
+/// it was when it has none or the prompt fits. \throws kData when the prompt is longer without the context.
+Row fit_context(const Row& row, const Tokenizer& tokenizer, PromptTemplate form, int64_t limit);
+
 struct TokenizeOptions {
   PromptTemplate form = PromptTemplate::kPaper;
-  int64_t cutoff = 256;     ///< tokens kept, right truncation; eos is added only when there is room
+  int64_t cutoff = 256;     ///< tokens kept; without context: right truncation, eos is added only when there is room
   bool mask_prompt = true;  ///< loss on the answer only; otherwise on every position
   int64_t eos = -1;         ///< id appended to a row that was not cut
 };
@@ -37,8 +41,13 @@ struct TokenizedRows {
   std::vector<Example> examples;  ///< one per row that kept at least one target
   std::vector<int64_t> rows;      ///< index of the row each example came from
   int64_t cut = 0;                ///< rows longer than the cutoff
-  int64_t without_target = 0;     ///< rows dropped because the cutoff left no target; reported, never trained on
+  int64_t windowed = 0;           ///< of these, rows that kept all but a part of their context
+  int64_t without_target = 0;     ///< rows dropped because the cutoff left no room for a target; never trained on
 };
-TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options);
+
+/// A row with context that is too long keeps question, output and eos, and a window of the context around its answer.
+/// \param answer_at  byte of each row's context where its output stands, -1: nowhere; empty: nowhere in any row.
+TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options,
+                            std::span<const int64_t> answer_at = {});
 
 }  // namespace evenkeel

@@ -170,6 +170,66 @@ TEST_F(TokenizeRows, ACutPromptStillTrainsWhenThePromptIsInTheLoss) {
   EXPECT_EQ(rows.examples.at(0).targets(), 8);
 }
 
+Row long_row() {
+  Row row = kRow;
+  for (int i = 0; i < 300; ++i)
+    row.input += concat(i == 200 ? "the correct answer is true " : "", "word", i, i % 9 ? " " : "\n");
+  return row;
+}
+
+TEST_F(TokenizeRows, ALongContextIsCutToAWindowAroundTheAnswer) {
+  const auto row = long_row();
+  const auto at = static_cast<int64_t>(row.input.find(row.output));
+  for (const bool masked : {true, false}) {
+    const TokenizeOptions options{.cutoff = 500, .mask_prompt = masked, .eos = kEos};
+    const auto rows =
+        tokenize_rows(std::vector<Row>{row, with_context()}, tokenizer_, options, std::vector<int64_t>{at, -1});
+    ASSERT_EQ(rows.examples.size(), 2u);
+    EXPECT_EQ(rows.cut, 1);
+    EXPECT_EQ(rows.windowed, 1);
+    EXPECT_EQ(rows.without_target, 0);
+    const auto& example = rows.examples[0];
+    const auto text = text_of(example, 0), context = text.substr(text.find("### Context:"));
+    EXPECT_LE(example.ids.size(), 500u);
+    EXPECT_GT(example.ids.size(), 490u);
+    EXPECT_NE(text.find("### Instruction:\n" + row.instruction + "\n\n### Context:\n"), std::string::npos) << text;
+    EXPECT_LT(context.find(row.output), context.find("### Response:")) << text;
+    EXPECT_TRUE(text.ends_with("\n\n### Response:\n" + row.output + "<|endoftext|>")) << text;
+    EXPECT_TRUE(!masked || text_of(example, example.first_target) == row.output + "<|endoftext|>") << text;
+  }
+}
+
+TEST_F(TokenizeRows, WithoutAPlaceTheContextLosesItsTail) {
+  const auto rows = tokenize({long_row()}, {.cutoff = 500, .eos = kEos});
+  EXPECT_NE(text_of(rows.examples.at(0), 0).find("### Context:\nword0"), std::string::npos);
+  EXPECT_EQ(rows.windowed, 1);
+}
+
+TEST_F(TokenizeRows, ARowWithContextThatHasNoRoomForItsAnswerIsDropped) {
+  const auto row = long_row();
+  const std::vector<int64_t> at = {static_cast<int64_t>(row.input.find(row.output))};
+  const auto rows = tokenize_rows(std::vector<Row>{row}, tokenizer_,
+                                  {.cutoff = prompt_length(PromptTemplate::kPaper), .eos = kEos}, at);
+  EXPECT_EQ(rows.cut, 1);
+  EXPECT_EQ(rows.windowed, 0);
+  EXPECT_EQ(rows.without_target, 1);
+}
+
+TEST_F(TokenizeRows, AnEvaluationPromptKeepsItsQuestionAndTheBeginningOfItsContext) {
+  const auto row = long_row();
+  for (const auto form : {PromptTemplate::kPaper, PromptTemplate::kLlmAdapters}) {
+    const auto fitted = fit_context(row, tokenizer_, form, 400);
+    EXPECT_TRUE(row.input.starts_with(fitted.input));
+    EXPECT_EQ(fitted.instruction, row.instruction);
+    const auto length = tokenizer_.encode(evaluation_prompt(fitted, form), false).size();
+    EXPECT_LE(length, 400u);
+    EXPECT_GT(length, 390u);
+    EXPECT_EQ(fit_context(row, tokenizer_, form, 10000).input, row.input);
+    EXPECT_THROW(fit_context(row, tokenizer_, form, 30), Error);
+    EXPECT_EQ(fit_context(kRow, tokenizer_, form, 3).instruction, kRow.instruction);  // nothing to cut
+  }
+}
+
 TEST_F(TokenizeRows, RefusesACutoffWithoutRoom) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
 
 }  // namespace

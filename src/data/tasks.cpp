@@ -27,11 +27,23 @@ Row to_row(const Json& json, const std::string& where) {
           .label = ""};
 }
 
+template <typename T>
+void select(std::vector<T>& items, std::span<const int64_t> order) {
+  if (items.empty()) return;
+  std::vector<T> chosen;
+  for (const int64_t i : order) chosen.push_back(std::move(items[static_cast<size_t>(i)]));
+  items = std::move(chosen);
+}
+
 /// The first `limit` of the rows in random order, in that order; all of them, untouched, when limit is 0.
-void keep(std::vector<Row>& rows, int64_t limit, std::string_view purpose, uint64_t seed) {
-  if (limit <= 0 || limit >= static_cast<int64_t>(rows.size())) return;
-  RandomStream(seed, purpose).shuffle(std::span(rows));
-  rows.resize(static_cast<size_t>(limit));
+void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed) {
+  const auto count = static_cast<int64_t>(set.rows.size());
+  if (limit <= 0 || limit >= count) return;
+  auto order = RandomStream(seed, purpose).permutation(count);
+  order.resize(static_cast<size_t>(limit));
+  select(set.rows, order);
+  select(set.references, order);
+  select(set.answer_at, order);
 }
 
 /// Options named in the row's "Answer format: a/b/c"; 0 when it has none.
@@ -47,6 +59,7 @@ int64_t options_of(const Row& row) {
 std::span<const TaskInfo> tasks() {
   static const std::vector<TaskInfo> table = [] {
     std::vector<TaskInfo> all(commonsense_tasks().begin(), commonsense_tasks().end());
+    all.insert(all.end(), telequad_tasks().begin(), telequad_tasks().end());
     all.insert(all.end(), builtin_tasks().begin(), builtin_tasks().end());
     return all;
   }();
@@ -76,6 +89,18 @@ std::vector<std::string> expand_tasks(std::span<const std::string> names) {
   return result;
 }
 
+std::vector<std::string_view> families() {
+  std::vector<std::string_view> names;
+  for (const auto& task : tasks())
+    if (std::find(names.begin(), names.end(), task.family) == names.end()) names.push_back(task.family);
+  return names;
+}
+
+std::vector<std::string_view> label_keys(std::string_view family) {
+  if (family != "telequad") return {"label"};
+  return {telequad_label_keys().begin(), telequad_label_keys().end()};
+}
+
 std::vector<Row> load_rows(const std::filesystem::path& file) {
   const auto json = load_json(file);
   EK_CHECK(json.is_array(), kData, file.string(), " is not a JSON array of rows");
@@ -86,19 +111,19 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
   return rows;
 }
 
-std::vector<Row> test_rows(const TaskInfo& task, const std::filesystem::path& data_path, int64_t limit, uint64_t seed) {
-  if (task.family == "builtin") return builtin_test_rows(task, limit, seed);
-  auto rows = commonsense_test_rows(task, data_path);
-  keep(rows, limit, "test-rows", seed);
-  return rows;
+TaskRows test_rows(const TaskInfo& task, const RowOptions& options) {
+  if (task.family == "builtin") return {.rows = builtin_test_rows(task, options.limit, options.seed)};
+  auto set = task.family == "telequad" ? telequad_test_rows(options) : commonsense_test_rows(task, options.path);
+  keep(set, options.limit, "test-rows", options.seed);
+  return set;
 }
 
-TrainingSet training_rows(std::string_view family, const std::filesystem::path& data_path, int64_t limit,
-                          uint64_t seed) {
-  if (family == "builtin") return {.rows = builtin_training_rows(limit, seed), .files = {}, .note = ""};
-  EK_CHECK(family == "commonsense", kConfig, "data.task is \"", family, "\", allowed: commonsense, builtin");
-  auto set = commonsense_training_rows(data_path);
-  keep(set.rows, limit, "training-rows", seed);
+TaskRows training_rows(std::string_view family, const RowOptions& options) {
+  if (family == "builtin") return {.rows = builtin_training_rows(options.limit, options.seed)};
+  const bool telequad = family == "telequad";
+  EK_CHECK(telequad || family == "commonsense", kConfig, "data.task is \"", family, "\", allowed: ", join(families()));
+  auto set = telequad ? telequad_training_rows(options) : commonsense_training_rows(options.path);
+  keep(set, options.limit, "training-rows", options.seed);
   return set;
 }
 

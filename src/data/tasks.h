@@ -1,5 +1,8 @@
 /// \file  The tasks: where their rows come from, which answers are allowed, how an answer is found in generated text.
-/// One file per family: tasks/commonsense.cpp (the eight LLM-Adapters sets), tasks/builtin.cpp (ours). The table is tasks.cpp.
+/// One file per family: tasks/commonsense.cpp (the eight LLM-Adapters sets), tasks/telequad.cpp (telecom questions with
+/// their documents), tasks/builtin.cpp (ours). The table is tasks.cpp.
+///
+/// Example:  auto set = training_rows("telequad", {.path = "data/telequad", .label = "docid"});
 #pragma once
 
 #include <cstdint>
@@ -10,43 +13,62 @@
 #include <vector>
 
 #include "data/example.h"
+#include "data/telequad.h"
 
 namespace evenkeel {
 
 struct TaskInfo {
   std::string_view name;                  ///< as in configs: "arc_c", "builtin:recall"
-  std::string_view family;                ///< "commonsense" or "builtin"
-  std::string_view folder;                ///< folder of test.json below the data path; empty when generated
-  std::vector<std::string_view> answers;  ///< allowed answer strings, in the order a tie prefers
+  std::string_view family;                ///< one of families()
+  std::string_view file;                  ///< its rows, below the data path; empty when generated
+  std::vector<std::string_view> answers;  ///< allowed answer strings, in the order a tie prefers; empty: any text
   std::string_view source;                ///< one line for `evenkeel list tasks`
+  bool free_text() const { return answers.empty(); }
 };
 
 /// All tasks, in the order of reports.
 std::span<const TaskInfo> tasks();
 /// \throws kConfig listing the known names.
 const TaskInfo& find_task(std::string_view name);
-/// Expands "commonsense" and "builtin" to their members; a single name to itself.
+/// Expands a family to its members; a single name to itself.
 std::vector<std::string> expand_tasks(std::span<const std::string> names);
+
+/// commonsense, telequad, builtin.
+std::vector<std::string_view> families();
+/// What the rows of a family can be grouped by. "label" is everybody's: the task kind, or in telequad the spec.
+std::vector<std::string_view> label_keys(std::string_view family);
 
 /// Rows of a JSON array in the LLM-Adapters format. \throws kData (file, row, field) on anything malformed.
 std::vector<Row> load_rows(const std::filesystem::path& file);
 
-/// Whether a file is byte for byte the published one (table of sha256 in tasks/commonsense.cpp).
+/// Whether a file is byte for byte the published one (table of sha256 in tasks/known_files.cpp).
 enum class FileState { kExact, kRebuilt, kUnknown };
 FileState file_state(const std::filesystem::path& file);
 
-/// Test rows of a task. `data_path` is the folder that holds the family's folders (ignored by built-in tasks). `limit` 0: all.
-std::vector<Row> test_rows(const TaskInfo& task, const std::filesystem::path& data_path, int64_t limit, uint64_t seed);
-
-struct TrainingSet {
-  std::vector<Row> rows;
-  std::vector<std::string> files;  ///< what was read, for the manifest; empty when generated
-  std::string note;                ///< e.g. that a stand-in is used; shown as a warning; empty when exact
+/// Which rows of a family.
+struct RowOptions {
+  std::filesystem::path path{};  ///< folder that holds the family's files; unused by built-in tasks
+  int64_t limit = 0;             ///< rows, 0: all (built-in tasks: their default number)
+  uint64_t seed = 42;            ///< which rows a limit draws
+  std::string label = "label";   ///< what Row::label says, one of label_keys()
+  TelequadConfig telequad{};
 };
-/// Training rows of a family: commonsense_15k.json first (sha256 checked), then the 11k stand-in with a visible note.
-/// `limit` 0: all (built-in tasks: their default size).
-TrainingSet training_rows(std::string_view family, const std::filesystem::path& data_path, int64_t limit,
-                          uint64_t seed);
+
+/// Rows, and what free-text tasks know beside them.
+struct TaskRows {
+  std::vector<Row> rows;
+  std::vector<std::vector<std::string>> references{};  ///< free text: the accepted answers of each row; else empty
+  std::vector<int64_t> answer_at{};  ///< free text: byte of each Row::input where the answer begins, -1: nowhere
+  std::vector<std::string> files{};  ///< what was read for training, for the manifest; empty when generated
+  std::string note{};                ///< e.g. that a stand-in is used; shown as a warning; empty when exact
+};
+
+/// Test rows of a task. \throws kData (file, place, field), kConfig
+TaskRows test_rows(const TaskInfo& task, const RowOptions& options);
+
+/// Training rows of a family. commonsense: commonsense_15k.json first (sha256 checked), then the 11k stand-in with a
+/// visible note.
+TaskRows training_rows(std::string_view family, const RowOptions& options);
 
 /// The first of the task's allowed answers to occur in `text`, anywhere, leftmost hit (LLM-Adapters' rule: no word boundaries;
 /// at the same place the pattern's alternatives are tried in order). Empty when there is none: an invalid answer.

@@ -135,7 +135,7 @@ TEST(Commonsense, TestSetsHaveTheirPublishedSizesMajorityAndChance) {
                              {"siqa", 1954, 0.3362, 1.0 / 3}, {"winogrande", 1267, 0.5043, 0.5}};
   for (const auto& known : table) {
     const auto& task = find_task(known.task);
-    const auto rows = test_rows(task, folder, 0, 42);
+    const auto rows = test_rows(task, {.path = folder}).rows;
     EXPECT_EQ(rows.size(), known.rows) << known.task;
     EXPECT_NEAR(majority_rate(rows), known.majority, 5e-5) << known.task;
     EXPECT_NEAR(chance_rate(task, rows), known.chance, 1e-3) << known.task;
@@ -147,10 +147,11 @@ TEST(Commonsense, ALimitTakesTheSameRowsForTheSameSeed) {
   const auto folder = commonsense_folder();
   SKIP_WITHOUT(folder / "openbookqa" / "test.json");
   const auto& task = find_task("obqa");
-  const auto some = test_rows(task, folder, 20, 42), again = test_rows(task, folder, 20, 42);
+  const RowOptions twenty{.path = folder, .limit = 20}, another{.path = folder, .limit = 20, .seed = 43};
+  const auto some = test_rows(task, twenty).rows, again = test_rows(task, twenty).rows;
   ASSERT_EQ(some.size(), 20u);
   EXPECT_EQ(some[7].instruction, again[7].instruction);
-  EXPECT_NE(some[0].instruction, test_rows(task, folder, 20, 43)[0].instruction);
+  EXPECT_NE(some[0].instruction, test_rows(task, another).rows[0].instruction);
 }
 
 TEST(Commonsense, FilesAreToldApartByTheirHash) {
@@ -165,7 +166,7 @@ TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
   const auto folder = commonsense_folder();
   SKIP_WITHOUT(folder / "commonsense_11k_rebuilt.json");
   if (fs::exists(folder / "commonsense_15k.json")) GTEST_SKIP() << "the published mixture is there";
-  const auto set = training_rows("commonsense", folder, 0, 42);
+  const auto set = training_rows("commonsense", {.path = folder});
   EXPECT_EQ(set.rows.size(), 11119u);
   EXPECT_NE(set.note.find("stand-in"), std::string::npos);
   ASSERT_EQ(set.files.size(), 1u);
@@ -182,14 +183,14 @@ TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
   fs::create_directories(folder);
   write_file_atomic(folder / "commonsense_15k.json",
                     R"([{"instruction":"q","input":"","output":"the correct answer is ending2","answer":"ending2"}])");
-  const auto set = training_rows("commonsense", folder, 0, 42);
+  const auto set = training_rows("commonsense", {.path = folder});
   EXPECT_EQ(set.rows.at(0).label, "hellaswag");
   EXPECT_NE(set.note.find("not the published file"), std::string::npos);
 }
 
 TEST(Commonsense, AnEmptyFolderIsRefused) {
-  EXPECT_THROW(training_rows("commonsense", fs::path(testing::TempDir()) / "nothing", 0, 42), Error);
-  EXPECT_THROW(training_rows("squad", testing::TempDir(), 0, 42), Error);
+  EXPECT_THROW(training_rows("commonsense", {.path = fs::path(testing::TempDir()) / "nothing"}), Error);
+  EXPECT_THROW(training_rows("squad", {.path = testing::TempDir()}), Error);
 }
 
 std::vector<std::string> builtin_names() {
@@ -199,7 +200,7 @@ std::vector<std::string> builtin_names() {
 
 TEST(Builtin, UsesTheAnswerWordsOfAllEightRealTasks) {
   std::set<std::string> words;
-  for (const auto& row : training_rows("builtin", "", 0, 42).rows) words.insert(row.answer);
+  for (const auto& row : training_rows("builtin", {}).rows) words.insert(row.answer);
   for (const auto* word : {"true", "false", "solution1", "solution2", "ending1", "ending4", "option1", "option2",
                            "answer1", "answer3", "answer4"})
     EXPECT_TRUE(words.contains(word)) << word;
@@ -208,7 +209,7 @@ TEST(Builtin, UsesTheAnswerWordsOfAllEightRealTasks) {
 TEST(Builtin, NoTaskIsSolvedByItsMajorityAnswer) {
   for (const auto& name : builtin_names()) {
     const auto& task = find_task(name);
-    const auto rows = test_rows(task, "", 2000, 42);
+    const auto rows = test_rows(task, {.limit = 2000}).rows;
     EXPECT_NEAR(majority_rate(rows), chance_rate(task, rows), 0.08) << name;
     for (const auto& row : rows) {
       ASSERT_EQ(extract_answer(task, row.output, false), row.answer) << name;
@@ -219,18 +220,19 @@ TEST(Builtin, NoTaskIsSolvedByItsMajorityAnswer) {
 
 TEST(Builtin, RowsDoNotDependOnHowManyAreAskedFor) {
   for (const auto& name : builtin_names()) {
-    const auto few = test_rows(find_task(name), "", 5, 42), many = test_rows(find_task(name), "", 50, 42);
+    const auto few = test_rows(find_task(name), {.limit = 5}).rows,
+               many = test_rows(find_task(name), {.limit = 50}).rows;
     EXPECT_EQ(few[4].instruction, many[4].instruction) << name;
   }
-  EXPECT_EQ(training_rows("builtin", "", 5, 42).rows[4].instruction,
-            training_rows("builtin", "", 50, 42).rows[4].instruction);
+  EXPECT_EQ(training_rows("builtin", {.limit = 5}).rows[4].instruction,
+            training_rows("builtin", {.limit = 50}).rows[4].instruction);
 }
 
 TEST(Builtin, TestRowsDoNotOccurInTraining) {
   std::set<std::string> seen;
-  for (const auto& row : training_rows("builtin", "", 0, 42).rows) seen.insert(row.instruction);
+  for (const auto& row : training_rows("builtin", {}).rows) seen.insert(row.instruction);
   for (const auto& name : builtin_names())
-    for (const auto& row : test_rows(find_task(name), "", 0, 42))
+    for (const auto& row : test_rows(find_task(name), {}).rows)
       EXPECT_FALSE(seen.contains(row.instruction)) << name << ": " << row.instruction;
 }
 

@@ -11,7 +11,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::string_view, 2> kFamilies = {"commonsense", "builtin"};
 constexpr std::array kBudgets = {0.125, 0.25, 0.5, 1.0};
 
 void check_at_least(std::string_view key, int64_t value, int64_t least) {
@@ -26,6 +25,10 @@ void check_share(std::string_view key, double value) {
   EK_CHECK(value > 0 && value <= 1, kConfig, key, " is ", value, ", allowed: greater than 0, at most 1");
 }
 
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 void check(const LoraSection& lora) {
   check_at_least("lora.rank", lora.rank, 1);
   check_positive("lora.alpha", lora.alpha);
@@ -36,13 +39,18 @@ void check(const LoraSection& lora) {
 }
 
 void check(const DataSection& data) {
-  const bool known = std::find(kFamilies.begin(), kFamilies.end(), data.task) != kFamilies.end();
-  EK_CHECK(known, kConfig, "data.task is \"", data.task, "\", allowed: ", join(kFamilies));
+  const auto known = families();
+  EK_CHECK(contains(known, data.task), kConfig, "data.task is \"", data.task, "\", allowed: ", join(known));
   EK_CHECK(data.task == "builtin" || !data.path.empty(), kConfig, "data.path is empty, data.task = \"", data.task,
            "\" needs the folder of its files");
   check_at_least("data.cutoff", data.cutoff, 2);
   check_at_least("data.limit", data.limit, 0);
   check_positive("data.partition.alpha", data.partition.alpha);
+  const auto keys = label_keys(data.task);
+  EK_CHECK(data.partition.kind != PartitionKind::kDirichlet || contains(keys, data.partition.key), kConfig,
+           "data.partition.key is \"", data.partition.key, "\", the rows of ", data.task, " have: ", join(keys));
+  check_at_least("data.telequad.split_seed", data.telequad.split_seed, 0);
+  check_share("data.telequad.train_share", data.telequad.train_share);
 }
 
 void check(const ClientsSection& clients, int64_t max_rank) {
@@ -76,6 +84,7 @@ void check(const EvaluateSection& evaluate) {
     EK_CHECK(reading == "a" || reading == "b", kConfig, "evaluate.readings holds \"", reading, "\", allowed: a, b");
   check_at_least("evaluate.limit", evaluate.limit, 0);
   check_at_least("evaluate.max_new_tokens", evaluate.max_new_tokens, 1);
+  check_at_least("evaluate.cutoff", evaluate.cutoff, 0);
   check_at_least("evaluate.batch_size", evaluate.batch_size, 1);
   check_at_least("evaluate.every", evaluate.every, 0);
 }
@@ -95,9 +104,9 @@ ComputeDtype measured(BaseDtype base) {
 
 }  // namespace
 
-std::vector<std::string> LoraSection::all_targets() const {
+std::vector<std::string> LoraSection::all_targets(const ModelSpec& model) const {
   auto all = targets;
-  if (router_lora) all.emplace_back("gate");
+  if (router_lora && model.num_experts > 0) all.emplace_back("gate");
   return all;
 }
 
@@ -106,7 +115,11 @@ LocalTraining TrainSection::local() const {
 }
 
 EvaluationOptions EvaluateSection::options(PromptTemplate form) const {
-  return {form, decode, max_new_tokens, lowercase, likelihood, batch_size};
+  return {form, decode, max_new_tokens, lowercase, likelihood, batch_size, cutoff};
+}
+
+RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
+  return {path, count, seed, partition.kind == PartitionKind::kDirichlet ? partition.key : "label", telequad};
 }
 
 MethodSection MethodSection::read(const config::Table& table) {

@@ -66,8 +66,8 @@ struct LoraSection {
   }
   /// s(r)
   LoraScale scale() const { return {alpha, rank, lora_scale_mode}; }
-  /// `targets` and, when switched on, the router's "gate".
-  std::vector<std::string> all_targets() const;
+  /// `targets` and, when switched on and the model has experts, the router's "gate".
+  std::vector<std::string> all_targets(const ModelSpec& model) const;
 };
 
 struct DataSection {
@@ -78,15 +78,20 @@ struct DataSection {
   bool mask_prompt = true;
   int64_t limit = 0;
   PartitionConfig partition;
+  TelequadConfig telequad;
   void visit(auto& field) {
-    field("task", task, "family of the training rows: commonsense or builtin");
+    field("task", task, "family of the training rows: commonsense, telequad or builtin");
     field("path", path, "folder of the data files; $EVENKEEL_DATA/ at the start is replaced; unused by builtin");
     field("template", form, "prompt: paper or llm_adapters");
-    field("cutoff", cutoff, "tokens kept per row, 2 or more");
+    field("cutoff", cutoff,
+          "tokens kept per row, 2 or more; a row with context keeps question, answer and a window around the answer");
     field("mask_prompt", mask_prompt, "loss on the answer only; false: on every token");
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
+    field("telequad", telequad, "");
   }
+  /// What to read of a task: `count` rows, 0: all.
+  RowOptions rows(int64_t count, uint64_t seed) const;
 };
 
 struct ClientsSection {
@@ -132,6 +137,7 @@ struct EvaluateSection {
   int64_t limit = 0;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
+  int64_t cutoff = 0;
   int64_t batch_size = 32;
   bool lowercase = false;
   bool likelihood = true;
@@ -144,6 +150,8 @@ struct EvaluateSection {
     field("limit", limit, "rows per task, 0: all");
     field("decode", decode, "greedy, or beam4: beam search of width 4");
     field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
+    field("cutoff", cutoff,
+          "tokens of a prompt with context, whose tail is cut; 0: all that the model's positions leave");
     field("batch_size", batch_size, "prompts generated at once, 1 or more");
     field("lowercase", lowercase, "headline accuracy from lower-cased output");
     field("likelihood", likelihood, "also rank the allowed answers by likelihood");

@@ -68,6 +68,23 @@ optimizer = { lr = 1.7e-3 }
   EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;
 }
 
+TEST(ExperimentConfig, TelequadRowsAreLabelledByThePartitionsKey) {
+  const auto config = read(R"(
+[data]
+task = "telequad"
+path = "x"
+partition = { kind = "dirichlet", key = "docid" }
+telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = true }
+)");
+  const auto rows = config.data.rows(7, 5);
+  EXPECT_EQ(rows.label, "docid");
+  EXPECT_EQ(rows.limit, 7);
+  EXPECT_EQ(rows.seed, 5u);
+  EXPECT_EQ(rows.telequad.split, TelequadSplit::kSpecs);
+  EXPECT_EQ(rows.telequad.split_seed, 3);
+  EXPECT_TRUE(rows.telequad.impossible);
+}
+
 TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
   auto config = read("[model]\ndtype = \"float32\"\n");
   config.resolve();
@@ -118,6 +135,12 @@ TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("[lora]\ntargets = [\"gate\"]\n", {"router_lora"});
   expect_complaint("[data]\ntask = \"telegram\"\n", {"telegram", "commonsense", "builtin"});
   expect_complaint("[data]\ntask = \"commonsense\"\n", {"data.path"});
+  expect_complaint("[data]\npartition = { kind = \"dirichlet\", key = \"docid\" }\n",
+                   {"data.partition.key", "docid", "label"});
+  expect_complaint("[data]\ntask = \"telequad\"\npath = \"x\"\npartition = { kind = \"dirichlet\", key = \"title\" }\n",
+                   {"data.partition.key", "telequad", "spec", "source", "docid"});
+  expect_complaint("[data.telequad]\nsplit = \"halves\"\n", {"data.telequad.split", "halves", "order", "questions"});
+  expect_complaint("[data.telequad]\ntrain_share = 0.0\n", {"data.telequad.train_share", "at most 1"});
   expect_complaint("[evaluate]\nreadings = [\"c\"]\n", {"evaluate.readings", "a, b"});
   expect_complaint("[evaluate]\ntasks = [\"arc_x\"]\n", {"arc_x"});
   expect_complaint("name = \"a/b\"\n", {"name", "a/b"});

@@ -27,14 +27,12 @@ TokenizeOptions tokenize_options(const DataSection& data, int64_t eos) {
 void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
   if (tokenized.cut == 0) return;
   log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
-               tokenized.without_target, " of them lost their whole answer and are left out");
+               tokenized.windowed, " of them keep a window of their context, ", tokenized.without_target,
+               " lost their whole answer and are left out");
 }
 
-/// Labels that the Dirichlet partition groups by. Rows of every family carry one label: their task kind.
-std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized,
-                                   const PartitionConfig& config) {
-  EK_CHECK(config.kind != PartitionKind::kDirichlet || config.key == "label", kConfig, "data.partition.key is \"",
-           config.key, "\", the rows of this task have: label");
+/// Labels that the Dirichlet partition groups by.
+std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
   std::vector<std::string> labels;
   for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
   return labels;
@@ -110,11 +108,11 @@ void rehearse(Experiment& e, const ServerState& state) {
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   check_positions(config, model);
   const auto seed = static_cast<uint64_t>(config.seed);
-  const auto set = training_rows(config.data.task, config.data.path, config.data.limit, seed);
+  const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
   if (!set.note.empty()) log::warning("[data] ", set.note);
-  auto tokenized = tokenize_rows(set.rows, tokenizer, tokenize_options(config.data, model.eos));
+  auto tokenized = tokenize_rows(set.rows, tokenizer, tokenize_options(config.data, model.eos), set.answer_at);
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
-  const auto labels = labels_of(set.rows, tokenized, config.data.partition);
+  const auto labels = labels_of(set.rows, tokenized);
   const auto parts = partition(labels, config.clients.count, config.data.partition, seed);
   Shards shards{
       .examples = {}, .rows = {}, .files = set.files, .cut = tokenized.cut, .without_target = tokenized.without_target};
@@ -216,7 +214,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
                .gate_norm = {},
                .shards = {},
                .clients = {}};
-  e.sites = e.model->sites(e.config.lora.all_targets());
+  e.sites = e.model->sites(e.config.lora.all_targets(e.model->spec()));
   e.method = e.config.method.make();
   for (double budget : e.config.evaluate.budgets) active_experts(e.model->spec(), budget, "evaluate.budgets");
   if (purpose == Purpose::kTrain) e.shards = make_shards(e.config, e.tokenizer, e.model->spec());

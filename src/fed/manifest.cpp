@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -98,8 +99,9 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   files.insert(files.end(), training_files.begin(), training_files.end());
   for (const auto& name : config.evaluate.tasks) {
     const auto& task = find_task(name);
-    const auto file = fs::path(config.data.path) / task.folder / "test.json";
-    if (!task.folder.empty() && fs::exists(file)) files.push_back(file);
+    const auto file = fs::path(config.data.path) / task.file;
+    const bool known = std::find(files.begin(), files.end(), file) != files.end();  // one file may train and test
+    if (!task.file.empty() && !known && fs::exists(file)) files.push_back(file);
   }
   return files;
 }

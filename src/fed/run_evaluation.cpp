@@ -65,7 +65,7 @@ TaskScore evaluate_prepared(const Experiment& e, const Common& common, const Loc
                             const EvaluationPoint& point, const std::string& name,
                             const EvaluationProgress& on_progress, std::vector<Prediction>* predictions) {
   const auto& task = find_task(name);
-  const auto rows = test_rows(task, e.config.data.path, e.config.evaluate.limit, e.seed());
+  const auto rows = test_rows(task, e.config.data.rows(e.config.evaluate.limit, e.seed()));
   const ForwardOptions forward{.adapters = &setup.adapters, .base_change = &common.base_change, .router = setup.router};
   const auto report = [&](int64_t done, int64_t all) {
     if (on_progress) on_progress(name, point.budget, done, all);
@@ -96,21 +96,40 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
   return scores;
 }
 
+namespace {
+
+void read_choice(const Json& json, TaskScore& score) {
+  score.accuracy = json.at("accuracy");
+  score.accuracy_cased = json.at("accuracy_cased");
+  score.accuracy_lowercase = json.at("accuracy_lowercase");
+  score.invalid_rate = json.at("invalid_rate");
+  score.accuracy_valid = json.at("accuracy_valid");
+  score.accuracy_likelihood = json.at("accuracy_likelihood");
+  score.chance = json.at("chance");
+  score.majority = json.at("majority");
+}
+
+void read_text(const Json& json, TaskScore& score) {
+  score.kind = AnswerKind::kText;
+  score.exact_match = json.at("exact_match");
+  score.f1 = json.at("f1");
+  if (json.contains("bert_score")) score.bert_score = json.at("bert_score").get<double>();
+  score.empty_rate = json.at("empty_rate");
+  score.context_cut = json.at("context_cut");
+}
+
+}  // namespace
+
 TaskScore task_score(const Json& json) {
-  return {.task = json.at("task"),
-          .budget = json.at("budget"),
-          .reading = json.value("reading", ""),
-          .top_k = json.at("top_k"),
-          .rows = json.at("rows"),
-          .accuracy = json.at("accuracy"),
-          .accuracy_cased = json.at("accuracy_cased"),
-          .accuracy_lowercase = json.at("accuracy_lowercase"),
-          .invalid_rate = json.at("invalid_rate"),
-          .accuracy_valid = json.at("accuracy_valid"),
-          .accuracy_likelihood = json.at("accuracy_likelihood"),
-          .chance = json.at("chance"),
-          .majority = json.at("majority"),
-          .seconds = json.at("seconds")};
+  TaskScore score;
+  score.task = json.at("task");
+  score.budget = json.at("budget");
+  score.reading = json.value("reading", "");
+  score.top_k = json.at("top_k");
+  score.rows = json.at("rows");
+  json.contains("exact_match") ? read_text(json, score) : read_choice(json, score);
+  score.seconds = json.at("seconds");
+  return score;
 }
 
 }  // namespace evenkeel

@@ -77,20 +77,31 @@
   const lastEvaluated = (run) => Math.max(-1, ...run.evaluations.map((e) => e.round));
   const tasks = unique(runs.flatMap((run) => run.evaluations.map((e) => e.task)));
   const budgets = unique(runs.flatMap((run) => run.evaluations.map((e) => e.budget))).sort((a, b) => a - b);
-  const measures = {
+  const choiceMeasures = {
     accuracy: 'accuracy (percent of all rows)', invalid_rate: 'answers that cannot be read',
     accuracy_valid: 'accuracy among readable answers', accuracy_likelihood: 'accuracy by likelihood',
   };
+  const textMeasures = {
+    exact_match: 'free text: exact match', f1: 'free text: F1 of words', bert_score: 'free text: BERTScore F1',
+    empty_rate: 'free text: empty answers',
+  };
+  const allMeasures = { ...choiceMeasures, ...textMeasures };
+  const measured = (task, key) => runs.some((run) => run.evaluations.some((e) => (!task || e.task === task) && key in e));
+  // A task has the measures of its kind.
+  const measuresOf = (task) => Object.keys(allMeasures).filter((key) => measured(task, key));
+  const tasksWith = (key) => tasks.filter((task) => measured(task, key));
 
   function value(run, task, budget, round, measure) {
-    const found = run.evaluations.filter((e) => e.round === round && e.budget === budget && (!task || e.task === task));
+    const found = run.evaluations.filter(
+      (e) => e.round === round && e.budget === budget && (!task || e.task === task) && measure in e);
     return found.length ? mean(found.map((e) => e[measure])) : undefined;
   }
   const level = (task, key) => {
-    const found = tasks.filter((name) => !task || name === task)
+    const found = tasksWith(key).filter((name) => !task || name === task)
       .map((name) => runs.flatMap((run) => run.evaluations).find((e) => e.task === name)[key]);
     return found.length ? mean(found) : undefined;
   };
+  const levelsOf = (measure) => (measure in choiceMeasures ? ['chance', 'majority'] : []);
 
   function accuracySection() {
     const section = document.getElementById('accuracy');
@@ -101,7 +112,6 @@
     ['mean over tasks', ...tasks].forEach((name, i) => { element('option', taskChoice, name).value = i ? name : ''; });
     element('label', controls, 'measure');
     const measureChoice = element('select', controls);
-    Object.entries(measures).forEach(([key, name]) => { element('option', measureChoice, name).value = key; });
     const charts = element('div', section, undefined, 'row');
     const tables = element('div', section);
     let drawn = [];
@@ -109,10 +119,9 @@
     function byBudget(task, measure) {
       const sets = scored.map((run, i) => line(run.label,
         budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure))), i));
-      if (measure !== 'invalid_rate') {
-        sets.push(line('chance', budgets.map(() => percent(level(task, 'chance'))), scored.length, true));
-        sets.push(line('majority', budgets.map(() => percent(level(task, 'majority'))), scored.length + 1, true));
-      }
+      (measure === 'invalid_rate' ? [] : levelsOf(measure)).forEach((key, i) => {
+        sets.push(line(key, budgets.map(() => percent(level(task, key))), scored.length + i, true));
+      });
       return lines(charts, 'by budget, last evaluated round', 'budget', 'percent', budgets, sets);
     }
     function byRound(task, measure) {
@@ -126,12 +135,19 @@
       return [lines(charts, 'by round', 'round', 'percent', rounds, sets)];
     }
     function fullTable(measure) {
-      const titles = ['task', ...scored.flatMap((run) => budgets.map((budget) => `${run.label} @ ${budget}`)),
-        'chance', 'majority'];
+      const levels = levelsOf(measure);
+      const titles = ['task', ...scored.flatMap((run) => budgets.map((budget) => `${run.label} @ ${budget}`)), ...levels];
       const row = (name, task) => [name,
         ...scored.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
-        percent(level(task, 'chance')), percent(level(task, 'majority'))];
-      table(tables, titles, [...tasks.map((task) => row(task, task)), row('mean', '')], true);
+        ...levels.map((key) => percent(level(task, key)))];
+      table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true);
+    }
+    function offerMeasures() {
+      const chosen = measureChoice.value;
+      const offered = measuresOf(taskChoice.value);
+      measureChoice.replaceChildren();
+      offered.forEach((key) => { element('option', measureChoice, allMeasures[key]).value = key; });
+      if (offered.includes(chosen)) measureChoice.value = chosen;
     }
     function draw() {
       drawn.forEach((chart) => chart.destroy());
@@ -140,8 +156,9 @@
       drawn = [byBudget(taskChoice.value, measureChoice.value), ...byRound(taskChoice.value, measureChoice.value)];
       fullTable(measureChoice.value);
     }
-    taskChoice.onchange = draw;
+    taskChoice.onchange = () => { offerMeasures(); draw(); };
     measureChoice.onchange = draw;
+    offerMeasures();
     draw();
   }
 

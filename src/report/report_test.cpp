@@ -143,6 +143,32 @@ TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
             "mean     6.2  50.0    3.1  25.0    25.0      30.0\n");
 }
 
+TEST_F(Report, FreeTextHasTablesOfItsOwn) {
+  make_run("mixed", 0.5);
+  OrderedJson line = {{"round", 2}, {"method", "fedit"}};
+  line.update(to_json(TaskScore{.task = "telequad",
+                                .budget = 1.0,
+                                .rows = 4,
+                                .kind = AnswerKind::kText,
+                                .exact_match = 0.25,
+                                .f1 = 0.625,
+                                .bert_score = 0.875,
+                                .context_cut = 3}));
+  append_line(folder_ / "mixed/evaluations.jsonl", line.dump());
+  const auto mixed = runs({"mixed"}), plain = runs({"one"});
+  EXPECT_EQ(mixed[0].scores(2).back().context_cut, 3);
+  EXPECT_EQ(table(mixed, "f1"),
+            "free text: F1 of words, percent, mean over rows, by budget, after the last evaluated round\n"
+            "          mixed\n"
+            "task          1\n"
+            "telequad   62.5\n"
+            "mean       62.5\n");
+  EXPECT_NE(table(mixed, "bert-score").find("87.5"), std::string::npos);
+  EXPECT_EQ(table(mixed, "accuracy").find("telequad"), std::string::npos);
+  EXPECT_NE(default_tables(mixed).find("exact match"), std::string::npos);
+  EXPECT_EQ(default_tables(plain).find("exact match"), std::string::npos);
+}
+
 TEST_F(Report, ManyRunsWrapIntoGridsThatFit) {
   std::vector<std::string> names;
   for (int i = 0; i < 12; ++i) {

@@ -29,7 +29,8 @@ std::vector<T> distinct(std::span<const TaskScore> scores, Get get) {
   return values;
 }
 
-/// A run's scores at its last evaluated round, those of one reading of its budgets (empty but for rank methods).
+/// A run's scores at its last evaluated round, those of one kind and one reading of its budgets (empty but for rank
+/// methods).
 struct Scored {
   const RunRecords* run;
   std::string label;
@@ -37,10 +38,11 @@ struct Scored {
   std::vector<double> budgets;
 };
 
-std::vector<Scored> scored(std::span<const RunRecords> runs) {
+std::vector<Scored> scored(std::span<const RunRecords> runs, AnswerKind kind) {
   std::vector<Scored> all;
   for (const auto& run : runs) {
-    const auto every = run.scores(run.last_evaluated());
+    auto every = run.scores(run.last_evaluated());
+    std::erase_if(every, [&](const TaskScore& s) { return s.kind != kind; });
     for (const auto& reading : distinct<std::string>(every, [](const TaskScore& s) { return s.reading; })) {
       std::vector<TaskScore> scores;
       std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
@@ -67,64 +69,105 @@ std::vector<std::string> all_tasks(std::span<const Scored> runs) {
   return distinct<std::string>(every, [](const TaskScore& s) { return s.task; });
 }
 
-using Member = double TaskScore::*;
+/// A number of a score; nothing where it was not measured.
+using Measure = std::optional<double> (*)(const TaskScore&);
 
-std::optional<double> mean(const Scored& run, std::span<const std::string> tasks, double budget, Member member) {
+template <auto kMember>
+std::optional<double> measure(const TaskScore& score) {
+  return score.*kMember;
+}
+
+std::optional<double> mean(const Scored& run, std::span<const std::string> tasks, double budget, Measure measured) {
   double sum = 0, count = 0;
-  for (const auto& task : tasks)
-    if (const auto* score = find(run, task, budget)) sum += score->*member, ++count;
+  for (const auto& task : tasks) {
+    const auto* score = find(run, task, budget);
+    const auto value = score != nullptr ? measured(*score) : std::nullopt;
+    if (value) sum += *value, ++count;
+  }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
 }
 
 std::string cell(std::optional<double> value) { return value ? percent(*value) : "-"; }
 
 /// Chance or majority of a task, from the first run that has it.
-std::optional<double> level(std::span<const Scored> runs, const std::string& task, Member member) {
+std::optional<double> level(std::span<const Scored> runs, const std::string& task, Measure measured) {
   for (const auto& run : runs)
     for (const auto& score : run.scores)
-      if (score.task == task) return score.*member;
+      if (score.task == task) return measured(score);
   return std::nullopt;
 }
 
-std::optional<double> mean_level(std::span<const Scored> runs, std::span<const std::string> tasks, Member member) {
+std::optional<double> mean_level(std::span<const Scored> runs, std::span<const std::string> tasks, Measure measured) {
   double sum = 0;
-  for (const auto& task : tasks) sum += level(runs, task, member).value_or(0);
+  for (const auto& task : tasks) sum += level(runs, task, measured).value_or(0);
   return tasks.empty() ? std::nullopt : std::optional(sum / static_cast<double>(tasks.size()));
 }
 
-void add_cells(std::vector<std::string>& row, const Scored& run, const std::string& task, Member member) {
+void add_cells(std::vector<std::string>& row, const Scored& run, const std::string& task, Measure measured) {
   for (const double budget : run.budgets) {
     const auto* score = find(run, task, budget);
-    row.push_back(cell(score != nullptr ? std::optional(score->*member) : std::nullopt));
+    row.push_back(cell(score != nullptr ? measured(*score) : std::nullopt));
   }
 }
 
+/// What guessing gives; free text cannot be guessed.
+struct Level {
+  std::string_view title;
+  Measure measured;
+};
+constexpr std::array kLevels{Level{"chance", measure<&TaskScore::chance>},
+                             Level{"majority", measure<&TaskScore::majority>}};
+std::span<const Level> levels_of(AnswerKind kind) {
+  return std::span(kLevels).first(kind == AnswerKind::kChoice ? kLevels.size() : 0);
+}
+
+struct TaskTable {
+  std::string_view name, title;
+  AnswerKind kind;
+  Measure measured;
+};
+constexpr std::array kTaskTables{
+    TaskTable{"accuracy", "accuracy, percent of rows", AnswerKind::kChoice, measure<&TaskScore::accuracy>},
+    TaskTable{"invalid", "answers that cannot be read, percent of rows", AnswerKind::kChoice,
+              measure<&TaskScore::invalid_rate>},
+    TaskTable{"valid", "accuracy among readable answers, percent of rows", AnswerKind::kChoice,
+              measure<&TaskScore::accuracy_valid>},
+    TaskTable{"likelihood", "accuracy by likelihood of the allowed answers, percent of rows", AnswerKind::kChoice,
+              measure<&TaskScore::accuracy_likelihood>},
+    TaskTable{"exact-match", "free text: exact match, percent of rows", AnswerKind::kText,
+              measure<&TaskScore::exact_match>},
+    TaskTable{"f1", "free text: F1 of words, percent, mean over rows", AnswerKind::kText, measure<&TaskScore::f1>},
+    TaskTable{"bert-score", "free text: BERTScore F1, percent, mean over rows", AnswerKind::kText,
+              measure<&TaskScore::bert_score>},
+    TaskTable{"empty", "free text: empty answers, percent of rows", AnswerKind::kText,
+              measure<&TaskScore::empty_rate>}};
+
 /// Several runs in one grid.
-std::string task_grid(std::span<const Scored> runs, std::span<const std::string> tasks, Member member) {
-  std::vector<std::string> titles = {"task"};
+std::string task_grid(std::span<const Scored> runs, std::span<const std::string> tasks, const TaskTable& table) {
+  std::vector<std::string> titles = {"task"}, means = {"mean"};
   for (const auto& run : runs)
-    for (const double budget : run.budgets) titles.push_back(budget_title(budget));
+    for (const double budget : run.budgets) {
+      titles.push_back(budget_title(budget));
+      means.push_back(cell(mean(run, tasks, budget, table.measured)));
+    }
   const size_t last = titles.size();
-  titles.insert(titles.end(), {"chance", "majority"});
+  for (const auto& level : levels_of(table.kind)) {
+    titles.emplace_back(level.title);
+    means.push_back(cell(mean_level(runs, tasks, level.measured)));
+  }
   TextGrid grid(titles);
   size_t column = 1;
   for (const auto& run : runs) {
     grid.group(column, column + run.budgets.size(), run.label);
     column += run.budgets.size();
   }
-  grid.group(last, last + 2, "");
+  if (last < titles.size()) grid.group(last, titles.size(), "");
   for (const auto& task : tasks) {
     std::vector<std::string> row = {task};
-    for (const auto& run : runs) add_cells(row, run, task, member);
-    row.push_back(cell(level(runs, task, &TaskScore::chance)));
-    row.push_back(cell(level(runs, task, &TaskScore::majority)));
+    for (const auto& run : runs) add_cells(row, run, task, table.measured);
+    for (const auto& one : levels_of(table.kind)) row.push_back(cell(level(runs, task, one.measured)));
     grid.add(row);
   }
-  std::vector<std::string> means = {"mean"};
-  for (const auto& run : runs)
-    for (const double budget : run.budgets) means.push_back(cell(mean(run, tasks, budget, member)));
-  means.push_back(cell(mean_level(runs, tasks, &TaskScore::chance)));
-  means.push_back(cell(mean_level(runs, tasks, &TaskScore::majority)));
   grid.add(means);
   return grid.text();
 }
@@ -132,17 +175,17 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
 size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.label.size() + 2); }
 
 /// As many runs in a grid as fit beside each other.
-std::string task_table(std::span<const RunRecords> runs, std::string_view title, Member member) {
-  const auto all = scored(runs);
-  if (all.empty()) return concat(title, ": nothing is evaluated yet\n");
+std::string task_table(std::span<const RunRecords> runs, const TaskTable& table) {
+  const auto all = scored(runs, table.kind);
+  if (all.empty()) return concat(table.title, ": nothing is evaluated yet\n");
   const auto tasks = all_tasks(all);
-  std::string out = concat(title, ", percent of rows, by budget, after the last evaluated round\n");
+  std::string out = concat(table.title, ", by budget, after the last evaluated round\n");
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
     size_t used = 40;
     for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kWidth); ++end)
       used += columns_of(all[end]);
     if (first > 0) out += '\n';
-    out += task_grid(std::span(all).subspan(first, end - first), tasks, member);
+    out += task_grid(std::span(all).subspan(first, end - first), tasks, table);
   }
   return out;
 }
@@ -153,23 +196,28 @@ double sum_of(const RunRecords& run, const char* key) {
   return sum;
 }
 
+/// The mean over all tasks of a kind and all budgets, of a run's first reading.
+std::string overall(std::span<const Scored> all, const RunRecords& run, Measure measured) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Scored& s) { return s.run == &run; });
+  if (found == all.end()) return "-";
+  double sum = 0;
+  for (const auto& score : found->scores) sum += measured(score).value_or(0);
+  return percent(sum / static_cast<double>(found->scores.size()));
+}
+
 std::string runs_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "method", "seed", "rounds", "last loss", "tokens", "bytes up", "bytes down", "FLOPs",
-                 "experts/token", "mean acc"});
-  const auto all = scored(runs);
+                 "experts/token", "acc", "F1"});
+  const auto choices = scored(runs, AnswerKind::kChoice), texts = scored(runs, AnswerKind::kText);
   for (const auto& run : runs) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Scored& s) { return s.run == &run; });
-    double accuracy = 0;
-    if (found != all.end())
-      for (const auto& score : found->scores) accuracy += score.accuracy / static_cast<double>(found->scores.size());
     const bool trained = !run.rounds.empty();
     grid.add({run.label, run.method, std::to_string(run.seed), std::to_string(run.rounds.size()),
               trained ? fixed(run.rounds.back().at("loss").get<double>(), 4) : "-", compact(sum_of(run, "tokens")),
               compact(sum_of(run, "bytes_up")), compact(sum_of(run, "bytes_down")), compact(sum_of(run, "flops")),
               trained ? fixed(run.rounds.back().at("experts_per_token").get<double>(), 2) : "-",
-              found != all.end() ? percent(accuracy) : "-"});
+              overall(choices, run, measure<&TaskScore::accuracy>), overall(texts, run, measure<&TaskScore::f1>)});
   }
-  return concat("runs; mean acc: accuracy over all tasks and budgets, percent\n", grid.text());
+  return concat("runs; acc: accuracy, F1: of words in free text, means over tasks and budgets, percent\n", grid.text());
 }
 
 std::string optional_number(const Json& record, const char* key, int decimals) {
@@ -213,15 +261,16 @@ std::string clients_table(std::span<const RunRecords> runs) {
   return concat("clients of the last round\n", grid.text());
 }
 
-struct TaskTable {
-  std::string_view name, title;
-  Member member;
-};
-constexpr std::array kTaskTables{
-    TaskTable{"accuracy", "accuracy", &TaskScore::accuracy},
-    TaskTable{"invalid", "answers that cannot be read", &TaskScore::invalid_rate},
-    TaskTable{"valid", "accuracy among readable answers", &TaskScore::accuracy_valid},
-    TaskTable{"likelihood", "accuracy by likelihood of the allowed answers", &TaskScore::accuracy_likelihood}};
+/// Whether some run has the measure; before anything is evaluated, choices are shown to say so.
+bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
+  const auto all = scored(runs, table.kind);
+  const bool measured = std::any_of(all.begin(), all.end(), [&](const Scored& run) {
+    return std::any_of(run.scores.begin(), run.scores.end(),
+                       [&](const auto& s) { return table.measured(s).has_value(); });
+  });
+  return measured || (table.kind == AnswerKind::kChoice &&
+                      std::all_of(runs.begin(), runs.end(), [](const auto& run) { return run.last_evaluated() < 0; }));
+}
 
 }  // namespace
 
@@ -237,13 +286,14 @@ std::string table(std::span<const RunRecords> runs, std::string_view name) {
   if (name == "rounds") return rounds_table(runs);
   if (name == "clients") return clients_table(runs);
   for (const auto& entry : kTaskTables)
-    if (entry.name == name) return task_table(runs, entry.title, entry.member);
+    if (entry.name == name) return task_table(runs, entry);
   fail(kConfig, "--table is ", name, ", allowed: ", join(table_names()));
 }
 
 std::string default_tables(std::span<const RunRecords> runs) {
   std::string text = runs_table(runs);
-  for (const auto& entry : kTaskTables) text += concat('\n', task_table(runs, entry.title, entry.member));
+  for (const auto& entry : kTaskTables)
+    if (is_shown(runs, entry)) text += concat('\n', task_table(runs, entry));
   return text;
 }
 

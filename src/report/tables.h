@@ -10,15 +10,15 @@
 
 namespace evenkeel {
 
-/// Names of the tables, in the order of a report: runs, accuracy, invalid, valid, likelihood, rounds, clients.
+/// Names of the tables, in the order of a report: runs; accuracy, invalid, valid, likelihood of choices; exact-match, f1,
+/// bert-score, empty of free text; rounds, clients.
 std::vector<std::string_view> table_names();
 
-/// One table. Task tables show the last evaluated round of every run, tasks down, budgets across, with chance and
+/// One table. Task tables show the last evaluated round of every run, tasks down, budgets across, choices with chance and
 /// majority. \throws kConfig listing the names.
 std::string table(std::span<const RunRecords> runs, std::string_view name);
 
-/// What `evenkeel report` prints: the runs, then accuracy, invalid answers, accuracy among valid ones, and likelihood
-/// ranking.
+/// What `evenkeel report` prints: the runs, then the task tables of what was measured.
 std::string default_tables(std::span<const RunRecords> runs);
 
 }  // namespace evenkeel

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <chrono>
 
+#include "data/text_metrics.h"
 #include "train/generation.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::string_view kAnswerFormat = "Answer format:";
-constexpr std::string_view kResponse = "### Response:";
+constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
 constexpr std::string_view kAnswerLead = "the correct answer is ";
 constexpr std::string_view kBlank = " \t\r\n";
 
@@ -20,7 +21,9 @@ std::string strip(std::string_view text) {
 }
 
 /// A model that goes on to write another block of the prompt has answered before it.
-std::string first_response(std::string_view text) { return strip(text.substr(0, text.find(kResponse))); }
+std::string first_response(std::string_view text, const TaskInfo& task) {
+  return strip(text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)));
+}
 
 /// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
 /// such tail; the answer is then tokenised alone.
@@ -38,15 +41,19 @@ struct Batch {
   std::vector<TokenIds> prompts;
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
+  int64_t context_cut = 0;
 };
 
+/// \param limit  tokens that a prompt with context may take.
 Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
-               const EvaluationOptions& options) {
-  Batch batch{rows, {}, {}, {}};
+               const EvaluationOptions& options, int64_t limit) {
+  Batch batch{.rows = rows, .prompts = {}, .answers = {}, .answer_tokens = {}};
   for (const auto& row : rows) {
-    const auto prompt = evaluation_prompt(row, options.form);
+    const auto fitted = fit_context(row, tokenizer, options.form, limit);
+    batch.context_cut += fitted.input.size() < row.input.size();
+    const auto prompt = evaluation_prompt(fitted, options.form);
     batch.prompts.push_back(tokenizer.encode(prompt, false));
-    if (!options.likelihood) continue;
+    if (!options.likelihood || task.free_text()) continue;
     batch.answers.push_back(row_answers(task, row));
     auto& tokens = batch.answer_tokens.emplace_back();
     for (const auto& answer : batch.answers.back())
@@ -69,15 +76,16 @@ void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRu
     predictions[i].ranked = batch.answers[i][std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
 }
 
-void answer_batch(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward, const Batch& batch,
-                  const EvaluationOptions& options, std::span<Prediction> predictions) {
+void answer_batch(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                  const TaskInfo& task, const Batch& batch, const EvaluationOptions& options,
+                  std::span<Prediction> predictions) {
   auto run = run_prompts(model, forward, batch.prompts, room_of(batch, options.max_new_tokens));
-  if (options.likelihood) rank_answers(model, forward, run, batch, predictions);
+  if (!batch.answers.empty()) rank_answers(model, forward, run, batch, predictions);
   const auto outputs =
       generate(model, forward, std::move(run),
                {.max_new_tokens = options.max_new_tokens, .beams = options.decode == Decode::kBeam4 ? 4 : 1});
   for (size_t i = 0; i < outputs.size(); ++i) {
-    predictions[i].output = first_response(tokenizer.decode(outputs[i], true));
+    predictions[i].output = first_response(tokenizer.decode(outputs[i], true), task);
     predictions[i].gold = batch.rows[i].answer;
   }
 }
@@ -105,6 +113,41 @@ void count_answers(const TaskInfo& task, bool lowercase, std::span<Prediction> p
   score.accuracy_likelihood = share(ranked, score.rows);
 }
 
+void compare_texts(std::span<const std::vector<std::string>> references, std::span<Prediction> predictions,
+                   TaskScore& score) {
+  EK_CHECK(references.size() == predictions.size(), kInternal, "task ", score.task, ": ", references.size(),
+           " sets of references for ", predictions.size(), " rows");
+  const double weight = 1.0 / static_cast<double>(predictions.size());
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    auto& one = predictions[i];
+    one.references = references[i];
+    const auto match = best_match(one.output, one.references);
+    one.exact_match = match.exact_match;
+    one.f1 = match.f1;
+    score.exact_match += weight * match.exact_match;
+    score.f1 += weight * match.f1;
+    score.empty_rate += one.output.empty() ? weight : 0;
+  }
+}
+
+void score_answers(const TaskInfo& task, const TaskRows& set, bool lowercase, std::span<Prediction> predictions,
+                   TaskScore& score) {
+  if (task.free_text()) {
+    score.kind = AnswerKind::kText;
+    compare_texts(set.references, predictions, score);
+    return;
+  }
+  count_answers(task, lowercase, predictions, score);
+  score.chance = chance_rate(task, set.rows);
+  score.majority = majority_rate(set.rows);
+}
+
+/// Tokens that a prompt with context may take.
+int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
+  const int64_t most = spec.max_positions - options.max_new_tokens;
+  return options.cutoff > 0 ? std::min(options.cutoff, most) : most;
+}
+
 }  // namespace
 
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
@@ -124,47 +167,65 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
 }
 
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                        const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
                         std::vector<Prediction>* predictions,
                         const std::function<void(int64_t, int64_t)>& on_progress) {
+  const std::span<const Row> rows = set.rows;
   EK_CHECK(!rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
   EK_CHECK(options.batch_size > 0, kConfig, "evaluation batch size is ", options.batch_size, ", allowed: 1 or more");
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Prediction> all(rows.size());
-  const auto step = static_cast<size_t>(options.batch_size);
-  for (size_t first = 0; first < rows.size(); first += step) {
-    const size_t count = std::min(step, rows.size() - first);
-    const auto batch = tokenize(tokenizer, task, rows.subspan(first, count), options);
-    answer_batch(model, tokenizer, forward, batch, options, std::span(all).subspan(first, count));
-    if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
-  }
   TaskScore score;
   score.task = task.name;
   score.top_k = forward.router.top_k > 0 ? forward.router.top_k : model.spec().top_k;
   score.rows = static_cast<int64_t>(rows.size());
-  count_answers(task, options.lowercase, all, score);
-  score.chance = chance_rate(task, rows);
-  score.majority = majority_rate(rows);
+  std::vector<Prediction> all(rows.size());
+  const auto step = static_cast<size_t>(options.batch_size);
+  for (size_t first = 0; first < rows.size(); first += step) {
+    const size_t count = std::min(step, rows.size() - first);
+    const auto limit = prompt_limit(model.spec(), options);
+    const auto batch = tokenize(tokenizer, task, rows.subspan(first, count), options, limit);
+    answer_batch(model, tokenizer, forward, task, batch, options, std::span(all).subspan(first, count));
+    score.context_cut += batch.context_cut;
+    if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
+  }
+  score_answers(task, set, options.lowercase, all, score);
   score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (predictions) *predictions = std::move(all);
   return score;
 }
 
+namespace {
+
+void add_choice(const TaskScore& score, OrderedJson& json) {
+  json["accuracy"] = score.accuracy;
+  json["accuracy_cased"] = score.accuracy_cased;
+  json["accuracy_lowercase"] = score.accuracy_lowercase;
+  json["invalid_rate"] = score.invalid_rate;
+  json["accuracy_valid"] = score.accuracy_valid;
+  json["accuracy_likelihood"] = score.accuracy_likelihood;
+  json["chance"] = score.chance;
+  json["majority"] = score.majority;
+}
+
+void add_text(const TaskScore& score, OrderedJson& json) {
+  json["exact_match"] = score.exact_match;
+  json["f1"] = score.f1;
+  if (score.bert_score) json["bert_score"] = *score.bert_score;
+  json["empty_rate"] = score.empty_rate;
+  json["context_cut"] = score.context_cut;
+}
+
+}  // namespace
+
 OrderedJson to_json(const TaskScore& score) {
-  return {{"task", score.task},
-          {"budget", score.budget},
-          {"reading", score.reading},
-          {"top_k", score.top_k},
-          {"rows", score.rows},
-          {"accuracy", score.accuracy},
-          {"accuracy_cased", score.accuracy_cased},
-          {"accuracy_lowercase", score.accuracy_lowercase},
-          {"invalid_rate", score.invalid_rate},
-          {"accuracy_valid", score.accuracy_valid},
-          {"accuracy_likelihood", score.accuracy_likelihood},
-          {"chance", score.chance},
-          {"majority", score.majority},
-          {"seconds", score.seconds}};
+  OrderedJson json = {{"task", score.task},
+                      {"budget", score.budget},
+                      {"reading", score.reading},
+                      {"top_k", score.top_k},
+                      {"rows", score.rows}};
+  score.kind == AnswerKind::kText ? add_text(score, json) : add_choice(score, json);
+  json["seconds"] = score.seconds;
+  return json;
 }
 
 }  // namespace evenkeel

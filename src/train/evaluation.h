@@ -1,10 +1,11 @@
-/// \file  Accuracy of a model on a task: by generation and extraction, and by ranking the allowed answers by
-/// likelihood.
+/// \file  How well a model answers a task. Choices: by generation and extraction, and by ranking the allowed answers by
+/// likelihood. Free text: by generation, compared with the accepted answers.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,9 +31,13 @@ struct EvaluationOptions {
   bool lowercase = false;   ///< headline accuracy from lower-cased output; both are always computed
   bool likelihood = true;   ///< also rank the allowed answers
   int64_t batch_size = 32;  ///< prompts generated at once
+  int64_t cutoff = 0;       ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
 };
 
-/// Printed together, always: none of these means much alone.
+/// What is measured of a task.
+enum class AnswerKind { kChoice, kText };
+
+/// Printed together, always: none of these means much alone. A task has the measures of its kind.
 struct TaskScore {
   std::string task;
   double budget = 1.0;
@@ -47,31 +52,41 @@ struct TaskScore {
   double accuracy_likelihood =
       0;  ///< gold answer has the largest log-likelihood among those the row allows; 0 when not asked for
   double chance = 0, majority = 0;
+  AnswerKind kind = AnswerKind::kChoice;
+  double exact_match = 0, f1 = 0;         ///< means over rows of the best over references (data/text_metrics.h)
+  std::optional<double> bert_score = {};  ///< F1, mean over rows; absent without an encoder
+  double empty_rate = 0;                  ///< rows answered with nothing
+  int64_t context_cut = 0;                ///< rows whose context lost its tail
   double seconds = 0;
 };
+/// The keys that the kind of task has; bert_score when there is one.
 OrderedJson to_json(const TaskScore& score);
 
 struct Prediction {
-  std::string output;     ///< generated text up to a second "### Response:", stripped
+  std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
   std::string extracted;  ///< answer read from it; empty when there is none
   std::string gold;
-  std::string ranked;  ///< most likely answer; empty when ranking is off
+  std::string ranked;                        ///< most likely answer; empty when ranking is off
+  std::vector<std::string> references = {};  ///< free text: the accepted answers
+  double exact_match = 0, f1 = 0;            ///< free text: the best over references
+  std::optional<double> bert_score = {};
 };
 
 /// The answers a row allows, from its line "Answer format: a/b/c"; the task's answers when it has no such line.
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 /// Each prompt runs once: its cache serves the ranking of "the correct answer is " + answer (total log-probability,
-/// ties to the answer named first) and then generation. Prompt and answer are tokenised together, as in training.
+/// ties to the answer named first) and then generation. Prompt and answer are tokenised together, as in training. A
+/// context that does not fit loses its tail. Free text is not ranked.
 /// \param predictions  filled when given, one per row.
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                        const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
                         std::vector<Prediction>* predictions = nullptr,
                         const std::function<void(int64_t done, int64_t rows)>& on_progress = {});
 
-/// Tasks down, one block of columns per budget: accuracy, invalid, valid, likelihood, in percent; then chance and
-/// majority; means over tasks last, and over budgets when there are several. Blocks that do not fit into 120 columns go
-/// into a table below.
+/// Tasks down, one block of columns per budget. Choices: accuracy, invalid, valid, likelihood, in percent; then chance
+/// and majority. Free text, in a table of its own: exact match, F1, BERTScore, empty. Means over tasks last, and over
+/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below.
 std::string score_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel

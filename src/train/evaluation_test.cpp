@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "data/builtin_text.h"
+#include "data/text_metrics.h"
 #include "data/tokenizer_training.h"
 #include "train/generation.h"
 #include "train/scoring.h"
@@ -58,7 +59,7 @@ TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
     std::vector<Prediction> predictions;
     int64_t reported = 0;
     const auto score =
-        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), rows, {.max_new_tokens = 6, .batch_size = batch},
+        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .batch_size = batch},
                       &predictions, [&](int64_t done, int64_t) { reported = done; });
     EXPECT_EQ(score.rows, 7);
     EXPECT_EQ(score.top_k, 3);
@@ -78,7 +79,7 @@ TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
   const auto rows = some_rows(5);
   std::vector<Prediction> predictions;
   const auto score =
-      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), rows, {.max_new_tokens = 2}, &predictions);
+      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2}, &predictions);
   int64_t right = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     std::map<double, std::string> by_logprob;
@@ -96,7 +97,7 @@ TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
 TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
   const auto model = testing::random_model(23, 400);
   std::vector<Prediction> predictions;
-  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("piqa"), some_rows(4),
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
                                    {.max_new_tokens = 5, .likelihood = false}, &predictions);
   EXPECT_DOUBLE_EQ(score.invalid_rate, 1.0);
   EXPECT_DOUBLE_EQ(score.accuracy + score.accuracy_valid + score.accuracy_lowercase + score.accuracy_likelihood, 0.0);
@@ -108,6 +109,74 @@ TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
 TEST(EvaluateTask, RefusesNoRows) {
   const auto model = testing::random_model(24, 400);
   EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
+}
+
+TaskRows some_questions() {
+  TaskRows set;
+  for (int i = 0; i < 5; ++i) {
+    std::string context;
+    for (int word = 0; word < 40 * (i + 1); ++word) context += concat(word ? " " : "", "word", word);
+    set.rows.push_back({.instruction = "Which?", .input = context, .output = "word1", .answer = "word1", .label = ""});
+    set.references.push_back({"word1", "word1 word2"});
+    set.answer_at.push_back(6);
+  }
+  return set;
+}
+
+TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
+  const auto model = testing::random_model(25, 400);
+  const auto set = some_questions();
+  std::vector<Prediction> predictions;
+  const EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &predictions);
+  EXPECT_EQ(score.kind, AnswerKind::kText);
+  double exact = 0, f1 = 0;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const auto match = best_match(predictions[i].output, set.references[i]);
+    EXPECT_EQ(predictions[i].references, set.references[i]);
+    EXPECT_DOUBLE_EQ(predictions[i].f1, match.f1);
+    EXPECT_TRUE(predictions[i].ranked.empty());
+    exact += match.exact_match / 5, f1 += match.f1 / 5;
+  }
+  EXPECT_DOUBLE_EQ(score.exact_match, exact);
+  EXPECT_DOUBLE_EQ(score.f1, f1);
+  EXPECT_FALSE(score.bert_score);
+}
+
+TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {
+  const auto model = testing::random_model(26, 400);  // 512 positions
+  const auto set = some_questions();
+  const auto cut = [&](int64_t cutoff) {
+    const EvaluationOptions options{.max_new_tokens = 3, .cutoff = cutoff};
+    return evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options).context_cut;
+  };
+  EXPECT_GE(cut(0), 1);
+  EXPECT_LT(cut(0), 5);
+  EXPECT_EQ(cut(240), 5);
+  EXPECT_THROW(cut(20), Error);
+}
+
+TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
+  TaskScore text{.task = "telequad", .kind = AnswerKind::kText, .exact_match = 0.25, .f1 = 0.5};
+  EXPECT_FALSE(to_json(text).contains("accuracy") || to_json(text).contains("bert_score"));
+  EXPECT_EQ(to_json(text)["f1"], 0.5);
+  text.bert_score = 0.75;
+  EXPECT_EQ(to_json(text)["bert_score"], 0.75);
+  EXPECT_FALSE(to_json(TaskScore{.task = "boolq"}).contains("f1"));
+}
+
+TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
+  std::vector<TaskScore> scores = {
+      {.task = "arc_c", .rows = 10, .accuracy = 0.5},
+      {.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
+  const auto both = score_table(scores);
+  for (const auto* part :
+       {"  acc  inv", "   EM   F1 bert none", "telequad |", " 12.5 45.7    -  0.0", "mean     | 12.5"})
+    EXPECT_NE(both.find(part), both.npos) << part << "\n" << both;
+  scores[1].bert_score = 0.891;
+  EXPECT_NE(score_table(scores).find(" 12.5 45.7 89.1"), both.npos);
+  EXPECT_EQ(score_table(std::span(scores).first(1)).find("F1"), both.npos);
+  EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
 }
 
 TEST(ScoreTable, ShowsTasksBudgetsAndMeansInANarrowTable) {

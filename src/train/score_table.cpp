@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <iterator>
+#include <optional>
 
 #include "train/evaluation.h"
 
@@ -10,10 +12,50 @@ namespace {
 constexpr size_t kWidth = 120;
 constexpr size_t kBlockWidth = 22;  // " |" and four numbers
 constexpr size_t kTailWidth = 16;
+constexpr int kNumber = 5, kTailNumber = 7;
 
-std::string percent(double share, int width = 5) {
+/// A number in a table, empty where a score has none.
+struct Column {
+  std::string_view head;
+  std::optional<double> (*value)(const TaskScore&);
+};
+
+/// What a kind of task shows: numbers per budget, numbers per task, and what they are.
+struct Layout {
+  AnswerKind kind;
+  std::vector<Column> block, tail;
+  std::string_view legend;
+};
+
+const std::array<Layout, 2>& layouts() {
+  using Value = std::optional<double>;
+  static const std::array<Layout, 2> all = {{
+      {AnswerKind::kChoice,
+       {{"acc", [](const TaskScore& s) -> Value { return s.accuracy; }},
+        {"inv", [](const TaskScore& s) -> Value { return s.invalid_rate; }},
+        {"val", [](const TaskScore& s) -> Value { return s.accuracy_valid; }},
+        {"lik", [](const TaskScore& s) -> Value { return s.accuracy_likelihood; }}},
+       {{"chance", [](const TaskScore& s) -> Value { return s.chance; }},
+        {"major", [](const TaskScore& s) -> Value { return s.majority; }}},
+       "percent: acc correct, inv no readable answer, val correct of the readable, lik gold ranked first, major most "
+       "frequent\n"},
+      {AnswerKind::kText,
+       {{"EM", [](const TaskScore& s) -> Value { return s.exact_match; }},
+        {"F1", [](const TaskScore& s) -> Value { return s.f1; }},
+        {"bert", [](const TaskScore& s) { return s.bert_score; }},
+        {"none", [](const TaskScore& s) -> Value { return s.empty_rate; }}},
+       {},
+       "percent: EM exact match, F1 of words, bert BERTScore F1 (- without an encoder), none empty answers\n"},
+  }};
+  return all;
+}
+
+std::string percent(std::optional<double> share, int width) {
   char text[16];
-  std::snprintf(text, sizeof text, "%*.*f", width, share < 0.9995 ? 1 : 0, 100 * share);
+  if (share)
+    std::snprintf(text, sizeof text, "%*.*f", width, *share < 0.9995 ? 1 : 0, 100 * *share);
+  else
+    std::snprintf(text, sizeof text, "%*s", width, "-");
   return text;
 }
 
@@ -37,28 +79,37 @@ const TaskScore* find(std::span<const TaskScore> scores, const std::string& task
   return nullptr;
 }
 
-/// The unweighted mean over tasks, as a row of its own.
-TaskScore mean(std::span<const TaskScore* const> scores) {
-  TaskScore sum;
-  const double weight = scores.empty() ? 0.0 : 1.0 / static_cast<double>(scores.size());
-  for (const auto* score : scores) {
-    sum.accuracy += weight * score->accuracy;
-    sum.invalid_rate += weight * score->invalid_rate;
-    sum.accuracy_valid += weight * score->accuracy_valid;
-    sum.accuracy_likelihood += weight * score->accuracy_likelihood;
-    sum.chance += weight * score->chance;
-    sum.majority += weight * score->majority;
+/// The unweighted mean over tasks, of those that have the number.
+std::optional<double> mean(std::span<const TaskScore* const> scores, const Column& column) {
+  double sum = 0, count = 0;
+  for (const auto* score : scores)
+    if (const auto value = column.value(*score)) sum += *value, ++count;
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+/// One task, or the mean of several.
+std::string block(const Layout& layout, std::span<const TaskScore* const> scores) {
+  if (scores.empty()) return padded(" |", kBlockWidth);
+  std::string text = " |";
+  for (const auto& column : layout.block) text += percent(mean(scores, column), kNumber);
+  return text;
+}
+
+std::string tail(const Layout& layout, std::span<const TaskScore* const> scores) {
+  std::string text = layout.tail.empty() || scores.empty() ? "" : " |";
+  for (const auto& column : layout.tail)
+    if (!scores.empty()) text += percent(mean(scores, column), kTailNumber);
+  return text + "\n";
+}
+
+std::string heads(std::span<const Column> columns, int width) {
+  std::string text = columns.empty() ? "" : " |";
+  for (const auto& column : columns) {
+    text.append(static_cast<size_t>(width) - column.head.size(), ' ');
+    text += column.head;
   }
-  return sum;
+  return text;
 }
-
-std::string block(const TaskScore* score) {
-  if (!score) return padded(" |", kBlockWidth);
-  return " |" + percent(score->accuracy) + percent(score->invalid_rate) + percent(score->accuracy_valid) +
-         percent(score->accuracy_likelihood);
-}
-
-std::string tail(const TaskScore& score) { return " |" + percent(score.chance, 7) + percent(score.majority, 7); }
 
 std::string budget_title(std::span<const TaskScore> scores, double budget) {
   int64_t top_k = 0;
@@ -69,47 +120,49 @@ std::string budget_title(std::span<const TaskScore> scores, double budget) {
   return padded(text, kBlockWidth);
 }
 
-std::string table(std::span<const TaskScore> scores, std::span<const std::string> tasks,
+std::string table(const Layout& layout, std::span<const TaskScore> scores, std::span<const std::string> tasks,
                   std::span<const double> budgets, size_t name_width) {
-  std::string titles = padded("", name_width), heads = padded("task", name_width), body;
+  std::string titles = padded("", name_width), under = padded("task", name_width), body;
   for (const double budget : budgets) {
     titles += budget_title(scores, budget);
-    heads += " |  acc  inv  val  lik";
+    under += heads(layout.block, kNumber);
   }
-  titles += " |";
-  heads += " | chance  major";
+  if (!layout.tail.empty()) titles += " |";
+  under += heads(layout.tail, kTailNumber);
   std::vector<std::vector<const TaskScore*>> by_budget(budgets.size());
   std::vector<const TaskScore*> any;
   for (const auto& task : tasks) {
     body += padded(task, name_width);
-    const TaskScore* row = nullptr;
+    std::vector<const TaskScore*> row;
     for (size_t b = 0; b < budgets.size(); ++b) {
       const auto* score = find(scores, task, budgets[b]);
-      body += block(score);
+      body += block(layout, score ? std::span(&score, 1) : std::span<const TaskScore*>());
       if (!score) continue;
-      by_budget[b].push_back(row = score);
+      by_budget[b].push_back(score);
+      row = {score};
     }
-    if (row) any.push_back(row);
-    body += (row ? tail(*row) : "") + "\n";
+    body += tail(layout, row);
+    any.insert(any.end(), row.begin(), row.end());
   }
   body += padded("mean", name_width);
-  for (const auto& column : by_budget) {
-    const auto score = mean(column);
-    body += block(&score);
-  }
-  return titles + "\n" + heads + "\n" + body + tail(mean(any)) + "\n";
+  for (const auto& column : by_budget) body += block(layout, column);
+  return titles + "\n" + under + "\n" + body + tail(layout, any);
 }
 
-std::string mean_over_budgets(std::span<const TaskScore> scores, std::span<const double> budgets) {
+std::string mean_over_budgets(const Layout& layout, std::span<const TaskScore> scores, size_t budgets) {
   std::vector<const TaskScore*> all;
   for (const auto& score : scores) all.push_back(&score);
-  const auto score = mean(all);
-  return "mean over " + std::to_string(budgets.size()) + " budgets: acc" + percent(score.accuracy) + ", inv" +
-         percent(score.invalid_rate) + ", lik" + percent(score.accuracy_likelihood) + "\n";
+  std::string text = "mean over " + std::to_string(budgets) + " budgets:";
+  std::string_view gap = " ";
+  for (const auto& column : layout.block) {
+    text += concat(gap, column.head, percent(mean(all, column), kNumber));
+    gap = ", ";
+  }
+  return text + "\n";
 }
 
-/// All tasks and budgets of one reading, in tables that fit the page.
-std::string tables_of(std::span<const TaskScore> scores) {
+/// All tasks and budgets of one reading and kind, in tables that fit the page.
+std::string tables_of(const Layout& layout, std::span<const TaskScore> scores) {
   const auto tasks = distinct<std::string>(scores, [](const auto& score) { return score.task; });
   const auto budgets = distinct<double>(scores, [](const auto& score) { return score.budget; });
   size_t name_width = 4;
@@ -119,9 +172,9 @@ std::string tables_of(std::span<const TaskScore> scores) {
   std::string text;
   for (size_t i = 0; i < tables; ++i) {
     const size_t first = i * budgets.size() / tables, end = (i + 1) * budgets.size() / tables;
-    text += table(scores, tasks, std::span(budgets).subspan(first, end - first), name_width) + "\n";
+    text += table(layout, scores, tasks, std::span(budgets).subspan(first, end - first), name_width) + "\n";
   }
-  return budgets.size() > 1 ? text + mean_over_budgets(scores, budgets) : text;
+  return budgets.size() > 1 ? text + mean_over_budgets(layout, scores, budgets.size()) : text;
 }
 
 std::string reading_title(const std::string& reading) {
@@ -130,19 +183,27 @@ std::string reading_title(const std::string& reading) {
   return "";
 }
 
-}  // namespace
-
-std::string score_table(std::span<const TaskScore> scores) {
+/// The scores of one kind, reading by reading; empty when there are none.
+std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores) {
   std::string text;
   for (const auto& reading : distinct<std::string>(scores, [](const auto& score) { return score.reading; })) {
     std::vector<TaskScore> same;
     std::copy_if(scores.begin(), scores.end(), std::back_inserter(same),
-                 [&](const TaskScore& score) { return score.reading == reading; });
-    text += reading_title(reading) + tables_of(same);
+                 [&](const TaskScore& score) { return score.kind == layout.kind && score.reading == reading; });
+    if (!same.empty()) text += reading_title(reading) + tables_of(layout, same);
   }
-  return text +
-         "percent: acc correct, inv no readable answer, val correct of the readable, lik gold ranked first, major most "
-         "frequent\n";
+  return text.empty() ? text : text + std::string(layout.legend);
+}
+
+}  // namespace
+
+std::string score_table(std::span<const TaskScore> scores) {
+  std::string text;
+  for (const auto& layout : layouts()) {
+    const auto tables = kind_tables(layout, scores);
+    text += (text.empty() || tables.empty() ? "" : "\n") + tables;
+  }
+  return text;
 }
 
 }  // namespace evenkeel

@@ -10,7 +10,7 @@ from tiny import CONFIG, evenkeel, lines, model, settings, succeed, tiny_model  
 
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
-KEYS = ["task", "budget", "top_k", "rows", "accuracy", "accuracy_cased", "accuracy_lowercase", "invalid_rate",
+KEYS = ["task", "budget", "reading", "top_k", "rows", "accuracy", "accuracy_cased", "accuracy_lowercase", "invalid_rate",
         "accuracy_valid", "accuracy_likelihood", "chance", "majority", "seconds"]
 
 

@@ -7,8 +7,14 @@ namespace evenkeel {
 
 /// The eight sets of LLM-Adapters (Hu et al. 2023), read from files.
 std::span<const TaskInfo> commonsense_tasks();
-std::vector<Row> commonsense_test_rows(const TaskInfo& task, const std::filesystem::path& data_path);
-TrainingSet commonsense_training_rows(const std::filesystem::path& data_path);
+TaskRows commonsense_test_rows(const TaskInfo& task, const std::filesystem::path& data_path);
+TaskRows commonsense_training_rows(const std::filesystem::path& data_path);
+
+/// TeleQuAD v4, read from its file.
+std::span<const TaskInfo> telequad_tasks();
+std::span<const std::string_view> telequad_label_keys();
+TaskRows telequad_test_rows(const RowOptions& options);
+TaskRows telequad_training_rows(const RowOptions& options);
 
 /// Ours, generated.
 std::span<const TaskInfo> builtin_tasks();

@@ -1,0 +1,85 @@
+#include "data/context_window.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+/// Where words begin: each with the blanks before it. The last entry is the end of the text.
+std::vector<size_t> word_starts(std::string_view text) {
+  std::vector<size_t> starts;
+  for (size_t at = 0; at < text.size();) {
+    starts.push_back(at);
+    const size_t word = text.find_first_not_of(kBlank, at);
+    at = std::min(text.find_first_of(kBlank, word), text.size());
+  }
+  starts.push_back(text.size());
+  return starts;
+}
+
+/// A run of words [first, last) that grows and shrinks around those that stay.
+class Window {
+ public:
+  Window(std::string_view text, KeptSpan kept) : text_(text), starts_(word_starts(text)) {
+    kept_first_ = first_ = word_at(kept.begin);
+    kept_last_ = last_ = word_at(std::max(kept.end, kept.begin + 1) - 1) + 1;
+  }
+
+  std::string_view text() const {
+    const auto run = text_.substr(starts_[first_], starts_[last_] - starts_[first_]);
+    return run.substr(std::min(run.find_first_not_of(kBlank), run.size()));
+  }
+
+  /// Takes words from both sides in turn while they fit into `room` tokens.
+  void grow(const Tokenizer& tokenizer, int64_t room) {
+    const auto fits = [&](size_t word) {
+      const auto piece = text_.substr(starts_[word], starts_[word + 1] - starts_[word]);
+      const auto tokens = static_cast<int64_t>(tokenizer.encode(piece, /*add_special_tokens=*/false).size());
+      if (tokens > room) return false;
+      room -= tokens;
+      return true;
+    };
+    for (bool left = true, right = true; left || right;) {
+      if ((left = left && first_ > 0 && fits(first_ - 1))) --first_;
+      if ((right = right && last_ + 1 < starts_.size() && fits(last_))) ++last_;
+    }
+  }
+
+  /// Gives back the word farthest out. \return whether there was one to give.
+  bool shrink() {
+    if (last_ - kept_last_ > kept_first_ - first_)
+      --last_;
+    else if (first_ < kept_first_)
+      ++first_;
+    else
+      return false;
+    return true;
+  }
+
+ private:
+  size_t word_at(size_t byte) const {
+    const auto after = std::upper_bound(starts_.begin(), starts_.end() - 1, byte);
+    return static_cast<size_t>(std::max<int64_t>(after - starts_.begin(), 1)) - 1;
+  }
+
+  std::string_view text_;
+  std::vector<size_t> starts_;
+  size_t first_ = 0, last_ = 0, kept_first_ = 0, kept_last_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::string> context_window(std::string_view context, KeptSpan kept, int64_t limit,
+                                          const Tokenizer& tokenizer,
+                                          const std::function<int64_t(std::string_view)>& tokens_with) {
+  Window window(context, kept);
+  window.grow(tokenizer, limit - tokens_with(window.text()));
+  while (tokens_with(window.text()) > limit)
+    if (!window.shrink()) return std::nullopt;
+  return std::string(window.text());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,69 @@
+#include "data/context_window.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/files.h"
+#include "data/tokenizer_training.h"
+
+namespace evenkeel {
+namespace {
+
+class ContextWindow : public testing::Test {
+ protected:
+  static Tokenizer make_tokenizer() {
+    const auto file = fs::path(testing::TempDir()) / "context_window_test_tokenizer.json";
+    const std::vector<std::string> texts = {"a b c d e f g h i j k l", "x a b c d e f g h i j k l"};
+    write_file_atomic(file, train_tokenizer(texts, {.vocab_size = 300}));
+    return Tokenizer::load(file);
+  }
+
+  int64_t tokens(std::string_view text) const { return static_cast<int64_t>(tokenizer_.encode(text, false).size()); }
+  std::optional<std::string> window(std::string_view context, KeptSpan kept, int64_t limit) const {
+    return context_window(context, kept, limit, tokenizer_, [&](std::string_view text) { return 5 + tokens(text); });
+  }
+  std::optional<std::string> around(std::string_view context, std::string_view answer, int64_t limit) const {
+    const size_t at = context.find(answer);
+    return window(context, {at, at + answer.size()}, limit);
+  }
+
+  const Tokenizer tokenizer_ = make_tokenizer();
+  const std::string context_ = "a b c  d\ne f g h i j k l";  // every letter is a token, with or without one space
+};
+
+TEST_F(ContextWindow, IsAContiguousPieceThatFitsAndHoldsTheAnswer) {
+  for (const std::string answer : {"a", "e f", "d\ne", "l"})
+    for (int64_t limit = 5 + tokens("d\ne"); limit < 5 + tokens(context_); ++limit) {
+      const auto piece = around(context_, answer, limit);
+      ASSERT_TRUE(piece) << answer << ", " << limit;
+      EXPECT_NE(context_.find(*piece), std::string::npos) << *piece;
+      EXPECT_NE(piece->find(answer), std::string::npos) << *piece;
+      EXPECT_LE(5 + tokens(*piece), limit);
+    }
+}
+
+TEST_F(ContextWindow, UsesTheRoomThereIsOnBothSides) {
+  EXPECT_EQ(around(context_, "h", 5 + 5), "f g h i j");
+  EXPECT_EQ(around(context_, "g h", 5 + 5), "f g h i j");  // the line end before e would take two
+  EXPECT_EQ(around(context_, "h", 1000), context_);
+}
+
+TEST_F(ContextWindow, GrowsOnTheOtherSideWhenOneEnds) {
+  EXPECT_EQ(around(context_, "k", 5 + 5), "h i j k l");
+  EXPECT_EQ(around(context_, "a", 5 + 3), "a b c");
+}
+
+TEST_F(ContextWindow, WithoutAnAnswerTheTailGoes) { EXPECT_EQ(window(context_, {}, 5 + 3), "a b c"); }
+
+TEST_F(ContextWindow, IsNothingWhenTheAnswerDoesNotFit) {
+  EXPECT_FALSE(around(context_, "f g h", 5 + 2));
+  EXPECT_FALSE(window(context_, {}, 5));
+}
+
+TEST_F(ContextWindow, WordsAreNeverCut) {
+  EXPECT_EQ(around(std::string(200, 'x') + " a " + std::string(200, 'y'), "a", 5 + 20), "a");
+}
+
+}  // namespace
+}  // namespace evenkeel

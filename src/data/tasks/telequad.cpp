@@ -1,0 +1,226 @@
+// TeleQuAD v4, extractive questions on telecom documents. Gebre et al., "TeleQuAD", EricssonResearch/TeleQuAD on GitHub,
+// extractive/v4, CC BY-ND 4.0: data[] { docid, source, paragraphs[] { context, qas[] { id, question, is_impossible,
+// answers[] { text, answer_start } } } } and more fields, which are not needed. Offsets count Unicode code points.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "data/tasks/family.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kFile = "TeleQuAD-v4-full.json";
+constexpr std::string_view kUnanswerable = "unanswerable";
+constexpr int64_t kLastTraining = 137, kFirstTest = 139, kLastTest = 272;
+
+struct Question {
+  Row row;  ///< its label is set at the end
+  std::vector<std::string> references;
+  int64_t answer_at = -1;
+  std::string id, docid, source;
+};
+
+// --- reading ---
+
+const Json& take(const Json& from, const char* field, bool (Json::*is_of_type)() const noexcept, const char* type,
+                 const std::string& where) {
+  EK_CHECK(from.is_object(), kData, where, " is not an object");
+  const auto found = from.find(field);
+  EK_CHECK(found != from.end() && ((*found).*is_of_type)(), kData, where, ": \"", field, "\" is missing or not ", type);
+  return *found;
+}
+
+std::string take_string(const Json& from, const char* field, const std::string& where) {
+  return take(from, field, &Json::is_string, "a string", where).get<std::string>();
+}
+
+const Json& take_array(const Json& from, const char* field, const std::string& where) {
+  return take(from, field, &Json::is_array, "an array", where);
+}
+
+/// Byte at which code point number `count` begins; npos beyond the end.
+size_t byte_of(std::string_view text, int64_t count) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    const bool starts = (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
+    if (starts && count-- == 0) return at;
+  }
+  return std::string_view::npos;
+}
+
+/// The file writes some line ends of a context as spaces in the answer.
+bool stands_at(std::string_view context, size_t at, std::string_view text) {
+  if (at > context.size() || text.size() > context.size() - at) return false;
+  return std::equal(text.begin(), text.end(), context.begin() + static_cast<int64_t>(at),
+                    [](char answer, char there) { return answer == there || (answer == ' ' && there == '\n'); });
+}
+
+std::string without_trailing_space(std::string text) {
+  text.resize(text.find_last_not_of(" \t\r\n") + 1);
+  return text;
+}
+
+/// Adds one annotator's answer. The second annotator of the file left some empty: they say nothing.
+void add_answer(const Json& answer, const std::string& where, Question& question) {
+  const auto text = take_string(answer, "text", where);
+  const int64_t start = take(answer, "answer_start", &Json::is_number_integer, "a whole number", where).get<int64_t>();
+  if (text.empty()) return;
+  const size_t at = start < 0 ? std::string_view::npos : byte_of(question.row.input, start);
+  EK_CHECK(stands_at(question.row.input, at, text), kData, where, ": the context does not say \"", text,
+           "\" at answer_start ", start);
+  if (question.references.empty()) question.answer_at = static_cast<int64_t>(at);
+  question.references.push_back(without_trailing_space(text));
+}
+
+void add_answers(const Json& answers, const std::string& where, Question& question) {
+  for (size_t i = 0; i < answers.size(); ++i) add_answer(answers[i], concat(where, ", answer ", i), question);
+  EK_CHECK(!question.references.empty(), kData, where, " has no answer, and is_impossible is false");
+}
+
+/// A question with everything but its document. \return whether it takes part.
+bool read_question(const Json& json, const std::string& where, bool impossible, Question& question) {
+  question.id = take_string(json, "id", where);
+  question.row.instruction = take_string(json, "question", where);
+  const auto& answers = take_array(json, "answers", where);
+  if (!take(json, "is_impossible", &Json::is_boolean, "true or false", where).get<bool>())
+    add_answers(answers, where, question);
+  else if (!impossible)
+    return false;
+  else
+    question.references.emplace_back(kUnanswerable);  // the spans the file gives are implausible ones
+  question.row.output = question.row.answer = question.references.front();
+  return true;
+}
+
+void read_paragraph(const Json& json, const std::string& where, const Question& document, bool impossible,
+                    std::vector<Question>& questions) {
+  const auto context = take_string(json, "context", where);
+  EK_CHECK(!context.empty(), kData, where, ": \"context\" is empty");
+  const auto& asked = take_array(json, "qas", where);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Question question = document;
+    question.row.input = context;
+    const auto place = concat(where, ", question ", i);
+    if (read_question(asked[i], place, impossible, question)) questions.push_back(std::move(question));
+  }
+}
+
+std::vector<Question> read_questions(const std::filesystem::path& file, bool impossible) {
+  const auto json = load_json(file);
+  std::vector<Question> questions;
+  const auto& documents = take_array(json, "data", file.string());
+  for (size_t i = 0; i < documents.size(); ++i) {
+    const auto where = concat(file.string(), ": document ", i);
+    Question unasked;
+    unasked.docid = take_string(documents[i], "docid", where);
+    unasked.source = take_string(documents[i], "source", where);
+    for (const auto& paragraph : take_array(documents[i], "paragraphs", where))
+      read_paragraph(paragraph, where, unasked, impossible, questions);
+  }
+  return questions;
+}
+
+// --- splitting and grouping ---
+
+/// A source is "3GPP-Specs#<spec>-<version>[#<section>]", or the address of a page, which stands for itself.
+std::string spec_of(const std::string& source) {
+  const auto first = source.find('#');
+  return first == source.npos ? source : source.substr(0, source.find('#', first + 1));
+}
+
+constexpr std::array<std::string_view, 4> kLabelKeys = {"label", "spec", "source", "docid"};
+
+std::string label_of(const Question& question, std::string_view key) {
+  const bool known = std::find(kLabelKeys.begin(), kLabelKeys.end(), key) != kLabelKeys.end();
+  EK_CHECK(known, kConfig, "telequad: rows cannot be grouped by \"", key, "\", allowed: ", join(kLabelKeys));
+  if (key == "docid") return question.docid;
+  return key == "source" ? question.source : spec_of(question.source);
+}
+
+enum class Side { kTraining, kTest, kNeither };
+
+Side side_by_order(const Question& question) {
+  int64_t number = 0;
+  const char* end = question.docid.data() + question.docid.size();
+  const auto read = std::from_chars(question.docid.data(), end, number);
+  EK_CHECK(read.ec == std::errc() && read.ptr == end, kData, "telequad: docid \"", question.docid,
+           "\" is not a number, which data.telequad.split = \"order\" goes by");
+  if (number <= kLastTraining) return Side::kTraining;
+  return number >= kFirstTest && number <= kLastTest ? Side::kTest : Side::kNeither;
+}
+
+/// What a random split keeps together.
+std::string group_of(const Question& question, TelequadSplit split) {
+  if (split == TelequadSplit::kQuestions) return question.id;
+  return split == TelequadSplit::kSpecs ? spec_of(question.source) : question.docid;
+}
+
+/// Groups in random order; each trains if it still fits into the share.
+std::vector<Side> sides_at_random(std::span<const Question> questions, const TelequadConfig& config) {
+  std::map<std::string, std::vector<size_t>> groups;
+  for (size_t i = 0; i < questions.size(); ++i) groups[group_of(questions[i], config.split)].push_back(i);
+  std::vector<const std::vector<size_t>*> order;
+  for (const auto& [name, members] : groups) order.push_back(&members);
+  RandomStream(static_cast<uint64_t>(config.split_seed), "telequad-split").shuffle(std::span(order));
+  std::vector<Side> sides(questions.size(), Side::kTest);
+  double room = config.train_share * static_cast<double>(questions.size()) + 0.5;
+  for (const auto* members : order) {
+    if (static_cast<double>(members->size()) > room) continue;
+    room -= static_cast<double>(members->size());
+    for (const size_t i : *members) sides[i] = Side::kTraining;
+  }
+  return sides;
+}
+
+std::vector<Side> sides_of(std::span<const Question> questions, const TelequadConfig& config) {
+  if (config.split != TelequadSplit::kOrder) return sides_at_random(questions, config);
+  std::vector<Side> sides;
+  for (const auto& question : questions) sides.push_back(side_by_order(question));
+  return sides;
+}
+
+TaskRows rows_of(const RowOptions& options, Side side) {
+  const auto file = options.path / kFile;
+  auto questions = read_questions(file, options.telequad.impossible);
+  const auto sides = sides_of(questions, options.telequad);
+  TaskRows set;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    if (sides[i] != side) continue;
+    auto& question = questions[i];
+    question.row.label = label_of(question, options.label);
+    set.rows.push_back(std::move(question.row));
+    set.references.push_back(std::move(question.references));
+    set.answer_at.push_back(question.answer_at);
+  }
+  EK_CHECK(!set.rows.empty(), kData, file.string(), " holds no questions to ",
+           side == Side::kTest ? "test with" : "train on", " by data.telequad.split = \"",
+           config::name_of(options.telequad.split), "\"");
+  return set;
+}
+
+}  // namespace
+
+std::span<const TaskInfo> telequad_tasks() {
+  static const std::array table = {TaskInfo{
+      "telequad", "telequad", kFile, {}, "TeleQuAD v4, telecom questions with their documents (Gebre et al.)"}};
+  return table;
+}
+
+std::span<const std::string_view> telequad_label_keys() { return kLabelKeys; }
+
+TaskRows telequad_test_rows(const RowOptions& options) { return rows_of(options, Side::kTest); }
+
+TaskRows telequad_training_rows(const RowOptions& options) {
+  auto set = rows_of(options, Side::kTraining);
+  const auto file = options.path / kFile;
+  set.files.push_back(file.string());
+  if (file_state(file) != FileState::kExact)
+    set.note = concat(file.string(), " is not the published file (its sha256 differs)");
+  return set;
+}
+
+}  // namespace evenkeel
