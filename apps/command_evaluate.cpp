@@ -21,6 +21,7 @@ namespace {
 struct EvaluateFlags {
   ModelOptions model;
   std::string run, data, predictions;
+  BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
   std::optional<std::string> decode, form;
@@ -159,10 +160,14 @@ std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpe
 
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
   const EvaluationOptions defaults;
+  std::optional<BertScorer> scorer;
+  if (!flags.bert_score.encoder.empty())
+    scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score.options());
   const EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
                                   .decode = decode_of(flags).value_or(defaults.decode),
                                   .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
-                                  .batch_size = flags.batch_size.value_or(defaults.batch_size)};
+                                  .batch_size = flags.batch_size.value_or(defaults.batch_size),
+                                  .bert_scorer = scorer ? &*scorer : nullptr};
   const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
   const auto tokenizer = open_tokenizer(opened.folder);
@@ -197,6 +202,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
     if (flags.model.threads > 0) config.threads = flags.model.threads;
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
     if (flags.max_new_tokens) config.evaluate.max_new_tokens = *flags.max_new_tokens;
+    if (!flags.bert_score.encoder.empty()) config.evaluate.bert_score = flags.bert_score;
     for (const auto& name : config.evaluate.tasks) {
       const auto& task = find_task(name);
       if (!flags.data.empty() || config.data.path.empty()) config.data.path = data_path(flags, task).string();
@@ -249,6 +255,10 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 32)");
+  command->add_option("--bert-encoder", flags->bert_score.encoder,
+                      "BERT or RoBERTa folder: BERTScore of free-text answers (--run: the run's)");
+  command->add_option("--bert-layer", flags->bert_score.layer, "its layer (default: that of the folder's name)");
+  command->add_option("--bert-baseline", flags->bert_score.baseline, "tsv file to rescale with");
   command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");
   command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });

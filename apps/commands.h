@@ -9,6 +9,7 @@ namespace evenkeel {
 void add_train_command(CLI::App& program);
 void add_evaluate_command(CLI::App& program);
 void add_score_command(CLI::App& program);
+void add_bertscore_command(CLI::App& program);
 void add_generate_command(CLI::App& program);
 void add_tokenize_command(CLI::App& program);
 void add_pretrain_command(CLI::App& program);

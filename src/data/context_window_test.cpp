@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-class ContextWindow : public testing::Test {
+class ContextWindow : public ::testing::Test {
  protected:
   static Tokenizer make_tokenizer() {
     const auto file = fs::path(testing::TempDir()) / "context_window_test_tokenizer.json";

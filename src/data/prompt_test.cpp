@@ -89,7 +89,7 @@ TEST(Prompt, LlmAdaptersTrainingWithContextIsByteExact) {
             "                ");
 }
 
-class TokenizeRows : public testing::Test {
+class TokenizeRows : public ::testing::Test {
  protected:
   static Tokenizer make_tokenizer() {
     const std::vector<std::string> texts = {training_prompt(kRow, PromptTemplate::kPaper) + kRow.output,

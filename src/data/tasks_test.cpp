@@ -1,4 +1,5 @@
 #include "data/tasks.h"
+#include "data/testing.h"
 
 #include <gtest/gtest.h>
 
@@ -12,17 +13,13 @@
 namespace evenkeel {
 namespace {
 
-fs::path commonsense_folder() {
-  const char* given = std::getenv("EVENKEEL_DATA");
-  return (given != nullptr ? fs::path(given) : fs::path(EVENKEEL_SOURCE_DIR) / ".." / "shared" / "data") /
-         "commonsense";
-}
+fs::path commonsense_folder() { return testing::data_folder() / "commonsense"; }
 
 #define SKIP_WITHOUT(file) \
   if (!fs::exists(file)) GTEST_SKIP() << (file).string() << " is not there"
 
 fs::path write_json(std::string_view name, std::string_view text) {
-  const auto file = fs::path(testing::TempDir()) / name;
+  const auto file = fs::path(::testing::TempDir()) / name;
   write_file_atomic(file, text);
   return file;
 }
@@ -179,7 +176,7 @@ TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
 }
 
 TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
-  const auto folder = fs::path(testing::TempDir()) / "tasks_test_15k";
+  const auto folder = fs::path(::testing::TempDir()) / "tasks_test_15k";
   fs::create_directories(folder);
   write_file_atomic(folder / "commonsense_15k.json",
                     R"([{"instruction":"q","input":"","output":"the correct answer is ending2","answer":"ending2"}])");
@@ -189,8 +186,8 @@ TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
 }
 
 TEST(Commonsense, AnEmptyFolderIsRefused) {
-  EXPECT_THROW(training_rows("commonsense", {.path = fs::path(testing::TempDir()) / "nothing"}), Error);
-  EXPECT_THROW(training_rows("squad", {.path = testing::TempDir()}), Error);
+  EXPECT_THROW(training_rows("commonsense", {.path = fs::path(::testing::TempDir()) / "nothing"}), Error);
+  EXPECT_THROW(training_rows("squad", {.path = ::testing::TempDir()}), Error);
 }
 
 std::vector<std::string> builtin_names() {

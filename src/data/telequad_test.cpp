@@ -12,6 +12,7 @@
 #include "data/partition.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
+#include "data/testing.h"
 #include "data/text_metrics.h"
 
 namespace evenkeel {
@@ -54,9 +55,9 @@ Json small_file() {
             document(273, "https://page.example/one", context, {question("q7", {answer("wohl", 34)})})}}};
 }
 
-class Telequad : public testing::Test {
+class Telequad : public ::testing::Test {
  protected:
-  Telequad() : folder_(fs::path(testing::TempDir()) / "telequad_test") {
+  Telequad() : folder_(fs::path(::testing::TempDir()) / "telequad_test") {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     write(small_file());
@@ -212,11 +213,10 @@ TEST_F(Telequad, BadFilesEndInOneLineThatNamesThePlace) {
 
 // --- the published file ---
 
-class PublishedTelequad : public testing::Test {
+class PublishedTelequad : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* given = std::getenv("EVENKEEL_DATA");
-    folder_ = (given ? fs::path(given) : fs::path(EVENKEEL_SOURCE_DIR) / ".." / "shared" / "data") / "telequad";
+    folder_ = testing::data_folder() / "telequad";
     if (!fs::exists(folder_ / kFile)) GTEST_SKIP() << (folder_ / kFile).string() << " is not there";
   }
   /// Every question, by a split that tests none.

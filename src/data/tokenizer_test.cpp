@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "data/testing.h"
 #include "data/tokenizer_added.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_pattern.h"
@@ -23,11 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
-
-fs::path data_folder() {
-  const char* given = std::getenv("EVENKEEL_DATA");
-  return given ? fs::path(given) : fs::path(EVENKEEL_SOURCE_DIR) / ".." / "shared" / "data";
-}
 
 /// Writes a file that is gone with the test.
 class TemporaryFile {
@@ -89,7 +85,7 @@ std::vector<std::string> words_of(std::string_view text) {
 using Words = std::vector<std::string>;
 
 TEST(Tokenizer, ReproducesTheReferenceEncodings) {
-  const auto folder = data_folder() / "tokenizer";
+  const auto folder = testing::data_folder() / "tokenizer";
   const auto reference = folder / "reference_encodings.json";
   if (!fs::exists(reference)) GTEST_SKIP() << "not there: " << reference;
   const auto tokenizer = Tokenizer::load(folder / "allenai_gpt-neox-olmo-dolma-v1_5.json");

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -129,18 +130,25 @@ void Checkpoint::commit(const Snapshot& snapshot, const Commit& commit) const {
   const OrderedJson marker = {
       {"round", commit.round}, {"records_before", commit.records_before}, {"record", commit.record}};
   write_file_atomic(folder_ / "commit.json", marker.dump());
-  remove_all_but(commit.round);
+  remove_folders_but(std::array{folder});
+}
+
+void Checkpoint::repair() const {
+  if (!fs::exists(folder_)) return;
+  const auto done = last();
+  const int64_t round = done ? done->round : 0;
+  remove_folders_but(std::array{round_folder(round), uploads(round + 1)});
 }
 
 fs::path Checkpoint::uploads(int64_t round) const { return folder_ / concat("uploads-", round); }
 
 fs::path Checkpoint::round_folder(int64_t round) const { return folder_ / concat("round-", round); }
 
-void Checkpoint::remove_all_but(int64_t round) const {
-  const auto keep = round_folder(round).filename();
+void Checkpoint::remove_folders_but(std::span<const fs::path> kept) const {
   std::vector<fs::path> old;
   for (const auto& entry : fs::directory_iterator(folder_))
-    if (entry.is_directory() && entry.path().filename() != keep) old.push_back(entry.path());
+    if (entry.is_directory() && std::find(kept.begin(), kept.end(), entry.path()) == kept.end())
+      old.push_back(entry.path());
   for (const auto& path : old) fs::remove_all(path);
 }
 

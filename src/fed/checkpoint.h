@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/json.h"
@@ -43,12 +44,14 @@ class Checkpoint {
   Snapshot load(int64_t round) const;
   /// Writes the snapshot, then the marker. Older rounds and finished journals are removed after that.
   void commit(const Snapshot& snapshot, const Commit& commit) const;
+  /// Removes what a killed process left: older and uncommitted rounds, and journals but that of the next round.
+  void repair() const;
   /// Folder of the journal of the round that makes `round`.
   std::filesystem::path uploads(int64_t round) const;
 
  private:
   std::filesystem::path round_folder(int64_t round) const;
-  void remove_all_but(int64_t round) const;
+  void remove_folders_but(std::span<const std::filesystem::path> kept) const;
 
   std::filesystem::path folder_;
 };

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/files.h"
 #include "fed/journal.h"
 #include "fed/run_folder.h"
@@ -79,6 +81,17 @@ TEST_F(CheckpointFolder, ARoundThatWasNotCommittedLeavesTheOneBefore) {
   EXPECT_EQ(checkpoint.last()->record, "two");
   EXPECT_FALSE(fs::exists(path_ / "round-1"));
   EXPECT_EQ(checkpoint.load(2).state.round, 2);
+}
+
+TEST_F(CheckpointFolder, RepairLeavesTheLastCommitAndTheJournalOfTheNextRound) {
+  const Checkpoint checkpoint(path_);
+  checkpoint.repair();  // nothing there yet
+  checkpoint.commit(snapshot(2), {2, "two", 0});
+  for (const auto* name : {"round-1", "round-3", "uploads-2", "uploads-3"}) fs::create_directories(path_ / name);
+  checkpoint.repair();
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(path_)) left.insert(entry.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"commit.json", "round-2", "uploads-3"}));
 }
 
 TEST_F(CheckpointFolder, ADamagedMarkerIsAClearError) {

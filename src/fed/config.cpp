@@ -85,6 +85,7 @@ void check(const EvaluateSection& evaluate) {
   check_at_least("evaluate.limit", evaluate.limit, 0);
   check_at_least("evaluate.max_new_tokens", evaluate.max_new_tokens, 1);
   check_at_least("evaluate.cutoff", evaluate.cutoff, 0);
+  check_at_least("evaluate.bert_score.layer", evaluate.bert_score.layer, -1);
   check_at_least("evaluate.batch_size", evaluate.batch_size, 1);
   check_at_least("evaluate.every", evaluate.every, 0);
 }
@@ -114,8 +115,12 @@ LocalTraining TrainSection::local() const {
   return {local_epochs, batch_size, accumulation, optimizer, idle_expert_update};
 }
 
+BertScoreOptions BertScoreSection::options() const {
+  return {.layer = layer >= 0 ? std::optional(layer) : std::nullopt, .idf = idf, .baseline = baseline};
+}
+
 EvaluationOptions EvaluateSection::options(PromptTemplate form) const {
-  return {form, decode, max_new_tokens, lowercase, likelihood, batch_size, cutoff};
+  return {form, decode, max_new_tokens, lowercase, likelihood, batch_size, cutoff, nullptr};
 }
 
 RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
@@ -178,6 +183,9 @@ void ExperimentConfig::resolve() {
   for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
     clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
   data.path = expand_data_path(data.path, "data.path").string();
+  auto& bert = evaluate.bert_score;
+  bert.encoder = expand_data_path(bert.encoder, "evaluate.bert_score.encoder").string();
+  bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();
   if (evaluate.tasks.empty()) evaluate.tasks = {data.task};
   evaluate.tasks = expand_tasks(evaluate.tasks);
   output.dir = folder().string();

@@ -18,6 +18,7 @@
 #include "data/prompt.h"
 #include "methods/method.h"
 #include "models/causal_lm.h"
+#include "train/bert_score.h"
 #include "train/evaluation.h"
 #include "train/local_training.h"
 
@@ -130,6 +131,21 @@ struct TrainSection {
   LocalTraining local() const;
 };
 
+/// The encoder that compares free-text answers with their references.
+struct BertScoreSection {
+  std::string encoder;
+  int64_t layer = -1;
+  bool idf = false;
+  std::string baseline;
+  void visit(auto& field) {
+    field("encoder", encoder, "folder of a BERT or RoBERTa checkpoint; empty: no BERTScore");
+    field("layer", layer, "whose hidden states, 0 or more; -1: what the package takes for a folder of that name");
+    field("idf", idf, "weigh words by their rarity in the references");
+    field("baseline", baseline, "tsv file of the package's rescale_baseline: scores are rescaled; empty: they are not");
+  }
+  BertScoreOptions options() const;
+};
+
 struct EvaluateSection {
   std::vector<std::string> tasks;
   std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
@@ -143,6 +159,7 @@ struct EvaluateSection {
   bool likelihood = true;
   int64_t every = 0;
   bool before = false;
+  BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
     field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
@@ -157,6 +174,7 @@ struct EvaluateSection {
     field("likelihood", likelihood, "also rank the allowed answers by likelihood");
     field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
     field("before", before, "evaluate before the first round as well");
+    field("bert_score", bert_score, "");
   }
   EvaluationOptions options(PromptTemplate form) const;
 };

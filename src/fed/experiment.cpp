@@ -182,6 +182,12 @@ int64_t Experiment::max_rank() const {
   return *std::max_element(config.clients.ranks.begin(), config.clients.ranks.end());
 }
 
+EvaluationOptions Experiment::evaluation() const {
+  auto options = config.evaluate.options(config.data.form);
+  if (bert_scorer) options.bert_scorer = &*bert_scorer;
+  return options;
+}
+
 ServerView Experiment::server() const {
   const auto& spec = model->spec();
   return {.sites = sites,
@@ -213,12 +219,15 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
                .method = {},
                .gate_norm = {},
                .shards = {},
-               .clients = {}};
+               .clients = {},
+               .bert_scorer = {}};
   e.sites = e.model->sites(e.config.lora.all_targets(e.model->spec()));
   e.method = e.config.method.make();
   for (double budget : e.config.evaluate.budgets) active_experts(e.model->spec(), budget, "evaluate.budgets");
   if (purpose == Purpose::kTrain) e.shards = make_shards(e.config, e.tokenizer, e.model->spec());
   e.clients = make_clients(e.config, e.model->spec(), e.shards);
+  const auto& bert = e.config.evaluate.bert_score;
+  if (!bert.encoder.empty()) e.bert_scorer = BertScorer::load(bert.encoder, bert.options());
   return e;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,9 @@ struct Experiment {
   GateNorm gate_norm = GateNorm::kCheckpoint;  ///< what the method asks of the routers, for the records
   Shards shards;                               ///< empty when the experiment is only evaluated
   std::vector<ClientProfile> clients;
+  std::optional<BertScorer> bert_scorer;  ///< of free-text tasks, when the config names an encoder
 
+  EvaluationOptions evaluation() const;  ///< borrows the scorer
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora.scale(); }
   int64_t max_rank() const;  ///< the largest r_c

@@ -40,6 +40,8 @@ OrderedJson to_json(const ClientRecord& record) {
           {"last_loss", record.last_loss},
           {"bytes_down", record.bytes_down},
           {"bytes_up", record.bytes_up},
+          {"down_parts", record.down_parts},
+          {"up_parts", record.up_parts},
           {"counts", counts_json(record.counts)},
           {"metrics", record.metrics},
           {"flops", record.flops},
@@ -56,6 +58,8 @@ ClientRecord client_record(const Json& json) {
           .last_loss = json.at("last_loss"),
           .bytes_down = json.at("bytes_down"),
           .bytes_up = json.at("bytes_up"),
+          .down_parts = json.at("down_parts"),
+          .up_parts = json.at("up_parts"),
           .counts = counts_from(json.at("counts")),
           .metrics = json.at("metrics"),
           .flops = json.at("flops"),
@@ -74,6 +78,7 @@ bool RoundJournal::holds(int64_t client) const { return fs::exists(file(client, 
 
 void RoundJournal::store(ClientRecord record, const Payload& upload, const TensorMap& memory) const {
   record.bytes_up = save_payload(file(record.id, ".upload.safetensors"), upload, dtype_);
+  record.up_parts = payload_parts(upload, dtype_);
   if (!memory.empty()) save_safetensors(file(record.id, ".memory.safetensors"), memory);
   write_file_atomic(file(record.id, ".json"), to_json(record).dump());
 }

@@ -25,7 +25,8 @@ struct ClientRecord {
   int64_t steps = 0, tokens = 0, targets = 0;
   double loss_sum = 0, first_loss = 0, last_loss = 0;
   int64_t bytes_down = 0, bytes_up = 0;
-  RoutingByLayer counts;  ///< logits undefined
+  std::map<std::string, int64_t> down_parts, up_parts;  ///< the same by content (lora/payload.h)
+  RoutingByLayer counts;                                ///< logits undefined
   std::map<std::string, double> metrics;
   double flops = 0;
   double seconds = 0;
@@ -40,7 +41,7 @@ class RoundJournal {
   RoundJournal(std::filesystem::path folder, TransportDtype dtype);
 
   bool holds(int64_t client) const;
-  /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up.
+  /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up and up_parts.
   void store(ClientRecord record, const Payload& upload, const TensorMap& memory) const;
 
   ClientRecord record(int64_t client) const;

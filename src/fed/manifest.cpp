@@ -79,6 +79,14 @@ bool belongs_to_model(const fs::path& file) {
   return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
 }
 
+std::vector<fs::path> model_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 void check_file(const Json& entry) {
   const fs::path file = entry.at("path").get<std::string>();
   EK_CHECK(fs::exists(file), kIo, file.string(), " is gone, but the run was made with it");
@@ -92,10 +100,7 @@ void check_file(const Json& entry) {
 
 std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(model_folder))
-    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  auto files = model_files(model_folder);
   files.insert(files.end(), training_files.begin(), training_files.end());
   for (const auto& name : config.evaluate.tasks) {
     const auto& task = find_task(name);
@@ -103,6 +108,10 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
     const bool known = std::find(files.begin(), files.end(), file) != files.end();  // one file may train and test
     if (!task.file.empty() && !known && fs::exists(file)) files.push_back(file);
   }
+  const auto& bert = config.evaluate.bert_score;
+  if (!bert.encoder.empty())
+    for (auto& file : model_files(bert.encoder)) files.push_back(std::move(file));
+  if (!bert.baseline.empty()) files.emplace_back(bert.baseline);
   return files;
 }
 

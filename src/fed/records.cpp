@@ -28,6 +28,8 @@ OrderedJson client_json(const ClientProfile& client, double weight, const Client
           {"last_loss", record.last_loss},
           {"bytes_up", record.bytes_up},
           {"bytes_down", record.bytes_down},
+          {"bytes_up_parts", record.up_parts},
+          {"bytes_down_parts", record.down_parts},
           {"experts_per_token", experts_per_token(record.counts)},
           {"flops", record.flops},
           {"metrics", record.metrics},
@@ -142,7 +144,7 @@ double client_flops(const Experiment& e, const ClientProfile& client, int64_t to
 }
 
 OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<const ClientRecord> records,
-                         const ServerState& next, const PhaseSeconds& seconds) {
+                         const OtherDownloads& other, const ServerState& next, const PhaseSeconds& seconds) {
   OrderedJson clients = OrderedJson::array();
   for (size_t i = 0; i < records.size(); ++i)
     clients.push_back(client_json(round.participants[i], round.weights[i], records[i]));
@@ -158,7 +160,9 @@ OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<
                       {"tokens", tokens},
                       {"targets", targets},
                       {"bytes_up", total(records, &ClientRecord::bytes_up)},
-                      {"bytes_down", total(records, &ClientRecord::bytes_down)},
+                      {"bytes_down", total(records, &ClientRecord::bytes_down) + other.idle + other.once},
+                      {"bytes_down_idle", other.idle},
+                      {"bytes_down_once", other.once},
                       {"experts_per_token", mean_experts_per_token(records)},
                       {"flops", total(records, &ClientRecord::flops)},
                       {"metrics", mean_metrics(records)}};

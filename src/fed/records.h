@@ -1,8 +1,9 @@
 /// \file  The line of rounds.jsonl: everything that is reported of a round, measured, never assumed.
 ///
 /// Keys: round (1 = the first), method, gate_norm, participants, loss, first_loss, last_loss (mean per target token),
-/// tokens, targets, steps, bytes_up, bytes_down, experts_per_token, flops; clients (the same per client, with id,
-/// budget, top_k, rank, examples, weight, metrics); metrics (mean over clients, by steps); layers and, per layer in
+/// tokens, targets, steps, bytes_up, bytes_down (all that the server sent, so with bytes_down_idle and bytes_down_once),
+/// experts_per_token, flops; clients (the same per client, with id, budget, top_k, rank, examples, weight, metrics, and
+/// bytes_up_parts and bytes_down_parts by content, lora/payload.h); metrics (mean over clients, by steps); layers and, per layer in
 /// that order, utilization [L][E], entropy, gini, dead_experts, nearly_dead_experts; entropy_mean, entropy_std,
 /// entropy_joint, entropy_unnormalized, gini_mean; diagnostics (the method's own tensors, e.g. phi); seconds by phase.
 /// All under "seconds" differs from run to run, the rest does not.
@@ -21,10 +22,16 @@ struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
 };
 
+/// Bytes the server sends in a round beside the participants' downloads.
+struct OtherDownloads {
+  int64_t idle = 0;  ///< the last round's change of the base, to the clients that sit this one out
+  int64_t once = 0;  ///< fixed factors, to every client before the first round
+};
+
 /// \param records  one per participant, in the round's order
 /// \param next     the state after the round
 OrderedJson round_record(const Experiment& experiment, const RoundView& round, std::span<const ClientRecord> records,
-                         const ServerState& next, const PhaseSeconds& seconds);
+                         const OtherDownloads& other, const ServerState& next, const PhaseSeconds& seconds);
 
 /// FLOPs of a client's round by the convention of train/cost.h, from the tokens it counted.
 double client_flops(const Experiment& experiment, const ClientProfile& client, int64_t tokens, int64_t sequences);

@@ -39,8 +39,14 @@ TensorMap memory_of(const Snapshot& snapshot, int64_t client) {
   return found == snapshot.memories.end() ? TensorMap{} : found->second;
 }
 
+/// The length of what is sent to somebody; nothing when there is nothing to send.
+int64_t bytes_of(const Payload& payload, TransportDtype dtype) {
+  return payload.adapters.empty() && payload.base_delta.empty() ? 0 : payload_size(payload, dtype);
+}
+
 ClientRecord make_record(const Experiment& e, const ClientProfile& client, const LocalResult& result,
-                         int64_t bytes_down) {
+                         const Payload& sent) {
+  const auto dtype = e.config.train.transport_dtype;
   const int64_t sequences = result.steps * e.config.train.batch_size * e.config.train.accumulation;
   return {.id = client.id,
           .steps = result.steps,
@@ -49,8 +55,10 @@ ClientRecord make_record(const Experiment& e, const ClientProfile& client, const
           .loss_sum = result.loss_sum,
           .first_loss = result.first_loss,
           .last_loss = result.last_loss,
-          .bytes_down = bytes_down,
+          .bytes_down = payload_size(sent, dtype),
           .bytes_up = 0,
+          .down_parts = payload_parts(sent, dtype),
+          .up_parts = {},
           .counts = result.counts,
           .metrics = result.metrics,
           .flops = client_flops(e, client, result.tokens, sequences),
@@ -88,7 +96,7 @@ struct Round {
     const auto on_step = [&](int64_t, int64_t, int64_t tokens) { progress.step(tokens); };
     const auto result = train_locally(*e.model, *e.method, download, own, shard, e.config.train.local(), on_step);
     timed(seconds.upload, [&] {
-      journal.store(make_record(e, client, result, payload_size(sent, dtype)), result.upload, memory);
+      journal.store(make_record(e, client, result, sent), result.upload, memory);
       return true;
     });
     progress.end_client();
@@ -102,6 +110,16 @@ struct Round {
       gain_base_delta(next, e.config.train.transport_dtype);
       return next;
     });
+  }
+
+  /// A change of the base reaches everybody in the round after it was made. Fixed factors travel in float32: everybody
+  /// uses them as they are.
+  OtherDownloads other_downloads() const {
+    const auto clients = static_cast<int64_t>(e.clients.size());
+    const int64_t sit_out = clients - static_cast<int64_t>(view.participants.size());
+    const int64_t delta = bytes_of({.base_delta = now.state.global.base_delta}, e.config.train.transport_dtype);
+    const int64_t fixed = bytes_of({.adapters = now.state.common.fixed}, TransportDtype::kFloat32);
+    return {.idle = sit_out * delta, .once = view.round == 0 ? clients * fixed : 0};
   }
 
   ClientMemories memories() const {
@@ -133,7 +151,7 @@ RoundResult run_round(const Experiment& e, const Snapshot& now, const RoundJourn
   }
   const auto context = concat("round ", round.view.round + 1, ", method ", e.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(); });
-  auto record = round_record(e, round.view, round.records(), next, round.seconds);
+  auto record = round_record(e, round.view, round.records(), round.other_downloads(), next, round.seconds);
   return {{std::move(next), round.memories()}, std::move(record)};
 }
 

@@ -60,10 +60,12 @@ class RoundTest : public testing::Test {
     return path;
   }
 
-  static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain) {
+  static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain,
+                               std::string_view setting = "threads=1") {
     auto table = config::Table::parse(kRunConfig, "unit.toml");
     table.set(concat("model.path=\"", (root() / "model").string(), "\""));
     table.set(concat("method.name=\"", method, "\""));
+    table.set(setting);
     auto config = ExperimentConfig::read(table);
     config.resolve();
     auto e = make_experiment(std::move(config), purpose);
@@ -151,10 +153,43 @@ TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
     EXPECT_EQ(client["bytes_up"].get<int64_t>(), static_cast<int64_t>(fs::file_size(file)));
     EXPECT_DOUBLE_EQ(client["experts_per_token"].get<double>(), client["top_k"].get<double>());
     up += client["bytes_up"].get<int64_t>();
+    for (const auto* direction : {"bytes_up", "bytes_down"}) {
+      int64_t parts = 0;
+      for (const auto& [name, bytes] : client[concat(direction, "_parts")].items()) parts += bytes.get<int64_t>();
+      EXPECT_EQ(parts, client[direction].get<int64_t>()) << direction;
+    }
+    EXPECT_GT(client["bytes_down_parts"]["pseudo_grad_a"], client["bytes_down_parts"]["phi"]);
   }
   EXPECT_EQ(record["bytes_up"], up);
   EXPECT_EQ(record["layers"].size(), 2u);
   EXPECT_EQ(record["utilization"][0].size(), 7u);
+}
+
+TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
+  const auto e = experiment("flora", Purpose::kTrain, "clients.participation=0.34");
+  RunProgress progress(e, 0);
+  const auto first = run_round(e, beginning(e), journal("flora-1"), progress);
+  const auto second = run_round(e, first.next, journal("flora-2"), progress);
+  const Payload change{.base_delta = first.next.state.global.base_delta};
+  const int64_t bytes = payload_size(change, TransportDtype::kFloat32);
+  EXPECT_EQ(first.record["bytes_down_idle"], 0);
+  ASSERT_EQ(second.record["clients"].size(), 1u);
+  EXPECT_EQ(second.record["clients"][0]["bytes_down"], bytes);
+  EXPECT_EQ(second.record["bytes_down_idle"], 2 * bytes);
+  EXPECT_EQ(second.record["bytes_down"], 3 * bytes);
+}
+
+TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
+  const auto e = experiment("ffa-lora", Purpose::kTrain, "clients.participation=0.67");
+  RunProgress progress(e, 0);
+  const auto begun = beginning(e);
+  const auto first = run_round(e, begun, journal("ffa-1"), progress);
+  const auto second = run_round(e, first.next, journal("ffa-2"), progress);
+  const int64_t fixed = 3 * payload_size({.adapters = begun.state.common.fixed}, TransportDtype::kFloat32);
+  EXPECT_EQ(first.record["bytes_down_once"], fixed);
+  EXPECT_EQ(second.record["bytes_down_once"], 0);
+  EXPECT_EQ(first.record["bytes_down"].get<int64_t>(), second.record["bytes_down"].get<int64_t>() + fixed);
+  EXPECT_EQ(first.record["bytes_down_idle"], 0);
 }
 
 TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {

@@ -70,8 +70,7 @@ TaskScore evaluate_prepared(const Experiment& e, const Common& common, const Loc
   const auto report = [&](int64_t done, int64_t all) {
     if (on_progress) on_progress(name, point.budget, done, all);
   };
-  auto score = evaluate_task(*e.model, e.tokenizer, forward, task, rows, e.config.evaluate.options(e.config.data.form),
-                             predictions, report);
+  auto score = evaluate_task(*e.model, e.tokenizer, forward, task, rows, e.evaluation(), predictions, report);
   score.budget = point.budget;
   score.reading = point.reading;
   score.top_k = setup.router.top_k;

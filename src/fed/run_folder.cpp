@@ -103,6 +103,7 @@ RunFolder RunFolder::open(const fs::path& folder) {
 void RunFolder::repair() const {
   fs::remove(folder_ / kMarker);
   for (const auto& folder : {folder_, folder_ / "checkpoint", folder_ / "adapter"}) remove_half_written(folder);
+  checkpoint_.repair();
   drop_partial_line(folder_ / "evaluations.jsonl");
   const auto rounds = folder_ / "rounds.jsonl";
   const auto last = checkpoint_.last();

@@ -13,8 +13,7 @@ constexpr std::string_view kExtra = "extra/";
 constexpr std::string_view kScaling = "scaling", kBaseScaling = "base_scaling";
 
 at::ScalarType wire_type(const at::Tensor& tensor, TransportDtype dtype) {
-  const bool scalar = tensor.scalar_type() == at::kDouble && tensor.dim() == 0;
-  if (!tensor.is_floating_point() || scalar) return tensor.scalar_type();
+  if (!tensor.is_floating_point() || tensor.dim() < 2) return tensor.scalar_type();
   return dtype == TransportDtype::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
@@ -79,6 +78,21 @@ Metadata file_metadata(const Payload& payload) {
   Metadata metadata{{std::string(kScaling), scalings_of(payload.adapters)}};
   if (!payload.base_delta.empty()) metadata[std::string(kBaseScaling)] = scalings_of(payload.base_delta);
   return metadata;
+}
+
+TensorMap shapes_on_the_wire(const Payload& payload, TransportDtype dtype) {
+  return file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) {
+    return at::empty(t.sizes(), at::TensorOptions().dtype(type).device(at::kMeta));
+  });
+}
+
+/// What a tensor of the file counts as.
+std::string part_of(std::string_view name) {
+  const auto path = name.substr(name.find('/') + 1);
+  if (name.starts_with(kExtra)) return std::string(path.substr(path.rfind('.') + 1));
+  if (path.ends_with("/ranks")) return "ranks";
+  const bool router = path.substr(0, path.rfind('/')).ends_with(".mlp.gate");
+  return concat(router ? "router_" : "", name.starts_with(kAdapter) ? "adapters" : "base_delta");
 }
 
 /// Puts "<site>/a" in its place.
@@ -168,10 +182,17 @@ Payload load_payload(const std::filesystem::path& file) {
 }
 
 int64_t payload_size(const Payload& payload, TransportDtype dtype) {
-  const auto shape_only = [](const at::Tensor& t, at::ScalarType type) {
-    return at::empty(t.sizes(), at::TensorOptions().dtype(type).device(at::kMeta));
-  };
-  return safetensors_size(file_tensors(payload, dtype, shape_only), file_metadata(payload));
+  return safetensors_size(shapes_on_the_wire(payload, dtype), file_metadata(payload));
+}
+
+std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype) {
+  std::map<std::string, int64_t> parts{{"header", payload_size(payload, dtype)}};
+  for (const auto& [name, tensor] : shapes_on_the_wire(payload, dtype)) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    parts[part_of(name)] += bytes;
+    parts["header"] -= bytes;
+  }
+  return parts;
 }
 
 }  // namespace evenkeel

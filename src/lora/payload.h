@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "lora/adapter.h"
 
@@ -16,7 +18,7 @@ struct Payload {
   AdapterState base_delta{};  ///< down only: what every receiver, participant or not, adds to its base for good
 };
 
-/// Precision of floating-point tensors on the wire; integer tensors and float64 scalars travel as they are.
+/// Precision of floating-point tensors of two and more axes on the wire; integers, vectors and scalars travel as they are.
 enum class TransportDtype { kFloat32, kBFloat16 };
 
 /// The payload as a receiver sees it: factors and extras rounded through `dtype`, back in float32.
@@ -37,5 +39,10 @@ LoraFactors received(const LoraFactors& sent);
 
 /// The length save_payload would write.
 int64_t payload_size(const Payload& payload, TransportDtype dtype);
+
+/// The same by content: "adapters" and "base_delta", those of routers apart as "router_adapters" and "router_base_delta"
+/// (published sizes leave them out), "ranks" of stacks whose experts differ, the nouns of extras ("phi", "counts"), and
+/// "header": names, shapes and scalings.
+std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype);
 
 }  // namespace evenkeel

@@ -63,6 +63,30 @@ TEST_F(PayloadTest, WhatArrivesEqualsThroughWireAndTheSizeIsHonest) {
   }
 }
 
+TEST_F(PayloadTest, ThePartsAreTheWhole) {
+  auto payload = example();
+  payload.adapters["model.layers.0.mlp.gate"] = make_lora("gate", {0, 7, 3, {}}, 2, 1.0, 1);
+  payload.base_delta["model.layers.0.mlp.gate"] = make_lora("gate", {0, 7, 3, {}}, 1, 1.0, 1);
+  payload.base_delta["model.layers.0.self_attn.q_proj"] = make_lora("q", {0, 7, 5, {}}, 3, 1.0, 1);
+  const auto parts = payload_parts(payload, TransportDtype::kBFloat16);
+  const std::map<std::string, int64_t> expected{{"adapters", 2 * (2 * (7 + 5) + 3 * 2 * (9 + 4) + 3 * 2 * 2)},
+                                                {"router_adapters", 2 * 2 * (7 + 3)},
+                                                {"base_delta", 2 * 3 * (7 + 5)},
+                                                {"router_base_delta", 2 * (7 + 3)},
+                                                {"counts", 4 * 3},
+                                                {"rho", 8},
+                                                {"phi", 8 * 3},
+                                                {"half", 2 * 2}};
+  int64_t sum = parts.at("header");
+  for (const auto& [name, bytes] : expected) {
+    EXPECT_EQ(parts.at(name), bytes) << name;
+    sum += bytes;
+  }
+  EXPECT_EQ(parts.size(), expected.size() + 1);
+  EXPECT_EQ(sum, payload_size(payload, TransportDtype::kBFloat16));
+  EXPECT_GT(parts.at("header"), 0);
+}
+
 TEST_F(PayloadTest, Float32KeepsEveryBitAndBFloat16Rounds) {
   const auto original = example();
   const auto& site = original.adapters.begin()->first;
@@ -74,6 +98,7 @@ TEST_F(PayloadTest, Float32KeepsEveryBitAndBFloat16Rounds) {
   EXPECT_EQ(rounded.extras.at("rho").item<double>(), 1.0 / 3);
   EXPECT_EQ(rounded.extras.at("model.layers.0.mlp.counts").scalar_type(), at::kInt);
   EXPECT_EQ(rounded.extras.at("half").scalar_type(), at::kFloat);
+  EXPECT_EQ(rounded.extras.at("model.layers.0.mlp.phi")[0].item<double>(), 1.0 / 3);
 }
 
 TEST_F(PayloadTest, RoundingTwiceChangesNothingMore) {

@@ -191,6 +191,9 @@ struct MethodEntry {
   void (*write)(const config::Table& table, config::Writer& writer);
 };
 std::span<const MethodEntry> methods();
+/// Adds a row for a method of another program (docs/tutorial-new-method.md): the first thing its main() does, because
+/// references to rows do not survive it. \throws kConfig when the name is taken.
+void add_method(const MethodEntry& entry);
 /// \throws kConfig listing the known names.
 const MethodEntry& find_method(std::string_view name);
 

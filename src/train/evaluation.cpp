@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "data/text_metrics.h"
+#include "train/bert_score.h"
 #include "train/generation.h"
 
 namespace evenkeel {
@@ -130,14 +131,26 @@ void compare_texts(std::span<const std::vector<std::string>> references, std::sp
   }
 }
 
-void score_answers(const TaskInfo& task, const TaskRows& set, bool lowercase, std::span<Prediction> predictions,
-                   TaskScore& score) {
+void compare_meanings(const BertScorer& scorer, std::span<Prediction> predictions, TaskScore& score) {
+  std::vector<ComparedText> texts;
+  for (const auto& one : predictions) texts.push_back({one.output, one.references});
+  double sum = 0;
+  scorer.score(texts, [&](size_t i, const BertScore& match) {
+    predictions[i].bert_score = match.rescaled.value_or(match.raw).f1;
+    sum += *predictions[i].bert_score;
+  });
+  score.bert_score = sum / static_cast<double>(predictions.size());
+}
+
+void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
+                   std::span<Prediction> predictions, TaskScore& score) {
   if (task.free_text()) {
     score.kind = AnswerKind::kText;
     compare_texts(set.references, predictions, score);
+    if (options.bert_scorer) compare_meanings(*options.bert_scorer, predictions, score);
     return;
   }
-  count_answers(task, lowercase, predictions, score);
+  count_answers(task, options.lowercase, predictions, score);
   score.chance = chance_rate(task, set.rows);
   score.majority = majority_rate(set.rows);
 }
@@ -188,7 +201,7 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
     score.context_cut += batch.context_cut;
     if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
   }
-  score_answers(task, set, options.lowercase, all, score);
+  score_answers(task, set, options, all, score);
   score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (predictions) *predictions = std::move(all);
   return score;

@@ -18,6 +18,8 @@
 
 namespace evenkeel {
 
+class BertScorer;
+
 enum class Decode { kGreedy, kBeam4 };
 constexpr auto names(Decode) {
   return std::array{config::EnumName<Decode>{"greedy", Decode::kGreedy},
@@ -32,6 +34,7 @@ struct EvaluationOptions {
   bool likelihood = true;   ///< also rank the allowed answers
   int64_t batch_size = 32;  ///< prompts generated at once
   int64_t cutoff = 0;       ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
+  const BertScorer* bert_scorer = nullptr;  ///< compares free text too; borrowed; null: no BERTScore
 };
 
 /// What is measured of a task.
@@ -53,10 +56,11 @@ struct TaskScore {
       0;  ///< gold answer has the largest log-likelihood among those the row allows; 0 when not asked for
   double chance = 0, majority = 0;
   AnswerKind kind = AnswerKind::kChoice;
-  double exact_match = 0, f1 = 0;         ///< means over rows of the best over references (data/text_metrics.h)
-  std::optional<double> bert_score = {};  ///< F1, mean over rows; absent without an encoder
-  double empty_rate = 0;                  ///< rows answered with nothing
-  int64_t context_cut = 0;                ///< rows whose context lost its tail
+  double exact_match = 0, f1 = 0;  ///< means over rows of the best over references (data/text_metrics.h)
+  std::optional<double> bert_score =
+      {};                   ///< F1 (rescaled if the scorer has a baseline), mean over rows; absent without a scorer
+  double empty_rate = 0;    ///< rows answered with nothing
+  int64_t context_cut = 0;  ///< rows whose context lost its tail
   double seconds = 0;
 };
 /// The keys that the kind of task has; bert_score when there is one.

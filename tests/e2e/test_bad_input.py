@@ -80,7 +80,7 @@ def test_a_budget_that_leaves_no_expert(train):
 
 
 def test_ranks_the_method_cannot_give(train):
-    train(says=["clients.ranks", "client 1", "rank 2", "ub-smoe"], clients__ranks="[3, 2, 3, 3, 3]")
+    train(says=["clients.ranks", "3, 2, 3", "ub-smoe", "equal ranks"], clients__ranks="[3, 2, 3, 3, 3]")
     train(says=["clients.ranks", "4", "lora.rank"], clients__ranks="[4, 3, 3, 3, 3]")
 
 

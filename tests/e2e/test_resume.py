@@ -55,8 +55,8 @@ def test_killed_at_random_instants(undisturbed, tiny_model, tmp_path, seed):  # 
     reference, duration = undisturbed
     out, clock = tmp_path / "run", random.Random(seed)
     kills = 0
-    for attempt in range(40):
-        process = start(*arguments(tiny_model, out, resume=attempt > 0 and out.exists()))
+    for _ in range(40):
+        process = start(*arguments(tiny_model, out, resume=(out / "manifest.json").exists()))
         try:
             process.wait(timeout=clock.uniform(0.1, 0.6) * duration if kills < 5 else 300)
         except subprocess.TimeoutExpired:

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, RobertaConfig, RobertaForMaskedL
 
 from peer import PROGRAM, ROOT, run
 
-DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA") or pathlib.Path(__file__).parents[3] / "shared" / "data")
+DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))  # without it: not there
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 TOLERANCE = 1e-5
 SENTENCES = [
@@ -262,6 +262,19 @@ def test_predictions_of_evaluate_are_taken_as_they_are(encoder):
     folder, file = encoder(SHAPES[2], seed=21), pathlib.Path("predictions.jsonl")
     file.write_text(json.dumps({"task": "telequad", "output": "yes", "references": ["yes", "no"], "exact_match": 1}) + "\n")
     assert json.loads(run("bertscore", "--model", folder, "--input", file, "--layer", 4, "--json"))["f1"] > 0.999
+
+
+def test_evaluation_scores_free_text_by_the_same_measure(encoder):
+    folder, predictions = encoder(SHAPES[2], seed=23), pathlib.Path("predictions.jsonl")
+    data = DATA / "telequad"
+    if not data.exists():
+        pytest.skip(f"not there: {data}")
+    out = run("evaluate", "--model", ROOT / "assets/tiny-olmoe", "--tasks", "telequad", "--data", data, "--limit", 4,
+              "--max-new-tokens", 6, "--bert-encoder", folder, "--bert-layer", 3, "--predictions", predictions, "--json")
+    rows = [json.loads(line)["bert_score"] for line in predictions.read_text().splitlines()]
+    again = run("bertscore", "--model", folder, "--input", predictions, "--layer", 3, "--json")
+    assert rows == [json.loads(line)["f1"] for line in again.splitlines()] and len(rows) == 4
+    assert json.loads(out)["bert_score"] == pytest.approx(sum(rows) / 4, abs=1e-12)
 
 
 def test_bad_input_is_one_line(encoder):

@@ -13,7 +13,7 @@ tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
-DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA") or pathlib.Path(__file__).parents[3] / "shared" / "data")
+DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))  # without it: not there
 OLMO = DATA / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
 
 

@@ -1,0 +1,176 @@
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/model_options.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "train/bert_score.h"
+
+namespace evenkeel {
+namespace {
+
+struct BertScoreFlags {
+  std::string model, input, baseline, dtype = "checkpoint";
+  std::optional<int64_t> layer;
+  int64_t threads = 0;
+  bool idf = false, json = false;
+};
+
+/// "reference" is one text, "references" a list of one or more.
+std::vector<std::string> references_of(const Json& json) {
+  if (json.contains("reference") && json["reference"].is_string()) return {json["reference"].get<std::string>()};
+  std::vector<std::string> references;
+  if (!json.contains("references") || !json["references"].is_array()) return references;
+  for (const auto& reference : json["references"])
+    if (reference.is_string()) references.push_back(reference.get<std::string>());
+  return references.size() == json["references"].size() ? references : std::vector<std::string>();
+}
+
+/// `evenkeel evaluate --predictions` calls the candidate "output".
+ComparedText text_of(const std::string& line, const std::string& place) {
+  const auto json = parse_json(line, place);
+  const char* key = json.is_object() && json.contains("output") ? "output" : "candidate";
+  const bool has_candidate = json.is_object() && json.contains(key) && json[key].is_string();
+  auto references = has_candidate ? references_of(json) : std::vector<std::string>();
+  EK_CHECK(!references.empty(), kData, place,
+           ": allowed are {\"candidate\": \"...\", \"reference\": \"...\"} and {\"candidate\": \"...\", "
+           "\"references\": [\"...\", ...]}");
+  return {json[key].get<std::string>(), std::move(references)};
+}
+
+std::vector<ComparedText> read_texts(const std::string& file) {
+  std::ifstream lines(file);
+  EK_CHECK(lines.good(), kIo, file, " cannot be read");
+  std::vector<ComparedText> texts;
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") != std::string::npos)
+      texts.push_back(text_of(line, concat(file, " line ", number)));
+  }
+  EK_CHECK(!texts.empty(), kData, file, " holds no lines");
+  return texts;
+}
+
+OrderedJson to_json(const MatchScore& score) {
+  return {{"precision", score.precision}, {"recall", score.recall}, {"f1", score.f1}};
+}
+
+void print_json(size_t index, const BertScore& score) {
+  OrderedJson line{{"index", index}};
+  line.update(to_json(score.raw));
+  if (score.rescaled) line["rescaled"] = to_json(*score.rescaled);
+  line["empty"] = score.is_empty;
+  line["cut"] = score.is_cut;
+  std::cout << line.dump() << '\n';
+}
+
+void print_row(const std::string& name, const BertScore& score) {
+  std::printf("%8s", name.c_str());
+  const auto columns = [](const MatchScore& m) { std::printf(" %9.6f %9.6f %9.6f", m.precision, m.recall, m.f1); };
+  columns(score.raw);
+  if (score.rescaled) columns(*score.rescaled);
+  std::printf("\n");
+}
+
+void print_header(bool with_rescaled) {
+  std::printf("%8s %9s %9s %9s", "index", "P", "R", "F");
+  if (with_rescaled) std::printf(" %9s %9s %9s", "resc. P", "resc. R", "resc. F");
+  std::printf("\n");
+}
+
+/// Means over the texts, and what they hide: blank candidates, and texts that lost their end.
+class Summary {
+ public:
+  void add(const BertScore& score) {
+    ++texts_;
+    add(score.raw, sum_.raw);
+    if (score.rescaled) add(*score.rescaled, sum_.rescaled ? *sum_.rescaled : sum_.rescaled.emplace());
+    empty_ += score.is_empty;
+    cut_ += score.is_cut;
+  }
+  void print(int64_t max_tokens) const {
+    BertScore mean{.raw = divided(sum_.raw), .rescaled = std::nullopt};
+    if (sum_.rescaled) mean.rescaled = divided(*sum_.rescaled);
+    print_row("mean", mean);
+    std::printf("%lld texts, %lld with an empty candidate, %lld cut at %lld tokens\n", static_cast<long long>(texts_),
+                static_cast<long long>(empty_), static_cast<long long>(cut_), static_cast<long long>(max_tokens));
+  }
+
+ private:
+  static void add(const MatchScore& score, MatchScore& sum) {
+    sum.precision += score.precision;
+    sum.recall += score.recall;
+    sum.f1 += score.f1;
+  }
+  MatchScore divided(const MatchScore& sum) const {
+    const auto n = static_cast<double>(texts_);
+    return {sum.precision / n, sum.recall / n, sum.f1 / n};
+  }
+
+  BertScore sum_;
+  int64_t texts_ = 0, empty_ = 0, cut_ = 0;
+};
+
+BertScorer open_scorer(const BertScoreFlags& flags) {
+  EK_CHECK(flags.threads >= 0, kConfig, "--threads is ", flags.threads, ", allowed: 0 (all cores) or more");
+  if (flags.threads > 0) at::set_num_threads(static_cast<int>(flags.threads));
+  const BertScoreOptions options{.layer = flags.layer,
+                                 .idf = flags.idf,
+                                 .baseline = flags.baseline,
+                                 .dtype = parse_enum<BaseDtype>("--dtype", flags.dtype)};
+  return BertScorer::load(flags.model, options);
+}
+
+void run_bertscore(const BertScoreFlags& flags) {
+  const auto scorer = open_scorer(flags);
+  const auto texts = read_texts(flags.input);
+  const auto& encoder = scorer.encoder();
+  log::info("[bertscore] ", flags.model, ": ", encoder.family, ", layer ", encoder.layer, " of ", encoder.num_layers,
+            ", ", flags.idf ? "idf weights" : "equal weights");
+  Summary summary;
+  if (!flags.json) print_header(!flags.baseline.empty());
+  scorer.score(texts, [&](size_t index, const BertScore& score) {
+    flags.json ? print_json(index, score) : print_row(std::to_string(index), score);
+    summary.add(score);
+  });
+  if (!flags.json) summary.print(scorer.max_tokens());
+}
+
+}  // namespace
+
+void add_bertscore_command(CLI::App& program) {
+  auto flags = std::make_shared<BertScoreFlags>();
+  auto* command = program.add_subcommand("bertscore", "BERTScore of candidate texts against references");
+  command->description(
+      "Example: evenkeel bertscore --model models/roberta-large --input answers.jsonl --json\n\n"
+      "BERTScore (precision, recall, F) of candidate texts against reference texts. Each input line is {\"candidate\": "
+      "..., \"reference\": ...} or {\"candidate\": ..., \"references\": [...]}, or a free-text line of evaluate "
+      "--predictions; of several references the best counts.");
+  command
+      ->add_option("--model", flags->model, "Hugging Face folder of a BERT or RoBERTa encoder with its tokenizer.json")
+      ->required();
+  command->add_option("--input", flags->input, "JSON lines, each with a candidate and its reference or references")
+      ->required();
+  command->add_option(
+      "--layer", flags->layer,
+      "whose hidden states are compared, 0: the embeddings (default: by the folder's name; roberta-large: 17)");
+  command->add_flag("--idf", flags->idf, "weigh tokens by how rare they are in the references");
+  command->add_option("--baseline", flags->baseline,
+                      "LAYER,P,R,F table of the bert_score package: also print rescaled");
+  command->add_option("--dtype", flags->dtype,
+                      "storage of the weights: checkpoint (as in the file), float32, bfloat16, float64");
+  command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
+  command->add_flag("--json", flags->json, "JSON lines: index, precision, recall, f1, rescaled, empty, cut");
+  command->callback([flags] { run_bertscore(*flags); });
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,11 @@
+/// \file  The program as one function: for the main() of evenkeel, and for programs that bring methods of their own
+/// (docs/tutorial-new-method.md).
+#pragma once
+
+namespace evenkeel {
+
+/// Parses argv and does what one sub-command says; an error ends in one line on stderr. \return the exit code: 0 done, 1
+/// the input is wrong, 2 our fault, 130 interrupted with the state saved.
+int run_program(int argc, char** argv);
+
+}  // namespace evenkeel

@@ -1,0 +1,15 @@
+# Makes the build folder a package: find_package(evenkeel) there gives evenkeel::program (the program less its main()),
+# evenkeel::contract (what every method promises, as tests) and a target per room. Nothing is built again.
+set(targets evenkeel_flags evenkeel_program)
+foreach(room base lora data nn models methods train fed report)
+  list(APPEND targets evenkeel_${room})
+endforeach()
+if(EVENKEEL_TESTS)
+  list(APPEND targets evenkeel_contract)
+endif()
+foreach(target ${targets})
+  string(REPLACE "evenkeel_" "" name ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+endforeach()
+export(TARGETS ${targets} NAMESPACE evenkeel:: FILE "${CMAKE_BINARY_DIR}/evenkeelTargets.cmake")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/evenkeelConfig.cmake.in" "${CMAKE_BINARY_DIR}/evenkeelConfig.cmake" @ONLY)

@@ -1,0 +1,13 @@
+# Everything the libraries link, for this build and for programs that find_package(evenkeel) in its build folder.
+find_package(LibTorch REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+find_package(spdlog REQUIRED)
+if(EVENKEEL_TESTS)
+  find_package(GTest REQUIRED)
+endif()

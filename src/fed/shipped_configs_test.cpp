@@ -1,0 +1,126 @@
+// Every file under configs/ is valid, and the paper's client patterns say what they are named after.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "base/files.h"
+#include "fed/experiment.h"
+#include "fed/sampling.h"
+#include "train/pretraining.h"
+
+namespace evenkeel {
+namespace {
+
+const fs::path kConfigs = fs::path(EVENKEEL_SOURCE_DIR) / "configs";
+
+std::vector<fs::path> toml_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+  return files;
+}
+
+ExperimentConfig resolved(const fs::path& file, std::string_view setting = "threads=1") {
+  ::setenv("EVENKEEL_DATA", "data", /*overwrite=*/0);
+  auto table = config::Table::load(file);
+  table.set(setting);
+  auto config = ExperimentConfig::read(table);
+  config.model.compute_dtype = ComputeDtype::kFloat32;  // "auto" would measure this machine
+  config.resolve();
+  return config;
+}
+
+TEST(ShippedConfigs, AreValidAndSayWhatTheyAre) {
+  for (const auto& file : toml_files(kConfigs)) {
+    EXPECT_TRUE(read_file(file).starts_with("# ")) << file << " has no first line for `evenkeel list configs`";
+    if (fs::relative(file, kConfigs).string().find("pretrain") != std::string::npos) {
+      PretrainConfig config;
+      EXPECT_NO_THROW(config::read(config::Table::load(file), config)) << file;
+      EXPECT_NO_THROW(config.check()) << file;
+    } else {
+      EXPECT_NO_THROW(resolved(file)) << file;
+    }
+  }
+}
+
+ModelSpec spec_of(bool sparse) {
+  ModelSpec spec;
+  spec.num_experts = sparse ? 64 : 0;
+  spec.top_k = sparse ? 8 : 0;
+  return spec;
+}
+
+using Histogram = std::map<int64_t, int64_t>;  // K or rank -> clients that have it
+Histogram histogram(const std::vector<ClientProfile>& clients, int64_t ClientProfile::*member) {
+  Histogram counts;
+  for (const auto& client : clients) ++counts[client.*member];
+  return counts;
+}
+
+struct Pattern {
+  std::string file, method;
+  Histogram top_k, rank;
+  size_t participants;
+};
+const Histogram kTwoOfEachK{{1, 2}, {2, 2}, {4, 2}, {8, 2}}, kTwoOfEachRank{{6, 2}, {8, 2}, {12, 2}, {20, 2}};
+const std::vector<Pattern> kPatterns{
+    {"olmoe-1b-7b", "ub-smoe", kTwoOfEachK, {{20, 8}}, 8},
+    {"olmoe-1b-7b", "flora", {{8, 8}}, kTwoOfEachRank, 8},
+    {"olmoe-1b-7b-ranks", "flexlora", {{8, 8}}, kTwoOfEachRank, 8},
+    {"olmo-1b-ranks", "flexlora", {{0, 8}}, {{12, 2}, {16, 2}, {24, 2}, {40, 2}}, 8},
+    {"olmoe-1b-7b-homogeneous-k1", "fedit", {{1, 8}}, {{20, 8}}, 8},
+    {"olmoe-1b-7b-homogeneous-k2", "fed-sb", {{2, 8}}, {{20, 8}}, 8},
+    {"olmoe-1b-7b-homogeneous-k4", "ffa-lora", {{4, 8}}, {{20, 8}}, 8},
+    {"olmoe-1b-7b-homogeneous-k8", "ub-smoe", {{8, 8}}, {{20, 8}}, 8},
+    {"olmoe-1b-7b-homogeneous-k8", "hetlora", {{8, 8}}, {{20, 8}}, 8},
+    {"olmoe-1b-7b-32-uniform", "ub-smoe", {{1, 8}, {2, 8}, {4, 8}, {8, 8}}, {{20, 32}}, 16},
+    {"olmoe-1b-7b-32-uniform", "flexlora", {{8, 32}}, {{6, 8}, {8, 8}, {12, 8}, {20, 8}}, 16},
+    {"olmoe-1b-7b-32-long-tail", "a3smoe", {{1, 24}, {2, 4}, {4, 2}, {8, 2}}, {{20, 32}}, 32},
+    {"olmoe-1b-7b-32-long-tail", "hetlora", {{8, 32}}, {{6, 24}, {8, 4}, {12, 2}, {20, 2}}, 32},
+    {"olmoe-1b-7b-32-reverse-long-tail", "smoe-llb", {{1, 2}, {2, 2}, {4, 4}, {8, 24}}, {{20, 32}}, 32},
+    {"olmoe-1b-7b-32-reverse-long-tail", "flexlora", {{8, 32}}, {{6, 2}, {8, 2}, {12, 4}, {20, 24}}, 32},
+};
+
+TEST(ShippedConfigs, GiveClientsTheExpertsAndRanksOfThePaper) {
+  for (const auto& pattern : kPatterns) {
+    const auto file = kConfigs / "commonsense" / (pattern.file + ".toml");
+    const auto config = resolved(file, concat("method.name=\"", pattern.method, "\""));
+    const auto clients = make_clients(config, spec_of(pattern.file.starts_with("olmoe")), {});
+    EXPECT_EQ(histogram(clients, &ClientProfile::top_k), pattern.top_k) << pattern.file << " " << pattern.method;
+    EXPECT_EQ(histogram(clients, &ClientProfile::rank), pattern.rank) << pattern.file << " " << pattern.method;
+    for (int64_t round = 0; round < 3; ++round)
+      EXPECT_EQ(draw_round(clients, config.clients.participation, 42, round).participants.size(), pattern.participants);
+  }
+}
+
+TEST(ShippedConfigs, OfThePapersModelsAreAllChecked) {
+  std::set<std::string> checked;
+  for (const auto& pattern : kPatterns) checked.insert(pattern.file);
+  for (const auto& file : toml_files(kConfigs / "commonsense")) {
+    const auto name = file.stem().string();
+    EXPECT_TRUE(checked.contains(name) || !name.starts_with("olmo")) << file << " has no row in this test";
+  }
+}
+
+TEST(ShippedConfigs, OfThePaperTrainAsThePaperDoes) {
+  for (const auto& pattern : kPatterns) {
+    const auto config = resolved(kConfigs / "commonsense" / (pattern.file + ".toml"));
+    EXPECT_EQ(config.lora.alpha, 20) << pattern.file;
+    EXPECT_EQ(config.train.rounds, 10) << pattern.file;
+    EXPECT_EQ(config.train.local_epochs, 0.4) << pattern.file;
+    EXPECT_EQ(config.train.batch_size * config.train.accumulation, 16) << pattern.file;
+    EXPECT_EQ(config.train.optimizer.lr, 2e-4) << pattern.file;
+    EXPECT_EQ(config.seed, 42) << pattern.file;
+    EXPECT_EQ(config.evaluate.tasks.size(), 8u) << pattern.file;
+  }
+}
+
+TEST(LoraTargets, HoldTheRouterOfModelsThatHaveOne) {
+  const LoraSection lora;
+  EXPECT_EQ(lora.all_targets(spec_of(true)).back(), "gate");
+  EXPECT_EQ(lora.all_targets(spec_of(false)), lora.targets);
+}
+
+}  // namespace
+}  // namespace evenkeel

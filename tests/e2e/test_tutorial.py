@@ -1,0 +1,81 @@
+"""docs/tutorial-new-method.md, followed to the letter in an empty folder: its files are written, its commands are run."""
+
+import filecmp
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import tomllib
+
+import pytest
+
+from tiny import PROGRAM, ROOT, lines
+
+TUTORIAL = ROOT / "docs/tutorial-new-method.md"
+BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BUILD_LIMIT = 90  # processor seconds: somebody waits for it
+
+
+def blocks():
+    """(language, file name or empty, text) of every block."""
+    return BLOCK.findall(TUTORIAL.read_text())
+
+
+def seconds_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def shell(script, folder):
+    """The finished commands, and the processor time they took."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "evenkeel_DIR": str(pathlib.Path(PROGRAM).parent)}
+    begin = seconds_of_children()
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, capture_output=True,
+                          text=True, timeout=600)
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done, seconds_of_children() - begin
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """The folder after the last step, and what each command block printed and took."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    for language, name, text in blocks():
+        if language != "sh":
+            assert name, f"a {language} block has no file name"
+            (folder / name).write_text(text)
+    return folder, [shell(text, folder) for language, _, text in blocks() if language == "sh"]
+
+
+def test_the_program_is_built_soon_and_keeps_every_promise(followed):
+    done, seconds = followed[1][0]
+    assert seconds < BUILD_LIMIT
+    passed = int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1])
+    assert passed > 20 and "FAILED" not in done.stdout
+
+
+def test_the_new_method_is_listed_beside_the_others(followed):
+    listing = followed[1][1][0].stdout
+    assert "fedit-momentum" in listing and "\nub-smoe" in "\n" + listing
+
+
+def test_two_rounds_are_run_and_recorded(followed):
+    run = followed[0] / "runs/momentum"
+    rounds = lines(run / "rounds.jsonl")
+    assert [(r["round"], r["method"]) for r in rounds] == [(1, "fedit-momentum"), (2, "fedit-momentum")]
+    assert all(r["diagnostics"]["velocity_norm"] > 0 for r in rounds)
+    assert tomllib.loads((run / "config.toml").read_text())["method"]["fedit-momentum"]["momentum"] == 0.9
+    assert len(lines(run / "evaluations.jsonl")) == 1
+
+
+def test_without_momentum_it_is_fedit_and_with_it_it_is_not(followed):
+    momentum, none, fedit = (followed[0] / f"runs/{name}/adapter/adapter_model.safetensors"
+                             for name in ("momentum", "no-momentum", "fedit"))
+    assert filecmp.cmp(none, fedit, shallow=False)
+    assert not filecmp.cmp(momentum, fedit, shallow=False)
+
+
+def test_reports_know_the_new_method(followed):
+    assert "fedit-momentum" in followed[1][-1][0].stdout
+    assert (followed[0] / "side-by-side.html").exists()
