@@ -3,7 +3,7 @@
 #   make test         the same set-up, then every test
 #   make build        the program at build/evenkeel
 #   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   make bench        micro-benchmarks        make bench-peers  one training step beside transformers + PEFT
+#   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
@@ -42,10 +42,14 @@ bench: build-all
 
 bench-smoke: build-all
 	@for program in build/*_bench; do \
-	  echo "bench smoke: $$program"; $$program --benchmark_min_time=0.001 >/dev/null || exit $$?; done
+	  echo "bench smoke: $$program"; $$program --benchmark_min_time=0.001 --benchmark_filter=-olmoe_2048 >/dev/null || exit $$?; done
 
 bench-peers: setup-test build-all
 	@$(PYTHON_V4) bench/peers/train_step.py
+	@if [ -n "$$EVENKEEL_DATA" ]; then $(PYTHON_V4) bench/peers/tokenizer.py \
+	  --tokenizer "$$EVENKEEL_DATA/tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json" \
+	  "$$EVENKEEL_DATA/gutenberg/middlemarch.txt" "$$EVENKEEL_DATA/wikitext-2/test.txt"; \
+	else echo "no EVENKEEL_DATA: the tokenizer is not compared"; fi
 
 format:
 	@clang-format -i $(SOURCES)
