@@ -74,6 +74,8 @@ const std::vector<Pattern> kPatterns{
     {"olmoe-1b-7b-homogeneous-k4", "ffa-lora", {{4, 8}}, {{20, 8}}, 8},
     {"olmoe-1b-7b-homogeneous-k8", "ub-smoe", {{8, 8}}, {{20, 8}}, 8},
     {"olmoe-1b-7b-homogeneous-k8", "hetlora", {{8, 8}}, {{20, 8}}, 8},
+    {"olmoe-1b-7b-16-uniform", "ub-smoe", {{1, 4}, {2, 4}, {4, 4}, {8, 4}}, {{20, 16}}, 16},
+    {"olmoe-1b-7b-16-uniform", "hetlora", {{8, 16}}, {{6, 4}, {8, 4}, {12, 4}, {20, 4}}, 16},
     {"olmoe-1b-7b-32-uniform", "ub-smoe", {{1, 8}, {2, 8}, {4, 8}, {8, 8}}, {{20, 32}}, 16},
     {"olmoe-1b-7b-32-uniform", "flexlora", {{8, 32}}, {{6, 8}, {8, 8}, {12, 8}, {20, 8}}, 16},
     {"olmoe-1b-7b-32-long-tail", "a3smoe", {{1, 24}, {2, 4}, {4, 2}, {8, 2}}, {{20, 32}}, 32},
