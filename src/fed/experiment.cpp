@@ -1,5 +1,6 @@
 #include "fed/experiment.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -151,29 +152,43 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
 
 namespace {
 
-/// The rows whose gradients a method asks for: drawn from all clients' rows together, or as many from each client.
-std::vector<const Example*> sample_rows(const Experiment& e, int64_t samples, SampleFrom from) {
-  std::vector<const Example*> rows, sample;
-  const auto clients = static_cast<int64_t>(e.shards.examples.size());
-  const auto draw = [&](std::string_view purpose, int64_t count) {
-    RandomStream stream(e.seed(), purpose, static_cast<uint64_t>(sample.size()));
-    const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
-    for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i)
-      sample.push_back(rows[static_cast<size_t>(order[i])]);
-    rows.clear();
-  };
-  for (const auto& shard : e.shards.examples) {
-    for (const auto& example : shard) rows.push_back(&example);
-    if (from == SampleFrom::kClients) draw("gradient-rows-client", (samples + clients - 1) / clients);
-  }
-  if (from == SampleFrom::kPooled) draw("gradient-rows", samples);
-  return sample;
+using RowList = std::vector<const Example*>;
+
+RowList draw_rows(RowList rows, int64_t count, RandomStream stream) {
+  const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
+  RowList drawn;
+  for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i)
+    drawn.push_back(rows[static_cast<size_t>(order[i])]);
+  return drawn;
 }
 
+/// The rows whose gradients a method asks for: one draw from all clients' rows together, or as many from each client,
+/// a list of its own for each.
+std::vector<RowList> sample_rows(const Experiment& e, int64_t samples, SampleFrom from) {
+  RowList rows;
+  std::vector<RowList> lists;
+  const auto clients = static_cast<int64_t>(e.shards.examples.size());
+  for (const auto& shard : e.shards.examples) {
+    for (const auto& example : shard) rows.push_back(&example);
+    if (from == SampleFrom::kPooled) continue;
+    lists.push_back(draw_rows(std::move(rows), (samples + clients - 1) / clients,
+                              {e.seed(), "gradient-rows-client", static_cast<uint64_t>(lists.size())}));
+    rows.clear();
+  }
+  if (from == SampleFrom::kPooled) lists.push_back(draw_rows(std::move(rows), samples, {e.seed(), "gradient-rows"}));
+  return lists;
+}
+
+/// Clients add sums of their own: no micro-batch holds rows of two.
 at::Tensor sum_of_gradients(const Experiment& e, const std::string& site, int64_t samples, SampleFrom from) {
   EK_CHECK(!e.shards.examples.empty(), kConfig, "method ", e.config.method.name,
            " begins with gradients over training rows, and an evaluation has none: train a round first");
-  return weight_gradient(*e.model, site, e.sites.at(site), sample_rows(e, samples, from), e.config.train.batch_size);
+  at::Tensor sum;
+  for (const auto& rows : sample_rows(e, samples, from)) {
+    const auto part = weight_gradient(*e.model, site, e.sites.at(site), rows, e.config.train.batch_size);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
 }
 
 }  // namespace

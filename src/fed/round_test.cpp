@@ -7,6 +7,7 @@
 #include "data/builtin_text.h"
 #include "data/tokenizer_training.h"
 #include "fed/run_evaluation.h"
+#include "train/weight_gradient.h"
 
 namespace evenkeel {
 namespace {
@@ -211,6 +212,27 @@ TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("round 1, client 1, method fedit"), std::string::npos) << error.what();
   }
+}
+
+// With a micro-batch as large as all rows, a mixture of clients would be one mean instead of a sum of three.
+TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
+  const auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  const std::string site = "model.layers.0.self_attn.q_proj";
+  const auto gradient = [&](const auto&... shards) {
+    std::vector<const Example*> rows;
+    for (const std::vector<Example>* shard : {&shards...})
+      for (const auto& row : *shard) rows.push_back(&row);
+    return weight_gradient(*e.model, site, e.sites.at(site), rows, 50);
+  };
+  const auto& shards = e.shards.examples;
+  const auto all = e.server().gradient_sum;
+  const auto right = gradient(shards[0]) + gradient(shards[1]) + gradient(shards[2]);
+  const auto pooled = gradient(shards[0], shards[1], shards[2]);
+  const double size = right.abs().max().item<double>();
+  EXPECT_LT((all(site, 1000, SampleFrom::kClients) - right).abs().max().item<double>(), 1e-5 * size);
+  EXPECT_LT((all(site, 1000, SampleFrom::kPooled) - pooled).abs().max().item<double>(), 1e-5 * size);
+  EXPECT_GT((right - pooled).abs().max().item<double>(), 1e-2 * size);
+  EXPECT_FALSE(all(site, 3, SampleFrom::kClients).equal(all(site, 3, SampleFrom::kPooled)));
 }
 
 TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {

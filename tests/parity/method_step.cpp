@@ -5,9 +5,13 @@
 ///       and one of
 ///         "clients": [{"id", "top_k", "rank", "weight", "steps", "file"}]                          a server step
 ///         "client": {"id", "top_k", "rank"}, "gradients": file, "micro_batches": [{layer: {"counts", "tokens"}}], "logits": file
-///                                                                                          the edits of a client's step}
-/// OUT of a server step: adapter/, base_delta/, extra/, memory/ and down/<rank>/ (what a client of that rank would get); of a
-/// client's step: extra_loss, logits_grad/, extra_grad/, grad/ and theta/. Tensors in the precision of the input.
+///                                                                                          the edits of a client's step
+///         "client", "moved": file of what training made of the factors                     a client's round
+///         "gradient_sums": {"pooled": file, "federated": file}                             a server's start}
+/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and down/<rank>/ (what
+/// an unknown client of that rank would get); of a client's step: extra_loss, logits_grad/, extra_grad/, grad/ and theta/; of
+/// a client's round: prepared/, up/ and up_extra/, and output_scale where there is one; of a start: fixed/ and adapter/.
+/// Tensors in the precision of the input.
 #include <ATen/ATen.h>
 
 #include <iostream>
@@ -59,15 +63,18 @@ LoraScale scale_of(const Json& job) {
           job.at("scale_mode") == "const_scale" ? LoraScaleMode::kConstScale : LoraScaleMode::kFixedAlpha};
 }
 
+ServerView server_of(const Json& job, const Sites& sites) {
+  return {.sites = sites,
+          .moe_layers = job.at("moe_layers").get<std::vector<std::string>>(),
+          .num_experts = job.at("num_experts"),
+          .max_top_k = job.at("max_top_k"),
+          .rank = job.at("rank"),
+          .scale = scale_of(job),
+          .lr = job.at("lr"),
+          .seed = 42};
+}
+
 TensorMap server_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
-  const ServerView server{.sites = sites,
-                          .moe_layers = job.at("moe_layers").get<std::vector<std::string>>(),
-                          .num_experts = job.at("num_experts"),
-                          .max_top_k = job.at("max_top_k"),
-                          .rank = job.at("rank"),
-                          .scale = scale_of(job),
-                          .lr = job.at("lr"),
-                          .seed = 42};
   RoundView round;
   std::vector<ClientUpdate> updates;
   for (const auto& client : job.at("clients")) {
@@ -76,13 +83,14 @@ TensorMap server_step(const Json& job, const FederatedMethod& method, const Site
     updates.push_back(
         {round.participants.back(), load_payload(client.at("file").get<std::string>()), client.at("steps")});
   }
-  const auto next = method.aggregate(server, state_of(job), round, updates);
+  const auto next = method.aggregate(server_of(job, sites), state_of(job), round, updates);
   TensorMap out;
   put(out, "adapter/", next.global.adapters);
   put(out, "base_delta/", next.global.base_delta);
   put(out, "extra/", next.global.extras);
   put(out, "memory/", next.memory);
   for (const auto& client : round.participants) {
+    put(out, concat("to/", client.id, "/"), method.broadcast(next, client, round).adapters);
     auto anyone = client;
     anyone.id = 1000 + client.rank;  // nobody the server remembers anything of
     put(out, concat("down/", client.rank, "/"), method.broadcast(next, anyone, round).adapters);
@@ -141,13 +149,49 @@ TensorMap client_step(const Json& job, const FederatedMethod& method, const Site
   return out;
 }
 
+TensorMap client_round(const Json& job, const FederatedMethod& method, const Sites& sites) {
+  const auto state = state_of(job);
+  const auto client = profile_of(job.at("client"));
+  TensorMap memory, out;
+  const ClientView view{
+      .client = client, .sites = sites, .common = state.common, .scale = scale_of(job), .memory = memory};
+  auto setup = method.prepare(state.global, view);
+  put(out, "prepared/", clone(setup.adapters));
+  if (setup.router.output_scale.defined()) out["output_scale"] = setup.router.output_scale;
+  const auto moved = load_safetensors(job.at("moved").get<std::string>()).tensors;
+  for_trained(setup, [&](const std::string& name, at::Tensor& t) { t = moved.at(name).clone(); });
+  const auto sent = method.upload(state.global, setup, {}, view);
+  put(out, "up/", sent.adapters);
+  put(out, "up_extra/", sent.extras);
+  return out;
+}
+
+TensorMap start(const Json& job, const FederatedMethod& method, const Sites& sites) {
+  auto server = server_of(job, sites);
+  server.gradient_sum = [&](const std::string& site, int64_t, SampleFrom from) {
+    const auto& file = job.at("gradient_sums").at(from == SampleFrom::kPooled ? "pooled" : "federated");
+    return load_safetensors(file.get<std::string>()).tensors.at(site);
+  };
+  const auto state = method.initialize(server);
+  TensorMap out;
+  put(out, "fixed/", state.common.fixed);
+  put(out, "adapter/", state.global.adapters);
+  return out;
+}
+
+TensorMap work(const Json& job, const FederatedMethod& method, const Sites& sites) {
+  if (job.contains("clients")) return server_step(job, method, sites);
+  if (job.contains("moved")) return client_round(job, method, sites);
+  if (job.contains("gradient_sums")) return start(job, method, sites);
+  return client_step(job, method, sites);
+}
+
 void run(const fs::path& file) {
   const Json job = load_json(file);
   const auto sites = sites_of(job);
   const auto method = find_method(job.at("method").get<std::string>())
                           .make(config::Table::parse(job.at("options").get<std::string>(), "options"));
-  const auto out = job.contains("clients") ? server_step(job, *method, sites) : client_step(job, *method, sites);
-  save_safetensors(job.at("out").get<std::string>(), out);
+  save_safetensors(job.at("out").get<std::string>(), work(job, *method, sites));
 }
 
 }  // namespace

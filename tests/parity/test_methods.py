@@ -11,6 +11,8 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from safetensors.numpy import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -58,11 +60,16 @@ def federation(seed, ranks, scale_mode="fixed_alpha", core=False):
 
 
 def write_payload(path, sites, dtype, extras=None, only=("a", "b", "core")):
-    tensors = {f"adapter/{name}/{key}": np.ascontiguousarray(site[key].astype(dtype))
-               for name, site in sites.items() for key in only if key in site}
-    for name, value in (extras or {}).items():
-        tensors[f"extra/{name}"] = value
-    save_file(tensors, path, {"scaling": json.dumps({name: site["scaling"] for name, site in sites.items()})})
+    """dtype: a numpy type, or torch.bfloat16, which numpy lacks."""
+    tensors = {f"adapter/{name}/{key}": site[key] for name, site in sites.items() for key in only if key in site}
+    extras = {f"extra/{name}": value for name, value in (extras or {}).items()}
+    scaling = {"scaling": json.dumps({name: site["scaling"] for name, site in sites.items()})}
+    if dtype is torch.bfloat16:
+        tensors = {name: torch.tensor(value).to(dtype).contiguous() for name, value in tensors.items()}
+        safetensors.torch.save_file({**tensors, **{n: torch.tensor(x) for n, x in extras.items()}}, path, scaling)
+    else:
+        tensors = {name: np.ascontiguousarray(value.astype(dtype)) for name, value in tensors.items()}
+        save_file({**tensors, **extras}, path, scaling)
     return str(path)
 
 
@@ -78,6 +85,7 @@ def run_job(folder, job):
 def server_step(folder, method, federation_, dtype, toml="", extras=None, client_extras=None, **job):
     state, clients, weights = federation_
     only, fixed = job.pop("only", ("a", "b", "core")), None
+    upload_dtype = job.pop("upload_dtype", dtype)
     if only != ("a", "b", "core"):
         fixed = write_payload(folder / "fixed.safetensors", state["sites"], dtype, only=[k for k in "ab" if k not in only])
     uploads = []
@@ -85,9 +93,9 @@ def server_step(folder, method, federation_, dtype, toml="", extras=None, client
         more = {f"{LAYER}.counts": client["counts"][LAYER].astype(np.int32),
                 f"{LAYER}.tokens": np.array(client["tokens"][LAYER], dtype=np.int32),
                 "rank": np.array(client["rank"], dtype=np.int32)}
-        path = write_payload(folder / f"upload-{index}.safetensors", client["sites"], dtype, more, only)
-        uploads.append({"id": index, "top_k": client["top_k"], "rank": client["rank"], "weight": weight,
-                        "steps": client["steps"], "file": path})
+        path = write_payload(folder / f"upload-{index}.safetensors", client["sites"], upload_dtype, more, only)
+        uploads.append({"id": index, "top_k": client["top_k"], "rank": client.get("budget_rank", client["rank"]),
+                        "weight": weight, "steps": client["steps"], "file": path})
     begun = write_payload(folder / "state.safetensors", job.pop("sites_sent", state["sites"]), dtype, extras, only)
     return run_job(folder, {"method": method, "options": toml, "state": begun, "fixed": fixed, "clients": uploads, **job})
 
@@ -222,6 +230,62 @@ def test_methods_with_fixed_factors(tmp_path, precision, seed, ranks, name, refe
     assert_same({n: s[only[0]] for n, s in ours.items()}, {n: s[only[0]] for n, s in expected.items()}, tolerance)
 
 
+def effect(sites, base_delta):
+    """What a state adds to each weight."""
+    whole = dict(base_delta)
+    for name, change in deltas(sites).items():
+        whole[name] = whole[name] + change if name in whole else change
+    return whole
+
+
+@pytest.mark.parametrize("name,reference,ranks", [
+    ("fedit", fedit, [5, 5, 5]), ("a3smoe", a3smoe, [5, 5, 5]), ("fedex-lora", fedex_lora, [5, 5, 5]),
+    ("hetlora", hetlora, [2, 4, 5]), ("flexlora", flexlora, [2, 4, 5]), ("flora", flora, [2, 4, 5]),
+    ("florist", florist, [2, 4, 5])])
+def test_uploads_in_bfloat16_are_widened_before_anything_is_summed(tmp_path, name, reference, ranks):
+    state, clients, weights = federation(14, ranks)
+    for site in state["sites"].values():
+        site["scaling"] = 1.0 if name in ("hetlora", "flexlora") else site["scaling"]
+    exact = reference.aggregate(state, clients, weights, options_of())
+    out = server_step(tmp_path, name, (state, clients, weights), np.float32, upload_dtype=torch.bfloat16,
+                      sites_sent={} if name in ("flora", "florist") else state["sites"])
+    for client in clients:
+        for site in client["sites"].values():
+            site.update({key: torch.tensor(site[key]).bfloat16().double().numpy() for key in "ab"})
+    rounded = reference.aggregate(state, clients, weights, options_of())
+    exact, rounded = (effect(x["sites"], x.get("base_delta", {})) if name not in ("flora", "florist") else x["base_delta"]
+                      for x in (exact, rounded))
+    assert_same(effect(sites_in(out, "adapter/"), deltas(sites_in(out, "base_delta/"))), rounded, 1e-5)
+    lost = max(np.abs(rounded[n] - exact[n]).max() / np.abs(exact[n]).max() for n in exact)
+    assert 1e-4 < lost < 2 ** -5
+
+
+@pytest.mark.parametrize("init", ["pooled", "federated"])
+def test_fed_sb_start(tmp_path, init):
+    draw = np.random.default_rng(15)
+
+    def random_sum():
+        return {n: draw.standard_normal(((s["experts"],) if s["experts"] else ()) + (s["out"], s["in"]))
+                for n, s in SITES.items()}
+
+    pooled, clients = random_sum(), [random_sum() for _ in range(3)]
+    sums = {"pooled": pooled, "federated": {n: sum(c[n] for c in clients) for n in SITES}}
+    for name, gradients in sums.items():
+        for site in SITE_LAYER:
+            gradients[site][2] = 0  # an expert without a token
+        save_file({n: g.astype(np.float32) for n, g in gradients.items()}, tmp_path / f"{name}.safetensors")
+    out = run_job(tmp_path, {"method": "fed-sb", "options": f'init = "{init}"', "gradient_sums": {
+        name: str(tmp_path / f"{name}.safetensors") for name in sums}})
+    fixed, cores = sites_in(out, "fixed/"), sites_in(out, "adapter/")
+    expected = {n: fed_sb.initialise(g, RANK, LR, ALPHA / RANK) for n, g in sums[init].items()}
+    assert_same({n: common.delta({**site, "core": cores[n]["core"]}) for n, site in fixed.items()}, deltas(expected), 1e-5)
+    assert_same({n: site["core"] for n, site in cores.items()}, {n: site["core"] for n, site in expected.items()}, 1e-5)
+    for site in fixed.values():
+        a = site["a"]
+        np.testing.assert_allclose(a @ common.transpose(a), np.broadcast_to(np.eye(a.shape[-2]), a.shape[:-1] + a.shape[-2:-1]),
+                                   atol=1e-5)
+
+
 # --- the client's half ------------------------------------------------------------------------------------------------
 
 def client_step(folder, method, sites, dtype, toml, extras, client, gradients, micro_batches, logits):
@@ -310,3 +374,77 @@ def test_hetlora_regulariser(tmp_path, precision, rank):
     assert abs(out["extra_loss"][0] - value) <= tolerance * abs(value)
     assert_same({n[11:]: v for n, v in out.items() if n.startswith("extra_grad/")},
                 {f"{n}/{k}": pair[k] for n, pair in gradients.items() for k in "ab"}, tolerance)
+
+
+def client_round(folder, method, toml, sites, dtype, client, moved, extras=None, **job):
+    """What a client is prepared to train, and what it sends when training made `moved` of that."""
+    state = write_payload(folder / "state.safetensors", sites, dtype, extras)
+    save_file({f"{name}/{key}": np.ascontiguousarray(site[key].astype(dtype)) for name, site in moved.items() for key in "ab"},
+              folder / "moved.safetensors")
+    return run_job(folder, {"method": method, "options": toml, "state": state, "client": client,
+                            "moved": str(folder / "moved.safetensors"), **job})
+
+
+def assert_same_factors(ours, theirs, tolerance):
+    for key in ("a", "b"):
+        assert_same({n: s[key] for n, s in ours.items()}, {n: s[key] for n, s in theirs.items()}, tolerance)
+
+
+@pytest.mark.parametrize("seed,ranks", ROUNDS + UNEQUAL)
+@pytest.mark.parametrize("scale_mode", ["fixed_alpha", "const_scale"])
+def test_florist_code_mode(tmp_path, precision, seed, ranks, scale_mode):
+    dtype, tolerance = precision
+    options = options_of(florist_mode="code", lora_scale_mode=scale_mode)
+    round_ = federation(seed, ranks, scale_mode)
+    out = server_step(tmp_path, "florist", round_, dtype, 'mode = "code"', scale_mode=scale_mode)
+    expected = florist.aggregate(*round_, options)
+    assert not any(name.startswith("base_delta/") for name in out), "the base never changes"
+    for rank in set(ranks):
+        down, theirs = sites_in(out, f"down/{rank}/"), florist.broadcast(expected, rank, options)
+        assert_same(deltas(down), deltas(theirs), tolerance)
+        own = client_round(tmp_path, "florist", 'mode = "code"', down, dtype, {"id": 0, "top_k": 1, "rank": rank}, down,
+                           scale_mode=scale_mode)
+        prepared = sites_in(own, "prepared/")
+        assert_same(deltas(prepared), deltas(theirs), tolerance)
+        assert {site["scaling"] for site in prepared.values()} == {common.lora_scale(rank, options)}
+        assert_same_factors(sites_in(own, "up/"), down, tolerance)
+
+
+@pytest.mark.parametrize("scale_mode", ["fixed_alpha", "const_scale"])
+def test_hetlora_prunes_itself_in_two_rounds(tmp_path, precision, scale_mode):
+    dtype, tolerance = precision
+    options, budget_ranks = options_of(lora_scale_mode=scale_mode), [3, 5]
+    state, clients, weights = federation(12, budget_ranks, scale_mode)
+    for site in state["sites"].values():
+        site["scaling"] = 1.0
+    down = [{n: common.with_rank(site, rank) for n, site in state["sites"].items()} for rank in budget_ranks]
+    ranks = list(budget_ranks)
+    for number in range(2):
+        for index, client in enumerate(clients):
+            begun = hetlora.broadcast(state, ranks[index], options)
+            factor = 0.5 if index == number else 2.0  # each client's tail shrinks once
+            after = {n: {**site, "b": factor * site["b"]} for n, site in begun.items()}
+            sent, ranks[index] = hetlora.prune(begun, after, ranks[index], options)
+            out = client_round(tmp_path, "hetlora", "", down[index], dtype,
+                               {"id": index, "top_k": 1, "rank": budget_ranks[index]}, after, scale_mode=scale_mode)
+            assert_same_factors(sites_in(out, "prepared/"), begun, tolerance)
+            assert_same_factors(sites_in(out, "up/"), sent, tolerance)
+            assert int(out["up_extra/rank"]) == ranks[index]
+            client.update(sites=sent, rank=ranks[index], budget_rank=budget_ranks[index])
+        out = server_step(tmp_path, "hetlora", (state, clients, weights), dtype, scale_mode=scale_mode)
+        state = hetlora.aggregate(state, clients, weights, options)
+        down = [sites_in(out, f"to/{index}/") for index in range(2)]
+        for index, rank in enumerate(ranks):
+            assert_same(deltas(down[index]), deltas(hetlora.broadcast(state, rank, options)), tolerance)
+    assert ranks == [2, 4]
+
+
+@pytest.mark.parametrize("mode", ["off", "fixed", "learn"])
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_a3smoe_rescaler(tmp_path, mode, top_k):
+    sites = random_sites(np.random.default_rng(16), RANK, ALPHA / RANK)
+    out = client_round(tmp_path, "a3smoe", f'rescaler = "{mode}"', sites, np.float32, {"id": 0, "top_k": top_k, "rank": RANK},
+                       sites, {"k_max": np.array(float(K_MAX))})
+    assert ("output_scale" in out) == (mode != "off")
+    scale = float(out["output_scale"].reshape(())) if mode != "off" else 1.0
+    assert abs(scale - a3smoe.output_scale(top_k, options_of(a3_rescaler=mode))) < 1e-6

@@ -1,0 +1,126 @@
+// Options that belong to no single formula: what each means for every method that has it.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "one_site.h"
+#include "tiny_federation.h"
+
+namespace evenkeel {
+namespace {
+
+/// The scale at which a client of rank 2 trains under a largest rank of 4, with alpha 12.
+double scale_at_rank_2(const std::string& name, const std::string& toml, LoraScaleMode mode) {
+  OneSite world(name, toml);
+  world.rank = 4, world.alpha = 12, world.scale_mode = mode;
+  const auto factors = world.prepared(world.method->initialize(world.server()), {.id = 0, .rank = 2});
+  EXPECT_EQ(factors.rank(), 2) << name;
+  return factors.scaling;
+}
+
+TEST(LoraScaleModes, DivideAlphaByTheClientsRankOrByTheLargest) {
+  for (const auto& [name, toml] : {std::pair{"hetlora", ""},
+                                   {"flexlora", ""},
+                                   {"flora", ""},
+                                   {"florist", ""},
+                                   {"flora", "fresh_init = \"shared\""},
+                                   {"florist", "mode = \"code\""}}) {
+    EXPECT_DOUBLE_EQ(scale_at_rank_2(name, toml, LoraScaleMode::kFixedAlpha), 6) << name << toml;
+    EXPECT_DOUBLE_EQ(scale_at_rank_2(name, toml, LoraScaleMode::kConstScale), 3) << name << toml;
+  }
+}
+
+TEST(GateNorms, AreTheCheckpointsOwnForRankAndHomogeneousMethodsAndTheOtherWhenAsked) {
+  const TinyFederation world;
+  const auto gate_norm = [&](const MethodEntry& entry, const std::string& toml) {
+    const auto method = make_method(entry.name, toml);
+    const auto state = method->initialize(world.server());
+    const auto download = method->broadcast(state, world.clients[0], world.round(0));
+    return method->prepare(download, world.view(world.clients[0], 0, state.common)).router.gate_norm;
+  };
+  for (const auto& entry : methods()) {
+    const bool sparse = entry.family == MethodFamily::kSparsity;
+    EXPECT_EQ(gate_norm(entry, ""), sparse ? GateNorm::kRenormSelected : GateNorm::kCheckpoint) << entry.name;
+    EXPECT_EQ(gate_norm(entry, "gate_norm = \"olmoe_native\""), GateNorm::kCheckpoint) << entry.name;
+    EXPECT_EQ(gate_norm(entry, "gate_norm = \"renorm_selected\""), GateNorm::kRenormSelected) << entry.name;
+  }
+}
+
+TEST(Transport, InBfloat16RoundsTheUpdateAndLittleElse) {
+  const TinyFederation world;
+  for (const auto& entry : methods()) {
+    const auto method = make_method(entry.name, entry.name == "florist" ? "tau = 1.0" : "");
+    const auto state = method->initialize(world.server());
+    const auto round = world.round(0);
+    auto updates = world.train_all(*method, state, round);
+    const auto exact = effect(world.aggregate(*method, state, round, updates));
+    for (auto& update : updates) update.payload = through_wire(update.payload, TransportDtype::kBFloat16);
+    double error = 0, size = 0;
+    for (const auto& [site, delta] : effect(world.aggregate(*method, state, round, updates))) {
+      error += (delta - exact.at(site)).square().sum().item<double>();
+      size += exact.at(site).square().sum().item<double>();
+    }
+    EXPECT_GT(error, 0) << entry.name << ": nothing was rounded";
+    EXPECT_LT(std::sqrt(error / size), std::exp2(-7)) << entry.name;
+  }
+}
+
+TEST(FloristModes, MergeIntoTheBaseOrGoOnTrainingTheAdapters) {
+  TinyFederation world;
+  for (auto& client : world.clients) client.rank = 1 + client.id;
+  const auto paper = world.run(*make_method("florist"), 2),
+             code = world.run(*make_method("florist", "mode = \"code\""), 2);
+  EXPECT_TRUE(paper.global.adapters.empty());
+  EXPECT_EQ(paper.common.base_change.size(), world.sites.size());
+  EXPECT_TRUE(code.common.base_change.empty());
+  EXPECT_EQ(code.global.adapters.size(), world.sites.size());
+}
+
+/// The rescaler that client 0 (K_c = 1 of 3) trains or evaluates with.
+at::Tensor rescaler(TinyFederation& world, const std::string& mode, bool trains) {
+  const auto method = make_method("a3smoe", "rescaler = \"" + mode + "\"");
+  auto client = world.clients[0];
+  client.trains = trains;
+  const auto download = method->broadcast(method->initialize(world.server()), client, world.round(0));
+  return method->prepare(download, world.view(client, 0)).router.output_scale;
+}
+
+TEST(A3SmoeRescaler, IsOneOrTheShareOfTheCheckpointsExpertsOrBeginsAtOne) {
+  TinyFederation world;
+  for (const bool trains : {true, false}) {
+    EXPECT_FALSE(rescaler(world, "off", trains).defined());
+    EXPECT_EQ(rescaler(world, "fixed", trains).item<double>(), 3);
+    EXPECT_EQ(rescaler(world, "learn", trains).item<double>(), 1);
+  }
+}
+
+TEST(A3SmoeRescaler, WhenLearnedStaysWithItsClientFromRoundToRound) {
+  TinyFederation world;
+  const auto method = make_method("a3smoe", "rescaler = \"learn\"");
+  const auto state = method->initialize(world.server());
+  const auto first = world.train(*method, state, world.round(0, {0}), world.clients[0]);
+  const double learned = world.memory.at("rescaler").item<double>();
+  EXPECT_NE(learned, 1);
+  EXPECT_NEAR(learned, 1, 1e-3 + world.training.optimizer.lr * static_cast<double>(first.steps));
+  for (const auto& [name, tensor] : first.upload.extras) EXPECT_FALSE(name.ends_with("rescaler")) << name;
+  EXPECT_EQ(rescaler(world, "learn", true).item<double>(), learned);
+  EXPECT_EQ(rescaler(world, "learn", false).item<double>(), learned);
+}
+
+TEST(FedSbInit, AsksForTheSampleOfTheConfig) {
+  for (const auto& [toml, from, rows] :
+       {std::tuple{"", SampleFrom::kPooled, 170}, {"init = \"federated\"\nsamples = 24", SampleFrom::kClients, 24}}) {
+    OneSite world("fed-sb", toml);
+    world.gradient_sum = [&](const std::string& site, int64_t samples, SampleFrom asked) {
+      EXPECT_EQ(site, kSite);
+      EXPECT_EQ(samples, rows);
+      EXPECT_EQ(asked, from);
+      return matrix({{1, 1}, {1, 1}});
+    };
+    world.method->initialize(world.server());
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

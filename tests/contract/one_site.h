@@ -1,0 +1,56 @@
+/// \file  A method's halves on numbers small enough to work out by hand: a server, a few clients and one site, no model.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "methods/method.h"
+
+namespace evenkeel {
+
+using Rows = std::vector<std::vector<double>>;
+at::Tensor matrix(const Rows& rows, at::ScalarType type = at::ScalarType::Float);
+
+/// Fails, showing both, unless the shapes are equal and every entry is within `tolerance`.
+void expect_near(const at::Tensor& actual, const Rows& expected, double tolerance = 1e-6);
+void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance = 1e-6);
+/// Fails unless `actual` is the right value, and when what a mistake gives is not far from it: a thousand tolerances.
+void expect_not_mistaken(const at::Tensor& actual, const at::Tensor& right, const at::Tensor& mistaken,
+                         double tolerance = 1e-6);
+
+/// Two updates of rank 1, B1 A1 = (1, 0)^T (1, 2) and B2 A2 = (0, 1)^T (3, -1), and their mean.
+LoraFactors first_update();
+LoraFactors second_update();
+inline const Rows kMeanUpdate{{.5, 1}, {1.5, -.5}};
+
+/// Clients of one rank, rank 1 and scale 1 unless said otherwise; one per weight.
+struct OneSite {
+  explicit OneSite(const std::string& name, const std::string& toml = "");
+
+  ServerView server() const;
+  ClientView view(const ClientProfile& client, const Common& common);
+  RoundView round() const;
+  ClientProfile client(int64_t id) const { return {.id = id, .rank = rank, .examples = 1}; }
+
+  /// The state after `state` (a new one: at the start) when the clients sent these factors.
+  ServerState aggregate(const std::vector<LoraFactors>& sent) const;
+  ServerState aggregate(const ServerState& state, const std::vector<LoraFactors>& sent) const;
+  /// What a client would train after that state.
+  LoraFactors prepared(const ServerState& state, const ClientProfile& client);
+
+  std::unique_ptr<FederatedMethod> method;
+  Sites sites;
+  std::vector<double> weights{.5, .5};
+  int64_t rank = 1;
+  double alpha = 1;
+  LoraScaleMode scale_mode = LoraScaleMode::kFixedAlpha;
+  GradientSum gradient_sum;
+  TensorMap memory;
+};
+
+inline const std::string kSite = "model.layers.0.self_attn.q_proj", kLayer = "model.layers.0.mlp";
+
+}  // namespace evenkeel
