@@ -148,7 +148,7 @@ def test_a_run_can_be_evaluated_again(run):
 
 
 def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):  # noqa: F811
-    data = pathlib.Path(os.environ.get("EVENKEEL_DATA", ROOT / "../shared/data")).resolve()
+    data = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))
     if not (data / "commonsense").is_dir():
         pytest.skip(f"{data}/commonsense is not there")
     out = tmp_path / "run"
