@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from tiny import CONFIG, ROOT, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
 
 
 def train(model, out, *more, **changes):
