@@ -87,6 +87,9 @@ void check(const EvaluateFlags& flags) {
            "--run brings its own adapter and experts: --adapter and --top-k go with --model");
   EK_CHECK(!flags.run.empty() || !flags.tasks.empty(), kConfig,
            "--model needs --tasks: names or families, see list tasks");
+  const auto& bert = flags.bert_score;
+  EK_CHECK(!bert.encoder.empty() || (bert.layer < 0 && bert.baseline.empty()), kConfig,
+           "--bert-layer and --bert-baseline go with --bert-encoder");
   EK_CHECK(flags.model.top_k == 0 || flags.budgets.empty(), kConfig, "--top-k and --budget exclude each other");
   for (const double budget : flags.budgets)
     EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");

@@ -85,7 +85,10 @@ void check(const EvaluateSection& evaluate) {
   check_at_least("evaluate.limit", evaluate.limit, 0);
   check_at_least("evaluate.max_new_tokens", evaluate.max_new_tokens, 1);
   check_at_least("evaluate.cutoff", evaluate.cutoff, 0);
-  check_at_least("evaluate.bert_score.layer", evaluate.bert_score.layer, -1);
+  const auto& bert = evaluate.bert_score;
+  check_at_least("evaluate.bert_score.layer", bert.layer, -1);
+  EK_CHECK(!bert.encoder.empty() || (bert.layer < 0 && !bert.idf && bert.baseline.empty()), kConfig,
+           "evaluate.bert_score.encoder is empty, and layer, idf and baseline are settings of an encoder");
   check_at_least("evaluate.batch_size", evaluate.batch_size, 1);
   check_at_least("evaluate.every", evaluate.every, 0);
 }

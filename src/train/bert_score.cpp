@@ -99,6 +99,7 @@ BertScorer::BertScorer(TextEncoder encoder, SentenceTokenizer tokenizer, const B
 
 BertScorer BertScorer::load(const fs::path& folder, const BertScoreOptions& options) {
   EK_CHECK(options.batch_tokens > 0, kConfig, "batch_tokens is ", options.batch_tokens, ", allowed: 1 or more");
+  EK_CHECK(fs::is_directory(folder), kCheckpoint, folder.string(), " is not a folder");
   auto encoder = TextEncoder::load(folder, layer_of(folder, options), options.dtype);
   auto tokenizer = SentenceTokenizer::load(folder, encoder.spec().max_tokens);
   return {std::move(encoder), std::move(tokenizer), options};

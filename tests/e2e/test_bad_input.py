@@ -84,6 +84,10 @@ def test_ranks_the_method_cannot_give(train):
     train(says=["clients.ranks", "4", "lora.rank"], clients__ranks="[4, 3, 3, 3, 3]")
 
 
+def test_an_encoder_that_is_not_there(train, tmp_path):
+    train(says=[tmp_path / "nowhere", "not a folder"], evaluate__bert_score__encoder=f'"{tmp_path}/nowhere"')
+
+
 def test_a_target_the_model_lacks(train):
     train(says=["w1"], lora__targets='["q_proj", "w1"]')
 
