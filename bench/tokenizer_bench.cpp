@@ -3,7 +3,6 @@
 // EVENKEEL_TEXT (a text file) choose others, as bench/peers/tokenizer.py does.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/testing.h"
 #include "data/builtin_text.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_training.h"
@@ -34,9 +33,8 @@ const std::string& text() {
 const fs::path& tokenizer_file() {
   static const fs::path file = [] {
     if (const char* given = std::getenv("EVENKEEL_TOKENIZER")) return fs::path(given);
-    const fs::path trained = fs::temp_directory_path() / ("evenkeel_bench_" + std::to_string(::getpid()) + ".json");
-    write_file_atomic(trained, train_tokenizer({&text(), 1}, {}));
-    return trained;
+    static const testing::TemporaryFile trained(train_tokenizer({&text(), 1}, {}));
+    return trained.path();
   }();
   return file;
 }

@@ -9,20 +9,18 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
 
-class Files : public testing::Test {
+class Files : public ::testing::Test {
  protected:
-  Files() {
-    std::string pattern = (fs::temp_directory_path() / "evenkeel-files-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~Files() override { fs::remove_all(folder_); }
+  Files() {}
   size_t entries() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(Files, AnAtomicWriteReplacesTheWholeFileAndLeavesNothingBeside) {

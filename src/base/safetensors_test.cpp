@@ -8,19 +8,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
 
-class SafetensorsTest : public testing::Test {
+class SafetensorsTest : public ::testing::Test {
  protected:
-  SafetensorsTest() {
-    std::string pattern = (fs::temp_directory_path() / "evenkeel-tensors-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    file_ = folder_ / "x.safetensors";
-  }
-  ~SafetensorsTest() override { fs::remove_all(folder_); }
-
   /// The message of loading a file with this header and this many bytes of data.
   std::string refusal(const std::string& header, size_t data_bytes) {
     const uint64_t length = header.size();
@@ -40,7 +34,9 @@ class SafetensorsTest : public testing::Test {
     return "no error";
   }
 
-  fs::path folder_, file_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const fs::path file_ = folder_ / "x.safetensors";
 };
 
 TensorMap many_dtypes() {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/files.h"
+#include "base/testing.h"
 #include "data/tokenizer_training.h"
 
 namespace evenkeel {
@@ -13,10 +13,8 @@ namespace {
 class ContextWindow : public ::testing::Test {
  protected:
   static Tokenizer make_tokenizer() {
-    const auto file = fs::path(testing::TempDir()) / "context_window_test_tokenizer.json";
     const std::vector<std::string> texts = {"a b c d e f g h i j k l", "x a b c d e f g h i j k l"};
-    write_file_atomic(file, train_tokenizer(texts, {.vocab_size = 300}));
-    return Tokenizer::load(file);
+    return Tokenizer::load(testing::TemporaryFile(train_tokenizer(texts, {.vocab_size = 300})).path());
   }
 
   int64_t tokens(std::string_view text) const { return static_cast<int64_t>(tokenizer_.encode(text, false).size()); }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/testing.h"
 #include "data/tokenizer_training.h"
 
 namespace evenkeel {
@@ -94,9 +95,7 @@ class TokenizeRows : public ::testing::Test {
   static Tokenizer make_tokenizer() {
     const std::vector<std::string> texts = {training_prompt(kRow, PromptTemplate::kPaper) + kRow.output,
                                             "the correct answer is true or false, the correct answer is false"};
-    const auto file = fs::path(testing::TempDir()) / "prompt_test_tokenizer.json";
-    write_file_atomic(file, train_tokenizer(texts, {.vocab_size = 320}));
-    return Tokenizer::load(file);
+    return Tokenizer::load(testing::TemporaryFile(train_tokenizer(texts, {.vocab_size = 320})).path());
   }
 
   TokenizedRows tokenize(std::vector<Row> rows, const TokenizeOptions& options) const {

@@ -1,11 +1,11 @@
 #include "data/sentence_tokenizer.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/testing.h"
 #include "data/tokenizer_bpe.h"
 
 namespace evenkeel {
@@ -34,13 +34,7 @@ Json byte_tokenizer() {
 
 class SentenceTokenizerTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / concat("evenkeel_sentence_", ::getpid(), "_",
-                                                 ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-    write("tokenizer.json", byte_tokenizer());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  SentenceTokenizerTest() { write("tokenizer.json", byte_tokenizer()); }
 
   void write(const char* name, const Json& json) const { write_file_atomic(folder_ / name, json.dump()); }
   SentenceTokenizer loaded(int64_t max_tokens = 20) const { return SentenceTokenizer::load(folder_, max_tokens); }
@@ -54,7 +48,8 @@ class SentenceTokenizerTest : public ::testing::Test {
     return "no error";
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(SentenceTokenizerTest, PutsASpaceBeforeTheFirstWordAndATokenAtEachEnd) {

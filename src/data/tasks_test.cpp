@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -18,15 +19,9 @@ fs::path commonsense_folder() { return testing::data_folder() / "commonsense"; }
 #define SKIP_WITHOUT(file) \
   if (!fs::exists(file)) GTEST_SKIP() << (file).string() << " is not there"
 
-fs::path write_json(std::string_view name, std::string_view text) {
-  const auto file = fs::path(::testing::TempDir()) / name;
-  write_file_atomic(file, text);
-  return file;
-}
-
 std::string message_of(std::string_view json) {
   try {
-    load_rows(write_json("rows.json", json));
+    load_rows(testing::TemporaryFile(json, "rows.json").path());
   } catch (const Error& error) {
     return error.what();
   }
@@ -79,7 +74,7 @@ TEST(LoadRows, NamesFileRowAndField) {
 }
 
 TEST(LoadRows, InputMayBeAbsent) {
-  const auto rows = load_rows(write_json("one.json", R"([{"instruction":"q","output":"o","answer":"a"}])"));
+  const auto rows = load_rows(testing::TemporaryFile(R"([{"instruction":"q","output":"o","answer":"a"}])").path());
   EXPECT_EQ(rows.at(0).instruction, "q");
   EXPECT_EQ(rows.at(0).input, "");
 }
@@ -156,7 +151,7 @@ TEST(Commonsense, FilesAreToldApartByTheirHash) {
   SKIP_WITHOUT(folder / "boolq" / "test.json");
   EXPECT_EQ(file_state(folder / "boolq" / "test.json"), FileState::kExact);
   EXPECT_EQ(file_state(folder / "hellaswag" / "test.json"), FileState::kRebuilt);
-  EXPECT_EQ(file_state(write_json("other.json", "[]")), FileState::kUnknown);
+  EXPECT_EQ(file_state(testing::TemporaryFile("[]").path()), FileState::kUnknown);
 }
 
 TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
@@ -176,18 +171,19 @@ TEST(Commonsense, TheStandInIsNotedAndItsKindsAreRecovered) {
 }
 
 TEST(Commonsense, AnyOtherFileOfThatNameIsNoted) {
-  const auto folder = fs::path(::testing::TempDir()) / "tasks_test_15k";
-  fs::create_directories(folder);
-  write_file_atomic(folder / "commonsense_15k.json",
-                    R"([{"instruction":"q","input":"","output":"the correct answer is ending2","answer":"ending2"}])");
-  const auto set = training_rows("commonsense", {.path = folder});
+  const testing::TemporaryFile file(
+      R"([{"instruction":"q","input":"","output":"the correct answer is ending2","answer":"ending2"}])",
+      "commonsense_15k.json");
+  const auto set = training_rows("commonsense", {.path = file.path().parent_path()});
   EXPECT_EQ(set.rows.at(0).label, "hellaswag");
   EXPECT_NE(set.note.find("not the published file"), std::string::npos);
 }
 
 TEST(Commonsense, AnEmptyFolderIsRefused) {
-  EXPECT_THROW(training_rows("commonsense", {.path = fs::path(::testing::TempDir()) / "nothing"}), Error);
-  EXPECT_THROW(training_rows("squad", {.path = ::testing::TempDir()}), Error);
+  const testing::TemporaryFolder empty;
+  EXPECT_THROW(training_rows("commonsense", {.path = empty.path()}), Error);
+  EXPECT_THROW(training_rows("commonsense", {.path = empty.path() / "nothing"}), Error);
+  EXPECT_THROW(training_rows("squad", {.path = empty.path()}), Error);
 }
 
 std::vector<std::string> builtin_names() {

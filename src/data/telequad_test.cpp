@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/testing.h"
 #include "data/partition.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
@@ -57,12 +58,7 @@ Json small_file() {
 
 class Telequad : public ::testing::Test {
  protected:
-  Telequad() : folder_(fs::path(::testing::TempDir()) / "telequad_test") {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    write(small_file());
-  }
-  ~Telequad() override { fs::remove_all(folder_); }
+  Telequad() { write(small_file()); }
 
   void write(const Json& json) const { write_file_atomic(folder_ / kFile, json.dump()); }
   RowOptions options(const TelequadConfig& telequad = {}, const std::string& label = "label") const {
@@ -91,7 +87,8 @@ class Telequad : public ::testing::Test {
     return complaint();
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 using Texts = std::vector<std::string>;

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/testing.h"
 #include "data/testing.h"
 #include "data/tokenizer_added.h"
 #include "data/tokenizer_bpe.h"
@@ -26,20 +25,6 @@ namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 
 /// Writes a file that is gone with the test.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string_view content) {
-    static int count = 0;
-    path_ = fs::temp_directory_path() / concat("evenkeel_tokenizer_", ::getpid(), "_", count++, ".json");
-    std::ofstream(path_, std::ios::binary) << content;
-  }
-  ~TemporaryFile() { fs::remove(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 /// A GPT-2 kind over all bytes (ids 0-255 in byte order), five merges and one added token.
 Json small_tokenizer() {
   Json vocab;
@@ -57,10 +42,10 @@ Json small_tokenizer() {
       {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"h e", "l l", "he ll", "hell o", "\u0120 hello"}}}}};
 }
 
-Tokenizer loaded(const Json& json) { return Tokenizer::load(TemporaryFile(json.dump()).path()); }
+Tokenizer loaded(const Json& json) { return Tokenizer::load(testing::TemporaryFile(json.dump()).path()); }
 
 std::string error_of(const Json& json) {
-  const TemporaryFile file(json.dump());
+  const testing::TemporaryFile file(json.dump());
   try {
     Tokenizer::load(file.path());
   } catch (const Error& error) {
@@ -211,9 +196,9 @@ TEST(TokenizerFile, RefusesWhatItDoesNotSupportInOneLine) {
 }
 
 TEST(TokenizerFile, RefusesBrokenJsonAndMissingFiles) {
-  EXPECT_THROW(Tokenizer::load(TemporaryFile("{\"model\": ").path()), Error);
-  EXPECT_THROW(Tokenizer::load(TemporaryFile("[]").path()), Error);
-  EXPECT_THROW(Tokenizer::load(TemporaryFile("").path()), Error);
+  EXPECT_THROW(Tokenizer::load(testing::TemporaryFile("{\"model\": ").path()), Error);
+  EXPECT_THROW(Tokenizer::load(testing::TemporaryFile("[]").path()), Error);
+  EXPECT_THROW(Tokenizer::load(testing::TemporaryFile("").path()), Error);
   EXPECT_THROW(Tokenizer::load("/nowhere/tokenizer.json"), Error);
 }
 
@@ -329,7 +314,7 @@ TEST(TokenizerTraining, GivesATokenizerThatDecodesWhatItEncodes) {
   const std::vector<std::string> texts = {"the cat and the hat, the end\n", "na\u00efve caf\u00e9s: \U0001F600 12345"};
   TokenizerTraining training;
   training.vocab_size = 300;
-  const auto tokenizer = Tokenizer::load(TemporaryFile(train_tokenizer(texts, training)).path());
+  const auto tokenizer = Tokenizer::load(testing::TemporaryFile(train_tokenizer(texts, training)).path());
   for (const auto& text : texts) EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   EXPECT_LE(tokenizer.vocab_size(), 300);
   EXPECT_EQ(tokenizer.token_to_id("<|padding|>"), 1);

@@ -6,22 +6,17 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/testing.h"
 #include "fed/journal.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {
 namespace {
 
-class Folder : public testing::Test {
+class Folder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = fs::temp_directory_path() /
-            concat("evenkeel-fed-", ::getpid(), "-", testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  void TearDown() override { fs::remove_all(path_); }
-  fs::path path_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path path_ = temporary_.path();
 };
 using CheckpointFolder = Folder;
 using JournalFolder = Folder;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/testing.h"
 #include "data/builtin_text.h"
 #include "data/tokenizer_training.h"
 #include "fed/run_evaluation.h"
@@ -45,21 +46,21 @@ limit = 2
 )";
 
 /// A random model with a tokenizer of its own, made once.
-class RoundTest : public testing::Test {
+class RoundTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    root() = fs::temp_directory_path() / concat("evenkeel-round-", ::getpid());
-    fs::create_directories(root());
+    temporary().emplace();
     write_file_atomic(root() / "config.json", kModel);
     save_model(*init_model(root() / "config.json", BaseDtype::kFloat32, 1), root() / "model");
     write_file_atomic(root() / "model" / "tokenizer.json",
                       train_tokenizer(builtin_documents(40, 1), {.vocab_size = 420}));
   }
-  static void TearDownTestSuite() { fs::remove_all(root()); }
-  static fs::path& root() {
-    static fs::path path;
-    return path;
+  static void TearDownTestSuite() { temporary().reset(); }
+  static std::optional<testing::TemporaryFolder>& temporary() {
+    static std::optional<testing::TemporaryFolder> folder;
+    return folder;
   }
+  static const fs::path& root() { return temporary()->path(); }
 
   static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain,
                                std::string_view setting = "threads=1") {

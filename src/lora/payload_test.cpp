@@ -7,20 +7,16 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
 
-class PayloadTest : public testing::Test {
+class PayloadTest : public ::testing::Test {
  protected:
-  PayloadTest() {
-    std::string pattern = (fs::temp_directory_path() / "evenkeel-payload-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    file_ = folder_ / "payload.safetensors";
-  }
-  ~PayloadTest() override { fs::remove_all(folder_); }
-
-  fs::path folder_, file_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const fs::path file_ = folder_ / "payload.safetensors";
 };
 
 Payload example() {

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -28,14 +29,9 @@ AdapterState example() {
   return adapters;
 }
 
-class Peft : public testing::Test {
+class Peft : public ::testing::Test {
  protected:
-  Peft() {
-    std::string pattern = (fs::temp_directory_path() / "evenkeel-peft-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    save_peft_adapter(folder_, example(), kInfo);
-  }
-  ~Peft() override { fs::remove_all(folder_); }
+  Peft() { save_peft_adapter(folder_, example(), kInfo); }
 
   void set_config(const std::string& key, const Json& value) const {
     auto config = load_json(folder_ / "adapter_config.json");
@@ -55,7 +51,8 @@ class Peft : public testing::Test {
     return "no error";
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(Peft, ARoundTripGivesTheSameFactors) {

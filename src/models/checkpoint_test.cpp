@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <functional>
 #include <limits>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -23,14 +23,7 @@ constexpr std::string_view kConfig4 = R"({
 
 class Checkpoint : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / concat("evenkeel_checkpoint_", ::getpid(), "_",
-                                               ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    write_config(Json::parse(kConfig4));
-  }
-  void TearDown() override { fs::remove_all(root_); }
+  Checkpoint() { write_config(Json::parse(kConfig4)); }
 
   void write_config(const Json& config) { write_file_atomic(root_ / "config.json", config.dump()); }
   void edit_config(const std::string& key, const Json& value) {
@@ -63,7 +56,8 @@ class Checkpoint : public ::testing::Test {
     }
   }
 
-  fs::path root_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path root_ = temporary_.path();
 };
 
 const std::string kSomeTensor = "model.layers.1.mlp.experts.3.up_proj.weight";

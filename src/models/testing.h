@@ -2,13 +2,12 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/testing.h"
 #include "models/causal_lm.h"
 #include "nn/testing.h"
 
@@ -19,14 +18,11 @@ inline const std::vector<std::vector<int64_t>> kSequences{{1, 4, 9, 2, 10, 3}, {
 /// D = 12, F = 7, V = 11, 6 heads of width 2 over 2 key/value heads; OLMoE with 3 of 5 experts.
 /// \param more  further keys of config.json, beginning with a comma
 inline std::unique_ptr<CausalLm> make_model(std::string_view family, BaseDtype dtype, std::string_view more = "") {
-  const auto file = fs::temp_directory_path() / concat("evenkeel_", family, "_", ::getpid(), ".json");
   const std::string_view experts = family == "olmoe" ? R"("num_experts": 5, "num_experts_per_tok": 3, )" : "";
-  write_file_atomic(file, concat(R"({"model_type": ")", family, R"(", "vocab_size": 11, "hidden_size": 12,
+  const TemporaryFile file(concat(R"({"model_type": ")", family, R"(", "vocab_size": 11, "hidden_size": 12,
     "intermediate_size": 7, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, )",
-                                 experts, R"("max_position_embeddings": 32, "initializer_range": 0.4)", more, "}"));
-  auto model = init_model(file, dtype, 7);
-  fs::remove(file);
-  return model;
+                                  experts, R"("max_position_embeddings": 32, "initializer_range": 0.4)", more, "}"));
+  return init_model(file.path(), dtype, 7);
 }
 
 /// All linears a LoRA can stand beside.

@@ -1,7 +1,6 @@
 #include "models/text_encoder.h"
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <functional>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/testing.h"
 #include "nn/testing.h"
 
 namespace evenkeel {
@@ -64,14 +64,7 @@ class Weights {
 
 class Encoder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / concat("evenkeel_encoder_", ::getpid(), "_",
-                                                 ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    save("roberta", weights_.all);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  Encoder() { save("roberta", weights_.all); }
 
   void save(std::string_view family, const TensorMap& tensors) { save_as(config_of(family), tensors); }
   void save_as(const Json& config, const TensorMap& tensors) {
@@ -91,7 +84,8 @@ class Encoder : public ::testing::Test {
     }
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   Weights weights_;
 };
 

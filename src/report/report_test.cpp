@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/files.h"
+#include "base/testing.h"
 #include "report/page.h"
 #include "report/tables.h"
 #include "report/text_grid.h"
@@ -58,14 +59,9 @@ OrderedJson evaluation_line(int64_t round, const std::string& task, double budge
   return line;
 }
 
-class Report : public testing::Test {
+class Report : public ::testing::Test {
  protected:
-  Report() {
-    std::string pattern = (fs::temp_directory_path() / "evenkeel-report-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    make_run("one", 0.5);
-  }
-  ~Report() override { fs::remove_all(folder_); }
+  Report() { make_run("one", 0.5); }
 
   void make_run(const std::string& name, double accuracy) const {
     const auto run = folder_ / name;
@@ -95,7 +91,8 @@ class Report : public testing::Test {
     return "no error";
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(Report, ReadsWhatTheRunWrote) {

@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/testing.h"
 #include "data/tokenizer_bpe.h"
 #include "nn/testing.h"
 #include "train/bert_score_tables.h"
@@ -91,14 +91,10 @@ constexpr int64_t kVocabulary = 261, kHidden = 12, kWidth = 20, kPositions = 18;
 /// A folder with a random RoBERTa of two layers over bytes.
 class Scorer : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / concat("evenkeel_bertscore_", ::getpid(), "_",
-                                                 ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
+  Scorer() {
     write_tokenizer();
     write_encoder();
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   void write_tokenizer() const {
     Json vocab{{"<s>", 0}, {"<pad>", 1}, {"</s>", 2}};
@@ -155,7 +151,8 @@ class Scorer : public ::testing::Test {
     return all;
   }
 
-  fs::path folder_;
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 const std::vector<ComparedText> kTexts{{"the cat", {"a cat sat", "the dog"}},

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/files.h"
+#include "base/testing.h"
 #include "data/builtin_text.h"
 #include "data/text_metrics.h"
 #include "data/tokenizer_training.h"
@@ -25,13 +25,8 @@ Row row(const std::string& question, const std::string& format, const std::strin
 }
 
 const Tokenizer& tokenizer() {
-  static const Tokenizer trained = [] {
-    const auto file = fs::temp_directory_path() / concat("evenkeel-tokenizer-", ::getpid(), ".json");
-    write_file_atomic(file, train_tokenizer(builtin_documents(40, 1), {.vocab_size = 400}));
-    auto loaded = Tokenizer::load(file);
-    fs::remove(file);
-    return loaded;
-  }();
+  static const Tokenizer trained =
+      Tokenizer::load(testing::TemporaryFile(train_tokenizer(builtin_documents(40, 1), {.vocab_size = 400})).path());
   return trained;
 }
 

@@ -2,13 +2,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <tuple>
 
+#include "base/testing.h"
 #include "tiny_federation.h"
 
 namespace evenkeel {
@@ -28,7 +26,7 @@ std::vector<std::string> family_names() {
   return result;
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   auto name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -45,7 +43,7 @@ std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup)
   return result;
 }
 
-class MethodContract : public testing::TestWithParam<Case> {
+class MethodContract : public ::testing::TestWithParam<Case> {
  protected:
   MethodContract()
       : entry(find_method(std::get<0>(GetParam()))), world(std::get<1>(GetParam())), method(make_method(entry.name)) {}
@@ -124,10 +122,11 @@ TEST_P(MethodContract, AggregatingTwiceGivesTheSameBitsAndChangesNoArgument) {
 TEST_P(MethodContract, ReportedBytesAreWhatIsWrittenAndReadsBackEqual) {
   const auto round = world.round(0, {1});
   const auto updates = world.train_all(*method, state, round);
-  const auto file = std::filesystem::temp_directory_path() / concat("evenkeel-payload-", ::getpid());
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "payload.safetensors";
   for (const auto& payload : {method->broadcast(state, round.participants[0], round), updates[0].payload}) {
     const auto written = save_payload(file, payload, TransportDtype::kFloat32);
-    EXPECT_EQ(written, static_cast<int64_t>(std::filesystem::file_size(file)));
+    EXPECT_EQ(written, static_cast<int64_t>(fs::file_size(file)));
     EXPECT_EQ(written, payload_size(payload, TransportDtype::kFloat32));
     const auto read = load_payload(file);
     EXPECT_TRUE(equal(payload.adapters, read.adapters));
@@ -135,7 +134,6 @@ TEST_P(MethodContract, ReportedBytesAreWhatIsWrittenAndReadsBackEqual) {
     ASSERT_EQ(payload.extras.size(), read.extras.size());
     for (const auto& [name, tensor] : payload.extras) EXPECT_TRUE(tensor.equal(read.extras.at(name))) << name;
   }
-  std::filesystem::remove(file);
 }
 
 TEST_P(MethodContract, AFactorThatNeverTrainsIsNotSent) {
@@ -270,7 +268,7 @@ TEST_P(MethodContract, WritesAConfigThatReadsBackEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MethodContract,
-                         testing::Combine(testing::ValuesIn(method_names()), testing::ValuesIn(family_names())),
+                         ::testing::Combine(::testing::ValuesIn(method_names()), ::testing::ValuesIn(family_names())),
                          case_name);
 
 }  // namespace

@@ -2,14 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "base/random.h"
+#include "base/testing.h"
 #include "train/weight_gradient.h"
 
 namespace evenkeel {
@@ -34,12 +32,7 @@ const std::map<std::string_view, const char*> kConfigs{{"olmo", R"({
 std::unique_ptr<CausalLm> make_model(std::string_view family) {
   const auto known = kConfigs.find(family);
   EK_CHECK(known != kConfigs.end(), kInternal, "the contract tests have no tiny config for model family ", family);
-  const auto folder = std::filesystem::temp_directory_path() / concat("evenkeel-contract-", ::getpid());
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "config.json") << known->second;
-  auto model = init_model(folder / "config.json", BaseDtype::kFloat32, 21);
-  std::filesystem::remove_all(folder);
-  return model;
+  return init_model(testing::TemporaryFile(known->second).path(), BaseDtype::kFloat32, 21);
 }
 
 /// Every linear that an adapter can stand beside.

@@ -1,0 +1,46 @@
+/// \file  Folders and files of a test's own: several test programs may run at once.
+#pragma once
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "base/files.h"
+
+namespace evenkeel::testing {
+
+/// A new empty folder of a name that no other process has, removed with all it holds when the object goes.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "evenkeel-test-XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) throw std::runtime_error("no temporary folder like " + pattern);
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;  // a destructor does not throw; what is left lies in the temporary folder
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// A file with a content, in a folder of its own. Example:  load_json(TemporaryFile("[1]").path())
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string_view content, std::string_view name = "file.json") : path_(folder_.path() / name) {
+    write_file_atomic(path_, content);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  TemporaryFolder folder_;
+  fs::path path_;
+};
+
+}  // namespace evenkeel::testing
