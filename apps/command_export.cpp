@@ -55,20 +55,6 @@ Trained read_run(const fs::path& folder) {
                                    [](const auto& extra) { return extra.first.ends_with(".phi"); })};
 }
 
-at::ScalarType stored_type(BaseDtype dtype, at::ScalarType of_base) {
-  switch (dtype) {
-    case BaseDtype::kCheckpoint:
-      return of_base;
-    case BaseDtype::kFloat32:
-      return at::kFloat;
-    case BaseDtype::kBFloat16:
-      return at::kBFloat16;
-    case BaseDtype::kFloat64:
-      return at::kDouble;
-  }
-  fail(kInternal, "unknown base dtype");
-}
-
 at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
   auto sum = delta_weight(factors).to(at::kFloat);
   EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
@@ -79,7 +65,7 @@ at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at:
 void merge_site(TensorMap& weights, const std::string& site, const LoraFactors& f, BaseDtype dtype) {
   const auto merge = [&](const std::string& module, const LoraFactors& factors) {
     auto& weight = weights.at(module + ".weight");
-    weight = merged_weight(weight, factors, stored_type(dtype, weight.scalar_type()));
+    weight = merged_weight(weight, factors, scalar_type(dtype).value_or(weight.scalar_type()));
   };
   if (f.a.dim() == 2) return merge(site, f);
   const auto dot = site.rfind('.');

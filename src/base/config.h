@@ -81,6 +81,11 @@ class Table {
   std::string full_key(std::string_view key) const;
   /// " (demo.toml, line 12)" or " (from --set)"; empty when the key is not there.
   std::string place_of(std::string_view key) const;
+  /// \throws kConfig "<full key> is <value>, allowed: <allowed>" and the place, when the value of `key` is not good.
+  template <typename T>
+  void check(bool good, std::string_view key, const T& value, std::string_view allowed) const {
+    EK_CHECK(good, kConfig, full_key(key), " is ", value, ", allowed: ", allowed, place_of(key));
+  }
 
  private:
   struct Document;
@@ -196,6 +201,16 @@ void read(const Table& table, S& value, std::span<const std::string_view> also_k
   Reader reader(table, also_known);
   value.visit(reader);
   reader.finish();
+}
+
+/// An S of its defaults and the keys of `table`. Its `resolve(table)`, where it has one, then fills in what depends on
+/// other keys and checks the values.
+template <typename S>
+S read(const Table& table) {
+  S value;
+  read(table, value);
+  if constexpr (requires { value.resolve(table); }) value.resolve(table);
+  return value;
 }
 
 /// The resolved TOML of `value`.

@@ -72,6 +72,30 @@ TEST(Config, ReadsEveryKindOfFieldAndKeepsDefaults) {
   EXPECT_EQ(outer.rounds, 3);
 }
 
+struct Resolved {
+  double low = 1, high = 0;
+  void visit(auto& field) {
+    field("low", low, "");
+    field("high", high, "");
+  }
+  void resolve(const Table& table) {
+    if (!table.contains("high")) high = 2 * low;
+    table.check(high >= low, "high", high, "low or more");
+  }
+};
+
+TEST(Config, AStructFillsInWhatDependsOnOtherKeysAndRefusesValues) {
+  EXPECT_EQ(read<Resolved>(Table::parse("low = 3", "a.toml")).high, 6);
+  EXPECT_EQ(read<Resolved>(Table::parse("low = 3\nhigh = 4", "a.toml")).high, 4);
+  const auto table = Table::parse("[range]\nlow = 3\nhigh = 2", "a.toml").table("range");
+  try {
+    read<Resolved>(table);
+    FAIL() << "high below low was taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[config] range.high is 2, allowed: low or more (a.toml, line 3)");
+  }
+}
+
 TEST(Config, AnUnknownKeyNamesItsPathItsPlaceAndTheKnownKeys) {
   EXPECT_EQ(message_of("name = \"x\"\n[optimizer]\nlearning = 1\n"),
             "[config] optimizer.learning is not a known key (demo.toml, line 3); known: betas, lr");

@@ -64,11 +64,17 @@ SentenceTokenizer SentenceTokenizer::load(const fs::path& folder, int64_t max_to
   return {std::move(tokenizer), ends[0], ends[1], read_limit(folder / "tokenizer_config.json", max_tokens)};
 }
 
+std::string SentenceTokenizer::prepared(std::string_view body) const {
+  if (tokenizer_.is_byte_level()) return std::string(1, ' ').append(body);
+  std::string storage;
+  return std::string(unicode::nfc(body, storage));
+}
+
 Sentence SentenceTokenizer::encode(std::string_view text) const {
   const size_t invalid = unicode::find_invalid(text);
   EK_CHECK(invalid == std::string_view::npos, kData, "text is not UTF-8: invalid byte at offset ", invalid);
   const auto body = stripped(text);
-  const auto inner = body.empty() ? std::vector<int64_t>() : tokenizer_.encode(std::string(1, ' ').append(body), false);
+  const auto inner = body.empty() ? std::vector<int64_t>() : tokenizer_.encode(prepared(body), false);
   const size_t room = static_cast<size_t>(max_tokens_ - 2), kept = std::min(inner.size(), room);
   Sentence sentence{{first_}, inner.size() > room};
   sentence.ids.insert(sentence.ids.end(), inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(kept));

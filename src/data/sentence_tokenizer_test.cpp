@@ -95,9 +95,9 @@ TEST_F(SentenceTokenizerTest, RefusesWhatItCannotTakeWithTheFile) {
   json["post_processor"] = nullptr;
   write("tokenizer.json", json);
   EXPECT_NE(error().find("tokenizer.json: the post_processor puts 0 special tokens"), std::string::npos) << error();
-  json["model"] = {{"type", "WordPiece"}, {"vocab", Json::object()}};
+  json["model"] = {{"type", "Unigram"}, {"vocab", Json::array()}};
   write("tokenizer.json", json);
-  EXPECT_NE(error().find("model.type is \"WordPiece\", allowed: BPE"), std::string::npos) << error();
+  EXPECT_NE(error().find("model.type is \"Unigram\", allowed: BPE, WordPiece"), std::string::npos) << error();
   write("tokenizer.json", byte_tokenizer());
   write("tokenizer_config.json", {{"truncation_side", "left"}});
   EXPECT_NE(error().find("truncation_side is \"left\""), std::string::npos) << error();
@@ -105,6 +105,18 @@ TEST_F(SentenceTokenizerTest, RefusesWhatItCannotTakeWithTheFile) {
   EXPECT_NE(error().find("model_max_length is 2"), std::string::npos) << error();
   fs::remove(folder_ / "tokenizer.json");
   EXPECT_NE(error().find("needs a tokenizer"), std::string::npos) << error();
+}
+
+TEST_F(SentenceTokenizerTest, WordPiecesTakeNoSpaceInFront) {
+  const Json vocab{{"[UNK]", 0}, {"[CLS]", 1}, {"[SEP]", 2}, {"ab", 3}, {"##c", 4}};
+  write("tokenizer.json",
+        {{"version", "1.0"},
+         {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", true}}},
+         {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+         {"post_processor", {{"type", "BertProcessing"}, {"cls", {"[CLS]", 1}}, {"sep", {"[SEP]", 2}}}},
+         {"model", {{"type", "WordPiece"}, {"unk_token", "[UNK]"}, {"vocab", vocab}}}});
+  EXPECT_EQ(loaded().encode("  ABC ab\n").ids, (Ids{1, 3, 4, 3, 2}));
+  EXPECT_EQ(loaded().encode(" ").ids, (Ids{1, 2}));
 }
 
 TEST_F(SentenceTokenizerTest, RefusesBytesThatAreNotText) { EXPECT_THROW(loaded().encode("a\xff"), Error); }

@@ -1,8 +1,10 @@
 #include "data/tokenizer.h"
 
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <variant>
 
 #include "base/error.h"
 #include "data/tokenizer_file.h"
@@ -19,9 +21,57 @@ struct Entry {
   std::string bytes;
 };
 
-std::string normalized_content(const AddedToken& token, bool nfc) {
-  std::string storage;
-  return std::string(token.normalized && nfc ? unicode::nfc(token.content, storage) : token.content);
+struct Normalizer {
+  bool nfc;
+  std::optional<BertNormalizer> bert;
+
+  std::string_view operator()(std::string_view text, std::string& storage) const {
+    const auto composed = nfc ? unicode::nfc(text, storage) : text;
+    return bert ? bert->normalized(composed, storage) : composed;
+  }
+};
+
+struct BytePairModel {
+  BytePairEncoder encoder;
+  PreTokenizer pre_tokenizer;
+
+  void encode(std::string_view text, std::vector<int64_t>& out) const {
+    pre_tokenizer.split(text, [&](std::string_view word) { encoder.encode(word, out); });
+  }
+};
+
+struct WordPieceModel {
+  WordPieceEncoder encoder;
+
+  void encode(std::string_view text, std::vector<int64_t>& out) const {
+    bert_words(text, [&](std::string_view word) { encoder.encode(word, out); });
+  }
+};
+
+using Model = std::variant<BytePairModel, WordPieceModel>;
+
+Model make_model(const TokenizerFile& file) {
+  if (file.word_piece) return WordPieceModel{WordPieceEncoder(file.vocabulary, *file.word_piece)};
+  return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe),
+                       PreTokenizer(file.pre_tokenizer, "pre_tokenizer")};
+}
+
+/// A decoded piece with its space, as English is written: no space before punctuation.
+void clean_up(std::string& piece) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWritten{{{" .", "."},
+                                                                                    {" ?", "?"},
+                                                                                    {" !", "!"},
+                                                                                    {" ,", ","},
+                                                                                    {" ' ", "'"},
+                                                                                    {" n't", "n't"},
+                                                                                    {" 'm", "'m"},
+                                                                                    {" do not", " don't"},
+                                                                                    {" 's", "'s"},
+                                                                                    {" 've", "'ve"},
+                                                                                    {" 're", "'re"}}};
+  for (const auto& [apart, written] : kWritten)
+    for (size_t at = 0; (at = piece.find(apart, at)) != std::string::npos; at += written.size())
+      piece.replace(at, apart.size(), written);
 }
 
 std::vector<int64_t> filled(const Template& pieces, const std::vector<int64_t>& sequence, bool with_special) {
@@ -44,10 +94,13 @@ struct Tokenizer::Impl {
   void encode_text(std::string_view text, std::vector<int64_t>& out) const;
   void encode_raw(std::string_view text, std::vector<int64_t>& out) const;
 
-  BytePairEncoder bpe;
-  PreTokenizer pre_tokenizer;
-  bool nfc;
-  bool byte_level_decoder;
+  void decode_token(const Entry& token, bool first, std::string& out) const;
+
+  Model model;
+  Normalizer normalizer;
+  TokenDecoder decoder;
+  std::string piece_prefix;
+  bool cleanup;
   std::vector<Template> templates;
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::vector<Entry> entries;
@@ -55,10 +108,11 @@ struct Tokenizer::Impl {
 };
 
 Tokenizer::Impl::Impl(const TokenizerFile& file)
-    : bpe(file.vocabulary, file.merges, file.bpe),
-      pre_tokenizer(file.pre_tokenizer, "pre_tokenizer"),
-      nfc(file.nfc),
-      byte_level_decoder(file.byte_level_decoder),
+    : model(make_model(file)),
+      normalizer{file.nfc, file.bert},
+      decoder(file.decoder),
+      piece_prefix(file.piece_prefix),
+      cleanup(file.cleanup),
       templates(file.templates) {
   add_vocabulary(file);
   add_added_tokens(file);
@@ -72,7 +126,7 @@ Entry& Tokenizer::Impl::entry(int64_t id) {
 void Tokenizer::Impl::add_vocabulary(const TokenizerFile& file) {
   ids = file.vocabulary;
   for (const auto& [token, id] : file.vocabulary) {
-    const auto bytes = byte_level_decoder ? bytes_of_token(token) : std::nullopt;
+    const auto bytes = decoder == TokenDecoder::kByteLevel ? bytes_of_token(token) : std::nullopt;
     entry(id) = {true, false, token, bytes.value_or(token)};
   }
 }
@@ -83,16 +137,30 @@ void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
   for (const auto& token : file.added)
     if (token.special) special.insert(token.content);
   for (const auto& token : file.added) {
-    const auto content = normalized_content(token, nfc);
+    std::string storage;
+    const std::string content(token.normalized ? normalizer(token.content, storage) : token.content);
     (token.normalized ? normalized_tokens : raw_tokens).add(content, token);
-    const auto bytes = byte_level_decoder ? bytes_of_token(content) : std::nullopt;
+    const auto bytes = decoder == TokenDecoder::kByteLevel ? bytes_of_token(content) : std::nullopt;
     entry(token.id) = {true, special.contains(content), token.content, bytes.value_or(content)};
     ids[token.content] = token.id;
   }
 }
 
 void Tokenizer::Impl::encode_text(std::string_view text, std::vector<int64_t>& out) const {
-  pre_tokenizer.split(text, [&](std::string_view word) { bpe.encode(word, out); });
+  std::visit([&](const auto& chosen) { chosen.encode(text, out); }, model);
+}
+
+/// Appends a token as it stands in decoded text, first or behind others.
+void Tokenizer::Impl::decode_token(const Entry& token, bool first, std::string& out) const {
+  if (decoder == TokenDecoder::kNone && !first) out += ' ';
+  if (decoder != TokenDecoder::kWordPiece) {
+    out += token.bytes;
+    return;
+  }
+  const bool goes_on = !first && token.bytes.starts_with(piece_prefix);
+  auto piece = goes_on ? token.bytes.substr(piece_prefix.size()) : first ? token.bytes : ' ' + token.bytes;
+  if (cleanup) clean_up(piece);
+  out += piece;
 }
 
 /// Raw added tokens come out of the text as it is, normalised ones out of the normalised rest.
@@ -106,7 +174,7 @@ void Tokenizer::Impl::encode_raw(std::string_view text, std::vector<int64_t>& ou
       continue;
     }
     pieces.clear();
-    normalized_tokens.split(nfc ? unicode::nfc(raw.text, storage) : raw.text, pieces);
+    normalized_tokens.split(normalizer(raw.text, storage), pieces);
     for (const auto& piece : pieces) piece.id >= 0 ? out.push_back(piece.id) : encode_text(piece.text, out);
   }
 }
@@ -147,12 +215,13 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
     if (id >= vocab_size()) continue;
     const auto& entry = impl_->entries[id];
     if (!entry.exists || (skip_special_tokens && entry.special)) continue;
-    if (!impl_->byte_level_decoder && !std::exchange(first, false)) out += ' ';
-    out += entry.bytes;
+    impl_->decode_token(entry, std::exchange(first, false), out);
   }
   if (raw || unicode::find_invalid(out) == std::string::npos) return out;
   return unicode::replace_invalid(out);
 }
+
+bool Tokenizer::is_byte_level() const { return std::holds_alternative<BytePairModel>(impl_->model); }
 
 int64_t Tokenizer::vocab_size() const { return static_cast<int64_t>(impl_->entries.size()); }
 

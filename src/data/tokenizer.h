@@ -1,5 +1,5 @@
-/// \file  Byte-level BPE tokenizers read from a Hugging Face `tokenizer.json` (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds),
-/// equal id for id to the `tokenizers` library. Thread-safe for concurrent encode/decode. Example:  auto tok =
+/// \file  Tokenizers read from a Hugging Face `tokenizer.json`, equal id for id to the `tokenizers` library: byte-level
+/// BPE (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds) and BERT's WordPiece. Thread-safe for concurrent encode/decode. Example:  auto tok =
 /// Tokenizer::load("models/x/tokenizer.json");  tok.decode(tok.encode("Hello world")) == "Hello world"
 #pragma once
 
@@ -16,10 +16,11 @@ namespace evenkeel {
 
 class Tokenizer {
  public:
-  /// \throws kData (file, what is not supported or malformed). Supported: model BPE; normalizer null, NFC or a Sequence
-  /// of these; pre-tokenizer ByteLevel (own or split regex) or a Sequence; post-processor ByteLevel,
-  /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; decoder ByteLevel or none; added tokens with
-  /// lstrip, rstrip, single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
+  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with pre-tokenizer ByteLevel (own or
+  /// split regex) or a Sequence, model WordPiece with BertPreTokenizer; normalizer null, NFC, BertNormalizer or a
+  /// Sequence of these; post-processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence;
+  /// decoder ByteLevel, WordPiece or none; added tokens with lstrip, rstrip, single_word, normalized, special.
+  /// `truncation` and `padding` are ignored with a warning.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
 
   /// Token ids of `text` (UTF-8; invalid bytes are \throws kData with their offset). With `add_special_tokens` the
@@ -33,6 +34,7 @@ class Tokenizer {
   int64_t vocab_size() const;  ///< one more than the largest id, added tokens included
   std::optional<int64_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int64_t id) const;  ///< \throws kData when no token has it
+  bool is_byte_level() const;                 ///< words hold the space before them; else white space leaves no trace
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

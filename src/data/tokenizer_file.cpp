@@ -78,10 +78,18 @@ void read_merges(const Json& json, TokenizerFile& out) {
   }
 }
 
-void read_model(const Json& json, TokenizerFile& out) {
-  EK_CHECK(json.is_object(), kData, "model is ", json.type_name(), ", expected an object");
-  const auto type = at(json, "type").is_null() ? "BPE" : type_of(json, "model");
-  EK_CHECK(type == "BPE", kData, "model.type is \"", type, "\", allowed: BPE");
+void read_word_piece(const Json& json, TokenizerFile& out) {
+  WordPieceOptions options;
+  if (!at(json, "unk_token").is_null()) options.unk_token = text_of(at(json, "unk_token"), "model.unk_token");
+  if (const auto& prefix = at(json, "continuing_subword_prefix"); !prefix.is_null())
+    options.prefix = text_of(prefix, "model.continuing_subword_prefix");
+  if (const auto& most = at(json, "max_input_chars_per_word"); !most.is_null())
+    options.max_characters = id_of(most, "model.max_input_chars_per_word");
+  out.word_piece = options;
+  read_vocabulary(at(json, "vocab"), out);
+}
+
+void read_bpe(const Json& json, TokenizerFile& out) {
   EK_CHECK(is_off(at(json, "dropout")), kData, "model.dropout is ", at(json, "dropout").dump(), ", allowed: null");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     EK_CHECK(is_empty_text(at(json, affix)), kData, "model.", affix, " is ", at(json, affix).dump(),
@@ -92,6 +100,13 @@ void read_model(const Json& json, TokenizerFile& out) {
   EK_CHECK(!flag_of(json, "byte_fallback", "model"), kData, "model.byte_fallback is true, allowed: false");
   read_vocabulary(at(json, "vocab"), out);
   read_merges(at(json, "merges"), out);
+}
+
+void read_model(const Json& json, TokenizerFile& out) {
+  EK_CHECK(json.is_object(), kData, "model is ", json.type_name(), ", expected an object");
+  const auto type = at(json, "type").is_null() ? "BPE" : type_of(json, "model");
+  EK_CHECK(type == "BPE" || type == "WordPiece", kData, "model.type is \"", type, "\", allowed: BPE, WordPiece");
+  type == "BPE" ? read_bpe(json, out) : read_word_piece(json, out);
 }
 
 AddedToken added_of(const Json& json, const std::string& origin) {
@@ -133,14 +148,28 @@ void read_added(const Json& json, std::string_view file, TokenizerFile& out) {
   }
 }
 
+BertNormalizer bert_normalizer(const Json& json, const std::string& origin) {
+  BertNormalizer bert{.clean_text = flag_of(json, "clean_text", origin),
+                      .handle_chinese_chars = flag_of(json, "handle_chinese_chars", origin),
+                      .lowercase = flag_of(json, "lowercase", origin)};
+  if (!at(json, "strip_accents").is_null()) bert.strip_accents = flag_of(json, "strip_accents", origin);
+  return bert;
+}
+
 void read_normalizer(const Json& json, const std::string& origin, TokenizerFile& out) {
   if (json.is_null()) return;
   const auto type = type_of(json, origin);
+  EK_CHECK(!out.bert, kData, origin, ": nothing may follow BertNormalizer");
   if (type == "NFC") {
     out.nfc = true;
     return;
   }
-  EK_CHECK(type == "Sequence", kData, origin, ".type is \"", type, "\", allowed: NFC, Sequence, or no normalizer");
+  if (type == "BertNormalizer") {
+    out.bert = bert_normalizer(json, origin);
+    return;
+  }
+  EK_CHECK(type == "Sequence", kData, origin, ".type is \"", type,
+           "\", allowed: NFC, BertNormalizer, Sequence, or no normalizer");
   const auto& parts = at(json, "normalizers");
   EK_CHECK(parts.is_array(), kData, origin, ".normalizers is ", parts.type_name(), ", expected an array");
   for (size_t i = 0; i < parts.size(); ++i) read_normalizer(parts[i], concat(origin, ".normalizers[", i, "]"), out);
@@ -198,10 +227,23 @@ void read_post_processor(const Json& json, const std::string& origin, TokenizerF
 }
 
 void read_decoder(const Json& json, TokenizerFile& out) {
-  out.byte_level_decoder = !json.is_null();
+  out.decoder = TokenDecoder::kNone;
   if (json.is_null()) return;
   const auto type = type_of(json, "decoder");
-  EK_CHECK(type == "ByteLevel", kData, "decoder.type is \"", type, "\", allowed: ByteLevel");
+  EK_CHECK(type == "ByteLevel" || type == "WordPiece", kData, "decoder.type is \"", type,
+           "\", allowed: ByteLevel, WordPiece");
+  out.decoder = type == "ByteLevel" ? TokenDecoder::kByteLevel : TokenDecoder::kWordPiece;
+  if (out.decoder == TokenDecoder::kByteLevel) return;
+  if (!at(json, "prefix").is_null()) out.piece_prefix = text_of(at(json, "prefix"), "decoder.prefix");
+  if (!at(json, "cleanup").is_null()) out.cleanup = flag_of(json, "cleanup", "decoder");
+}
+
+/// Words of WordPiece are those of BERT, words of BPE those of a byte-level split.
+void check_words(const TokenizerFile& out) {
+  const auto& json = out.pre_tokenizer;
+  const bool bert = json.is_object() && at(json, "type") == "BertPreTokenizer";
+  EK_CHECK(!out.word_piece || bert, kData, "pre_tokenizer is ",
+           json.is_object() ? at(json, "type").dump() : json.dump(), ", allowed with WordPiece: BertPreTokenizer");
 }
 
 TokenizerFile read_parts(const Json& json, std::string_view file) {
@@ -218,6 +260,7 @@ TokenizerFile read_parts(const Json& json, std::string_view file) {
   read_post_processor(at(json, "post_processor"), "post_processor", out);
   read_decoder(at(json, "decoder"), out);
   out.pre_tokenizer = at(json, "pre_tokenizer");
+  check_words(out);
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,8 +12,10 @@
 
 #include "base/json.h"
 #include "data/tokenizer_added.h"
+#include "data/tokenizer_bert.h"
 #include "data/tokenizer_bpe.h"
 #include "data/tokenizer_split.h"
+#include "data/tokenizer_word_piece.h"
 
 namespace evenkeel {
 
@@ -23,15 +26,25 @@ struct TemplatePiece {
 };
 using Template = std::vector<TemplatePiece>;
 
+enum class TokenDecoder {
+  kNone,       ///< tokens joined by spaces, as the library does without a decoder
+  kByteLevel,  ///< bytes in GPT-2's alphabet
+  kWordPiece,  ///< words joined by spaces, pieces without
+};
+
 struct TokenizerFile {
   BytePairEncoder::Vocabulary vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
   BpeOptions bpe;
-  std::vector<AddedToken> added;  ///< with their final ids
+  std::optional<WordPieceOptions> word_piece;  ///< the model, instead of merges
+  std::vector<AddedToken> added;               ///< with their final ids
   bool nfc = false;
+  std::optional<BertNormalizer> bert;
   Json pre_tokenizer;
   std::vector<Template> templates;  ///< applied one after the other
-  bool byte_level_decoder = true;   ///< else tokens are joined by spaces, as the library does without a decoder
+  TokenDecoder decoder = TokenDecoder::kByteLevel;
+  std::string piece_prefix = "##";  ///< of the WordPiece decoder
+  bool cleanup = true;              ///< the WordPiece decoder takes back spaces before punctuation
 };
 
 /// \throws kData with the file, the key and what is malformed or not supported; kIo when it cannot be read.

@@ -24,7 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 
-/// Writes a file that is gone with the test.
 /// A GPT-2 kind over all bytes (ids 0-255 in byte order), five merges and one added token.
 Json small_tokenizer() {
   Json vocab;
@@ -190,7 +189,7 @@ TEST(TokenizerFile, RefusesWhatItDoesNotSupportInOneLine) {
   expect(refused("/pre_tokenizer/use_regex", 1), "pre_tokenizer.use_regex is 1");
   expect(refused("/pre_tokenizer/type", 1), "type must be string");
   expect(refused("/post_processor/type", "Odd"), "post_processor.type is \"Odd\"");
-  expect(refused("/decoder/type", "WordPiece"), "decoder.type is \"WordPiece\"");
+  expect(refused("/decoder/type", "Metaspace"), "decoder.type is \"Metaspace\", allowed: ByteLevel, WordPiece");
   expect(refused("/added_tokens/0/content", 4), "added_tokens[0].content is number");
   expect(refused("/added_tokens/0/lstrip", "no"), "added_tokens[0].lstrip is \"no\"");
 }

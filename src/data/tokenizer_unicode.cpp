@@ -98,7 +98,9 @@ std::vector<uint8_t> build() {
 
 /// Canonical order: marks between two starters sorted by combining class, equal classes kept in place.
 void order_marks(std::vector<utf8proc_int32_t>& text) {
-  const auto rank = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  const auto rank = [](utf8proc_int32_t c) {
+    return flags()[c] & kFrozen ? 0 : utf8proc_get_property(c)->combining_class;
+  };
   for (size_t i = 0; i < text.size();) {
     if (rank(text[i]) == 0) {
       ++i;
@@ -111,17 +113,24 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-/// Appends the NFC of one run. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
-void append_composed(std::string_view run, std::string& out) {
+/// Canonical decomposition. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
+std::vector<utf8proc_int32_t> decomposed(std::string_view text) {
   std::vector<utf8proc_int32_t> points;
   std::array<utf8proc_int32_t, 8> parts;
-  for (size_t at = 0; at < run.size();) {
-    const auto code = decode(run.data() + at);
-    const auto count = decompose(code.value, parts);
+  for (size_t at = 0; at < text.size();) {
+    const auto code = decode(text.data() + at);
+    parts[0] = static_cast<utf8proc_int32_t>(code.value);
+    const auto count = flags()[code.value] & kFrozen ? 1 : decompose(code.value, parts);
     points.insert(points.end(), parts.begin(), parts.begin() + count);
     at += code.length;
   }
   order_marks(points);
+  return points;
+}
+
+/// Appends the NFC of one run.
+void append_composed(std::string_view run, std::string& out) {
+  auto points = decomposed(run);
   const auto size = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()), kRecompose);
   for (int i = 0; i < size; ++i) append(out, static_cast<uint32_t>(points[i]));
 }
@@ -262,6 +271,15 @@ std::string_view nfc(std::string_view text, std::string& storage) {
     append_composed(text.substr(start, copied - start), storage);
   }
   storage += text.substr(copied);
+  return storage;
+}
+
+std::string_view nfd(std::string_view text, std::string& storage) {
+  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (std::all_of(text.begin(), text.end(), is_ascii)) return text;
+  const auto points = decomposed(text);
+  storage.clear();
+  for (const auto point : points) append(storage, static_cast<uint32_t>(point));
   return storage;
 }
 

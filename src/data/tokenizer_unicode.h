@@ -1,5 +1,5 @@
 /// \file  What a tokenizer needs to know of Unicode: classes of code points as Unicode 16 has them (the version of the
-/// `tokenizers` library's regex), canonical composition (NFC) as that library composes, and UTF-8. Base data from
+/// `tokenizers` library's regex), canonical forms (NFC, NFD) as that library makes them, and UTF-8. Base data from
 /// utf8proc; where that is older or newer than the library, the tables of tokenizer_unicode_tables.h decide.
 #pragma once
 
@@ -52,6 +52,10 @@ std::string replace_invalid(std::string_view text);
 /// `text` in NFC: the text itself when it is composed already, else a view of `storage`. REQUIRES valid UTF-8.
 /// Cost: one table look-up per code point; runs that need work are sorted and composed in O(n log n).
 std::string_view nfc(std::string_view text, std::string& storage);
+
+/// `text` in NFD, as the library decomposes: the text itself when it is ASCII, else a view of `storage`. REQUIRES valid
+/// UTF-8.
+std::string_view nfd(std::string_view text, std::string& storage);
 
 /// A long-known code point with the category of `code_point` and as many bytes in UTF-8, for a regex library that knows
 /// only an older Unicode. REQUIRES kRecent.

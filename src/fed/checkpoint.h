@@ -26,6 +26,7 @@ using ClientMemories = std::map<int64_t, TensorMap>;
 struct Snapshot {
   ServerState state;
   ClientMemories memories;
+  int64_t start_bytes_up = 0;  ///< what clients sent for the state before the first round; not saved, made with it
 };
 
 struct Commit {

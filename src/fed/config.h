@@ -93,6 +93,8 @@ struct DataSection {
   }
   /// What to read of a task: `count` rows, 0: all.
   RowOptions rows(int64_t count, uint64_t seed) const;
+  /// How rows become training examples. \param eos  appended to answers
+  TokenizeOptions tokenize_options(int64_t eos) const { return {form, cutoff, mask_prompt, eos}; }
 };
 
 struct ClientsSection {

@@ -21,10 +21,6 @@ void set_arithmetic(const ExperimentConfig& config) {
   set_matmul_path(native ? MatmulPath::kNative : MatmulPath::kWiden);
 }
 
-TokenizeOptions tokenize_options(const DataSection& data, int64_t eos) {
-  return {data.form, data.cutoff, data.mask_prompt, eos};
-}
-
 void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
   if (tokenized.cut == 0) return;
   log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
@@ -96,14 +92,7 @@ void rehearse(Experiment& e, const ServerState& state) {
   TensorMap memory;
   const auto download = e.method->broadcast(state, client, {.round = state.round});
   check_rank(e, client, download);
-  const ClientView view{.client = client,
-                        .sites = e.sites,
-                        .common = state.common,
-                        .scale = e.scale(),
-                        .round = state.round,
-                        .seed = e.seed(),
-                        .memory = memory};
-  e.gate_norm = e.method->prepare(download, view).router.gate_norm;
+  e.gate_norm = e.method->prepare(download, e.view(client, state, state.round, memory)).router.gate_norm;
 }
 
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
@@ -111,7 +100,7 @@ Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, c
   const auto seed = static_cast<uint64_t>(config.seed);
   const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
   if (!set.note.empty()) log::warning("[data] ", set.note);
-  auto tokenized = tokenize_rows(set.rows, tokenizer, tokenize_options(config.data, model.eos), set.answer_at);
+  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos), set.answer_at);
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
   const auto labels = labels_of(set.rows, tokenized);
   const auto parts = partition(labels, config.clients.count, config.data.partition, seed);
@@ -180,12 +169,15 @@ std::vector<RowList> sample_rows(const Experiment& e, int64_t samples, SampleFro
 }
 
 /// Clients add sums of their own: no micro-batch holds rows of two.
-at::Tensor sum_of_gradients(const Experiment& e, const std::string& site, int64_t samples, SampleFrom from) {
+/// \param bytes_up  grows by the clients' sums; null: nobody counts
+at::Tensor sum_of_gradients(const Experiment& e, const std::string& site, int64_t samples, SampleFrom from,
+                            int64_t* bytes_up) {
   EK_CHECK(!e.shards.examples.empty(), kConfig, "method ", e.config.method.name,
            " begins with gradients over training rows, and an evaluation has none: train a round first");
   at::Tensor sum;
   for (const auto& rows : sample_rows(e, samples, from)) {
     const auto part = weight_gradient(*e.model, site, e.sites.at(site), rows, e.config.train.batch_size);
+    if (bytes_up && from == SampleFrom::kClients) *bytes_up += static_cast<int64_t>(part.nbytes());
     sum = sum.defined() ? sum + part : part;
   }
   return sum;
@@ -203,7 +195,18 @@ EvaluationOptions Experiment::evaluation() const {
   return options;
 }
 
-ServerView Experiment::server() const {
+ClientView Experiment::view(const ClientProfile& client, const ServerState& state, int64_t round,
+                            TensorMap& memory) const {
+  return {.client = client,
+          .sites = sites,
+          .common = state.common,
+          .scale = scale(),
+          .round = round,
+          .seed = seed(),
+          .memory = memory};
+}
+
+ServerView Experiment::server(int64_t* bytes_up) const {
   const auto& spec = model->spec();
   return {.sites = sites,
           .moe_layers = spec.moe_layers,
@@ -213,8 +216,8 @@ ServerView Experiment::server() const {
           .scale = scale(),
           .lr = config.train.optimizer.lr,
           .seed = seed(),
-          .gradient_sum = [this](const std::string& site, int64_t samples, SampleFrom from) {
-            return sum_of_gradients(*this, site, samples, from);
+          .gradient_sum = [this, bytes_up](const std::string& site, int64_t samples, SampleFrom from) {
+            return sum_of_gradients(*this, site, samples, from, bytes_up);
           }};
 }
 

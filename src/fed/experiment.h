@@ -55,7 +55,10 @@ struct Experiment {
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora.scale(); }
   int64_t max_rank() const;  ///< the largest r_c
-  ServerView server() const;
+  /// \param bytes_up  grows by what clients send for each gradient_sum that they make on their own
+  ServerView server(int64_t* bytes_up = nullptr) const;
+  /// What `client`'s half of the method sees in the round after `state`; borrows all three.
+  ClientView view(const ClientProfile& client, const ServerState& state, int64_t round, TensorMap& memory) const;
 };
 
 enum class Purpose { kTrain, kEvaluate };

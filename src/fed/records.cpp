@@ -44,6 +44,20 @@ T total(std::span<const ClientRecord> records, T ClientRecord::*member) {
   return sum;
 }
 
+int64_t total(const Traffic& traffic) {
+  int64_t sum = 0;
+  for (const auto& [content, bytes] : traffic) sum += bytes;
+  return sum;
+}
+
+/// Of all clients and `other`; no line for a content of zero bytes.
+Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*parts, Traffic other) {
+  for (const auto& record : records)
+    for (const auto& [content, bytes] : record.*parts) other[content] += bytes;
+  std::erase_if(other, [](const auto& part) { return part.second == 0; });
+  return other;
+}
+
 double mean(std::span<const ClientRecord> records, double ClientRecord::*member) {
   return per(total(records, member), static_cast<int64_t>(records.size()));
 }
@@ -144,10 +158,12 @@ double client_flops(const Experiment& e, const ClientProfile& client, int64_t to
 }
 
 OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<const ClientRecord> records,
-                         const OtherDownloads& other, const ServerState& next, const PhaseSeconds& seconds) {
+                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds) {
   OrderedJson clients = OrderedJson::array();
   for (size_t i = 0; i < records.size(); ++i)
     clients.push_back(client_json(round.participants[i], round.weights[i], records[i]));
+  const auto up = traffic(records, &ClientRecord::up_parts, other.up);
+  const auto down = traffic(records, &ClientRecord::down_parts, other.down);
   const int64_t tokens = total(records, &ClientRecord::tokens), targets = total(records, &ClientRecord::targets);
   OrderedJson json = {{"round", round.round + 1},
                       {"method", e.config.method.name},
@@ -159,10 +175,10 @@ OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<
                       {"steps", total(records, &ClientRecord::steps)},
                       {"tokens", tokens},
                       {"targets", targets},
-                      {"bytes_up", total(records, &ClientRecord::bytes_up)},
-                      {"bytes_down", total(records, &ClientRecord::bytes_down) + other.idle + other.once},
-                      {"bytes_down_idle", other.idle},
-                      {"bytes_down_once", other.once},
+                      {"bytes_up", total(up)},
+                      {"bytes_down", total(down)},
+                      {"bytes_up_parts", up},
+                      {"bytes_down_parts", down},
                       {"experts_per_token", mean_experts_per_token(records)},
                       {"flops", total(records, &ClientRecord::flops)},
                       {"metrics", mean_metrics(records)}};

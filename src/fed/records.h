@@ -1,15 +1,17 @@
 /// \file  The line of rounds.jsonl: everything that is reported of a round, measured, never assumed.
 ///
 /// Keys: round (1 = the first), method, gate_norm, participants, loss, first_loss, last_loss (mean per target token),
-/// tokens, targets, steps, bytes_up, bytes_down (all that the server sent, so with bytes_down_idle and bytes_down_once),
-/// experts_per_token, flops; clients (the same per client, with id, budget, top_k, rank, examples, weight, metrics, and
-/// bytes_up_parts and bytes_down_parts by content, lora/payload.h); metrics (mean over clients, by steps); layers and, per layer in
+/// tokens, targets, steps, bytes_up, bytes_down (all that was sent, whoever got it), bytes_up_parts and bytes_down_parts
+/// (the same by content: lora/payload.h and OtherTraffic), experts_per_token, flops; clients (the same per client, with
+/// id, budget, top_k, rank, examples, weight and metrics); metrics (mean over clients, by steps); layers and, per layer in
 /// that order, utilization [L][E], entropy, gini, dead_experts, nearly_dead_experts; entropy_mean, entropy_std,
 /// entropy_joint, entropy_unnormalized, gini_mean; diagnostics (the method's own tensors, e.g. phi); seconds by phase.
 /// All under "seconds" differs from run to run, the rest does not.
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
 
 #include "base/json.h"
 #include "fed/experiment.h"
@@ -22,16 +24,20 @@ struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
 };
 
-/// Bytes the server sends in a round beside the participants' downloads.
-struct OtherDownloads {
-  int64_t idle = 0;  ///< the last round's change of the base, to the clients that sit this one out
-  int64_t once = 0;  ///< fixed factors, to every client before the first round
+/// Bytes by content.
+using Traffic = std::map<std::string, int64_t>;
+
+/// What moves in a round beside the participants' payloads.
+struct OtherTraffic {
+  Traffic down{};  ///< base_delta_idle: the last round's change of the base, to the clients that sit this one out;
+                   ///< fixed_factors: to every client before the first round
+  Traffic up{};    ///< gradient_sums: from every client before the first round
 };
 
 /// \param records  one per participant, in the round's order
 /// \param next     the state after the round
 OrderedJson round_record(const Experiment& experiment, const RoundView& round, std::span<const ClientRecord> records,
-                         const OtherDownloads& other, const ServerState& next, const PhaseSeconds& seconds);
+                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
 
 /// FLOPs of a client's round by the convention of train/cost.h, from the tokens it counted.
 double client_flops(const Experiment& experiment, const ClientProfile& client, int64_t tokens, int64_t sequences);

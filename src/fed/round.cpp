@@ -85,13 +85,7 @@ struct Round {
     const Payload sent = timed(seconds.broadcast, [&] { return e.method->broadcast(now.state, client, view); });
     const Payload download = timed(seconds.broadcast, [&] { return through_wire(sent, dtype); });
     TensorMap memory = memory_of(now, client.id);
-    const ClientView own{.client = client,
-                         .sites = e.sites,
-                         .common = now.state.common,
-                         .scale = e.scale(),
-                         .round = view.round,
-                         .seed = e.seed(),
-                         .memory = memory};
+    const auto own = e.view(client, now.state, view.round, memory);
     const auto& shard = e.shards.examples[static_cast<size_t>(client.id)];
     const auto on_step = [&](int64_t, int64_t, int64_t tokens) { progress.step(tokens); };
     const auto result = train_locally(*e.model, *e.method, download, own, shard, e.config.train.local(), on_step);
@@ -114,12 +108,15 @@ struct Round {
 
   /// A change of the base reaches everybody in the round after it was made. Fixed factors travel in float32: everybody
   /// uses them as they are.
-  OtherDownloads other_downloads() const {
+  OtherTraffic other_traffic() const {
     const auto clients = static_cast<int64_t>(e.clients.size());
     const int64_t sit_out = clients - static_cast<int64_t>(view.participants.size());
     const int64_t delta = bytes_of({.base_delta = now.state.global.base_delta}, e.config.train.transport_dtype);
     const int64_t fixed = bytes_of({.adapters = now.state.common.fixed}, TransportDtype::kFloat32);
-    return {.idle = sit_out * delta, .once = view.round == 0 ? clients * fixed : 0};
+    OtherTraffic other{.down = {{"base_delta_idle", sit_out * delta}}};
+    if (view.round == 0) other.down["fixed_factors"] = clients * fixed;
+    if (view.round == 0) other.up["gradient_sums"] = now.start_bytes_up;
+    return other;
   }
 
   ClientMemories memories() const {
@@ -139,6 +136,12 @@ struct Round {
 
 }  // namespace
 
+Snapshot before_first_round(const Experiment& e) {
+  Snapshot begun;
+  begun.state = e.method->initialize(e.server(&begun.start_bytes_up));
+  return begun;
+}
+
 RoundResult run_round(const Experiment& e, const Snapshot& now, const RoundJournal& journal, RunProgress& progress) {
   Round round{e, now, journal, progress,
               draw_round(e.clients, e.config.clients.participation, e.seed(), now.state.round)};
@@ -151,7 +154,7 @@ RoundResult run_round(const Experiment& e, const Snapshot& now, const RoundJourn
   }
   const auto context = concat("round ", round.view.round + 1, ", method ", e.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(); });
-  auto record = round_record(e, round.view, round.records(), round.other_downloads(), next, round.seconds);
+  auto record = round_record(e, round.view, round.records(), round.other_traffic(), next, round.seconds);
   return {{std::move(next), round.memories()}, std::move(record)};
 }
 

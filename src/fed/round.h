@@ -13,6 +13,9 @@ struct RoundResult {
   OrderedJson record;  ///< the line of rounds.jsonl
 };
 
+/// What a run begins with.
+Snapshot before_first_round(const Experiment& experiment);
+
 /// Runs the round that follows `now`. Uploads that `journal` holds already are not made again. The result depends on
 /// `now` and the config alone: not on the order in which clients ran, nor on interruptions. \throws Error naming round,
 /// client and method; Interrupted between optimiser steps, with all finished uploads kept.

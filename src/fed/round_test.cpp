@@ -4,78 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/testing.h"
-#include "data/builtin_text.h"
-#include "data/tokenizer_training.h"
 #include "fed/run_evaluation.h"
+#include "fed/testing.h"
 #include "train/weight_gradient.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kModel = R"({"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 420,
- "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
- "num_experts": 7, "num_experts_per_tok": 4, "norm_topk_prob": false, "hidden_act": "silu", "rms_norm_eps": 1e-5,
- "rope_theta": 10000.0, "max_position_embeddings": 1024, "tie_word_embeddings": false, "attention_bias": false,
- "clip_qkv": null, "initializer_range": 0.1, "eos_token_id": 0, "pad_token_id": 1})";
-
-constexpr std::string_view kRunConfig = R"(
-name = "unit"
-seed = 3
-threads = 1
-[model]
-compute_dtype = "float32"
-[lora]
-rank = 3
-alpha = 4
-[data]
-limit = 20
-cutoff = 640
-[clients]
-count = 3
-budgets = [0.25, 0.5, 1.0]
-[train]
-rounds = 2
-local_epochs = 1.0
-batch_size = 2
-accumulation = 2
-optimizer = { lr = 1e-2 }
-[evaluate]
-budgets = [0.25, 1.0]
-limit = 2
-)";
-
-/// A random model with a tokenizer of its own, made once.
-class RoundTest : public ::testing::Test {
+class RoundTest : public testing::SmallRun {
  protected:
-  static void SetUpTestSuite() {
-    temporary().emplace();
-    write_file_atomic(root() / "config.json", kModel);
-    save_model(*init_model(root() / "config.json", BaseDtype::kFloat32, 1), root() / "model");
-    write_file_atomic(root() / "model" / "tokenizer.json",
-                      train_tokenizer(builtin_documents(40, 1), {.vocab_size = 420}));
-  }
-  static void TearDownTestSuite() { temporary().reset(); }
-  static std::optional<testing::TemporaryFolder>& temporary() {
-    static std::optional<testing::TemporaryFolder> folder;
-    return folder;
-  }
-  static const fs::path& root() { return temporary()->path(); }
-
-  static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain,
-                               std::string_view setting = "threads=1") {
-    auto table = config::Table::parse(kRunConfig, "unit.toml");
-    table.set(concat("model.path=\"", (root() / "model").string(), "\""));
-    table.set(concat("method.name=\"", method, "\""));
-    table.set(setting);
-    auto config = ExperimentConfig::read(table);
-    config.resolve();
-    auto e = make_experiment(std::move(config), purpose);
-    rehearse(e, beginning(e).state);
-    return e;
-  }
   static RoundJournal journal(std::string_view name) { return {root() / name, TransportDtype::kFloat32}; }
-  static Snapshot beginning(const Experiment& e) { return {e.method->initialize(e.server()), {}}; }
 
   /// Files of one client's upload from one journal to another.
   static void hand_over(std::string_view from, std::string_view to, int64_t client) {
@@ -105,12 +43,12 @@ OrderedJson without_seconds(OrderedJson record) {
 TEST_F(RoundTest, TheOrderOfClientsAndAnInterruptionDoNotChangeABit) {
   const auto e = experiment("ub-smoe");
   RunProgress progress(e, 0);
-  const auto whole = run_round(e, beginning(e), journal("whole"), progress);
+  const auto whole = run_round(e, before_first_round(e), journal("whole"), progress);
   for (int64_t late = 0; late < 3; ++late) {
     const std::string name = concat("all-but-", late);
     for (int64_t client = 0; client < 3; ++client)
       if (client != late) hand_over("whole", name, client);
-    const auto pieced = run_round(e, beginning(e), journal(name), progress);
+    const auto pieced = run_round(e, before_first_round(e), journal(name), progress);
     const auto upload = concat(late, ".upload.safetensors");
     EXPECT_EQ(sha256_file(root() / name / upload), sha256_file(root() / "whole" / upload));
     expect_same(pieced.next.state, whole.next.state);
@@ -123,9 +61,9 @@ TEST_F(RoundTest, ARoundMovesTheAdaptersAndNotTheBase) {
   RunProgress progress(e, 0);
   std::map<std::string, at::Tensor> base;
   for (const auto& [name, tensor] : e.model->parameters()) base[name] = tensor.clone();
-  const auto result = run_round(e, beginning(e), journal("moves"), progress);
+  const auto result = run_round(e, before_first_round(e), journal("moves"), progress);
   for (const auto& [name, tensor] : e.model->parameters()) EXPECT_TRUE(at::equal(base.at(name), tensor)) << name;
-  const auto begun = beginning(e);
+  const auto begun = before_first_round(e);
   for (const auto& [site, factors] : result.next.state.global.adapters)
     EXPECT_FALSE(at::equal(factors.b, begun.state.global.adapters.at(site).b)) << site;
   EXPECT_EQ(result.next.state.round, 1);
@@ -134,7 +72,7 @@ TEST_F(RoundTest, ARoundMovesTheAdaptersAndNotTheBase) {
 TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
   const auto e = experiment("ub-smoe");
   RunProgress progress(e, 0);
-  const auto first = run_round(e, beginning(e), journal("first"), progress);
+  const auto first = run_round(e, before_first_round(e), journal("first"), progress);
   const Checkpoint checkpoint(root() / "checkpoint");
   fs::create_directories(root() / "checkpoint");
   checkpoint.commit(first.next, {1, "{}", 0});
@@ -146,20 +84,24 @@ TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
 TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
   const auto e = experiment("ub-smoe");
   RunProgress progress(e, 0);
-  const auto record = run_round(e, beginning(e), journal("record"), progress).record;
+  const auto record = run_round(e, before_first_round(e), journal("record"), progress).record;
   EXPECT_EQ(record["round"], 1);
   EXPECT_EQ(record["gate_norm"], "renorm_selected");
   int64_t up = 0;
+  const auto expect_parts = [](const OrderedJson& json) {
+    for (const auto* direction : {"bytes_up", "bytes_down"}) {
+      int64_t parts = 0;
+      for (const auto& [name, bytes] : json[concat(direction, "_parts")].items()) parts += bytes.get<int64_t>();
+      EXPECT_EQ(parts, json[direction].get<int64_t>()) << direction;
+    }
+  };
+  expect_parts(record);
   for (const auto& client : record["clients"]) {
     const auto file = root() / "record" / concat(client["id"].get<int64_t>(), ".upload.safetensors");
     EXPECT_EQ(client["bytes_up"].get<int64_t>(), static_cast<int64_t>(fs::file_size(file)));
     EXPECT_DOUBLE_EQ(client["experts_per_token"].get<double>(), client["top_k"].get<double>());
     up += client["bytes_up"].get<int64_t>();
-    for (const auto* direction : {"bytes_up", "bytes_down"}) {
-      int64_t parts = 0;
-      for (const auto& [name, bytes] : client[concat(direction, "_parts")].items()) parts += bytes.get<int64_t>();
-      EXPECT_EQ(parts, client[direction].get<int64_t>()) << direction;
-    }
+    expect_parts(client);
     EXPECT_GT(client["bytes_down_parts"]["pseudo_grad_a"], client["bytes_down_parts"]["phi"]);
   }
   EXPECT_EQ(record["bytes_up"], up);
@@ -170,28 +112,42 @@ TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
 TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
   const auto e = experiment("flora", Purpose::kTrain, "clients.participation=0.34");
   RunProgress progress(e, 0);
-  const auto first = run_round(e, beginning(e), journal("flora-1"), progress);
+  const auto first = run_round(e, before_first_round(e), journal("flora-1"), progress);
   const auto second = run_round(e, first.next, journal("flora-2"), progress);
   const Payload change{.base_delta = first.next.state.global.base_delta};
   const int64_t bytes = payload_size(change, TransportDtype::kFloat32);
-  EXPECT_EQ(first.record["bytes_down_idle"], 0);
+  EXPECT_FALSE(first.record["bytes_down_parts"].contains("base_delta_idle"));
   ASSERT_EQ(second.record["clients"].size(), 1u);
   EXPECT_EQ(second.record["clients"][0]["bytes_down"], bytes);
-  EXPECT_EQ(second.record["bytes_down_idle"], 2 * bytes);
+  EXPECT_EQ(second.record["bytes_down_parts"]["base_delta_idle"], 2 * bytes);
   EXPECT_EQ(second.record["bytes_down"], 3 * bytes);
 }
 
 TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
   const auto e = experiment("ffa-lora", Purpose::kTrain, "clients.participation=0.67");
   RunProgress progress(e, 0);
-  const auto begun = beginning(e);
+  const auto begun = before_first_round(e);
   const auto first = run_round(e, begun, journal("ffa-1"), progress);
   const auto second = run_round(e, first.next, journal("ffa-2"), progress);
   const int64_t fixed = 3 * payload_size({.adapters = begun.state.common.fixed}, TransportDtype::kFloat32);
-  EXPECT_EQ(first.record["bytes_down_once"], fixed);
-  EXPECT_EQ(second.record["bytes_down_once"], 0);
+  EXPECT_EQ(first.record["bytes_down_parts"]["fixed_factors"], fixed);
+  EXPECT_FALSE(second.record["bytes_down_parts"].contains("fixed_factors"));
   EXPECT_EQ(first.record["bytes_down"].get<int64_t>(), second.record["bytes_down"].get<int64_t>() + fixed);
-  EXPECT_EQ(first.record["bytes_down_idle"], 0);
+  EXPECT_FALSE(first.record["bytes_down_parts"].contains("base_delta_idle"));
+}
+
+TEST_F(RoundTest, GradientSumsOfAFederatedStartAreCountedOnceForEveryClient) {
+  const auto e = experiment("fed-sb", Purpose::kTrain, "method.fed-sb.init=federated");
+  RunProgress progress(e, 0);
+  const auto first = run_round(e, before_first_round(e), journal("sb-1"), progress);
+  const auto second = run_round(e, first.next, journal("sb-2"), progress);
+  int64_t weights = 0;
+  for (const auto& [site, shape] : e.sites) weights += std::max<int64_t>(shape.experts, 1) * shape.in * shape.out;
+  const int64_t sums = 3 * 4 * weights;  // three clients, float32
+  EXPECT_EQ(first.record["bytes_up_parts"]["gradient_sums"], sums);
+  EXPECT_FALSE(second.record["bytes_up_parts"].contains("gradient_sums"));
+  EXPECT_EQ(first.record["bytes_up"].get<int64_t>(), second.record["bytes_up"].get<int64_t>() + sums);
+  EXPECT_EQ(before_first_round(experiment("fed-sb")).start_bytes_up, 0);
 }
 
 TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {
@@ -208,7 +164,7 @@ TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
   RunProgress progress(e, 0);
   e.shards.examples[1].clear();
   try {
-    run_round(e, beginning(e), journal("error"), progress);
+    run_round(e, before_first_round(e), journal("error"), progress);
     FAIL() << "an empty shard was trained on";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("round 1, client 1, method fedit"), std::string::npos) << error.what();
@@ -237,7 +193,7 @@ TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
 }
 
 TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {
-  auto table = config::Table::parse(kRunConfig, "unit.toml");
+  auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
   table.set(concat("model.path=\"", (root() / "model").string(), "\""));
   table.set("clients.ranks=[2, 2, 2]");
   for (const auto& [mode, scaling] : {std::pair{"fixed_alpha", 4.0 / 2}, std::pair{"const_scale", 4.0 / 3}}) {
@@ -245,7 +201,7 @@ TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {
     auto config = ExperimentConfig::read(table);
     config.resolve();
     const auto e = make_experiment(std::move(config), Purpose::kEvaluate);
-    for (const auto& [site, factors] : beginning(e).state.global.adapters) {
+    for (const auto& [site, factors] : before_first_round(e).state.global.adapters) {
       EXPECT_EQ(factors.rank(), 2);
       EXPECT_DOUBLE_EQ(factors.scaling, scaling);
     }

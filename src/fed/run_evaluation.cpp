@@ -28,12 +28,12 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
   if (changes.adjust) changes.adjust(config);
 }
 
+}  // namespace
+
 ServerState last_state(const Experiment& e, const Checkpoint& checkpoint) {
   const auto last = checkpoint.last();
   return last ? checkpoint.load(last->round).state : e.method->initialize(e.server());
 }
-
-}  // namespace
 
 std::vector<EvaluationPoint> evaluation_points(const Experiment& e) {
   const bool rank_method = find_method(e.config.method.name).family == MethodFamily::kRank;
@@ -50,15 +50,9 @@ std::vector<EvaluationPoint> evaluation_points(const Experiment& e) {
 LocalSetup evaluation_setup(const Experiment& e, const ServerState& state, const EvaluationPoint& point) {
   const auto client = evaluator(e, point);
   TensorMap memory;
-  const ClientView view{.client = client,
-                        .sites = e.sites,
-                        .common = state.common,
-                        .scale = e.scale(),
-                        .round = state.round,
-                        .seed = e.seed(),
-                        .memory = memory};
   const auto sent = e.method->broadcast(state, client, {.round = state.round});
-  return e.method->prepare(through_wire(sent, e.config.train.transport_dtype), view);
+  return e.method->prepare(through_wire(sent, e.config.train.transport_dtype),
+                           e.view(client, state, state.round, memory));
 }
 
 TaskScore evaluate_prepared(const Experiment& e, const Common& common, const LocalSetup& setup,

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fed/checkpoint.h"
 #include "fed/experiment.h"
 #include "train/evaluation.h"
 
@@ -24,6 +25,9 @@ struct EvaluationPoint {
   double budget = 1.0;
   std::string reading{};  ///< a or b, see TaskScore; else empty
 };
+
+/// The state after the last committed round; before the first one, what a run begins with.
+ServerState last_state(const Experiment& experiment, const Checkpoint& checkpoint);
 
 /// The points that `[evaluate]` asks for, budget by budget. Without experts there is no reading b.
 std::vector<EvaluationPoint> evaluation_points(const Experiment& experiment);

@@ -11,13 +11,9 @@ namespace evenkeel {
 namespace {
 
 Snapshot last_snapshot(Run& run) {
-  Snapshot snapshot;
-  if (const auto last = run.folder.checkpoint().last()) {
-    snapshot = run.folder.checkpoint().load(last->round);
-    run.folder.save_adapter(snapshot.state, run.experiment);
-  } else {
-    snapshot.state = run.experiment.method->initialize(run.experiment.server());
-  }
+  const auto last = run.folder.checkpoint().last();
+  auto snapshot = last ? run.folder.checkpoint().load(last->round) : before_first_round(run.experiment);
+  if (last) run.folder.save_adapter(snapshot.state, run.experiment);
   rehearse(run.experiment, snapshot.state);
   return snapshot;
 }

@@ -36,11 +36,14 @@ struct Config {
   UnusedExpert unused_expert = UnusedExpert::kKeep;
 
   void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: renorm_selected, or olmoe_native as the checkpoint");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("temperature", temperature, "t, the exponent of the activation share, >= 0; 0 is FedAvg");
     field("rescaler", rescaler, "scalar on a client's MoE outputs: off, learn (kept by the client), fixed at K / K_c");
     field("unused_expert", unused_expert, "an expert nobody used: keep the last factors, or the p-weighted mean");
+  }
+
+  void resolve(const config::Table& table) const {
+    table.check(temperature >= 0, "temperature", temperature, "0 or more");
   }
 };
 
@@ -151,19 +154,16 @@ class A3Smoe : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  EK_CHECK(config.temperature >= 0, kConfig, "method.a3smoe.temperature is ", config.temperature,
-           ", allowed: 0 or more");
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_a3smoe(const config::Table& table) {
-  return std::make_unique<A3Smoe>(read_config(table));
+MethodEntry a3smoe() {
+  return method_entry<A3Smoe, Config>(
+      {.name = "a3smoe",
+       .title = "A3SMoE",
+       .paper = "Tran et al.: A3SMoE, workshop paper; formulas of FLAME, arXiv:2506.16600",
+       .family = MethodFamily::kSparsity,
+       .exact = false,
+       .needs_experts = true});
 }
-void write_a3smoe(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

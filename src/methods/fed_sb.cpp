@@ -24,11 +24,12 @@ struct Config {
   SampleFrom init = SampleFrom::kPooled;
   int64_t samples = 170;
   void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("init", init, "the sample of the start: from all rows together (pooled), or as many from each client");
     field("samples", samples, "rows in that sample, 1 or more");
   }
+
+  void resolve(const config::Table& table) const { table.check(samples >= 1, "samples", samples, "1 or more"); }
 };
 
 /// Orthonormal columns, drawn from (seed, name, expert). \return [rows, columns] float64
@@ -103,18 +104,15 @@ class FedSb : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  EK_CHECK(config.samples >= 1, kConfig, "method.fed-sb.samples is ", config.samples, ", allowed: 1 or more");
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_fed_sb(const config::Table& table) {
-  return std::make_unique<FedSb>(read_config(table));
+MethodEntry fed_sb() {
+  return method_entry<FedSb, Config>({.name = "fed-sb",
+                                      .title = "Fed-SB",
+                                      .paper = "Singhal et al.: Fed-SB, 2025, arXiv:2502.15436",
+                                      .family = MethodFamily::kHomogeneous,
+                                      .exact = true,
+                                      .needs_experts = false});
 }
-void write_fed_sb(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

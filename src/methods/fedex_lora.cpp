@@ -15,10 +15,7 @@ namespace {
 
 struct Config {
   GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
-  }
+  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
 };
 
 class FedExLora : public FederatedMethod {
@@ -63,17 +60,16 @@ class FedExLora : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_fedex_lora(const config::Table& table) {
-  return std::make_unique<FedExLora>(read_config(table));
+MethodEntry fedex_lora() {
+  return method_entry<FedExLora, Config>(
+      {.name = "fedex-lora",
+       .title = "FedEx-LoRA",
+       .paper = "Singhal, Ponkshe, Vepakomma: FedEx-LoRA, ACL 2025, arXiv:2410.09432",
+       .family = MethodFamily::kHomogeneous,
+       .exact = true,
+       .needs_experts = false});
 }
-void write_fedex_lora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

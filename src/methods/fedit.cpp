@@ -8,10 +8,7 @@ namespace {
 
 struct Config {
   GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
-  }
+  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
 };
 
 class FedIt : public FederatedMethod {
@@ -28,17 +25,16 @@ class FedIt : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_fedit(const config::Table& table) {
-  return std::make_unique<FedIt>(read_config(table));
+MethodEntry fedit() {
+  return method_entry<FedIt, Config>(
+      {.name = "fedit",
+       .title = "FedIT",
+       .paper = "Zhang et al.: Towards Building the Federated GPT, ICASSP 2024, arXiv:2305.05644",
+       .family = MethodFamily::kHomogeneous,
+       .exact = false,
+       .needs_experts = false});
 }
-void write_fedit(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

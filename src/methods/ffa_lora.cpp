@@ -13,10 +13,7 @@ namespace {
 
 struct Config {
   GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
-  }
+  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
 };
 
 class FfaLora : public FederatedMethod {
@@ -51,17 +48,16 @@ class FfaLora : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_ffa_lora(const config::Table& table) {
-  return std::make_unique<FfaLora>(read_config(table));
+MethodEntry ffa_lora() {
+  return method_entry<FfaLora, Config>(
+      {.name = "ffa-lora",
+       .title = "FFA-LoRA",
+       .paper = "Sun et al.: Improving LoRA in Privacy-preserving Federated Learning, ICLR 2024, arXiv:2403.12313",
+       .family = MethodFamily::kHomogeneous,
+       .exact = true,
+       .needs_experts = false});
 }
-void write_ffa_lora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

@@ -17,10 +17,7 @@ namespace {
 
 struct Config {
   GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
-  }
+  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
 };
 
 /// Rank r_max with scale 1: A = V^T[:r], B = U[:, :r] S[:r]. Zeros fill up what a small matrix cannot have.
@@ -77,17 +74,15 @@ class FlexLora : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_flexlora(const config::Table& table) {
-  return std::make_unique<FlexLora>(read_config(table));
+MethodEntry flexlora() {
+  return method_entry<FlexLora, Config>({.name = "flexlora",
+                                         .title = "FlexLoRA",
+                                         .paper = "Bai et al.: FlexLoRA, NeurIPS 2024, arXiv:2402.11505",
+                                         .family = MethodFamily::kRank,
+                                         .exact = false,
+                                         .needs_experts = false});
 }
-void write_flexlora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

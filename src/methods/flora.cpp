@@ -25,8 +25,7 @@ struct Config {
   GateNorm gate_norm = GateNorm::kCheckpoint;
   FreshInit fresh_init = FreshInit::kOwn;
   void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("fresh_init", fresh_init, "each round's A: drawn by each client (own), or one draw cut to its rank (shared)");
   }
 };
@@ -77,17 +76,15 @@ class Flora : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_flora(const config::Table& table) {
-  return std::make_unique<Flora>(read_config(table));
+MethodEntry flora() {
+  return method_entry<Flora, Config>({.name = "flora",
+                                      .title = "FLoRA",
+                                      .paper = "Wang et al.: FLoRA, NeurIPS 2024, arXiv:2409.05976",
+                                      .family = MethodFamily::kRank,
+                                      .exact = true,
+                                      .needs_experts = false});
 }
-void write_flora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

@@ -28,11 +28,15 @@ struct Config {
   double tau = 0.9;
   int64_t max_rank = 0;
   void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("mode", mode, "paper: merge and train fresh adapters; code: go on training the thresholded ones");
     field("tau", tau, "share of the squared singular values to keep, in (0, 1]; 1 is FLoRA");
     field("max_rank", max_rank, "most components kept per module, 0: as many as tau asks for");
+  }
+
+  void resolve(const config::Table& table) const {
+    table.check(tau > 0 && tau <= 1, "tau", tau, "greater than 0, at most 1");
+    table.check(max_rank >= 0, "max_rank", max_rank, "0 or more");
   }
 };
 
@@ -133,20 +137,15 @@ class Florist : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  EK_CHECK(config.tau > 0 && config.tau <= 1, kConfig, "method.florist.tau is ", config.tau,
-           ", allowed: greater than 0, at most 1");
-  EK_CHECK(config.max_rank >= 0, kConfig, "method.florist.max_rank is ", config.max_rank, ", allowed: 0 or more");
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_florist(const config::Table& table) {
-  return std::make_unique<Florist>(read_config(table));
+MethodEntry florist() {
+  return method_entry<Florist, Config>({.name = "florist",
+                                        .title = "FLoRIST",
+                                        .paper = "Ramesh, Dass: FLoRIST, 2025, arXiv:2506.09199",
+                                        .family = MethodFamily::kRank,
+                                        .exact = false,
+                                        .needs_experts = false});
 }
-void write_florist(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

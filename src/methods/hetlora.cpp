@@ -27,12 +27,17 @@ struct Config {
   int64_t rank_min = 1;
 
   void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: olmoe_native as the checkpoint, or renorm_selected");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("gamma", gamma, "share of the rank before the tail, in (0, 1); the tail begins at floor(gamma r)");
     field("lambda", lambda, "weight of the tail's norm in the loss, >= 0");
     field("prune", prune, "clients lower their rank when the tail shrank");
     field("rank_min", rank_min, "rank below which no client prunes itself, 1 or more");
+  }
+
+  void resolve(const config::Table& table) const {
+    table.check(gamma > 0 && gamma < 1, "gamma", gamma, "between 0 and 1");
+    table.check(lambda >= 0, "lambda", lambda, "0 or more");
+    table.check(rank_min >= 1, "rank_min", rank_min, "1 or more");
   }
 };
 
@@ -158,21 +163,15 @@ class HetLora : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  EK_CHECK(config.gamma > 0 && config.gamma < 1, kConfig, "method.hetlora.gamma is ", config.gamma,
-           ", allowed: between 0 and 1");
-  EK_CHECK(config.lambda >= 0, kConfig, "method.hetlora.lambda is ", config.lambda, ", allowed: 0 or more");
-  EK_CHECK(config.rank_min >= 1, kConfig, "method.hetlora.rank_min is ", config.rank_min, ", allowed: 1 or more");
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_hetlora(const config::Table& table) {
-  return std::make_unique<HetLora>(read_config(table));
+MethodEntry hetlora() {
+  return method_entry<HetLora, Config>({.name = "hetlora",
+                                        .title = "HetLoRA",
+                                        .paper = "Cho et al.: Heterogeneous LoRA, EMNLP 2024, arXiv:2401.06432",
+                                        .family = MethodFamily::kRank,
+                                        .exact = false,
+                                        .needs_experts = false});
 }
-void write_hetlora(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

@@ -186,13 +186,29 @@ struct MethodEntry {
   bool exact;          ///< the aggregate equals sum_c p_c delta W_c
   bool needs_experts;  ///< refuses a dense model
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
-  std::unique_ptr<FederatedMethod> (*make)(const config::Table& table);
+  std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes the resolved keys of `table` into the resolved config.
-  void (*write)(const config::Table& table, config::Writer& writer);
+  void (*write)(const config::Table& table, config::Writer& writer) = nullptr;
 };
+
+/// The row of `Method`, whose own keys are the fields of `Config` (base/config.h; its resolve() checks the values).
+/// \param row  what the method says of itself, without make and write
+template <typename Method, typename Config>
+MethodEntry method_entry(MethodEntry row) {
+  row.make = [](const config::Table& table) -> std::unique_ptr<FederatedMethod> {
+    return std::make_unique<Method>(config::read<Config>(table));
+  };
+  row.write = [](const config::Table& table, config::Writer& writer) { config::read<Config>(table).visit(writer); };
+  return row;
+}
+
+/// What every method says of its key `gate_norm` (R5).
+inline constexpr std::string_view kGateNormHelp =
+    "weights of the selected experts: as the checkpoint (olmoe_native), or renorm_selected";
+
 std::span<const MethodEntry> methods();
 /// Adds a row for a method of another program (docs/tutorial-new-method.md): the first thing its main() does, because
-/// references to rows do not survive it. \throws kConfig when the name is taken.
+/// references to rows do not survive it. \throws kConfig when the name is taken, kInternal for a row that makes nothing.
 void add_method(const MethodEntry& entry);
 /// \throws kConfig listing the known names.
 const MethodEntry& find_method(std::string_view name);

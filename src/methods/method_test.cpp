@@ -31,6 +31,17 @@ ServerView view(const Sites& sites) {
           .seed = 3};
 }
 
+TEST(Methods, ARowWithoutAMethodOrWithAKnownNameIsRefused) {
+  EXPECT_THROW(add_method({.name = "empty",
+                           .title = "",
+                           .paper = "",
+                           .family = MethodFamily::kRank,
+                           .exact = false,
+                           .needs_experts = false}),
+               Error);
+  EXPECT_THROW(add_method(MethodEntry(find_method("fedit"))), Error);
+}
+
 TEST(Fedit, AveragesTheFactorsSeparatelyWithTheGivenWeights) {
   const auto sites = one_site();
   const auto method = fedit();

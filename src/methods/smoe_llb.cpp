@@ -28,12 +28,16 @@ struct Config {
   Norm llb_norm = Norm::kPerLayerK;
 
   void visit(auto& field) {
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: renorm_selected, or olmoe_native as the checkpoint");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("llb_coef", llb_coef, "weight of the load-balancing loss, >= 0");
     field("z_coef", z_coef, "weight of the router z-loss, >= 0");
     field("llb_norm", llb_norm,
           "balanced is 1 in each layer (per_layer_k), or K over all layers pooled as transformers does (hf)");
+  }
+
+  void resolve(const config::Table& table) const {
+    table.check(llb_coef >= 0, "llb_coef", llb_coef, "0 or more");
+    table.check(z_coef >= 0, "z_coef", z_coef, "0 or more");
   }
 };
 
@@ -105,19 +109,15 @@ class SmoeLlb : public FederatedMethod {
   const Config config_;
 };
 
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  for (const auto& [key, value] : {std::pair{"llb_coef", config.llb_coef}, std::pair{"z_coef", config.z_coef}})
-    EK_CHECK(value >= 0, kConfig, "method.smoe-llb.", key, " is ", value, ", allowed: 0 or more");
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_smoe_llb(const config::Table& table) {
-  return std::make_unique<SmoeLlb>(read_config(table));
+MethodEntry smoe_llb() {
+  return method_entry<SmoeLlb, Config>({.name = "smoe-llb",
+                                        .title = "SMoE-LLB",
+                                        .paper = "FedAvg with the losses of Zoph et al.: ST-MoE, arXiv:2202.08906",
+                                        .family = MethodFamily::kSparsity,
+                                        .exact = false,
+                                        .needs_experts = true});
 }
-void write_smoe_llb(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

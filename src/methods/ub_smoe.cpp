@@ -101,8 +101,7 @@ struct Config {
           "phi is added to the raw top N_p (candidate, candidate_wide) or to all but them (preserve)");
     field("num_candidates", num_candidates,
           "N_p, 0 .. experts; default 2, or 16 for candidate_wide; candidate with 0: no phi");
-    field("gate_norm", gate_norm,
-          "weights of the selected experts: renorm_selected, or olmoe_native as the checkpoint");
+    field("gate_norm", gate_norm, kGateNormHelp);
     field("phi_update", phi_update, "the server moves phi by utilization; off: phi stays, but for phi_train");
     field("phi_momentum", phi_momentum, "zeta, 0 .. 1: how much of the last phi stays");
     field("phi_range", phi_range, "[min, max], min <= 0 <= max: bounds of phi, and where the hinge penalty begins");
@@ -122,6 +121,21 @@ struct Config {
     field("pg_gamma", pg_gamma, "what Gt divides by: mean optimiser steps of a client, or 0.4");
     field("rho_ref", rho_ref, "x = ref / K_c with ref the mean K of the round's participants, or the checkpoint's K");
     field("rho_fn", rho_fn, "rho: sqrt(x), 1, x, sqrt(1 / x), ln(x + 1)");
+  }
+
+  void resolve(const config::Table& table) {
+    if (dmr_mode == DmrMode::kCandidateWide && !table.contains("num_candidates")) num_candidates = kWideCandidates;
+    table.check(num_candidates >= 0, "num_candidates", num_candidates, "0 .. the model's experts");
+    table.check(phi_momentum >= 0 && phi_momentum <= 1, "phi_momentum", phi_momentum, "0 .. 1");
+    table.check(phi_range.size() == 2 && phi_range[0] <= 0 && phi_range[1] >= 0 && std::isfinite(phi_range[0]) &&
+                    std::isfinite(phi_range[1]),
+                "phi_range", concat("[", join(phi_range), "]"), "[min, max] with min <= 0 <= max");
+    table.check(util_eps > 0, "util_eps", util_eps, "above 0");
+    table.check(lambda_phi >= 0, "lambda_phi", lambda_phi, "0 or more");
+    table.check(pg_clip > 0, "pg_clip", pg_clip, "above 0");
+    table.check(pg_apply == PgApply::kAdamGrad || pg_clip_mode != PgClipMode::kGlobalNorm, "pg_clip_mode",
+                "global_norm",
+                "per_expert_norm or elementwise when pg_apply = decoupled_sgd, which is no part of the gradient");
   }
 
   bool modulates() const { return num_candidates > 0 || dmr_mode == DmrMode::kPreserve; }
@@ -460,37 +474,15 @@ class UbSmoe : public FederatedMethod {
   const Config config_;
 };
 
-void check(const Config& config, const config::Table& table) {
-  const auto allow = [&](bool good, std::string_view key, const auto& value, std::string_view allowed) {
-    EK_CHECK(good, kConfig, table.full_key(key), " is ", value, ", allowed: ", allowed);
-  };
-  allow(config.num_candidates >= 0, "num_candidates", config.num_candidates, "0 .. the model's experts");
-  allow(config.phi_momentum >= 0 && config.phi_momentum <= 1, "phi_momentum", config.phi_momentum, "0 .. 1");
-  const auto& range = config.phi_range;
-  allow(range.size() == 2 && range[0] <= 0 && range[1] >= 0 && std::isfinite(range[0]) && std::isfinite(range[1]),
-        "phi_range", concat("[", join(range), "]"), "[min, max] with min <= 0 <= max");
-  allow(config.util_eps > 0, "util_eps", config.util_eps, "above 0");
-  allow(config.lambda_phi >= 0, "lambda_phi", config.lambda_phi, "0 or more");
-  allow(config.pg_clip > 0, "pg_clip", config.pg_clip, "above 0");
-  allow(config.pg_apply == PgApply::kAdamGrad || config.pg_clip_mode != PgClipMode::kGlobalNorm, "pg_clip_mode",
-        "global_norm",
-        "per_expert_norm or elementwise when pg_apply = decoupled_sgd, which is no part of the gradient");
-}
-
-Config read_config(const config::Table& table) {
-  Config config;
-  config::read(table, config);
-  if (config.dmr_mode == DmrMode::kCandidateWide && !table.contains("num_candidates"))
-    config.num_candidates = kWideCandidates;
-  check(config, table);
-  return config;
-}
-
 }  // namespace
 
-std::unique_ptr<FederatedMethod> make_ub_smoe(const config::Table& table) {
-  return std::make_unique<UbSmoe>(read_config(table));
+MethodEntry ub_smoe() {
+  return method_entry<UbSmoe, Config>({.name = "ub-smoe",
+                                       .title = "UB-SMoE",
+                                       .paper = "Tran, Nguyen-Le, Ruffini, Dzaferagic: UB-SMoE, ICML 2026",
+                                       .family = MethodFamily::kSparsity,
+                                       .exact = false,
+                                       .needs_experts = true});
 }
-void write_ub_smoe(const config::Table& table, config::Writer& writer) { read_config(table).visit(writer); }
 
 }  // namespace evenkeel

@@ -18,20 +18,6 @@ constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 std::string sizes_text(at::IntArrayRef sizes) { return concat("[", join(sizes), "]"); }
 
-std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
-  switch (dtype) {
-    case BaseDtype::kCheckpoint:
-      return std::nullopt;
-    case BaseDtype::kFloat32:
-      return at::kFloat;
-    case BaseDtype::kBFloat16:
-      return at::kBFloat16;
-    case BaseDtype::kFloat64:
-      return at::kDouble;
-  }
-  fail(kInternal, "unknown base dtype");
-}
-
 // A bit pattern is not finite when all its exponent bits are set.
 template <typename Bits>
 bool all_finite(const void* data, int64_t count, Bits exponent) {
@@ -298,6 +284,20 @@ void ModelConfig::require(std::string_view key, const Json& supported) const {
   const Json* value = find(key);
   EK_CHECK(!value || *value == supported, kCheckpoint, origin_, ": ", key, " is ", value->dump(),
            ", supported: ", supported.dump());
+}
+
+std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
+  switch (dtype) {
+    case BaseDtype::kCheckpoint:
+      return std::nullopt;
+    case BaseDtype::kFloat32:
+      return at::kFloat;
+    case BaseDtype::kBFloat16:
+      return at::kBFloat16;
+    case BaseDtype::kFloat64:
+      return at::kDouble;
+  }
+  fail(kInternal, "unknown base dtype");
 }
 
 std::unique_ptr<TensorSource> folder_source(const fs::path& folder, BaseDtype dtype) {

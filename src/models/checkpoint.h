@@ -58,6 +58,9 @@ class TensorSource {
   virtual void finish() = 0;
 };
 
+/// The type that `dtype` asks for; nothing for kCheckpoint, where each tensor keeps its own.
+std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
+
 /// Tensors of a folder, memory-mapped (kCheckpoint) or converted. Checks each taken tensor for values that are not
 /// finite.
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, BaseDtype dtype);

@@ -22,18 +22,23 @@
     return made;
   }
 
-  function table(parent, titles, rows, meanRow) {
+  // groups: [title, columns] pairs over the titles.
+  function table(parent, titles, rows, lastIsMean, groups) {
     const made = element('table', element('div', parent, undefined, 'scroll'));
-    const head = element('tr', element('thead', made));
-    for (const title of titles) element('th', head, title);
+    const head = element('thead', made);
+    const over = groups && element('tr', head);
+    for (const [title, columns] of groups || []) element('th', over, title, 'group').colSpan = columns;
+    const under = element('tr', head);
+    for (const title of titles) element('th', under, title);
     const body = element('tbody', made);
     rows.forEach((cells, i) => {
-      const row = element('tr', body, undefined, meanRow && i === rows.length - 1 ? 'mean' : '');
+      const row = element('tr', body, undefined, lastIsMean && i === rows.length - 1 ? 'mean' : '');
       for (const cell of cells) element('td', row, cell);
     });
     return made.parentNode;
   }
 
+  // tick: the text of a quantity, whose axis then begins at zero.
   function lines(parent, title, xTitle, yTitle, labels, datasets, tick) {
     const canvas = element('canvas', element('div', parent, undefined, 'chart'));
     return new Chart(canvas, {
@@ -45,7 +50,7 @@
         plugins: { title: { display: true, text: title } },
         scales: {
           x: { title: { display: true, text: xTitle } },
-          y: { title: { display: true, text: yTitle }, ticks: tick ? { callback: tick } : {} },
+          y: { title: { display: true, text: yTitle }, beginAtZero: Boolean(tick), ticks: tick ? { callback: tick } : {} },
         },
       },
     });
@@ -136,11 +141,12 @@
     }
     function fullTable(measure) {
       const levels = levelsOf(measure);
-      const titles = ['task', ...scored.flatMap((run) => budgets.map((budget) => `${run.label} @ ${budget}`)), ...levels];
+      const titles = ['task', ...scored.flatMap(() => budgets), ...levels];
+      const groups = [['budget', 1], ...scored.map((run) => [run.label, budgets.length]), ...levels.map(() => ['', 1])];
       const row = (name, task) => [name,
         ...scored.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
         ...levels.map((key) => percent(level(task, key)))];
-      table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true);
+      table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true, groups);
     }
     function offerMeasures() {
       const chosen = measureChoice.value;
@@ -234,12 +240,33 @@
     byRoundChart(row, 'Gini coefficient of utilisation, mean over layers', '', (round) => round.gini_mean);
   }
 
+  // Bytes of a run by content, both ways.
+  function trafficTable(parent) {
+    const parts = (run, key) => {
+      const sum = {};
+      for (const round of run.rounds)
+        for (const [content, bytes] of Object.entries(round[key] || {})) sum[content] = (sum[content] || 0) + bytes;
+      return sum;
+    };
+    const shares = runs.flatMap((run) => {
+      const up = parts(run, 'bytes_up_parts'), down = parts(run, 'bytes_down_parts');
+      const cells = (sum, content, all) => (content in sum ? [compact(sum[content]), percent(sum[content] / all)] : ['–', '–']);
+      return unique([...Object.keys(up), ...Object.keys(down)]).sort().map((content) => [run.label, content,
+        ...cells(up, content, total(run, 'bytes_up')), ...cells(down, content, total(run, 'bytes_down'))]);
+    });
+    if (!shares.length) return;
+    element('h3', parent, 'Traffic of all rounds and clients by content');
+    table(parent, ['run', 'content', 'bytes up', 'percent', 'bytes down', 'percent'], shares);
+  }
+
   function costSection() {
-    const row = element('div', document.getElementById('cost'), undefined, 'row');
+    const section = document.getElementById('cost');
+    const row = element('div', section, undefined, 'row');
     byRoundChart(row, 'bytes up per round, all clients', 'bytes', (round) => round.bytes_up, compact);
     byRoundChart(row, 'bytes down per round, all clients', 'bytes', (round) => round.bytes_down, compact);
     byRoundChart(row, 'FLOPs per round, all clients', 'FLOPs', (round) => round.flops, compact);
     byRoundChart(row, 'tokens per round, all clients', 'tokens', (round) => round.tokens, compact);
+    trafficTable(section);
   }
 
   function configsSection() {

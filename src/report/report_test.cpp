@@ -21,6 +21,8 @@ OrderedJson round_line(int64_t round, double loss) {
           {"tokens", 1200},
           {"bytes_up", 1500000},
           {"bytes_down", 2500000},
+          {"bytes_up_parts", {{"adapters", 1200000}, {"counts", 300000}}},
+          {"bytes_down_parts", {{"adapters", 1200000}, {"phi", 1300000}}},
           {"experts_per_token", 4.5},
           {"flops", 3.25e12},
           {"metrics", {{"pg_share", 0.25}}},
@@ -189,6 +191,16 @@ TEST_F(Report, EveryNamedTableCanBePrinted) {
       std::string::npos)
       << rounds;
   EXPECT_THROW(table(runs({"one"}), "nonsense"), Error);
+}
+
+TEST_F(Report, TrafficIsAddedUpByContent) {
+  EXPECT_EQ(table(runs({"one"}), "traffic"),
+            "traffic; bytes of all rounds and clients by content, shares in percent\n"
+            "run   content  bytes up  share  bytes down  share\n"
+            "one  adapters   2.400 M   80.0     2.400 M   48.0\n"
+            "one    counts   600.0 k   20.0           -      -\n"
+            "one       phi         -      -     2.600 M   52.0\n"
+            "one       all   3.000 M  100.0     5.000 M  100.0\n");
 }
 
 TEST_F(Report, ARunWithoutRoundsStillHasAReport) {

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "report/text_grid.h"
 
@@ -245,6 +247,39 @@ std::string rounds_table(std::span<const RunRecords> runs) {
                 grid.text());
 }
 
+/// Bytes of the whole run by content. \param key  "bytes_up_parts" or "bytes_down_parts"
+std::map<std::string, double> traffic(const RunRecords& run, const char* key) {
+  std::map<std::string, double> sum;
+  for (const auto& record : run.rounds) {
+    const auto parts = record.value(key, Json::object());
+    for (const auto& [content, bytes] : parts.items()) sum[content] += bytes.get<double>();
+  }
+  return sum;
+}
+
+std::string traffic_table(std::span<const RunRecords> runs) {
+  TextGrid grid({"run", "content", "bytes up", "share", "bytes down", "share"});
+  for (const auto& run : runs) {
+    const auto up = traffic(run, "bytes_up_parts"), down = traffic(run, "bytes_down_parts");
+    const double all_up = sum_of(run, "bytes_up"), all_down = sum_of(run, "bytes_down");
+    std::set<std::string> contents;
+    for (const auto* parts : {&up, &down})
+      for (const auto& [content, bytes] : *parts) contents.insert(content);
+    const auto cells = [](const auto& parts, const std::string& content, double all) -> std::array<std::string, 2> {
+      const auto found = parts.find(content);
+      if (found == parts.end()) return {"-", "-"};
+      return {compact(found->second), percent(found->second / all)};
+    };
+    for (const auto& content : contents) {
+      const auto [sent_up, share_up] = cells(up, content, all_up);
+      const auto [sent_down, share_down] = cells(down, content, all_down);
+      grid.add({run.label, content, sent_up, share_up, sent_down, share_down});
+    }
+    grid.add({run.label, "all", compact(all_up), percent(1), compact(all_down), percent(1)});
+  }
+  return concat("traffic; bytes of all rounds and clients by content, shares in percent\n", grid.text());
+}
+
 std::string clients_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down", "FLOPs",
                  "experts/token"});
@@ -277,7 +312,7 @@ bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
 std::vector<std::string_view> table_names() {
   std::vector<std::string_view> all = {"runs"};
   for (const auto& entry : kTaskTables) all.push_back(entry.name);
-  all.insert(all.end(), {"rounds", "clients"});
+  all.insert(all.end(), {"rounds", "clients", "traffic"});
   return all;
 }
 
@@ -285,6 +320,7 @@ std::string table(std::span<const RunRecords> runs, std::string_view name) {
   if (name == "runs") return runs_table(runs);
   if (name == "rounds") return rounds_table(runs);
   if (name == "clients") return clients_table(runs);
+  if (name == "traffic") return traffic_table(runs);
   for (const auto& entry : kTaskTables)
     if (entry.name == name) return task_table(runs, entry);
   fail(kConfig, "--table is ", name, ", allowed: ", join(table_names()));

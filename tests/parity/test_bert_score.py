@@ -1,4 +1,5 @@
-"""`evenkeel bertscore` beside the bert_score package, on randomly initialised encoders with real byte-level tokenizers."""
+"""`evenkeel bertscore` beside the bert_score package, on randomly initialised encoders with real tokenizers: RoBERTa's
+byte-level ones and BERT's WordPiece."""
 import json
 import os
 import pathlib
@@ -9,8 +10,9 @@ import bert_score
 import pytest
 import torch
 from bert_score.utils import model2layers
-from tokenizers import ByteLevelBPETokenizer
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaForMaskedLM, RobertaModel, RobertaTokenizerFast
+from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+from transformers import (BertConfig, BertModel, BertTokenizerFast, RobertaConfig, RobertaForMaskedLM, RobertaModel,
+                          RobertaTokenizerFast)
 
 from peer import PROGRAM, ROOT, run
 
@@ -38,13 +40,27 @@ SHAPES = [("roberta", 2, 3, 8, 40, 64), ("roberta", 3, 4, 6, 20, 128), ("roberta
           ("bert", 2, 2, 10, 28, 64), ("bert", 3, 6, 4, 44, 96)]
 
 
-def trained_vocabulary(folder, size=600):
+def roberta_tokenizer(folder, max_tokens):
+    return RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"), model_max_length=max_tokens)
+
+
+def trained_vocabulary(folder, max_tokens):
     tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(SENTENCES, vocab_size=size, min_frequency=1, special_tokens=SPECIALS, show_progress=False)
+    tokenizer.train_from_iterator(SENTENCES, vocab_size=600, min_frequency=1, special_tokens=SPECIALS, show_progress=False)
     tokenizer.save_model(str(folder))
+    return roberta_tokenizer(folder, max_tokens)
 
 
-def olmo_vocabulary(folder):
+def word_pieces(lowercase):
+    def vocabulary(folder, max_tokens):
+        tokenizer = BertWordPieceTokenizer(lowercase=lowercase)
+        tokenizer.train_from_iterator(SENTENCES, vocab_size=400, min_frequency=1, show_progress=False)
+        tokenizer.save_model(str(folder))
+        return BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=lowercase, model_max_length=max_tokens)
+    return vocabulary
+
+
+def olmo_vocabulary(folder, max_tokens):
     """The vocabulary and merges of a real tokenizer, with RoBERTa's special tokens behind."""
     file = DATA / "tokenizer" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
     if not file.exists():
@@ -54,14 +70,7 @@ def olmo_vocabulary(folder):
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
-
-
-def save_tokenizer(folder, max_tokens, vocabulary=trained_vocabulary):
-    folder.mkdir()
-    vocabulary(folder)
-    tokenizer = RobertaTokenizerFast(str(folder / "vocab.json"), str(folder / "merges.txt"), model_max_length=max_tokens)
-    tokenizer.save_pretrained(folder)
-    return tokenizer
+    return roberta_tokenizer(folder, max_tokens)
 
 
 def draw_weights(model, seed, alike):
@@ -80,7 +89,9 @@ def draw_weights(model, seed, alike):
 
 def save_encoder(folder, shape, seed, alike=False, head=False, vocabulary=trained_vocabulary, dtype=torch.float32):
     family, layers, heads, width, intermediate, positions = shape
-    tokenizer = save_tokenizer(folder, positions, vocabulary)
+    folder.mkdir()
+    tokenizer = vocabulary(folder, positions)
+    tokenizer.save_pretrained(folder)
     settings = dict(vocab_size=len(tokenizer), hidden_size=heads * width, num_hidden_layers=layers, num_attention_heads=heads,
                     intermediate_size=intermediate, layer_norm_eps=1e-5, pad_token_id=tokenizer.pad_token_id,
                     bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
@@ -152,6 +163,13 @@ def test_every_layer_scores_as_the_package_does(index, encoder):
 
 def test_a_real_vocabulary(encoder):
     folder, pairs = encoder(SHAPES[0], seed=10, vocabulary=olmo_vocabulary), some_pairs(10)
+    assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
+
+
+@pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
+def test_bert_with_its_own_tokenizer(lowercase, encoder):
+    folder, pairs = encoder(SHAPES[4], seed=24, vocabulary=word_pieces(lowercase)), some_pairs(24)
+    pairs += [("UNBELIEVABLE Naïve CAFÉ", "unbelievable naive cafe"), ("inside [SEP] a text [MASK]", "日本語 x東y")]
     assert_equal(ours(folder, pairs, 2), package(folder, pairs, 2, batch_size=1), pairs)
 
 
@@ -298,6 +316,6 @@ def test_bad_input_is_one_line(encoder):
     fails(good, model="nowhere", says="nowhere is not a folder")
     fails(good, model=ROOT / "assets/tiny-olmoe", says='model_type is "olmoe", known encoders: bert, roberta, xlm-roberta')
     tokenizer = json.loads((pathlib.Path(folder) / "tokenizer.json").read_text())
-    tokenizer["model"] = {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0}}
+    tokenizer["model"] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0]]}
     (pathlib.Path(folder) / "tokenizer.json").write_text(json.dumps(tokenizer))
-    fails(good, says='model.type is "WordPiece", allowed: BPE')
+    fails(good, says='model.type is "Unigram", allowed: BPE, WordPiece')

@@ -1,0 +1,175 @@
+#include "fed/pg_alignment.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/files.h"
+#include "fed/run_evaluation.h"
+#include "fed/run_folder.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::array kFactors{std::pair{".pseudo_grad_a", &LoraFactors::a},
+                              std::pair{".pseudo_grad_b", &LoraFactors::b}};
+
+ForwardOptions forward_options(const LocalSetup& setup, const Common& common) {
+  return {.adapters = &setup.adapters, .base_change = &common.base_change, .router = setup.router};
+}
+
+/// Calls `use` with packed batches of the run's size.
+template <typename Use>
+void for_batches(const Experiment& e, std::span<const Example> rows, Use&& use) {
+  const auto size = static_cast<size_t>(e.config.train.batch_size);
+  for (size_t first = 0; first < rows.size(); first += size) {
+    std::vector<const Example*> batch;
+    for (const auto& row : rows.subspan(first, std::min(size, rows.size() - first))) batch.push_back(&row);
+    use(pack(batch));
+  }
+}
+
+/// Layer -> which experts get no token at the smallest client's budget. [E] bool
+TensorMap idle_experts(const Experiment& e, const ServerState& state, std::span<const Example> rows) {
+  const auto weaker = [](const auto& x, const auto& y) { return x.budget < y.budget; };
+  const auto weakest = std::min_element(e.clients.begin(), e.clients.end(), weaker);
+  const auto setup = evaluation_setup(e, state, {.budget = weakest->budget});
+  const c10::NoGradGuard no_grad;
+  TensorMap counts, idle;
+  for_batches(e, rows, [&](const PackedBatch& batch) {
+    RoutingByLayer routing;
+    auto options = forward_options(setup, state.common);
+    options.routing = &routing;
+    e.model->hidden(batch, options);
+    for (const auto& [layer, stats] : routing)
+      counts[layer] = counts.contains(layer) ? counts[layer] + stats.counts : stats.counts;
+  });
+  for (const auto& [layer, count_E] : counts) idle[layer] = count_E.eq(0);
+  return idle;
+}
+
+/// The adapters of `state` with the gradient of the task loss over `rows`.
+AdapterState with_gradients(const Experiment& e, const ServerState& state, std::span<const Example> rows,
+                            AlignMode mode) {
+  auto setup = evaluation_setup(e, state, {.budget = 1.0});
+  if (mode == AlignMode::kDense) setup.router.top_k = e.model->spec().num_experts;
+  for (auto& [site, factors] : setup.adapters)
+    for (const auto& [suffix, member] : kFactors) {
+      auto& tensor = factors.*member;
+      tensor = tensor.detach().clone().requires_grad_(true);
+      tensor.mutable_grad() = at::zeros_like(tensor);
+    }
+  bool any = false;
+  for_batches(e, rows, [&](const PackedBatch& batch) {
+    const auto loss = e.model->loss(batch, forward_options(setup, state.common));
+    if (loss.count == 0) return;
+    (loss.sum / static_cast<double>(loss.count)).backward();
+    any = true;
+  });
+  EK_CHECK(any, kConfig, "the rows of an alignment have no targets");
+  return setup.adapters;
+}
+
+/// Sums over experts, from which cosines come.
+struct Sums {
+  double product = 0, gradient = 0, pseudo = 0;
+
+  void add(const Sums& other) {
+    product += other.product;
+    gradient += other.gradient;
+    pseudo += other.pseudo;
+  }
+  std::optional<double> cosine() const {
+    if (gradient == 0 || pseudo == 0) return std::nullopt;
+    return product / std::sqrt(gradient * pseudo);
+  }
+};
+
+/// Per expert over all its adapters' tensors: products [E] float64.
+struct ExpertSums {
+  at::Tensor product_E, gradient_E, pseudo_E;
+
+  void add(const at::Tensor& gradient, const at::Tensor& pseudo) {
+    const auto inner_E = [](const at::Tensor& x, const at::Tensor& y) {
+      return (x.to(at::kDouble) * y.to(at::kDouble)).flatten(1).sum(1);
+    };
+    const auto grow = [](at::Tensor& sum, const at::Tensor& part) { sum = sum.defined() ? sum + part : part; };
+    grow(product_E, inner_E(gradient, pseudo));
+    grow(gradient_E, inner_E(gradient, gradient));
+    grow(pseudo_E, inner_E(pseudo, pseudo));
+  }
+};
+
+ExpertSums expert_sums(const Experiment& e, const ServerState& state, const AdapterState& adapters,
+                       const std::string& layer) {
+  ExpertSums sums;
+  for (const auto& [name, site] : e.sites) {
+    if (site.experts == 0 || site.moe_layer != layer) continue;
+    for (const auto& [suffix, member] : kFactors) {
+      const auto sent = state.global.extras.find(name + suffix);
+      EK_CHECK(sent != state.global.extras.end(), kConfig, "method ", e.config.method.name,
+               " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
+      sums.add((adapters.at(name).*member).grad(), sent->second);
+    }
+  }
+  EK_CHECK(sums.product_E.defined(), kConfig,
+           "lora.targets holds no linear of the experts: nothing has pseudo-gradients");
+  return sums;
+}
+
+Sums compare(const ExpertSums& experts, const at::Tensor& idle_E, PgAlignment& out) {
+  const auto compared_E = idle_E.logical_and(experts.gradient_E.gt(0));
+  const auto over = [&](const at::Tensor& values_E) {
+    return at::where(compared_E, values_E, 0.0).sum().item<double>();
+  };
+  out.idle = idle_E.sum().item<int64_t>();
+  out.compared = compared_E.sum().item<int64_t>();
+  out.zero = compared_E.logical_and(experts.pseudo_E.eq(0)).sum().item<int64_t>();
+  return {over(experts.product_E), over(experts.gradient_E), over(experts.pseudo_E)};
+}
+
+std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
+  std::vector<Example> rows;
+  for (const auto& name : e.config.evaluate.tasks) {
+    const auto set = test_rows(find_task(name), e.config.data.rows(limit, e.seed()));
+    auto tokenized =
+        tokenize_rows(set.rows, e.tokenizer, e.config.data.tokenize_options(e.model->spec().eos), set.answer_at);
+    std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<PgAlignment> pg_alignment(const Experiment& e, const ServerState& state, std::span<const Example> rows,
+                                      AlignMode mode) {
+  EK_CHECK(e.model->spec().num_experts > 0, kConfig, "the model is dense: pseudo-gradients are for idle experts");
+  const auto idle = idle_experts(e, state, rows);
+  const auto adapters = with_gradients(e, state, rows, mode);
+  std::vector<PgAlignment> all;
+  PgAlignment together{.layer = "all"};
+  Sums whole;
+  for (const auto& layer : e.model->spec().moe_layers) {
+    auto& one = all.emplace_back(PgAlignment{.layer = layer});
+    const auto sums = compare(expert_sums(e, state, adapters, layer), idle.at(layer), one);
+    one.cosine = sums.cosine();
+    whole.add(sums);
+    together.idle += one.idle, together.compared += one.compared, together.zero += one.zero;
+  }
+  together.cosine = whole.cosine();
+  all.push_back(together);
+  return all;
+}
+
+std::vector<PgAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
+                                          const std::string& data) {
+  auto config = run_config(folder);
+  if (!data.empty()) config.data.path = data;
+  const auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+  const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
+  return pg_alignment(e, state, held_out_rows(e, limit), mode);
+}
+
+}  // namespace evenkeel
