@@ -30,9 +30,9 @@ bool shows_frame(size_t index, size_t count) {
 
 OrderedJson round_json(const Json& record, bool frame) {
   OrderedJson out;
-  for (const auto* key : {"round", "loss", "first_loss", "last_loss", "tokens", "bytes_up", "bytes_down",
-                          "bytes_up_parts", "bytes_down_parts", "flops",
-                          "experts_per_token", "entropy_mean", "gini_mean", "metrics"})
+  for (const auto* key :
+       {"round", "loss", "first_loss", "last_loss", "tokens", "bytes_up", "bytes_down", "bytes_up_parts",
+        "bytes_down_parts", "flops", "experts_per_token", "entropy_mean", "gini_mean", "metrics"})
     if (record.contains(key)) out[key] = record[key];
   if (frame && record.contains("utilization")) out["utilization"] = rounded(record["utilization"]);
   return out;
