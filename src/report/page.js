@@ -131,7 +131,7 @@
     }
     function byRound(task, measure) {
       const rounds = unique(scored.flatMap((run) => run.evaluations.map((e) => e.round))).sort((a, b) => a - b);
-      if (rounds.length < 2) return [];
+      if (!scored.some((run) => unique(run.evaluations.map((e) => e.round)).length > 1)) return [];
       const sets = scored.flatMap((run, i) => budgets.map((budget, b) => ({
         ...line(`${run.label}, budget ${budget}`,
           rounds.map((round) => percent(value(run, task, budget, round, measure))), i),

@@ -212,6 +212,15 @@ def test_a_run_is_not_begun_over_another(train, tiny_model, tmp_path):  # noqa: 
 
 # --- the command line ---
 
+def test_an_alignment_without_a_run_or_without_pseudo_gradients(tiny_model, tmp_path):  # noqa: F811
+    refused("pg-alignment", "--run", tmp_path, says=[tmp_path])
+    refused("pg-alignment", "--run", tmp_path, "--limit", "0", says=["--limit is 0", "1 or more"])
+    refused("pg-alignment", "--run", tmp_path, "--pg-align-mode", "all", says=["--pg-align-mode", "all", "kmax", "dense"])
+    done = evenkeel("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, method__name='"fedit"'))
+    assert done.returncode == 0, done.stderr
+    refused("pg-alignment", "--run", tmp_path / "run", says=["fedit", "no pseudo-gradients"])
+
+
 def test_an_unknown_flag_or_command():
     for words in (["train"], ["train", CONFIG, "--round", "3"], ["trian", CONFIG], []):
         done = evenkeel(*words)

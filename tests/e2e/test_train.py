@@ -147,6 +147,21 @@ def test_a_run_can_be_evaluated_again(run):
             assert again[score["task"]]["accuracy"] == score["accuracy"]
 
 
+def test_pseudo_gradients_of_a_run_are_held_against_true_ones(run):
+    out, _ = run
+    kmax = [json.loads(line) for line in succeed("pg-alignment", "--run", out, "--limit", 1, "--json").stdout.splitlines()]
+    dense = [json.loads(line) for line in succeed("pg-alignment", "--run", out, "--limit", 1, "--json", "--pg-align-mode",
+                                                  "dense").stdout.splitlines()]
+    layers = lines(out / "rounds.jsonl")[-1]["layers"]
+    for one in (kmax, dense):
+        assert [line["layer"] for line in one] == [*layers, "all"]
+        assert all(line["cosine"] is None or -1 <= line["cosine"] <= 1 for line in one)
+        assert one[-1]["idle"] == sum(line["idle"] for line in one[:-1])
+    assert [line["idle"] for line in kmax] == [line["idle"] for line in dense]
+    assert all(a["compared"] <= b["compared"] <= b["idle"] for a, b in zip(kmax, dense))
+    assert "cosine" in succeed("pg-alignment", "--run", out, "--limit", 1).stdout.splitlines()[0]
+
+
 def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):  # noqa: F811
     data = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))
     if not (data / "commonsense").is_dir():
