@@ -14,7 +14,9 @@ namespace evenkeel {
 /// One row in the LLM-Adapters format. `input` is empty in the commonsense files.
 struct Row {
   std::string instruction, input, output, answer;
-  std::string label;  ///< what partitions group by: the task kind, a document, a spec; empty when there is none
+  std::string label{};  ///< what partitions group by: the task kind, a document, a spec; empty when there is none
+  std::vector<std::string> references{};  ///< free text: the accepted answers
+  int64_t answer_at = -1;                 ///< free text: byte of `input` where the answer begins, -1: nowhere
 };
 
 /// A tokenised row. Position i predicts ids[i + 1]; only ids from `first_target` on are predicted in the loss.

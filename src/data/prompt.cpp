@@ -48,10 +48,11 @@ std::string evaluation_prompt(const Row& row, PromptTemplate form) {
 
 namespace {
 
-/// The row with its context replaced, when one was found.
+/// The row with its context replaced, when one was found; its answer then stands elsewhere.
 std::optional<Row> with_context(Row row, std::optional<std::string> context) {
   if (!context) return std::nullopt;
   row.input = std::move(*context);
+  row.answer_at = -1;
   return row;
 }
 
@@ -65,12 +66,12 @@ class RowEncoder {
   RowEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options) : tokenizer_(tokenizer), options_(options) {}
 
   /// Nothing when there is no room for the answer and its place in the context. Counts what was cut.
-  std::optional<Example> encode(const Row& row, int64_t answer_at, TokenizedRows& counts) const {
+  std::optional<Example> encode(const Row& row, TokenizedRows& counts) const {
     auto ids = row_ids(row);
     const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : room_beside_eos());
     counts.cut += cut;
     if (!cut || row.input.empty()) return example(row, std::move(ids));
-    const auto window = windowed(row, answer_at);
+    const auto window = windowed(row);
     if (!window) return std::nullopt;
     ++counts.windowed;
     return example(*window, row_ids(*window));
@@ -88,9 +89,9 @@ class RowEncoder {
     return token_ids(training_prompt(row, options_.form) + row.output);
   }
 
-  std::optional<Row> windowed(const Row& row, int64_t answer_at) const {
+  std::optional<Row> windowed(const Row& row) const {
     KeptSpan kept;
-    if (answer_at >= 0) kept = {static_cast<size_t>(answer_at), static_cast<size_t>(answer_at) + row.output.size()};
+    if (const auto at = static_cast<size_t>(row.answer_at); row.answer_at >= 0) kept = {at, at + row.output.size()};
     const auto tokens_with = [&](std::string_view context) {
       return static_cast<int64_t>(row_ids(*with_context(row, std::string(context))).size());
     };
@@ -127,15 +128,12 @@ Row fit_context(const Row& row, const Tokenizer& tokenizer, PromptTemplate form,
   return std::move(*fitted);
 }
 
-TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options,
-                            std::span<const int64_t> answer_at) {
+TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options) {
   EK_CHECK(options.cutoff >= 2, kConfig, "cutoff is ", options.cutoff, ", allowed: 2 tokens or more");
-  EK_CHECK(answer_at.empty() || answer_at.size() == rows.size(), kInternal, "tokenize_rows: ", rows.size(),
-           " rows, but ", answer_at.size(), " places of answers");
   const RowEncoder encoder(tokenizer, options);
   TokenizedRows result;
   for (size_t i = 0; i < rows.size(); ++i) {
-    auto example = encoder.encode(rows[i], answer_at.empty() ? -1 : answer_at[i], result);
+    auto example = encoder.encode(rows[i], result);
     if (!example || example->targets() <= 0) {
       ++result.without_target;
       continue;

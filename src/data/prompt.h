@@ -46,8 +46,6 @@ struct TokenizedRows {
 };
 
 /// A row with context that is too long keeps question, output and eos, and a window of the context around its answer.
-/// \param answer_at  byte of each row's context where its output stands, -1: nowhere; empty: nowhere in any row.
-TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options,
-                            std::span<const int64_t> answer_at = {});
+TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options);
 
 }  // namespace evenkeel

@@ -169,20 +169,20 @@ TEST_F(TokenizeRows, ACutPromptStillTrainsWhenThePromptIsInTheLoss) {
   EXPECT_EQ(rows.examples.at(0).targets(), 8);
 }
 
-Row long_row() {
+/// Its answer stands somewhere in a long context.
+Row long_row(bool placed = true) {
   Row row = kRow;
   for (int i = 0; i < 300; ++i)
     row.input += concat(i == 200 ? "the correct answer is true " : "", "word", i, i % 9 ? " " : "\n");
+  if (placed) row.answer_at = static_cast<int64_t>(row.input.find(row.output));
   return row;
 }
 
 TEST_F(TokenizeRows, ALongContextIsCutToAWindowAroundTheAnswer) {
   const auto row = long_row();
-  const auto at = static_cast<int64_t>(row.input.find(row.output));
   for (const bool masked : {true, false}) {
     const TokenizeOptions options{.cutoff = 500, .mask_prompt = masked, .eos = kEos};
-    const auto rows =
-        tokenize_rows(std::vector<Row>{row, with_context()}, tokenizer_, options, std::vector<int64_t>{at, -1});
+    const auto rows = tokenize({row, with_context()}, options);
     ASSERT_EQ(rows.examples.size(), 2u);
     EXPECT_EQ(rows.cut, 1);
     EXPECT_EQ(rows.windowed, 1);
@@ -199,16 +199,13 @@ TEST_F(TokenizeRows, ALongContextIsCutToAWindowAroundTheAnswer) {
 }
 
 TEST_F(TokenizeRows, WithoutAPlaceTheContextLosesItsTail) {
-  const auto rows = tokenize({long_row()}, {.cutoff = 500, .eos = kEos});
+  const auto rows = tokenize({long_row(/*placed=*/false)}, {.cutoff = 500, .eos = kEos});
   EXPECT_NE(text_of(rows.examples.at(0), 0).find("### Context:\nword0"), std::string::npos);
   EXPECT_EQ(rows.windowed, 1);
 }
 
 TEST_F(TokenizeRows, ARowWithContextThatHasNoRoomForItsAnswerIsDropped) {
-  const auto row = long_row();
-  const std::vector<int64_t> at = {static_cast<int64_t>(row.input.find(row.output))};
-  const auto rows = tokenize_rows(std::vector<Row>{row}, tokenizer_,
-                                  {.cutoff = prompt_length(PromptTemplate::kPaper), .eos = kEos}, at);
+  const auto rows = tokenize({long_row()}, {.cutoff = prompt_length(PromptTemplate::kPaper), .eos = kEos});
   EXPECT_EQ(rows.cut, 1);
   EXPECT_EQ(rows.windowed, 0);
   EXPECT_EQ(rows.without_target, 1);

@@ -27,23 +27,15 @@ Row to_row(const Json& json, const std::string& where) {
           .label = ""};
 }
 
-template <typename T>
-void select(std::vector<T>& items, std::span<const int64_t> order) {
-  if (items.empty()) return;
-  std::vector<T> chosen;
-  for (const int64_t i : order) chosen.push_back(std::move(items[static_cast<size_t>(i)]));
-  items = std::move(chosen);
-}
-
 /// The first `limit` of the rows in random order, in that order; all of them, untouched, when limit is 0.
 void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed) {
   const auto count = static_cast<int64_t>(set.rows.size());
   if (limit <= 0 || limit >= count) return;
   auto order = RandomStream(seed, purpose).permutation(count);
   order.resize(static_cast<size_t>(limit));
-  select(set.rows, order);
-  select(set.references, order);
-  select(set.answer_at, order);
+  std::vector<Row> chosen;
+  for (const int64_t i : order) chosen.push_back(std::move(set.rows[static_cast<size_t>(i)]));
+  set.rows = std::move(chosen);
 }
 
 /// Options named in the row's "Answer format: a/b/c"; 0 when it has none.

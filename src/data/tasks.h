@@ -54,11 +54,9 @@ struct RowOptions {
   TelequadConfig telequad{};
 };
 
-/// Rows, and what free-text tasks know beside them.
+/// Rows, and where they come from.
 struct TaskRows {
   std::vector<Row> rows;
-  std::vector<std::vector<std::string>> references{};  ///< free text: the accepted answers of each row; else empty
-  std::vector<int64_t> answer_at{};  ///< free text: byte of each Row::input where the answer begins, -1: nowhere
   std::vector<std::string> files{};  ///< what was read for training, for the manifest; empty when generated
   std::string note{};                ///< e.g. that a stand-in is used; shown as a warning; empty when exact
 };

@@ -100,14 +100,14 @@ TEST_F(Telequad, ARowIsAQuestionWithItsContextAndItsFirstAnswer) {
   EXPECT_TRUE(set.rows[0].input.starts_with("Über den"));
   EXPECT_EQ(set.rows[0].output, "Wolken");
   EXPECT_EQ(set.rows[0].answer, "Wolken");
-  EXPECT_EQ(set.references[0], (Texts{"Wolken", "den Wolken"}));
+  EXPECT_EQ(set.rows[0].references, (Texts{"Wolken", "den Wolken"}));
   EXPECT_NE(training_prompt(set.rows[0], PromptTemplate::kPaper).find("\n\n### Context:\nÜber den"), std::string::npos);
 }
 
 TEST_F(Telequad, OffsetsAreCodePointsAndALineEndMayBeWrittenAsASpace) {
   const auto set = training(options());
-  EXPECT_EQ(set.rows[0].input.substr(static_cast<size_t>(set.answer_at[0]), 6), "Wolken");
-  EXPECT_EQ(set.rows[1].input.substr(static_cast<size_t>(set.answer_at[1]), 12), "die\nFreiheit");
+  EXPECT_EQ(set.rows[0].input.substr(static_cast<size_t>(set.rows[0].answer_at), 6), "Wolken");
+  EXPECT_EQ(set.rows[1].input.substr(static_cast<size_t>(set.rows[1].answer_at), 12), "die\nFreiheit");
   EXPECT_EQ(set.rows[1].output, "die Freiheit");
 }
 
@@ -120,8 +120,8 @@ TEST_F(Telequad, ImpossibleQuestionsAreFilteredByTheirFlag) {
   const auto set = testing_rows(options({.impossible = true}));
   EXPECT_EQ(questions(set), (Texts{"What is q5?", "What is q6?"}));
   EXPECT_EQ(set.rows[1].output, "unanswerable");
-  EXPECT_EQ(set.references[1], Texts{"unanswerable"});
-  EXPECT_EQ(set.answer_at[1], -1);
+  EXPECT_EQ(set.rows[1].references, Texts{"unanswerable"});
+  EXPECT_EQ(set.rows[1].answer_at, -1);
 }
 
 TEST_F(Telequad, RowsAreLabelledByTheKeyAskedFor) {
@@ -164,13 +164,12 @@ TEST_F(Telequad, ARandomSplitDependsOnItsSeedAlone) {
   EXPECT_GT(different.size(), 3u);
 }
 
-TEST_F(Telequad, ALimitKeepsRowsAndAnswersTogether) {
+TEST_F(Telequad, ALimitDrawsThatManyRowsWhole) {
   auto from = options();
   from.limit = 2;
   const auto set = training(from);
   ASSERT_EQ(set.rows.size(), 2u);
-  ASSERT_EQ(set.answer_at.size(), 2u);
-  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(set.references.at(i).front(), set.rows[i].output);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(set.rows[i].references.at(0), set.rows[i].output);
 }
 
 TEST_F(Telequad, AFileThatIsNotThePublishedOneIsNoted) {
@@ -241,7 +240,7 @@ TEST_F(PublishedTelequad, HasItsPublishedCounts) {
   for (const auto& row : set.rows) strings.insert(row.instruction);
   EXPECT_EQ(strings.size(), 4184u);
   std::map<size_t, int64_t> annotators;
-  for (const auto& references : set.references) ++annotators[references.size() > 1 ? 2 : 1];
+  for (const auto& row : set.rows) ++annotators[row.references.size() > 1 ? 2 : 1];
   EXPECT_EQ(annotators[1], 2379 + 9);  // nine second answers are empty
   EXPECT_EQ(annotators[2], 1883 - 9);
 }
@@ -282,9 +281,9 @@ TEST_F(PublishedTelequad, EveryAnswerStandsWhereItIsSaidToAndMatchesItself) {
   const auto set = everything("label");
   for (size_t i = 0; i < set.rows.size(); ++i) {
     const auto& row = set.rows[i];
-    const auto there = row.input.substr(static_cast<size_t>(set.answer_at[i]), row.output.size());
+    const auto there = row.input.substr(static_cast<size_t>(set.rows[i].answer_at), row.output.size());
     ASSERT_TRUE(exact_match(there, row.output)) << there;
-    ASSERT_EQ(best_match(row.output, set.references[i]).f1, 1) << row.output;
+    ASSERT_EQ(best_match(row.output, set.rows[i].references).f1, 1) << row.output;
   }
 }
 
@@ -295,7 +294,7 @@ TEST_F(PublishedTelequad, LongPromptsBecomeWindowsThatHoldQuestionAndAnswer) {
   const auto tokenizer = Tokenizer::load(file);
   const auto set = everything("label");
   for (const auto& [cutoff, longer] : {std::pair(4096, 46), {2048, 321}, {1024, 1065}}) {
-    const auto all = tokenize_rows(set.rows, tokenizer, {.cutoff = cutoff, .eos = 50279}, set.answer_at);
+    const auto all = tokenize_rows(set.rows, tokenizer, {.cutoff = cutoff, .eos = 50279});
     EXPECT_EQ(all.cut, longer);
     EXPECT_EQ(all.windowed + all.without_target, longer);
     EXPECT_LE(all.without_target, cutoff > 1024 ? 0 : 1);  // one answer of nearly 500 tokens stands in the prompt twice

@@ -100,7 +100,7 @@ Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, c
   const auto seed = static_cast<uint64_t>(config.seed);
   const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
   if (!set.note.empty()) log::warning("[data] ", set.note);
-  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos), set.answer_at);
+  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
   const auto labels = labels_of(set.rows, tokenized);
   const auto parts = partition(labels, config.clients.count, config.data.partition, seed);

@@ -134,8 +134,7 @@ std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
   std::vector<Example> rows;
   for (const auto& name : e.config.evaluate.tasks) {
     const auto set = test_rows(find_task(name), e.config.data.rows(limit, e.seed()));
-    auto tokenized =
-        tokenize_rows(set.rows, e.tokenizer, e.config.data.tokenize_options(e.model->spec().eos), set.answer_at);
+    auto tokenized = tokenize_rows(set.rows, e.tokenizer, e.config.data.tokenize_options(e.model->spec().eos));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }
   return rows;

@@ -114,14 +114,11 @@ void count_answers(const TaskInfo& task, bool lowercase, std::span<Prediction> p
   score.accuracy_likelihood = share(ranked, score.rows);
 }
 
-void compare_texts(std::span<const std::vector<std::string>> references, std::span<Prediction> predictions,
-                   TaskScore& score) {
-  EK_CHECK(references.size() == predictions.size(), kInternal, "task ", score.task, ": ", references.size(),
-           " sets of references for ", predictions.size(), " rows");
+void compare_texts(std::span<const Row> rows, std::span<Prediction> predictions, TaskScore& score) {
   const double weight = 1.0 / static_cast<double>(predictions.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
     auto& one = predictions[i];
-    one.references = references[i];
+    one.references = rows[i].references;
     const auto match = best_match(one.output, one.references);
     one.exact_match = match.exact_match;
     one.f1 = match.f1;
@@ -146,7 +143,7 @@ void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOp
                    std::span<Prediction> predictions, TaskScore& score) {
   if (task.free_text()) {
     score.kind = AnswerKind::kText;
-    compare_texts(set.references, predictions, score);
+    compare_texts(set.rows, predictions, score);
     if (options.bert_scorer) compare_meanings(*options.bert_scorer, predictions, score);
     return;
   }

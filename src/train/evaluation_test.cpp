@@ -111,9 +111,12 @@ TaskRows some_questions() {
   for (int i = 0; i < 5; ++i) {
     std::string context;
     for (int word = 0; word < 40 * (i + 1); ++word) context += concat(word ? " " : "", "word", word);
-    set.rows.push_back({.instruction = "Which?", .input = context, .output = "word1", .answer = "word1", .label = ""});
-    set.references.push_back({"word1", "word1 word2"});
-    set.answer_at.push_back(6);
+    set.rows.push_back({.instruction = "Which?",
+                        .input = context,
+                        .output = "word1",
+                        .answer = "word1",
+                        .references = {"word1", "word1 word2"},
+                        .answer_at = 6});
   }
   return set;
 }
@@ -127,8 +130,8 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   EXPECT_EQ(score.kind, AnswerKind::kText);
   double exact = 0, f1 = 0;
   for (size_t i = 0; i < predictions.size(); ++i) {
-    const auto match = best_match(predictions[i].output, set.references[i]);
-    EXPECT_EQ(predictions[i].references, set.references[i]);
+    const auto match = best_match(predictions[i].output, set.rows[i].references);
+    EXPECT_EQ(predictions[i].references, set.rows[i].references);
     EXPECT_DOUBLE_EQ(predictions[i].f1, match.f1);
     EXPECT_TRUE(predictions[i].ranked.empty());
     exact += match.exact_match / 5, f1 += match.f1 / 5;

@@ -20,8 +20,6 @@ constexpr int64_t kLastTraining = 137, kFirstTest = 139, kLastTest = 272;
 
 struct Question {
   Row row;  ///< its label is set at the end
-  std::vector<std::string> references;
-  int64_t answer_at = -1;
   std::string id, docid, source;
 };
 
@@ -65,34 +63,35 @@ std::string without_trailing_space(std::string text) {
 }
 
 /// Adds one annotator's answer. The second annotator of the file left some empty: they say nothing.
-void add_answer(const Json& answer, const std::string& where, Question& question) {
+void add_answer(const Json& answer, const std::string& where, Row& row) {
   const auto text = take_string(answer, "text", where);
   const int64_t start = take(answer, "answer_start", &Json::is_number_integer, "a whole number", where).get<int64_t>();
   if (text.empty()) return;
-  const size_t at = start < 0 ? std::string_view::npos : byte_of(question.row.input, start);
-  EK_CHECK(stands_at(question.row.input, at, text), kData, where, ": the context does not say \"", text,
-           "\" at answer_start ", start);
-  if (question.references.empty()) question.answer_at = static_cast<int64_t>(at);
-  question.references.push_back(without_trailing_space(text));
+  const size_t at = start < 0 ? std::string_view::npos : byte_of(row.input, start);
+  EK_CHECK(stands_at(row.input, at, text), kData, where, ": the context does not say \"", text, "\" at answer_start ",
+           start);
+  if (row.references.empty()) row.answer_at = static_cast<int64_t>(at);
+  row.references.push_back(without_trailing_space(text));
 }
 
-void add_answers(const Json& answers, const std::string& where, Question& question) {
-  for (size_t i = 0; i < answers.size(); ++i) add_answer(answers[i], concat(where, ", answer ", i), question);
-  EK_CHECK(!question.references.empty(), kData, where, " has no answer, and is_impossible is false");
+void add_answers(const Json& answers, const std::string& where, Row& row) {
+  for (size_t i = 0; i < answers.size(); ++i) add_answer(answers[i], concat(where, ", answer ", i), row);
+  EK_CHECK(!row.references.empty(), kData, where, " has no answer, and is_impossible is false");
 }
 
 /// A question with everything but its document. \return whether it takes part.
 bool read_question(const Json& json, const std::string& where, bool impossible, Question& question) {
+  auto& row = question.row;
   question.id = take_string(json, "id", where);
-  question.row.instruction = take_string(json, "question", where);
+  row.instruction = take_string(json, "question", where);
   const auto& answers = take_array(json, "answers", where);
   if (!take(json, "is_impossible", &Json::is_boolean, "true or false", where).get<bool>())
-    add_answers(answers, where, question);
+    add_answers(answers, where, row);
   else if (!impossible)
     return false;
   else
-    question.references.emplace_back(kUnanswerable);  // the spans the file gives are implausible ones
-  question.row.output = question.row.answer = question.references.front();
+    row.references.emplace_back(kUnanswerable);  // the spans the file gives are implausible ones
+  row.output = row.answer = row.references.front();
   return true;
 }
 
@@ -193,8 +192,6 @@ TaskRows rows_of(const RowOptions& options, Side side) {
     auto& question = questions[i];
     question.row.label = label_of(question, options.label);
     set.rows.push_back(std::move(question.row));
-    set.references.push_back(std::move(question.references));
-    set.answer_at.push_back(question.answer_at);
   }
   EK_CHECK(!set.rows.empty(), kData, file.string(), " holds no questions to ",
            side == Side::kTest ? "test with" : "train on", " by data.telequad.split = \"",
