@@ -58,17 +58,11 @@ Model make_model(const TokenizerFile& file) {
 
 /// A decoded piece with its space, as English is written: no space before punctuation.
 void clean_up(std::string& piece) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWritten{{{" .", "."},
-                                                                                    {" ?", "?"},
-                                                                                    {" !", "!"},
-                                                                                    {" ,", ","},
-                                                                                    {" ' ", "'"},
-                                                                                    {" n't", "n't"},
-                                                                                    {" 'm", "'m"},
-                                                                                    {" do not", " don't"},
-                                                                                    {" 's", "'s"},
-                                                                                    {" 've", "'ve"},
-                                                                                    {" 're", "'re"}}};
+  // clang-format off
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWritten{{
+      {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
+      {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}}};
+  // clang-format on
   for (const auto& [apart, written] : kWritten)
     for (size_t at = 0; (at = piece.find(apart, at)) != std::string::npos; at += written.size())
       piece.replace(at, apart.size(), written);
@@ -93,7 +87,6 @@ struct Tokenizer::Impl {
   Entry& entry(int64_t id);
   void encode_text(std::string_view text, std::vector<int64_t>& out) const;
   void encode_raw(std::string_view text, std::vector<int64_t>& out) const;
-
   void decode_token(const Entry& token, bool first, std::string& out) const;
 
   Model model;
