@@ -44,10 +44,9 @@ void add_pg_alignment_command(CLI::App& program) {
   auto* command = program.add_subcommand("pg-alignment", "cosine of a run's pseudo-gradients with true gradients");
   command->description(
       "Example: evenkeel pg-alignment --run runs/demo-ub-smoe --limit 64\n\n"
-      "Of the experts that no token reaches at the smallest client's budget: how many get a gradient from the same "
-      "test "
-      "rows at the full one, how many of these have a zero pseudo-gradient, and the cosine of the two, layer by layer "
-      "and of all layers together.");
+      "Of the experts that no token reaches at the smallest client's budget: how many get a gradient from the same\n"
+      "test rows at the full one, how many of these have a zero pseudo-gradient, and the cosine of the two, layer by\n"
+      "layer and of all layers together.");
   command->add_option("--run", flags->run, "run folder of method ub-smoe")->required();
   command->add_option("--limit", flags->limit, "test rows of each of the run's evaluation tasks (default 32)");
   command->add_option("--pg-align-mode", flags->mode,

@@ -86,15 +86,23 @@ TEST(IdleExpertMistakes, AnIdleExpertChangesTheBase) {
   }
 }
 
+/// A first round of all clients, and what the method makes of it.
+struct FirstRound {
+  explicit FirstRound(std::string_view name) : method(make_method(name)) {}
+
+  const TinyFederation world;
+  const std::unique_ptr<FederatedMethod> method;
+  const ServerState state = method->initialize(world.server());
+  const RoundView round = world.round(0);
+  const std::vector<ClientUpdate> updates = world.train_all(*method, state, round);
+  const ServerState next = method->aggregate(world.server(), state, round, updates);
+};
+
 // --- UB-SMoE ---
 
 TEST(UbSmoeMistakes, ThePseudoGradientIsOneClientsMove) {
-  const TinyFederation world;
-  const auto method = make_method("ub-smoe");
-  const auto state = method->initialize(world.server());
-  const auto round = world.round(0);
-  const auto updates = world.train_all(*method, state, round);
-  const auto next = method->aggregate(world.server(), state, round, updates);
+  const FirstRound first("ub-smoe");
+  const auto& [world, method, state, round, updates, next] = first;
   const auto site = "model.layers.0.mlp" + kUp;
   const auto before = state.global.adapters.at(site).b.to(at::kDouble);
   double gamma = 0;
@@ -143,12 +151,8 @@ at::Tensor mean_by_activation(const std::string& site, const std::string& layer,
 }
 
 TEST(A3SmoeMistakes, OneLayersActivationsWeighAnother) {
-  const TinyFederation world;
-  const auto method = make_method("a3smoe");
-  const auto state = method->initialize(world.server());
-  const auto round = world.round(0);
-  const auto updates = world.train_all(*method, state, round);
-  const auto next = method->aggregate(world.server(), state, round, updates);
+  const FirstRound first("a3smoe");
+  const auto& [world, method, state, round, updates, next] = first;
   const std::string own = "model.layers.1.mlp", other = "model.layers.0.mlp";
   expect_not_mistaken(next.global.adapters.at(own + kUp).b, mean_by_activation(own + kUp, own, round, updates),
                       mean_by_activation(own + kUp, other, round, updates), 1e-7);
