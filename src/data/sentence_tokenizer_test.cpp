@@ -111,10 +111,16 @@ TEST_F(SentenceTokenizerTest, WordPiecesTakeNoSpaceInFront) {
   const Json vocab{{"[UNK]", 0}, {"[CLS]", 1}, {"[SEP]", 2}, {"ab", 3}, {"##c", 4}};
   write("tokenizer.json",
         {{"version", "1.0"},
-         {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", true}}},
+         {"normalizer",
+          {{"type", "BertNormalizer"}, {"clean_text", true}, {"handle_chinese_chars", true}, {"lowercase", true}}},
          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
          {"post_processor", {{"type", "BertProcessing"}, {"cls", {"[CLS]", 1}}, {"sep", {"[SEP]", 2}}}},
-         {"model", {{"type", "WordPiece"}, {"unk_token", "[UNK]"}, {"vocab", vocab}}}});
+         {"model",
+          {{"type", "WordPiece"},
+           {"unk_token", "[UNK]"},
+           {"continuing_subword_prefix", "##"},
+           {"max_input_chars_per_word", 100},
+           {"vocab", vocab}}}});
   EXPECT_EQ(loaded().encode("  ABC ab\n").ids, (Ids{1, 3, 4, 3, 2}));
   EXPECT_EQ(loaded().encode(" ").ids, (Ids{1, 2}));
 }

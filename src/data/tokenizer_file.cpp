@@ -40,6 +40,12 @@ bool flag_of(const Json& json, const char* key, std::string_view origin) {
   return value.is_boolean() && value.get<bool>();
 }
 
+/// A flag that the library does not load a file without.
+bool required_flag(const Json& json, const char* key, std::string_view origin) {
+  EK_CHECK(!at(json, key).is_null(), kData, origin, ".", key, " is missing, expected true or false");
+  return flag_of(json, key, origin);
+}
+
 std::string type_of(const Json& json, std::string_view origin) {
   EK_CHECK(json.is_object(), kData, origin, " is ", json.type_name(), ", expected an object");
   return text_of(at(json, "type"), concat(origin, ".type"));
@@ -79,13 +85,12 @@ void read_merges(const Json& json, TokenizerFile& out) {
 }
 
 void read_word_piece(const Json& json, TokenizerFile& out) {
-  WordPieceOptions options;
-  if (!at(json, "unk_token").is_null()) options.unk_token = text_of(at(json, "unk_token"), "model.unk_token");
-  if (const auto& prefix = at(json, "continuing_subword_prefix"); !prefix.is_null())
-    options.prefix = text_of(prefix, "model.continuing_subword_prefix");
-  if (const auto& most = at(json, "max_input_chars_per_word"); !most.is_null())
-    options.max_characters = id_of(most, "model.max_input_chars_per_word");
-  out.word_piece = options;
+  const auto& longest = at(json, "max_input_chars_per_word");
+  EK_CHECK(longest.is_number_integer() && longest >= 0, kData, "model.max_input_chars_per_word is ", longest.dump(),
+           ", expected a whole number, 0 or more");
+  out.word_piece = {.unk_token = text_of(at(json, "unk_token"), "model.unk_token"),
+                    .prefix = text_of(at(json, "continuing_subword_prefix"), "model.continuing_subword_prefix"),
+                    .max_characters = longest.get<int64_t>()};
   read_vocabulary(at(json, "vocab"), out);
 }
 
@@ -149,9 +154,9 @@ void read_added(const Json& json, std::string_view file, TokenizerFile& out) {
 }
 
 BertNormalizer bert_normalizer(const Json& json, const std::string& origin) {
-  BertNormalizer bert{.clean_text = flag_of(json, "clean_text", origin),
-                      .handle_chinese_chars = flag_of(json, "handle_chinese_chars", origin),
-                      .lowercase = flag_of(json, "lowercase", origin)};
+  BertNormalizer bert{.clean_text = required_flag(json, "clean_text", origin),
+                      .handle_chinese_chars = required_flag(json, "handle_chinese_chars", origin),
+                      .lowercase = required_flag(json, "lowercase", origin)};
   if (!at(json, "strip_accents").is_null()) bert.strip_accents = flag_of(json, "strip_accents", origin);
   return bert;
 }
@@ -234,8 +239,8 @@ void read_decoder(const Json& json, TokenizerFile& out) {
            "\", allowed: ByteLevel, WordPiece");
   out.decoder = type == "ByteLevel" ? TokenDecoder::kByteLevel : TokenDecoder::kWordPiece;
   if (out.decoder == TokenDecoder::kByteLevel) return;
-  if (!at(json, "prefix").is_null()) out.piece_prefix = text_of(at(json, "prefix"), "decoder.prefix");
-  if (!at(json, "cleanup").is_null()) out.cleanup = flag_of(json, "cleanup", "decoder");
+  out.piece_prefix = text_of(at(json, "prefix"), "decoder.prefix");
+  out.cleanup = required_flag(json, "cleanup", "decoder");
 }
 
 /// Words of WordPiece are those of BERT, words of BPE those of a byte-level split.

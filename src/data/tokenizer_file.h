@@ -43,8 +43,8 @@ struct TokenizerFile {
   Json pre_tokenizer;
   std::vector<Template> templates;  ///< applied one after the other
   TokenDecoder decoder = TokenDecoder::kByteLevel;
-  std::string piece_prefix = "##";  ///< of the WordPiece decoder
-  bool cleanup = true;              ///< the WordPiece decoder takes back spaces before punctuation
+  std::string piece_prefix{};  ///< of the WordPiece decoder
+  bool cleanup = false;        ///< the WordPiece decoder takes back spaces before punctuation
 };
 
 /// \throws kData with the file, the key and what is malformed or not supported; kIo when it cannot be read.

@@ -1,4 +1,6 @@
 """WordPiece tokenizers of BERT beside the `tokenizers` library: the same ids, and the same text back, on everything."""
+import json
+
 import pytest
 
 from tokenizer_peer import BOTH, CODE_POINTS, ENGLISH, compare, fails, random_texts
@@ -106,7 +108,22 @@ def test_bad_input_is_one_line(tmp_path):
     tokenizer = trained()
     tokenizer.normalizer = normalizers.Sequence([normalizers.BertNormalizer(), normalizers.NFC()])
     assert "nothing may follow BertNormalizer" in refused(tokenizer)
-    file = saved(trained(), tmp_path)
-    file.write_text(file.read_text().replace('"unk_token":"[UNK]"', '"unk_token":"[unknown]"').replace(
-        '"unk_token": "[UNK]"', '"unk_token": "[unknown]"'))
+    good = json.loads(saved(trained(), tmp_path).read_text())
+    file = tmp_path / "tokenizer.json"
+
+    def refused_without(part, key):
+        spoilt = json.loads(json.dumps(good))
+        del spoilt[part][key]
+        file.write_text(json.dumps(spoilt))
+        with pytest.raises(Exception):
+            Tokenizer.from_file(str(file))
+        return fails("--model", file, "--input", "-")
+
+    for part, key, says in [("normalizer", "clean_text", "is missing"), ("normalizer", "handle_chinese_chars", "is missing"),
+                            ("normalizer", "lowercase", "is missing"), ("decoder", "cleanup", "is missing"),
+                            ("decoder", "prefix", "is null, expected a string"), ("model", "unk_token", "is null, expected a string"),
+                            ("model", "continuing_subword_prefix", "is null, expected a string"),
+                            ("model", "max_input_chars_per_word", "is null, expected a whole number, 0 or more")]:
+        assert f"{part}.{key} {says}" in refused_without(part, key)
+    file.write_text(json.dumps(good | {"model": good["model"] | {"unk_token": "[unknown]"}}))
     assert 'model.unk_token "[unknown]" is not in the vocabulary' in fails("--model", file, "--input", "-")
