@@ -1,6 +1,7 @@
 #include "apps/program.h"
 
 #include <iostream>
+#include <new>
 
 #include "apps/commands.h"
 #include "base/error.h"
@@ -34,10 +35,22 @@ int run(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = program.exit(error);
-    return code == 0 ? 0 : 1;
+    if (error.get_exit_code() == 0) return program.exit(error);  // --help and --version
+    fail(kConfig, error.what(), "; run with --help for more information");
   }
   return 0;
+}
+
+int say(const Error& error) {
+  std::cerr << "evenkeel: " << error.what() << '\n';
+  return error.exit_code();
+}
+
+/// LibTorch's messages carry a stack after the first line; one line is what a user needs.
+Error from_library(std::string_view text) {
+  if (text.find("can't allocate memory") != text.npos || text.find("not enough memory") != text.npos)
+    return Error(kIo, concat("out of memory: ", text.substr(0, text.find('\n'))));
+  return Error(kInternal, std::string(text.substr(0, text.find('\n'))));
 }
 
 }  // namespace
@@ -49,13 +62,13 @@ int run_program(int argc, char** argv) {
     std::cerr << "evenkeel: " << interrupted.what() << '\n';
     return 130;
   } catch (const Error& error) {
-    std::cerr << "evenkeel: " << error.what() << '\n';
-    return error.exit_code();
+    return say(error);
+  } catch (const std::bad_alloc&) {
+    return say(Error(kIo, "out of memory: the machine has not what this command needs; smaller sizes need less"));
   } catch (const std::exception& error) {
-    // LibTorch's messages carry a stack after the first line; one line is what a user needs.
-    const std::string text = error.what();
-    std::cerr << "evenkeel: [internal] " << text.substr(0, text.find('\n')) << '\n';
-    return 2;
+    return say(from_library(error.what()));
+  } catch (...) {
+    return say(Error(kInternal, "an error of an unknown kind"));
   }
 }
 

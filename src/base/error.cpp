@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/text.h"
+
 namespace evenkeel {
 
 std::string_view to_string(ErrorKind kind) {
@@ -23,7 +25,9 @@ std::string_view to_string(ErrorKind kind) {
 }
 
 Error::Error(ErrorKind kind, std::string message)
-    : kind_(kind), message_(std::move(message)), text_(concat("[", to_string(kind), "] ", message_)) {}
+    : kind_(kind),
+      message_(std::move(message)),
+      text_(shown(concat("[", to_string(kind), "] ", message_), kLongestMessage)) {}
 
 Error Error::with_context(std::string_view context) const { return Error(kind_, concat(context, ": ", message_)); }
 

@@ -16,7 +16,7 @@ enum class ErrorKind {
   kCheckpoint,  ///< a model or adapter folder
   kShape,       ///< tensors that do not fit together
   kNumeric,     ///< a loss, gradient or aggregate that is not finite
-  kIo,          ///< the file system refused: exists, missing, not writable, full
+  kIo,          ///< the system refused: a file exists, is missing, not writable, the disk or memory is full
   kInternal,    ///< our fault (exit code 2)
 };
 using enum ErrorKind;
@@ -26,9 +26,13 @@ std::string_view to_string(ErrorKind kind);
 
 class Error : public std::exception {
  public:
+  /// With the program's name in front a line is of 500 bytes at most.
+  static constexpr size_t kLongestMessage = 490;
+
   Error(ErrorKind kind, std::string message);
   ErrorKind kind() const noexcept { return kind_; }
-  /// One line: `[kind] context: message`.
+  /// One line of at most kLongestMessage bytes: `[kind] context: message`, whatever the parts were: what a terminal acts
+  /// upon is spelled out, and of a longer text the beginning and the end stay.
   const char* what() const noexcept override { return text_.c_str(); }
   /// The same error with `context` in front of its message, e.g. "round 3, client 5, method ub-smoe".
   Error with_context(std::string_view context) const;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
@@ -88,12 +90,61 @@ fs::path temporary_beside(const fs::path& file) {
   return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
 }
 
+fs::file_status status_of(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  const bool absent = status.type() == fs::file_type::not_found;
+  EK_CHECK(!error || absent, kIo, path.string(), ": cannot be looked at: ", error.message());
+  return status;
+}
+
 }  // namespace
 
-std::string read_file(const fs::path& file) {
+bool path_exists(const fs::path& path) { return fs::exists(status_of(path)); }
+bool is_folder(const fs::path& path) { return fs::is_directory(status_of(path)); }
+bool is_file(const fs::path& path) { return fs::is_regular_file(status_of(path)); }
+
+uint64_t file_size(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  EK_CHECK(!error, kIo, file.string(), ": has no size: ", error.message());
+  return size;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be listed: ", error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+void make_folders(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+}
+
+void remove_path(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  EK_CHECK(!error, kIo, path.string(), ": cannot be removed: ", error.message());
+}
+
+void check_path_text(std::string_view path, std::string_view who) {
+  EK_CHECK(!path.empty(), kConfig, who, " is empty, expected a path");
+  EK_CHECK(is_utf8(path) && escaped(path) == path, kConfig, who, " is ", shown(path),
+           ", allowed: a path of UTF-8 without control characters");
+}
+
+std::string read_file(const fs::path& file, size_t most) {
   const Descriptor descriptor(file, O_RDONLY);
   struct stat status = {};
   EK_CHECK(::fstat(descriptor.get(), &status) == 0 && !S_ISDIR(status.st_mode), kIo, file.string(), ": not a file");
+  EK_CHECK(static_cast<size_t>(status.st_size) <= most, kIo, file.string(), ": ", status.st_size,
+           " bytes, the most that is read of it is ", most);
   std::string bytes(static_cast<size_t>(status.st_size), '\0');
   size_t length = 0;
   while (true) {  // pipes and /proc say size 0, and a file may grow while it is read
@@ -101,6 +152,7 @@ std::string read_file(const fs::path& file) {
     const size_t done = read_some(descriptor.get(), bytes.data() + length, bytes.size() - length, file);
     if (done == 0) break;
     length += done;
+    EK_CHECK(length <= most, kIo, file.string(), ": longer than ", most, " bytes, the most that is read of it");
   }
   bytes.resize(length);
   return bytes;
@@ -144,14 +196,12 @@ void append_line(const fs::path& file, std::string_view line) {
 }
 
 void make_new_folder(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder, error)) {
-    EK_CHECK(fs::is_directory(folder, error), kIo, folder.string(), ": exists and is not a folder");
-    EK_CHECK(fs::is_empty(folder, error) && !error, kIo, folder.string(),
+  if (path_exists(folder)) {
+    EK_CHECK(is_folder(folder), kIo, folder.string(), ": exists and is not a folder");
+    EK_CHECK(entries_of(folder).empty(), kIo, folder.string(),
              ": exists already and is not empty; choose another --out");
   }
-  fs::create_directories(folder, error);
-  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  make_folders(folder);
   EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
 }
 
@@ -196,12 +246,12 @@ fs::path expand_data_path(const std::string& path, std::string_view key) {
 
 fs::path shipped_folder() {
   const fs::path source = EVENKEEL_SOURCE_DIR;
-  if (fs::is_directory(source / "configs")) return source;
+  if (is_folder(source / "configs")) return source;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path installed = program.parent_path().parent_path() / "share" / "evenkeel";
-  EK_CHECK(fs::is_directory(installed / "configs", error), kIo, "what evenkeel ships is neither in ", source.string(),
-           " nor in ", installed.string());
+  EK_CHECK(is_folder(installed / "configs"), kIo, "what evenkeel ships is neither in ", source.string(), " nor in ",
+           installed.string());
   return installed;
 }
 

@@ -2,17 +2,39 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace evenkeel {
 
 namespace fs = std::filesystem;
 
-/// Whole file as bytes. \throws kIo naming the file.
-std::string read_file(const fs::path& file);
+/// Questions about a path. Where the system cannot tell (a link that leads to itself, a name that is too long, a folder
+/// that may not be entered) they \throw kIo naming the path; fs::exists and its like throw what no person can read.
+bool path_exists(const fs::path& path);
+bool is_folder(const fs::path& path);  ///< false when it is not there
+bool is_file(const fs::path& path);    ///< a regular file; false when it is not there
+uint64_t file_size(const fs::path& file);
+
+/// What lies in a folder, by name. \throws kIo when it cannot be listed.
+std::vector<fs::path> entries_of(const fs::path& folder);
+
+/// Makes a folder with its parents; one that is there already is fine.
+void make_folders(const fs::path& folder);
+
+/// Removes a file, or a folder with all it holds; nothing there is fine.
+void remove_path(const fs::path& path);
+
+/// Refuses a path that no file of ours could hold: TOML and JSON are UTF-8, a message is one line.
+/// \param who  the flag or key that it came from. \throws kConfig when it is empty, not UTF-8 or has control characters.
+void check_path_text(std::string_view path, std::string_view who);
+
+/// Whole file as bytes. \throws kIo naming the file, when it cannot be read or is longer than `most` bytes.
+std::string read_file(const fs::path& file, size_t most = size_t{1} << 32);
 
 /// A file that appears whole or not at all: bytes go to a temporary neighbour; commit() flushes it to disk and renames
 /// it. Without commit() the neighbour is removed and the old file stays as it was. Example:  AtomicFile out(path);

@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <mutex>
 
+#include "base/text.h"
+
 namespace evenkeel::log {
 namespace {
 
 constexpr const char* kClearLine = "\r\033[K";
+constexpr size_t kLongestLine = 2000;
 
 /// What stands in the last line of the terminal; empty when nothing does.
 struct Screen {
@@ -71,7 +74,8 @@ void write(Level level, std::string_view line) {
   const std::lock_guard guard(screen().lock);
   const bool redraw = screen().terminal && !screen().line.empty();
   if (redraw) draw("");
-  logger().log(native(level), spdlog::string_view_t(line.data(), line.size()));
+  const std::string fit = shown(line, kLongestLine);
+  logger().log(native(level), spdlog::string_view_t(fit.data(), fit.size()));
   if (redraw) draw(screen().line);
 }
 
@@ -80,7 +84,7 @@ Progress::Progress(std::string label, double seconds_between_lines)
 
 void Progress::update(std::string_view text) {
   if (!logger().should_log(spdlog::level::info)) return;
-  const std::string line = concat(label_, " ", text);
+  const std::string line = shown(concat(label_, " ", text), kLongestLine);
   const double now = seconds_now();
   if (screen().terminal) {
     const std::lock_guard guard(screen().lock);

@@ -14,7 +14,7 @@ enum class Level { kDebug, kInfo, kWarning, kError, kQuiet };
 /// Lines below `level` are dropped. Default kInfo.
 void set_level(Level level);
 
-/// Writes one line now.
+/// Writes one line now: what a terminal acts upon is spelled out, a very long one is shortened (base/text.h).
 void write(Level level, std::string_view line);
 
 template <typename... Parts>
