@@ -67,7 +67,7 @@ std::string shown(const toml::node& node) {
   });
   std::string text = out.str();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+  return text.size() <= 60 ? text : concat(text.substr(0, 57), "...");
 }
 
 std::string place(const toml::node& node, const std::string& origin) {
