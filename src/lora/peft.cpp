@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "base/files.h"
@@ -42,32 +44,90 @@ struct Header {
   double scaling = 1.0;
 };
 
-/// Keys that change what an adapter means, with the only values that mean plain LoRA.
+/// What a key of adapter_config.json may hold for the adapter to be plain LoRA.
+struct KnownKey {
+  std::string_view name, allowed;
+  bool (*is_plain)(const Json& value);
+};
+
+bool anything(const Json& /*value*/) { return true; }
+bool is_false(const Json& value) { return value == false; }
+bool is_boolean(const Json& value) { return value.is_boolean(); }
+bool is_number(const Json& value) { return value.is_number(); }
+bool is_nothing(const Json& value) { return value.is_null() || (value.is_structured() && value.empty()); }
+bool is_text(const Json& value) { return value.is_null() || value.is_string(); }
+
+/// Other ways to start change the base model as well.
+bool starts_plainly(const Json& value) { return value.is_boolean() || value == "gaussian" || value == "orthogonal"; }
+
+/// Every key that PEFT 0.17 to 0.21 writes; a key that is missing means its plain value. Names, dropout and versions do
+/// not change what saved factors mean: which modules are adapted, the tensors say themselves.
+constexpr KnownKey kKnownKeys[] = {
+    {"peft_type", "\"LORA\"", [](const Json& value) { return value == "LORA"; }},
+    {"r", "a whole number above 0", [](const Json& value) { return value.is_number_integer() && value > 0; }},
+    {"lora_alpha", "a number", is_number},
+    {"use_rslora", "true or false", is_boolean},
+    {"bias", "\"none\"", [](const Json& value) { return value == "none"; }},
+    {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
+     starts_plainly},
+    {"fan_in_fan_out", "false", is_false},
+    {"use_dora", "false", is_false},
+    {"use_qalora", "false", is_false},
+    {"lora_bias", "false", is_false},
+    {"ensure_weight_tying", "false", is_false},
+    {"rank_pattern", "nothing there", is_nothing},
+    {"alpha_pattern", "nothing there", is_nothing},
+    {"modules_to_save", "nothing there", is_nothing},
+    {"target_parameters", "nothing there", is_nothing},
+    {"layer_replication", "nothing there", is_nothing},
+    {"trainable_token_indices", "nothing there", is_nothing},
+    {"loftq_config", "nothing there", is_nothing},
+    {"corda_config", "nothing there", is_nothing},
+    {"eva_config", "nothing there", is_nothing},
+    {"megatron_config", "nothing there", is_nothing},
+    {"alora_invocation_tokens", "nothing there", is_nothing},
+    {"arrow_config", "nothing there", is_nothing},
+    {"kasa_config", "nothing there", is_nothing},
+    {"lora_ga_config", "nothing there", is_nothing},
+    {"monteclora_config", "nothing there", is_nothing},
+    {"use_bdlora", "false or nothing there", [](const Json& value) { return is_false(value) || is_nothing(value); }},
+    {"velora_config", "nothing there", is_nothing},
+    {"task_type", "a text", is_text},
+    {"base_model_name_or_path", "a text", is_text},
+    {"revision", "a text", is_text},
+    {"peft_version", "a text", is_text},
+    {"megatron_core", "a text", is_text},
+    {"inference_mode", "true or false", is_boolean},
+    {"lora_dropout", "a number", is_number},
+    {"qalora_group_size", "a number", is_number},
+    {"auto_mapping", "anything", anything},
+    {"target_modules", "anything", anything},
+    {"exclude_modules", "anything", anything},
+    {"layers_to_transform", "anything", anything},
+    {"layers_pattern", "anything", anything},
+};
+
+const KnownKey& known_key(const std::string& name, const std::string& file) {
+  const auto found = std::find_if(std::begin(kKnownKeys), std::end(kKnownKeys),
+                                  [&](const KnownKey& known) { return known.name == name; });
+  EK_CHECK(found != std::end(kKnownKeys), kCheckpoint, file, ": ", name,
+           " is not a key of plain LoRA (PEFT 0.17 to 0.21): what it changes is not known here");
+  return *found;
+}
+
 void require_plain_lora(const Json& config, const std::string& file) {
-  const auto refuse = [&](std::string_view key, std::string_view allowed) {
-    fail(kCheckpoint, file, ": ", key, " is ", config[key].dump(), ", allowed: ", allowed);
-  };
   EK_CHECK(config.is_object() && config.contains("peft_type"), kCheckpoint, file, ": not an adapter_config.json");
-  if (config["peft_type"] != "LORA") refuse("peft_type", "\"LORA\"");
-  if (config.contains("bias") && config["bias"] != "none") refuse("bias", "\"none\"");
-  for (const auto* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora"})
-    if (config.contains(key) && config[key] != false) refuse(key, "false");
-  for (const auto* key : {"modules_to_save", "rank_pattern", "alpha_pattern", "target_parameters", "layer_replication",
-                          "trainable_token_indices", "megatron_config", "corda_config", "eva_config"})
-    if (config.contains(key) && !config[key].empty()) refuse(key, "nothing there");
-  if (!config.contains("init_lora_weights") || config["init_lora_weights"].is_boolean()) return;
-  for (const auto* kind : {"gaussian", "orthogonal"})
-    if (config["init_lora_weights"] == kind) return;
-  refuse("init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)");
+  for (const auto& [name, value] : config.items()) {
+    const auto& known = known_key(name, file);
+    EK_CHECK(known.is_plain(value), kCheckpoint, file, ": ", name, " is ", value.dump(), ", allowed: ", known.allowed);
+  }
+  for (const auto* needed : {"r", "lora_alpha"})
+    EK_CHECK(config.contains(needed), kCheckpoint, file, ": ", needed, " is missing");
 }
 
 Header read_header(const fs::path& file) {
   const Json config = load_json(file, kCheckpoint);
   require_plain_lora(config, file.string());
-  EK_CHECK(config.contains("r") && config["r"].is_number_integer() && config["r"].get<int64_t>() > 0, kCheckpoint,
-           file.string(), ": r is missing or not a whole number above 0");
-  EK_CHECK(config.contains("lora_alpha") && config["lora_alpha"].is_number(), kCheckpoint, file.string(),
-           ": lora_alpha is missing or not a number");
   const auto rank = config["r"].get<int64_t>();
   const bool square_root = config.value("use_rslora", false);
   const double below = square_root ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);

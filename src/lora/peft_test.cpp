@@ -100,12 +100,34 @@ TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
                                                          {"modules_to_save", {"lm_head"}},
                                                          {"rank_pattern", {{"q_proj", 4}}},
                                                          {"init_lora_weights", "pissa"},
-                                                         {"target_parameters", {"mlp.gate.weight"}}};
+                                                         {"target_parameters", {"mlp.gate.weight"}},
+                                                         {"alora_invocation_tokens", {17, 4}},
+                                                         {"use_rslora", "yes"},
+                                                         {"lora_dropout", nullptr},
+                                                         {"r", 0},
+                                                         {"lora_alpha", "4"},
+                                                         {"loftq_config", {{"loftq_bits", 4}}},
+                                                         {"a_key_of_tomorrow", nullptr}};
   for (const auto& [key, value] : bad) {
     save_peft_adapter(folder_, example(), kInfo);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
+}
+
+TEST_F(Peft, EveryKeyThatPeftWritesByDefaultIsKnown) {
+  // PEFT 0.17.1 and 0.21.2, LoraConfig(target_modules=...).save_pretrained: what ours leaves out.
+  for (const auto* key :
+       {"alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "eva_config", "exclude_modules",
+        "kasa_config", "layer_replication", "lora_ga_config", "megatron_config", "monteclora_config",
+        "target_parameters", "trainable_token_indices", "use_bdlora", "velora_config"})
+    set_config(key, nullptr);
+  for (const auto* key : {"ensure_weight_tying", "lora_bias", "use_qalora"}) set_config(key, false);
+  set_config("loftq_config", Json::object());
+  set_config("megatron_core", "megatron.core");
+  set_config("peft_version", "0.21.2");
+  set_config("qalora_group_size", 16);
+  EXPECT_EQ(refusal(), "no error");
 }
 
 TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
