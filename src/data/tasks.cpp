@@ -46,6 +46,11 @@ int64_t options_of(const Row& row) {
   return 1 + std::count(row.instruction.begin() + static_cast<int64_t>(start), row.instruction.end(), '/');
 }
 
+TaskRows all_test_rows(const TaskInfo& task, const RowOptions& options) {
+  if (task.family == "builtin") return {.rows = builtin_test_rows(task, options.seed)};
+  return task.family == "telequad" ? telequad_test_rows(options) : commonsense_test_rows(task, options.path);
+}
+
 }  // namespace
 
 std::span<const TaskInfo> tasks() {
@@ -104,9 +109,14 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
 }
 
 TaskRows test_rows(const TaskInfo& task, const RowOptions& options) {
-  if (task.family == "builtin") return {.rows = builtin_test_rows(task, options.limit, options.seed)};
-  auto set = task.family == "telequad" ? telequad_test_rows(options) : commonsense_test_rows(task, options.path);
-  keep(set, options.limit, "test-rows", options.seed);
+  auto set = all_test_rows(task, options);
+  const auto count = static_cast<int64_t>(set.rows.size());
+  if (options.limit > count)
+    set.note = concat(task.name, " has ", count, " rows, ", options.limit, " were asked for: all are scored");
+  if (task.family != "builtin")
+    keep(set, options.limit, "test-rows", options.seed);
+  else if (options.limit > 0 && options.limit < count)
+    set.rows.erase(set.rows.begin() + options.limit, set.rows.end());
   return set;
 }
 

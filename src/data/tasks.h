@@ -48,8 +48,8 @@ FileState file_state(const std::filesystem::path& file);
 /// Which rows of a family.
 struct RowOptions {
   std::filesystem::path path{};  ///< folder that holds the family's files; unused by built-in tasks
-  int64_t limit = 0;             ///< rows, 0: all (built-in tasks: their default number)
-  uint64_t seed = 42;            ///< which rows a limit draws
+  int64_t limit = 0;             ///< rows, 0: all (training on built-in tasks: their default number)
+  uint64_t seed = 42;            ///< which rows a limit draws; the order of built-in test rows
   std::string label = "label";   ///< what Row::label says, one of label_keys()
   TelequadConfig telequad{};
 };
@@ -58,10 +58,12 @@ struct RowOptions {
 struct TaskRows {
   std::vector<Row> rows;
   std::vector<std::string> files{};  ///< what was read for training, for the manifest; empty when generated
-  std::string note{};                ///< e.g. that a stand-in is used; shown as a warning; empty when exact
+  std::string note{};  ///< e.g. that a stand-in is used, or that there are fewer rows than the limit; shown as a
+                       ///< warning; empty when there is nothing to say
 };
 
-/// Test rows of a task. \throws kData (file, place, field), kConfig
+/// Test rows of a task: of a file as many as the limit, drawn without replacement; of a built-in task the first of all its
+/// questions, each of which it asks once. \throws kData (file, place, field), kConfig
 TaskRows test_rows(const TaskInfo& task, const RowOptions& options);
 
 /// Training rows of a family. commonsense: commonsense_15k.json first (sha256 checked), then the 11k stand-in with a

@@ -120,6 +120,7 @@ TaskScore task_score(const Json& json) {
   score.reading = json.value("reading", "");
   score.top_k = json.at("top_k");
   score.rows = json.at("rows");
+  score.questions = json.at("questions");
   json.contains("exact_match") ? read_text(json, score) : read_choice(json, score);
   score.seconds = json.at("seconds");
   return score;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
+#include "base/log.h"
 #include "data/text_metrics.h"
 #include "train/bert_score.h"
 #include "train/generation.h"
@@ -42,13 +44,19 @@ struct Batch {
   std::vector<TokenIds> prompts;
   std::vector<std::vector<std::string>> answers;
   std::vector<std::vector<TokenIds>> answer_tokens;
+  PromptNames names;
   int64_t context_cut = 0;
 };
 
-/// \param limit  tokens that a prompt with context may take.
-Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
+/// Rows [first, first + count). \param limit  tokens that a prompt with context may take.
+Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> all, size_t first,
                const EvaluationOptions& options, int64_t limit) {
-  Batch batch{.rows = rows, .prompts = {}, .answers = {}, .answer_tokens = {}};
+  const auto rows = all.subspan(first, std::min(static_cast<size_t>(options.batch_size), all.size() - first));
+  Batch batch{.rows = rows,
+              .prompts = {},
+              .answers = {},
+              .answer_tokens = {},
+              .names = {concat("task ", task.name, ": row"), static_cast<int64_t>(first)}};
   for (const auto& row : rows) {
     const auto fitted = fit_context(row, tokenizer, options.form, limit);
     batch.context_cut += fitted.input.size() < row.input.size();
@@ -80,7 +88,7 @@ void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRu
 void answer_batch(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                   const TaskInfo& task, const Batch& batch, const EvaluationOptions& options,
                   std::span<Prediction> predictions) {
-  auto run = run_prompts(model, forward, batch.prompts, room_of(batch, options.max_new_tokens));
+  auto run = run_prompts(model, forward, batch.prompts, room_of(batch, options.max_new_tokens), batch.names);
   if (!batch.answers.empty()) rank_answers(model, forward, run, batch, predictions);
   const auto outputs =
       generate(model, forward, std::move(run),
@@ -152,6 +160,19 @@ void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOp
   score.majority = majority_rate(set.rows);
 }
 
+/// Rows that ask the same in the same context count once.
+int64_t distinct_questions(std::span<const Row> rows) {
+  std::set<std::pair<std::string_view, std::string_view>> questions;
+  for (const auto& row : rows) questions.emplace(row.instruction, row.input);
+  return static_cast<int64_t>(questions.size());
+}
+
+/// A task is evaluated at several budgets and after several rounds: what is to be said of its rows is said once.
+void warn_once(const std::string& note) {
+  static std::set<std::string> said;
+  if (!note.empty() && said.insert(note).second) log::warning("[evaluate] ", note);
+}
+
 /// Tokens that a prompt with context may take.
 int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
   const int64_t most = spec.max_positions - options.max_new_tokens;
@@ -188,12 +209,12 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
   score.task = task.name;
   score.top_k = forward.router.top_k > 0 ? forward.router.top_k : model.spec().top_k;
   score.rows = static_cast<int64_t>(rows.size());
+  score.questions = distinct_questions(rows);
+  warn_once(set.note);
   std::vector<Prediction> all(rows.size());
-  const auto step = static_cast<size_t>(options.batch_size);
-  for (size_t first = 0; first < rows.size(); first += step) {
-    const size_t count = std::min(step, rows.size() - first);
-    const auto limit = prompt_limit(model.spec(), options);
-    const auto batch = tokenize(tokenizer, task, rows.subspan(first, count), options, limit);
+  for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(options.batch_size)) {
+    const auto batch = tokenize(tokenizer, task, rows, first, options, prompt_limit(model.spec(), options));
+    const size_t count = batch.rows.size();
     answer_batch(model, tokenizer, forward, task, batch, options, std::span(all).subspan(first, count));
     score.context_cut += batch.context_cut;
     if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
@@ -228,11 +249,8 @@ void add_text(const TaskScore& score, OrderedJson& json) {
 }  // namespace
 
 OrderedJson to_json(const TaskScore& score) {
-  OrderedJson json = {{"task", score.task},
-                      {"budget", score.budget},
-                      {"reading", score.reading},
-                      {"top_k", score.top_k},
-                      {"rows", score.rows}};
+  OrderedJson json = {{"task", score.task},   {"budget", score.budget}, {"reading", score.reading},
+                      {"top_k", score.top_k}, {"rows", score.rows},     {"questions", score.questions}};
   score.kind == AnswerKind::kText ? add_text(score, json) : add_choice(score, json);
   json["seconds"] = score.seconds;
   return json;

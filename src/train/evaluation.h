@@ -47,6 +47,7 @@ struct TaskScore {
   std::string reading{};  ///< of "at budget beta" with a rank method: a or b (docs/ambiguities.md, R25); else empty
   int64_t top_k = 0;
   int64_t rows = 0;
+  int64_t questions = 0;          ///< different ones among the rows: what a score rests on
   double accuracy = 0;            ///< correct / rows, the headline; an answer that cannot be read is wrong
   double accuracy_cased = 0;      ///< from the output as it is
   double accuracy_lowercase = 0;  ///< from the lower-cased output
@@ -81,7 +82,8 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 /// Each prompt runs once: its cache serves the ranking of "the correct answer is " + answer (total log-probability,
 /// ties to the answer named first) and then generation. Prompt and answer are tokenised together, as in training. A
-/// context that does not fit loses its tail. Free text is not ranked.
+/// context that does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
+/// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite.
 /// \param predictions  filled when given, one per row.
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
@@ -90,7 +92,8 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
 
 /// Tasks down, one block of columns per budget. Choices: accuracy, invalid, valid, likelihood, in percent; then chance
 /// and majority. Free text, in a table of its own: exact match, F1, BERTScore, empty. Means over tasks last, and over
-/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below.
+/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below. Under each kind, how
+/// many questions its tasks have.
 std::string score_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel

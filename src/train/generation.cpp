@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -47,16 +48,28 @@ at::Tensor select_rows(const at::Tensor& x_TD, const TokenIds& rows) {
   return x_TD.index_select(0, at::tensor(rows, at::kLong));
 }
 
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room) {
+void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names) {
   for (size_t b = 0; b < prompts.size(); ++b) {
     const auto length = static_cast<int64_t>(prompts[b].size());
-    EK_CHECK(length > 0, kData, "prompt ", b, " has no tokens");
-    EK_CHECK(length + room <= spec.max_positions, kData, "prompt ", b, " has ", length, " tokens, with ", room,
+    EK_CHECK(length > 0, kData, names.of(b), " has no tokens");
+    EK_CHECK(length + room <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ", room,
              " new ones more than the model's ", spec.max_positions, " positions");
     for (const int64_t id : prompts[b])
-      EK_CHECK(id >= 0 && id < spec.vocab_size, kData, "prompt ", b, " holds token id ", id, ", allowed: 0 .. ",
+      EK_CHECK(id >= 0 && id < spec.vocab_size, kData, names.of(b), " holds token id ", id, ", allowed: 0 .. ",
                spec.vocab_size - 1);
   }
+}
+
+/// \param prompt_of  the prompt that a row of logits belongs to
+template <typename PromptOf>
+at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
+  const auto finite_N = logits_NV.isfinite().all(1);
+  const bool* finite = finite_N.const_data_ptr<bool>();
+  int64_t first = -1;
+  for (int64_t row = 0; row < finite_N.numel(); ++row)
+    if (!finite[row] && (first < 0 || prompt_of(row) < first)) first = prompt_of(row);
+  EK_CHECK(first < 0, kNumeric, names.of(first), ": the model's logits are not finite");
+  return logits_NV;
 }
 
 std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
@@ -78,7 +91,8 @@ std::vector<TokenIds> greedy(const CausalLm& model, const ForwardOptions& forwar
   std::iota(live.begin(), live.end(), 0);
   auto hidden_BD = run.last_BD;
   for (int64_t step = 1;; ++step) {
-    const auto best = best_tokens(model.logits(hidden_BD));
+    const auto best = best_tokens(
+        finite_logits(model.logits(hidden_BD), run.names, [&](int64_t row) { return live[static_cast<size_t>(row)]; }));
     TokenIds kept, tokens, still_live;
     for (size_t i = 0; i < live.size(); ++i) {
       if (best[i] == eos) continue;
@@ -99,9 +113,15 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
   const auto prompts = run.cache.lengths.size();
   std::vector<BeamSearch> searches(prompts, BeamSearch(options.beams, eos, options.max_new_tokens));
   std::vector<int64_t> rows(prompts, 1);  // running beams of each search, laid end to end in the cache
+  const auto owner = [&](int64_t row) {
+    int64_t b = 0;
+    for (; row >= rows[static_cast<size_t>(b)]; ++b) row -= rows[static_cast<size_t>(b)];
+    return b;
+  };
   auto hidden_BD = run.last_BD;
   while (true) {
-    const auto logprobs_BV = at::log_softmax(model.logits(hidden_BD).to(at::kFloat), 1);
+    const auto logits_BV = finite_logits(model.logits(hidden_BD), run.names, [&](int64_t row) { return owner(row); });
+    const auto logprobs_BV = at::log_softmax(logits_BV.to(at::kFloat), 1);
     TokenIds parents, tokens;
     int64_t first = 0;
     for (size_t b = 0; b < prompts; ++b) {
@@ -152,6 +172,13 @@ struct Query {
   double* owner;
 };
 
+/// Sums of continuations are finite exactly when every log-probability in them is.
+void check_finite(std::span<const std::vector<double>> sums, const PromptNames& names) {
+  for (size_t b = 0; b < sums.size(); ++b)
+    for (const double sum : sums[b])
+      EK_CHECK(std::isfinite(sum), kNumeric, names.of(b), ": the log-probability of an answer is not finite");
+}
+
 void add_logprobs(const CausalLm& model, const at::Tensor& hidden_ND, std::vector<Query> queries) {
   std::stable_sort(queries.begin(), queries.end(), [](const Query& x, const Query& y) { return x.row < y.row; });
   for (auto begin = queries.begin(); begin != queries.end();) {
@@ -193,17 +220,17 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Kv
 }  // namespace
 
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                      int64_t room) {
+                      int64_t room, PromptNames names) {
   const at::NoGradGuard no_grad;
   const auto& spec = model.spec();
-  check_prompts(spec, prompts, room);
+  check_prompts(spec, prompts, room, names);
   std::vector<int64_t> capacity;
   TokenIds last;
   for (const auto& prompt : prompts) {
     capacity.push_back(static_cast<int64_t>(prompt.size()) + room);
     last.push_back((last.empty() ? -1 : last.back()) + static_cast<int64_t>(prompt.size()));
   }
-  PromptRun run{KvCache::make(spec.num_layers, capacity, spec.num_kv_heads, spec.head_width), {}};
+  PromptRun run{KvCache::make(spec.num_layers, capacity, spec.num_kv_heads, spec.head_width), {}, std::move(names)};
   if (!prompts.empty()) run.last_BD = select_rows(extend(model, forward, run.cache, prompts), last);
   return run;
 }
@@ -252,6 +279,7 @@ std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, co
   add_logprobs(model, states_ND, std::move(queries));
   add_branches(model, forward, run.cache, branches);
   run.cache.lengths = lengths;
+  check_finite(sums, run.names);
   return sums;
 }
 

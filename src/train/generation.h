@@ -11,8 +11,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {
@@ -25,18 +27,27 @@ struct GenerationOptions {
   int64_t eos = -1;   ///< stops a sequence; -1: the model's
 };
 
+/// What messages call the prompts: "prompt 0", "task boolq: row 32".
+struct PromptNames {
+  std::string kind = "prompt";
+  int64_t first = 0;  ///< number of the first
+  std::string of(int64_t index) const { return concat(kind, ' ', first + index); }
+};
+
 /// Prompts after their forward pass: what generation and scoring go on from.
 struct PromptRun {
   KvCache cache;
   at::Tensor last_BD;  ///< hidden state behind each prompt's last token, float32
+  PromptNames names{};
 };
 
-/// Runs the prompts once. `forward.cache` and `forward.routing` are ignored here and below.
+/// Runs the prompts once. `forward.cache` and `forward.routing` are ignored here and below. Here and below, logits that
+/// are not finite are an error: \throws kNumeric naming the first prompt that has them.
 /// \param prompts  token ids, each non-empty and, with `room`, within the model's positions (\throws kData otherwise).
 /// \param room     tokens that may follow each prompt. Memory: (prompt + room) * layers * 2 * kv width floats per
 /// prompt.
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                      int64_t room);
+                      int64_t room, PromptNames names = {});
 
 /// New tokens of each prompt, eos excluded. Deterministic: ties go to the lowest id. REQUIRES room >= max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,

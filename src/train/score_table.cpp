@@ -177,6 +177,28 @@ std::string tables_of(const Layout& layout, std::span<const TaskScore> scores) {
   return budgets.size() > 1 ? text + mean_over_budgets(layout, scores, budgets.size()) : text;
 }
 
+std::string counted(const TaskScore& score) {
+  if (score.questions == score.rows) return concat(score.task, ' ', score.rows);
+  return concat(score.task, ' ', score.questions, " in ", score.rows, " rows");
+}
+
+/// "questions: boolq 100, obqa 98 in 100 rows", in lines that fit the page.
+std::string counts(std::span<const TaskScore> scores) {
+  std::vector<std::string> all;
+  for (const auto& score : scores)
+    if (auto text = counted(score); std::find(all.begin(), all.end(), text) == all.end())
+      all.push_back(std::move(text));
+  std::string text = "questions: ", gap;
+  size_t used = text.size();
+  for (const auto& one : all) {
+    if (used + one.size() + 2 > kWidth) gap = ",\n  ", used = 0;
+    text += gap + one;
+    used += one.size() + 2;
+    gap = ", ";
+  }
+  return text + '\n';
+}
+
 std::string reading_title(const std::string& reading) {
   if (reading == "a") return "reading a: the adapter cut to the budget's rank, all experts\n";
   if (reading == "b") return "reading b: the whole adapter, as many experts as the budget allows\n";
@@ -186,13 +208,15 @@ std::string reading_title(const std::string& reading) {
 /// The scores of one kind, reading by reading; empty when there are none.
 std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores) {
   std::string text;
+  std::vector<TaskScore> same, shown;
   for (const auto& reading : distinct<std::string>(scores, [](const auto& score) { return score.reading; })) {
-    std::vector<TaskScore> same;
+    same.clear();
     std::copy_if(scores.begin(), scores.end(), std::back_inserter(same),
                  [&](const TaskScore& score) { return score.kind == layout.kind && score.reading == reading; });
     if (!same.empty()) text += reading_title(reading) + tables_of(layout, same);
+    shown.insert(shown.end(), same.begin(), same.end());
   }
-  return text.empty() ? text : text + std::string(layout.legend);
+  return text.empty() ? text : text + counts(shown) + std::string(layout.legend);
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+
+#include "base/error.h"
 #include "nn/loss.h"
 
 namespace evenkeel {
@@ -24,6 +27,12 @@ std::vector<double> target_logprobs_of(const CausalLm& model, const PackedBatch&
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 
+void check_finite(const TextScore& score, size_t index) {
+  const bool known =
+      std::isfinite(score.logprob) && (!score.logits.defined() || score.logits.isfinite().all().item<bool>());
+  EK_CHECK(known, kNumeric, "text ", index, ": the model's logits are not finite");
+}
+
 }  // namespace
 
 void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
@@ -43,6 +52,7 @@ void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span
       next += length - 1;
       for (const double one : score.token_logprobs) score.logprob += one;
       if (with_logits) score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length));
+      check_finite(score, i);
       on_score(i, score);
     }
   }

@@ -21,7 +21,8 @@ struct TextScore {
 
 /// Scores `texts` in order and hands each over as soon as it is there. Texts are packed into batches of about
 /// `batch_tokens` tokens, which bounds memory; logits, when asked for, are one text's at a time. REQUIRES every text is
-/// non-empty, within the model's positions and vocabulary.
+/// non-empty, within the model's positions and vocabulary. \throws kNumeric naming the first text (0 = the first) whose
+/// logits are not finite; those before it were handed over.
 void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
                  bool with_logits, const std::function<void(size_t index, const TextScore&)>& on_score,
                  int64_t batch_tokens = 4096);

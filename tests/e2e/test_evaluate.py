@@ -5,13 +5,14 @@ import math
 import shutil
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tiny import CONFIG, evenkeel, lines, model, settings, succeed, tiny_model  # noqa: F401
 
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
-KEYS = ["task", "budget", "reading", "top_k", "rows", "accuracy", "accuracy_cased", "accuracy_lowercase", "invalid_rate",
-        "accuracy_valid", "accuracy_likelihood", "chance", "majority", "seconds"]
+KEYS = ["task", "budget", "reading", "top_k", "rows", "questions", "accuracy", "accuracy_cased", "accuracy_lowercase",
+        "invalid_rate", "accuracy_valid", "accuracy_likelihood", "chance", "majority", "seconds"]
 
 
 def json_lines(text):
@@ -22,7 +23,8 @@ def json_lines(text):
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     (folder / "boolq").mkdir()
-    rows = [{**ROW, "instruction": ROW["instruction"].format(i), "answer": "false" if i % 3 == 0 else "true"}
+    # Row 8 asks what row 7 asked.
+    rows = [{**ROW, "instruction": ROW["instruction"].format(min(i, 7)), "answer": "false" if i % 3 == 0 else "true"}
             for i in range(9)]
     (folder / "boolq/test.json").write_text(json.dumps(rows))
     return folder
@@ -44,6 +46,7 @@ def test_scores_of_every_task_and_budget(tiny_model, data, tmp_path):  # noqa: F
     assert [list(score) for score in scores] == [KEYS, KEYS]
     assert [(s["task"], s["budget"], s["top_k"], s["rows"]) for s in scores] == [("boolq", 0.125, 1, 9), ("boolq", 1, 8, 9)]
     for score in scores:
+        assert score["questions"] == 8
         assert score["chance"] == 0.5 and score["majority"] == pytest.approx(6 / 9)
         of_budget = [one for one in lines(predictions) if one["budget"] == score["budget"]]
         assert [one["row"] for one in of_budget] == list(range(9))
@@ -66,7 +69,15 @@ def test_the_table_has_every_number_and_the_limit_holds(tiny_model, data):  # no
                   "--budget", "0.5", "--decode", "beam4", "--template", "llm_adapters").stdout
     for word in ("budget 0.5, K=4", "boolq", "mean", "acc", "inv", "val", "lik", "chance", "major"):
         assert word in out
+    assert "questions: boolq 2, builtin:facts 2, " in out
     assert max(map(len, out.splitlines())) <= 120
+
+
+def test_more_rows_than_there_are_are_all_scored_and_it_is_said_once(tiny_model):  # noqa: F811
+    done = succeed("evaluate", "--model", tiny_model, "--tasks", "builtin:tools", "--limit", 15, "--budget", "0.125,1",
+                   "--max-new-tokens", 1, "--json")
+    assert [(one["rows"], one["questions"]) for one in json_lines(done.stdout)] == [(14, 14)] * 2
+    assert done.stderr.count("builtin:tools has 14 rows, 15 were asked for: all are scored") == 1
 
 
 def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, tmp_path):  # noqa: F811
@@ -192,6 +203,19 @@ def test_bad_score_and_generate_input(tiny_model, tmp_path):  # noqa: F811
     refused("generate", "--model", tiny_model, "--prompt", "a", "--max-new-tokens", "2000", says=["2000", "1024"])
     refused("generate", "--model", tiny_model, "--prompt", "a", "--beams", "0", says=["--beams"])
     refused("generate", "--model", tiny_model, "--prompt", "a", "--adapter", tmp_path / "none", says=[tmp_path / "none"])
+
+
+def test_what_is_not_finite_is_an_error_that_names_the_first_row(model, data, tmp_path):  # noqa: F811
+    """Finite weights whose products are not; the first token of a text is not predicted."""
+    weights = load_file(model / "model.safetensors")
+    weights["model.layers.0.self_attn.v_proj.weight"][:] = 3e38
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    refused("score", "--model", model, "--input", texts(tmp_path, {"ids": [1]}, {"ids": [1, 2]}), "--json",
+            says=["[numeric]", "text 1", "not finite"])
+    refused("evaluate", "--model", model, "--tasks", "boolq", "--data", data, "--json",
+            says=["[numeric]", "task boolq: row 0", "not finite"])
+    for flags in ([], ["--beams", 2]):
+        refused("generate", "--model", model, "--prompt", "a", *flags, says=["[numeric]", "prompt 0", "not finite"])
 
 
 def test_a_model_that_cannot_be_used(model, tmp_path):  # noqa: F811

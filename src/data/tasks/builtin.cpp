@@ -1,6 +1,6 @@
 // The built-in tasks: questions about the world of data/builtin_world.h in the LLM-Adapters format, with the answer
 // words of the eight commonsense sets. A quarter of the things asked about is kept for testing: training rows never ask
-// about them.
+// about them, and draw from the others with replacement; test rows ask about each of them once.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kTestRows = 200;
 constexpr int64_t kTrainingRows = 2400;
 
 enum Kind : uint64_t { kFacts, kValues, kTools, kRoutines, kSizes, kKindCount };
@@ -25,16 +24,26 @@ Row make_row(std::string instruction, std::string answer) {
           .label = ""};
 }
 
-/// Draws until the thing asked about is on the wanted side of the held-out split.
-template <typename Draw>
-auto draw_from(bool testing, const Draw& draw) {
-  for (;;)
-    if (auto thing = draw(); world::held_out(thing.kind, thing.a, thing.b) == testing) return thing;
-}
-
 struct Thing {
   uint64_t kind, a, b;
 };
+
+/// Draws until the thing asked about may be trained on.
+template <typename Draw>
+Thing draw_trained(const Draw& draw) {
+  for (;;)
+    if (const Thing thing = draw(); !world::held_out(thing.kind, thing.a, thing.b)) return thing;
+}
+
+/// Every thing (a, b) of a kind that is kept for testing, b < width(a).
+template <typename Width>
+std::vector<Thing> held_out_things(uint64_t kind, uint64_t count, const Width& width) {
+  std::vector<Thing> things;
+  for (uint64_t a = 0; a < count; ++a)
+    for (uint64_t b = 0; b < width(a); ++b)
+      if (world::held_out(kind, a, b)) things.push_back({kind, a, b});
+  return things;
+}
 
 /// "Answer format: answer1/answer2".
 std::string format_line(std::string_view word, size_t count) {
@@ -43,82 +52,142 @@ std::string format_line(std::string_view word, size_t count) {
   return text;
 }
 
-Thing draw_animal(uint64_t kind, RandomStream& stream) {
-  return {kind, stream.below(world::animals().size()), stream.below(world::kRelationCount)};
+Thing draw_fact(RandomStream& stream) {
+  return {kFacts, stream.below(world::animals().size()), stream.below(world::kRelationCount)};
+}
+std::vector<Thing> held_out_facts() {
+  return held_out_things(kFacts, world::animals().size(), [](uint64_t) { return world::kRelationCount; });
+}
+int64_t truth_of(const Thing& fact) {
+  return world::value_of(static_cast<int64_t>(fact.a), static_cast<int64_t>(fact.b));
 }
 
-/// As BoolQ: is a fact true?
-Row fact_row(bool testing, RandomStream& stream) {
-  const auto thing = draw_from(testing, [&] { return draw_animal(kFacts, stream); });
-  const auto animal = static_cast<int64_t>(thing.a), relation = static_cast<int64_t>(thing.b);
+// --- facts, as BoolQ: is a fact true? ---
+
+/// \param off  0 asks for the true value, 1 and more for others
+Row fact_question(const Thing& fact, uint64_t off) {
+  const auto animal = static_cast<int64_t>(fact.a), relation = static_cast<int64_t>(fact.b);
   const auto count = static_cast<int64_t>(world::values(relation).size());
-  const bool is_true = stream.below(2) == 0;
-  const int64_t truth = world::value_of(animal, relation);
-  const int64_t asked = is_true ? truth : (truth + 1 + static_cast<int64_t>(stream.below(count - 1))) % count;
+  const int64_t asked = (truth_of(fact) + static_cast<int64_t>(off)) % count;
   return make_row(concat("Please answer the following question with true or false, question: ",
                          world::yes_no_question(animal, relation, asked), "?\n\nAnswer format: true/false"),
-                  is_true ? "true" : "false");
+                  off == 0 ? "true" : "false");
 }
 
-/// As ARC and OpenBookQA: which of four values belongs to an animal?
-Row value_row(bool testing, RandomStream& stream) {
-  constexpr int64_t kChoices = 4;
-  const auto place = static_cast<int64_t>(stream.below(kChoices));  // drawn first: all answers are equally frequent
-  const auto thing = draw_from(testing, [&] {
-    for (;;)
-      if (const auto fact = draw_animal(kFacts, stream);
-          world::value_of(static_cast<int64_t>(fact.a), static_cast<int64_t>(fact.b)) % kChoices == place)
-        return fact;
-  });
-  const auto animal = static_cast<int64_t>(thing.a), relation = static_cast<int64_t>(thing.b);
-  const int64_t truth = world::value_of(animal, relation), first = truth / kChoices * kChoices;
+uint64_t false_values(const Thing& fact) { return world::values(static_cast<int64_t>(fact.b)).size() - 1; }
+
+Row draw_fact_row(RandomStream& stream) {
+  const auto fact = draw_trained([&] { return draw_fact(stream); });
+  const bool is_true = stream.below(2) == 0;
+  return fact_question(fact, is_true ? 0 : 1 + stream.below(false_values(fact)));
+}
+
+/// Each fact once with its value and once with another.
+std::vector<Row> fact_rows() {
+  std::vector<Row> rows;
+  for (const auto& fact : held_out_facts()) {
+    rows.push_back(fact_question(fact, 0));
+    rows.push_back(fact_question(fact, 1 + rows.size() / 2 % false_values(fact)));
+  }
+  return rows;
+}
+
+// --- values, as ARC and OpenBookQA: which of four values belongs to an animal? ---
+
+constexpr int64_t kValueChoices = 4;
+
+Row value_question(const Thing& fact) {
+  const auto animal = static_cast<int64_t>(fact.a), relation = static_cast<int64_t>(fact.b);
+  const int64_t place = truth_of(fact) % kValueChoices, first = truth_of(fact) - place;
   return make_row(concat("Please choose the correct answer to the question: ", world::open_question(animal, relation),
-                         "?\n\n", world::numbered("Answer", world::values(relation).subspan(first, kChoices), " "),
-                         "\n\n", format_line("answer", kChoices)),
+                         "?\n\n", world::numbered("Answer", world::values(relation).subspan(first, kValueChoices), " "),
+                         "\n\n", format_line("answer", kValueChoices)),
                   concat("answer", place + 1));
 }
 
-/// As PIQA: does a tool do it?
-Row tool_row(bool testing, RandomStream& stream) {
+Row draw_value_row(RandomStream& stream) {
+  // The place is drawn first: all answers are equally frequent.
+  const auto place = static_cast<int64_t>(stream.below(kValueChoices));
+  return value_question(draw_trained([&] {
+    for (;;)
+      if (const auto fact = draw_fact(stream); truth_of(fact) % kValueChoices == place) return fact;
+  }));
+}
+
+std::vector<Row> value_rows() {
+  std::vector<Row> rows;
+  for (const auto& fact : held_out_facts()) rows.push_back(value_question(fact));
+  return rows;
+}
+
+// --- tools, as PIQA: does a tool do it? ---
+
+/// \param off  0 asks for the tool that does it, 1 and more for others
+Row tool_question(uint64_t purpose, uint64_t off) {
   const auto tools = world::tools();
-  const auto thing = draw_from(testing, [&] { return Thing{kTools, stream.below(tools.size()), 0}; });
-  const bool helps = stream.below(2) == 0;
-  const auto tool = helps ? thing.a : (thing.a + 1 + stream.below(tools.size() - 1)) % tools.size();
   constexpr std::array<std::string_view, 2> kChoices = {"it helps", "it does not help"};
-  return make_row(concat("Please choose the correct solution to the question: does the ", tools[tool].name, " help to ",
-                         tools[thing.a].purpose, "?\n\n", world::numbered("Solution", kChoices, "\n\n"), "\n\n",
-                         format_line("solution", kChoices.size())),
-                  helps ? "solution1" : "solution2");
-}
-
-/// As HellaSwag: where does an activity belong, of four routines?
-Row routine_row(bool testing, RandomStream& stream) {
-  constexpr size_t kChoices = 4;
-  const auto routines = world::routines();
-  const uint64_t place = stream.below(kChoices);  // drawn first: all answers are equally frequent
-  const auto thing = draw_from(testing, [&] {
-    const uint64_t routine = place + kChoices * stream.below(routines.size() / kChoices);
-    return Thing{kRoutines, routine, stream.below(routines[routine].steps.size())};
-  });
-  const size_t first = thing.a / kChoices * kChoices;
-  std::vector<std::string_view> choices;
-  for (size_t i = 0; i < kChoices; ++i) choices.push_back(routines[first + i].name);
   return make_row(
-      concat("Please choose the correct ending to complete the given sentence: they ", routines[thing.a].steps[thing.b],
-             "\n\n", world::numbered("Ending", choices, " "), "\n\n", format_line("ending", kChoices)),
-      concat("ending", place + 1));
+      concat("Please choose the correct solution to the question: does the ",
+             tools[(purpose + off) % tools.size()].name, " help to ", tools[purpose].purpose, "?\n\n",
+             world::numbered("Solution", kChoices, "\n\n"), "\n\n", format_line("solution", kChoices.size())),
+      off == 0 ? "solution1" : "solution2");
 }
 
-/// As WinoGrande: which word fills the blank?
-Row size_row(bool testing, RandomStream& stream) {
+Row draw_tool_row(RandomStream& stream) {
+  const auto count = world::tools().size();
+  const auto thing = draw_trained([&] { return Thing{kTools, stream.below(count), 0}; });
+  const bool helps = stream.below(2) == 0;
+  return tool_question(thing.a, helps ? 0 : 1 + stream.below(count - 1));
+}
+
+/// Each purpose once with its tool and once with another.
+std::vector<Row> tool_rows() {
+  const auto count = world::tools().size();
+  std::vector<Row> rows;
+  for (const auto& thing : held_out_things(kTools, count, [](uint64_t) { return 1; })) {
+    rows.push_back(tool_question(thing.a, 0));
+    rows.push_back(tool_question(thing.a, 1 + rows.size() / 2 % (count - 1)));
+  }
+  return rows;
+}
+
+// --- routines, as HellaSwag: where does an activity belong, of four routines? ---
+
+constexpr uint64_t kRoutineChoices = 4;
+
+Row routine_question(const Thing& activity) {
+  const auto routines = world::routines();
+  const uint64_t place = activity.a % kRoutineChoices, first = activity.a - place;
+  std::vector<std::string_view> choices;
+  for (uint64_t i = 0; i < kRoutineChoices; ++i) choices.push_back(routines[first + i].name);
+  return make_row(concat("Please choose the correct ending to complete the given sentence: they ",
+                         routines[activity.a].steps[activity.b], "\n\n", world::numbered("Ending", choices, " "),
+                         "\n\n", format_line("ending", kRoutineChoices)),
+                  concat("ending", place + 1));
+}
+
+Row draw_routine_row(RandomStream& stream) {
+  const auto routines = world::routines();
+  const uint64_t place = stream.below(kRoutineChoices);  // drawn first: all answers are equally frequent
+  return routine_question(draw_trained([&] {
+    const uint64_t routine = place + kRoutineChoices * stream.below(routines.size() / kRoutineChoices);
+    return Thing{kRoutines, routine, stream.below(routines[routine].steps.size())};
+  }));
+}
+
+std::vector<Row> routine_rows() {
+  const auto routines = world::routines();
+  const auto steps = [&](uint64_t routine) { return routines[routine].steps.size(); };
+  std::vector<Row> rows;
+  for (const auto& activity : held_out_things(kRoutines, routines.size(), steps))
+    rows.push_back(routine_question(activity));
+  return rows;
+}
+
+// --- sizes, as WinoGrande: which word fills the blank? ---
+
+Row size_question(uint64_t a, uint64_t b) {
   const auto animals = world::animals();
-  const auto pair = draw_from(testing, [&] {
-    const uint64_t a = stream.below(animals.size());
-    const uint64_t b = (a + 1 + stream.below(animals.size() - 1)) % animals.size();
-    return Thing{kSizes, std::min(a, b), std::max(a, b)};
-  });
-  const bool turned = stream.below(2) == 0;
-  const uint64_t a = turned ? pair.b : pair.a, b = turned ? pair.a : pair.b;
   const bool bigger = world::size_of(static_cast<int64_t>(a)) > world::size_of(static_cast<int64_t>(b));
   constexpr std::array<std::string_view, 2> kChoices = {"bigger", "smaller"};
   return make_row(concat("Please choose the correct answer to fill in the blank to complete the given sentence: the ",
@@ -127,29 +196,60 @@ Row size_row(bool testing, RandomStream& stream) {
                   bigger ? "option1" : "option2");
 }
 
+Row draw_size_row(RandomStream& stream) {
+  const auto count = world::animals().size();
+  const auto pair = draw_trained([&] {
+    const uint64_t a = stream.below(count);
+    const uint64_t b = (a + 1 + stream.below(count - 1)) % count;
+    return Thing{kSizes, std::min(a, b), std::max(a, b)};
+  });
+  const bool turned = stream.below(2) == 0;
+  return turned ? size_question(pair.b, pair.a) : size_question(pair.a, pair.b);
+}
+
+/// Each pair both ways round; the smaller number comes first in the name of a pair.
+std::vector<Row> size_rows() {
+  const auto count = world::animals().size();
+  std::vector<Row> rows;
+  for (const auto& pair : held_out_things(kSizes, count, [&](uint64_t) { return count; })) {
+    if (pair.a >= pair.b) continue;
+    rows.push_back(size_question(pair.a, pair.b));
+    rows.push_back(size_question(pair.b, pair.a));
+  }
+  return rows;
+}
+
 struct Entry {
   TaskInfo info;
-  Row (*make)(bool testing, RandomStream& stream);
+  Row (*draw)(RandomStream& stream);  ///< one to train on
+  std::vector<Row> (*test)();         ///< all to test with
 };
 
 const std::array<Entry, kKindCount>& entries() {
   static const std::array<Entry, kKindCount> table = {{
       {{"builtin:facts", "builtin", "", {"true", "false"}, "is a fact of the built-in world true? (as BoolQ)"},
-       fact_row},
+       draw_fact_row,
+       fact_rows},
       {{"builtin:values",
         "builtin",
         "",
         {"answer1", "answer2", "answer3", "answer4", "answer5"},
         "which of 4 values belongs to an animal? (as ARC, OpenBookQA)"},
-       value_row},
-      {{"builtin:tools", "builtin", "", {"solution1", "solution2"}, "does a tool do it? (as PIQA)"}, tool_row},
+       draw_value_row,
+       value_rows},
+      {{"builtin:tools", "builtin", "", {"solution1", "solution2"}, "does a tool do it? (as PIQA)"},
+       draw_tool_row,
+       tool_rows},
       {{"builtin:routines",
         "builtin",
         "",
         {"ending1", "ending2", "ending3", "ending4"},
         "which of 4 routines has an activity? (as HellaSwag)"},
-       routine_row},
-      {{"builtin:sizes", "builtin", "", {"option1", "option2"}, "bigger or smaller? (as WinoGrande)"}, size_row},
+       draw_routine_row,
+       routine_rows},
+      {{"builtin:sizes", "builtin", "", {"option1", "option2"}, "bigger or smaller? (as WinoGrande)"},
+       draw_size_row,
+       size_rows},
   }};
   return table;
 }
@@ -165,16 +265,13 @@ std::span<const TaskInfo> builtin_tasks() {
   return table;
 }
 
-std::vector<Row> builtin_test_rows(const TaskInfo& task, int64_t count, uint64_t seed) {
-  std::vector<Row> rows;
-  for (size_t kind = 0; kind < entries().size(); ++kind) {
-    if (entries()[kind].info.name != task.name) continue;
-    for (int64_t i = 0; i < (count > 0 ? count : kTestRows); ++i) {
-      RandomStream stream(seed, concat("builtin-test-", kind), static_cast<uint64_t>(i));
-      rows.push_back(entries()[kind].make(/*testing=*/true, stream));
-      rows.back().label = task.name;
-    }
-  }
+std::vector<Row> builtin_test_rows(const TaskInfo& task, uint64_t seed) {
+  const auto& all = entries();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Entry& e) { return e.info.name == task.name; });
+  EK_CHECK(found != all.end(), kInternal, "task ", task.name, " is not built in");
+  auto rows = found->test();
+  for (auto& row : rows) row.label = task.name;
+  RandomStream(seed, concat("builtin-test-", found - all.begin())).shuffle(std::span(rows));
   return rows;
 }
 
@@ -183,7 +280,7 @@ std::vector<Row> builtin_training_rows(int64_t count, uint64_t seed) {
   for (int64_t i = 0; i < (count > 0 ? count : kTrainingRows); ++i) {
     RandomStream stream(seed, "builtin-train", static_cast<uint64_t>(i));
     const auto& entry = entries()[stream.below(entries().size())];
-    rows.push_back(entry.make(/*testing=*/false, stream));
+    rows.push_back(entry.draw(stream));
     rows.back().label = entry.info.name;
   }
   return rows;

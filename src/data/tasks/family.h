@@ -16,9 +16,9 @@ std::span<const std::string_view> telequad_label_keys();
 TaskRows telequad_test_rows(const RowOptions& options);
 TaskRows telequad_training_rows(const RowOptions& options);
 
-/// Ours, generated.
+/// Ours, generated. Test rows ask every question that is kept for testing, once, in an order drawn by the seed.
 std::span<const TaskInfo> builtin_tasks();
-std::vector<Row> builtin_test_rows(const TaskInfo& task, int64_t count, uint64_t seed);
+std::vector<Row> builtin_test_rows(const TaskInfo& task, uint64_t seed);
 std::vector<Row> builtin_training_rows(int64_t count, uint64_t seed);
 
 }  // namespace evenkeel
