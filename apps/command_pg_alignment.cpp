@@ -17,24 +17,42 @@ struct PgAlignmentFlags {
   bool json = false;
 };
 
-std::string cosine_text(const std::optional<double>& cosine) { return cosine ? fixed(*cosine, 4) : "-"; }
+std::string number_text(const std::optional<double>& number) { return number ? fixed(*number, 4) : "-"; }
+
+/// A number of the shuffled cosine; nothing where it has none.
+std::optional<double> shuffled(const PgAlignment& one, double ShuffledCosine::*member) {
+  return one.shuffled ? std::optional(*one.shuffled.*member) : std::nullopt;
+}
 
 void print_json(const PgAlignment& one) {
-  OrderedJson json = {{"layer", one.layer}, {"idle", one.idle}, {"compared", one.compared}, {"zero", one.zero}};
-  json["cosine"] = one.cosine ? OrderedJson(*one.cosine) : OrderedJson();
-  std::cout << json.dump() << '\n';
+  const auto number = [](const std::optional<double>& value) { return value ? OrderedJson(*value) : OrderedJson(); };
+  std::cout << OrderedJson{{"layer", one.layer},
+                           {"idle", one.idle},
+                           {"compared", one.compared},
+                           {"zero", one.zero},
+                           {"cosine", number(one.cosine)},
+                           {"shuffled_mean", number(shuffled(one, &ShuffledCosine::mean))},
+                           {"shuffled_min", number(shuffled(one, &ShuffledCosine::least))},
+                           {"shuffled_max", number(shuffled(one, &ShuffledCosine::most))}}
+                   .dump()
+            << '\n';
 }
 
 void run_pg_alignment_command(const PgAlignmentFlags& flags) {
   EK_CHECK(flags.limit >= 1, kConfig, "--limit is ", flags.limit, ", allowed: 1 or more");
   const auto mode = parse_enum<AlignMode>("--pg-align-mode", flags.mode);
-  TextGrid grid({"layer", "idle", "compared", "zero", "cosine"});
+  TextGrid grid({"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"});
   for (const auto& one : run_pg_alignment(flags.run, flags.limit, mode, flags.data)) {
     if (flags.json) print_json(one);
     grid.add({one.layer, std::to_string(one.idle), std::to_string(one.compared), std::to_string(one.zero),
-              cosine_text(one.cosine)});
+              number_text(one.cosine), number_text(shuffled(one, &ShuffledCosine::mean)),
+              number_text(shuffled(one, &ShuffledCosine::least)), number_text(shuffled(one, &ShuffledCosine::most))});
   }
-  if (!flags.json) std::cout << grid.text();
+  if (!flags.json)
+    std::cout << grid.text()
+              << "compared: experts whose gradients the cosine is of; shuffled, least, most: mean and range "
+              << "of " << ShuffledCosine::kShuffles
+              << " cosines\nwith the pseudo-gradients dealt among these experts\n";
 }
 
 }  // namespace
@@ -46,7 +64,8 @@ void add_pg_alignment_command(CLI::App& program) {
       "Example: evenkeel pg-alignment --run runs/demo-ub-smoe --limit 64\n\n"
       "Of the experts that no token reaches at the smallest client's budget: how many get a gradient from the same\n"
       "test rows at the full one, how many of these have a zero pseudo-gradient, and the cosine of the two, layer by\n"
-      "layer and of all layers together.");
+      "layer and of all layers together. Beside each: what it is when the pseudo-gradients are dealt among the "
+      "experts.");
   command->add_option("--run", flags->run, "run folder of method ub-smoe")->required();
   command->add_option("--limit", flags->limit, "test rows of each of the run's evaluation tasks (default 32)");
   command->add_option("--pg-align-mode", flags->mode,

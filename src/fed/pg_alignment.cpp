@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/files.h"
+#include "base/random.h"
 #include "fed/run_evaluation.h"
 #include "fed/run_folder.h"
 
@@ -75,30 +77,39 @@ AdapterState with_gradients(const Experiment& e, const ServerState& state, std::
 /// Sums over experts, from which cosines come.
 struct Sums {
   double product = 0, gradient = 0, pseudo = 0;
+  std::vector<double> shuffled_products{};  ///< one per shuffle; empty where nothing can be shuffled
 
   void add(const Sums& other) {
     product += other.product;
     gradient += other.gradient;
     pseudo += other.pseudo;
+    shuffled_products.resize(std::max(shuffled_products.size(), other.shuffled_products.size()));
+    for (size_t i = 0; i < other.shuffled_products.size(); ++i) shuffled_products[i] += other.shuffled_products[i];
   }
   std::optional<double> cosine() const {
     if (gradient == 0 || pseudo == 0) return std::nullopt;
     return product / std::sqrt(gradient * pseudo);
   }
+  std::optional<ShuffledCosine> shuffled() const {
+    if (!cosine() || shuffled_products.empty()) return std::nullopt;
+    const auto [least, most] = std::minmax_element(shuffled_products.begin(), shuffled_products.end());
+    const double sum = std::accumulate(shuffled_products.begin(), shuffled_products.end(), 0.0);
+    const double norms = std::sqrt(gradient * pseudo), count = static_cast<double>(shuffled_products.size());
+    return ShuffledCosine{sum / count / norms, *least / norms, *most / norms};
+  }
 };
 
-/// Per expert over all its adapters' tensors: products [E] float64.
+/// Over all adapters' tensors, float64: product_EE[i, j] of expert i's gradient with expert j's pseudo-gradient, and both
+/// squared norms.
 struct ExpertSums {
-  at::Tensor product_E, gradient_E, pseudo_E;
+  at::Tensor product_EE, gradient_E, pseudo_E;
 
   void add(const at::Tensor& gradient, const at::Tensor& pseudo) {
-    const auto inner_E = [](const at::Tensor& x, const at::Tensor& y) {
-      return (x.to(at::kDouble) * y.to(at::kDouble)).flatten(1).sum(1);
-    };
+    const auto gradient_EN = gradient.to(at::kDouble).flatten(1), pseudo_EN = pseudo.to(at::kDouble).flatten(1);
     const auto grow = [](at::Tensor& sum, const at::Tensor& part) { sum = sum.defined() ? sum + part : part; };
-    grow(product_E, inner_E(gradient, pseudo));
-    grow(gradient_E, inner_E(gradient, gradient));
-    grow(pseudo_E, inner_E(pseudo, pseudo));
+    grow(product_EE, gradient_EN.matmul(pseudo_EN.t()));
+    grow(gradient_E, gradient_EN.square().sum(1));
+    grow(pseudo_E, pseudo_EN.square().sum(1));
   }
 };
 
@@ -114,20 +125,47 @@ ExpertSums expert_sums(const Experiment& e, const ServerState& state, const Adap
       sums.add((adapters.at(name).*member).grad(), sent->second);
     }
   }
-  EK_CHECK(sums.product_E.defined(), kConfig,
+  EK_CHECK(sums.product_EE.defined(), kConfig,
            "lora.targets holds no linear of the experts: nothing has pseudo-gradients");
   return sums;
 }
 
-Sums compare(const ExpertSums& experts, const at::Tensor& idle_E, PgAlignment& out) {
-  const auto compared_E = idle_E.logical_and(experts.gradient_E.gt(0));
-  const auto over = [&](const at::Tensor& values_E) {
-    return at::where(compared_E, values_E, 0.0).sum().item<double>();
-  };
+/// A permutation without a fixed point. REQUIRES count >= 2: about one permutation in three is one.
+std::vector<int64_t> derangement(int64_t count, RandomStream& stream) {
+  for (;;) {
+    auto order = stream.permutation(count);
+    bool moves_all = true;
+    for (int64_t i = 0; i < count; ++i) moves_all = moves_all && order[static_cast<size_t>(i)] != i;
+    if (moves_all) return order;
+  }
+}
+
+/// \param product_CC  products of the compared experts
+std::vector<double> shuffled_products(const at::Tensor& product_CC, RandomStream stream) {
+  std::vector<double> sums;
+  if (product_CC.size(0) < 2) return sums;
+  const auto own = at::arange(product_CC.size(0), at::kLong);
+  for (int64_t i = 0; i < ShuffledCosine::kShuffles; ++i) {
+    const auto other = at::tensor(derangement(product_CC.size(0), stream), at::kLong);
+    sums.push_back(product_CC.index({own, other}).sum().item<double>());
+  }
+  return sums;
+}
+
+Sums compare(const ExpertSums& experts, const at::Tensor& idle_E, RandomStream stream, PgAlignment& out) {
+  const auto compared_C = idle_E.logical_and(experts.gradient_E.gt(0)).nonzero().flatten();
+  const auto product_CC = experts.product_EE.index_select(0, compared_C).index_select(1, compared_C);
+  const auto pseudo_C = experts.pseudo_E.index_select(0, compared_C);
   out.idle = idle_E.sum().item<int64_t>();
-  out.compared = compared_E.sum().item<int64_t>();
-  out.zero = compared_E.logical_and(experts.pseudo_E.eq(0)).sum().item<int64_t>();
-  return {over(experts.product_E), over(experts.gradient_E), over(experts.pseudo_E)};
+  out.compared = compared_C.numel();
+  out.zero = pseudo_C.eq(0).sum().item<int64_t>();
+  Sums sums{.product = product_CC.trace().item<double>(),
+            .gradient = experts.gradient_E.index_select(0, compared_C).sum().item<double>(),
+            .pseudo = pseudo_C.sum().item<double>(),
+            .shuffled_products = shuffled_products(product_CC, std::move(stream))};
+  out.cosine = sums.cosine();
+  out.shuffled = sums.shuffled();
+  return sums;
 }
 
 std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
@@ -149,15 +187,17 @@ std::vector<PgAlignment> pg_alignment(const Experiment& e, const ServerState& st
   const auto adapters = with_gradients(e, state, rows, mode);
   std::vector<PgAlignment> all;
   PgAlignment together{.layer = "all"};
-  Sums whole;
+  Sums whole, shuffled;
   for (const auto& layer : e.model->spec().moe_layers) {
     auto& one = all.emplace_back(PgAlignment{.layer = layer});
-    const auto sums = compare(expert_sums(e, state, adapters, layer), idle.at(layer), one);
-    one.cosine = sums.cosine();
+    RandomStream stream(e.seed(), "pg-alignment-shuffle", all.size());
+    const auto sums = compare(expert_sums(e, state, adapters, layer), idle.at(layer), std::move(stream), one);
     whole.add(sums);
+    if (one.compared >= 2) shuffled.add(sums);
     together.idle += one.idle, together.compared += one.compared, together.zero += one.zero;
   }
   together.cosine = whole.cosine();
+  together.shuffled = shuffled.shuffled();
   all.push_back(together);
   return all;
 }

@@ -27,6 +27,13 @@ constexpr auto names(AlignMode) {
                     config::EnumName<AlignMode>{"dense", AlignMode::kDense}};
 }
 
+/// What the cosine would be if a pseudo-gradient belonged to no expert in particular: the compared experts' pseudo-gradients
+/// are dealt among them so that none keeps its own, kShuffles times, drawn by the run's seed.
+struct ShuffledCosine {
+  static constexpr int64_t kShuffles = 100;
+  double mean = 0, least = 0, most = 0;
+};
+
 /// Counts and the cosine of one layer, or of all layers with their tensors concatenated.
 struct PgAlignment {
   std::string layer{};
@@ -34,6 +41,8 @@ struct PgAlignment {
   int64_t compared = 0;            ///< of these, experts with a true gradient
   int64_t zero = 0;                ///< of these, experts whose pseudo-gradient is zero
   std::optional<double> cosine{};  ///< nothing where one side is zero; positive: both point uphill
+  /// Nothing where there is no cosine, or fewer than two experts to shuffle. Of all layers: over those that have two.
+  std::optional<ShuffledCosine> shuffled{};
 };
 
 /// One per MoE layer, and one named "all". `rows` are rows that nobody trained on, at the adapters of `state`.

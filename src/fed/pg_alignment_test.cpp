@@ -79,6 +79,36 @@ TEST_F(PgAlignmentTest, AGradientOfOtherExpertsPerTokenIsAnotherGradient) {
   EXPECT_LT(*kmax.back().cosine, 1 - 1e-4);
 }
 
+TEST_F(PgAlignmentTest, ACosineStandsBesideThoseOfShuffledExperts) {
+  const auto e = experiment("ub-smoe");
+  const auto rows = rows_of(e);
+  auto state = moved_state(e);
+  point(e, state, rows, 7, 2.5);
+  const auto found = pg_alignment(e, state, rows, AlignMode::kDense);
+  for (const auto& layer : found) {
+    ASSERT_EQ(layer.shuffled.has_value(), layer.compared >= 2) << layer.layer;
+    if (!layer.shuffled) continue;
+    EXPECT_LE(layer.shuffled->least, layer.shuffled->mean);
+    EXPECT_LE(layer.shuffled->mean, layer.shuffled->most);
+    EXPECT_LT(layer.shuffled->most, *layer.cosine) << "every expert's own gradient fits it best";
+  }
+  const auto again = pg_alignment(e, state, rows, AlignMode::kDense);
+  EXPECT_EQ(again.back().shuffled->mean, found.back().shuffled->mean) << "drawn by the seed";
+}
+
+TEST_F(PgAlignmentTest, ShufflingDoesNothingWhereAllExpertsAreSentTheSame) {
+  const auto e = experiment("ub-smoe");
+  const auto rows = rows_of(e);
+  auto state = moved_state(e);
+  point(e, state, rows, 7, 1.0);
+  for (auto& [name, tensor] : state.global.extras)
+    if (name.find(".pseudo_grad_") != std::string::npos) tensor = tensor.mean(0, true).expand_as(tensor).contiguous();
+  const auto all = pg_alignment(e, state, rows, AlignMode::kDense).back();
+  ASSERT_TRUE(all.shuffled.has_value());
+  EXPECT_NEAR(all.shuffled->least, *all.cosine, 1e-9);
+  EXPECT_NEAR(all.shuffled->most, *all.cosine, 1e-9);
+}
+
 TEST_F(PgAlignmentTest, BeforeTheFirstRoundEveryPseudoGradientIsZero) {
   const auto e = experiment("ub-smoe");
   const auto found = pg_alignment(e, before_first_round(e).state, rows_of(e), AlignMode::kDense);

@@ -97,7 +97,7 @@ def test_evaluations_and_the_table_name_every_task_and_budget(run):
     tasks = tomllib.loads((out / "config.toml").read_text())["evaluate"]["tasks"]
     assert {(s["task"], s["budget"]) for s in scores} == {(t, b) for t in tasks for b in (0.125, 1.0)}
     for score in scores:
-        assert score["rows"] == 3 and score["round"] == 3
+        assert score["rows"] == score["questions"] == 3 and score["round"] == 3
         assert score["top_k"] == int(8 * score["budget"])
         assert 0 <= score["accuracy"] <= 1 and 0 < score["chance"] < 1 and 0 < score["majority"] <= 1
     for task in tasks:
@@ -157,9 +157,14 @@ def test_pseudo_gradients_of_a_run_are_held_against_true_ones(run):
         assert [line["layer"] for line in one] == [*layers, "all"]
         assert all(line["cosine"] is None or -1 <= line["cosine"] <= 1 for line in one)
         assert one[-1]["idle"] == sum(line["idle"] for line in one[:-1])
+        for line in one[:-1]:
+            assert (line["shuffled_mean"] is not None) == (line["cosine"] is not None and line["compared"] >= 2)
+            if line["shuffled_mean"] is not None:
+                assert line["shuffled_min"] <= line["shuffled_mean"] <= line["shuffled_max"]
     assert [line["idle"] for line in kmax] == [line["idle"] for line in dense]
     assert all(a["compared"] <= b["compared"] <= b["idle"] for a, b in zip(kmax, dense))
-    assert "cosine" in succeed("pg-alignment", "--run", out, "--limit", 1).stdout.splitlines()[0]
+    titles = succeed("pg-alignment", "--run", out, "--limit", 1).stdout.splitlines()[0].split()
+    assert titles == ["layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"]
 
 
 def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):  # noqa: F811
