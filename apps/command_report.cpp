@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "base/files.h"
+#include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
 
@@ -19,7 +20,8 @@ struct ReportFlags {
 void run_report(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.runs.begin(), flags.runs.end());
   const auto runs = load_runs(folders);
-  std::cout << (flags.table.empty() ? default_tables(runs) : table(runs, flags.table)) << std::flush;
+  std::cout << differences_text(runs) << (flags.table.empty() ? default_tables(runs) : table(runs, flags.table))
+            << std::flush;
   if (flags.html.empty()) return;
   write_file_atomic(flags.html, report_page(runs));
   std::cerr << "charts are in " << flags.html << '\n';
@@ -32,7 +34,9 @@ void add_report_command(CLI::App& program) {
   auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side");
   command->description(
       "Example: evenkeel report runs/demo-fedit runs/demo-ub-smoe --html runs/demo.html\n\n"
-      "Prints tables of one or several runs. --html writes one file with charts that opens offline.");
+      "Prints tables of one or several runs, and first of all in what they differ beside their methods: arithmetic, "
+      "threads,\n"
+      "machine, files, gating. --html writes one file with charts that opens offline.");
   command->add_option("RUN", flags->runs, "run folders")->required();
   command->add_option("--html", flags->html, "write charts into this file");
   command->add_option("--table", flags->table, "print this table only: " + join(table_names()));

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "report/assets.h"
+#include "report/differences.h"
 
 namespace evenkeel {
 namespace {
@@ -54,6 +55,16 @@ OrderedJson run_json(const RunRecords& run) {
           {"rounds", rounds},   {"evaluations", evaluations}};
 }
 
+OrderedJson differences_json(std::span<const RunRecords> runs) {
+  OrderedJson all = OrderedJson::array();
+  for (const auto& difference : differences(runs)) {
+    OrderedJson sides = OrderedJson::array();
+    for (const auto& side : difference.sides) sides.push_back({{"value", side.value}, {"runs", side.runs}});
+    all.push_back({{"what", difference.what}, {"sides", sides}});
+  }
+  return all;
+}
+
 /// JSON inside a script element: no "</script>" can stand in it.
 std::string script_safe(const OrderedJson& json) {
   const std::string text = json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
@@ -77,7 +88,7 @@ void replace(std::string& page, std::string_view mark, std::string_view text) {
 }  // namespace
 
 std::string report_page(std::span<const RunRecords> runs) {
-  OrderedJson data = {{"runs", OrderedJson::array()}};
+  OrderedJson data = {{"runs", OrderedJson::array()}, {"differences", differences_json(runs)}};
   for (const auto& run : runs) data["runs"].push_back(run_json(run));
   std::string page(assets::page_html());
   replace(page, "/*STYLE*/", assets::page_css());

@@ -1,6 +1,6 @@
 'use strict';
 (() => {
-  const runs = JSON.parse(document.getElementById('data').textContent).runs;
+  const { runs, differences } = JSON.parse(document.getElementById('data').textContent);
   const colours = ['#2563eb', '#dc2626', '#059669', '#d97706', '#7c3aed', '#0891b2', '#be185d', '#4d7c0f'];
   const colour = (i) => colours[i % colours.length];
   const unique = (values) => [...new Set(values)];
@@ -61,6 +61,14 @@
     borderDash: dashed ? [5, 4] : [], pointRadius: dashed ? 0 : 3, tension: 0,
   });
 
+  // --- what is not alike ---
+  function differencesSection() {
+    const section = document.getElementById('differences');
+    section.hidden = !differences.length;
+    table(section, ['differs', 'value', 'runs'], differences.flatMap(({ what, sides }) =>
+      sides.map(({ value, runs: labels }, i) => [i ? '' : what, value, labels.join(', ')])));
+  }
+
   // --- runs ---
   const total = (run, key) => run.rounds.reduce((sum, round) => sum + round[key], 0);
   table(document.getElementById('runs'),
@@ -106,6 +114,8 @@
       .map((name) => runs.flatMap((run) => run.evaluations).find((e) => e.task === name)[key]);
     return found.length ? mean(found) : undefined;
   };
+  // Of the first run that has the task.
+  const countOf = (task, key) => (runs.flatMap((run) => run.evaluations).find((e) => e.task === task) || {})[key];
   const levelsOf = (measure) => (measure in choiceMeasures ? ['chance', 'majority'] : []);
 
   function accuracySection() {
@@ -141,11 +151,11 @@
     }
     function fullTable(measure) {
       const levels = levelsOf(measure);
-      const titles = ['task', ...scored.flatMap(() => budgets), ...levels];
-      const groups = [['budget', 1], ...scored.map((run) => [run.label, budgets.length]), ...levels.map(() => ['', 1])];
+      const titles = ['task', ...scored.flatMap(() => budgets), ...levels, 'rows', 'questions'];
+      const groups = [['budget', 1], ...scored.map((run) => [run.label, budgets.length]), ['', levels.length + 2]];
       const row = (name, task) => [name,
         ...scored.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
-        ...levels.map((key) => percent(level(task, key)))];
+        ...levels.map((key) => percent(level(task, key))), ...['rows', 'questions'].map((key) => (task ? countOf(task, key) : ''))];
       table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true, groups);
     }
     function offerMeasures() {
@@ -277,6 +287,7 @@
     }
   }
 
+  differencesSection();
   accuracySection();
   trainingSection();
   expertsSection();

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/testing.h"
+#include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
 #include "report/text_grid.h"
@@ -49,6 +50,7 @@ OrderedJson evaluation_line(int64_t round, const std::string& task, double budge
                                 .budget = budget,
                                 .top_k = 1,
                                 .rows = 40,
+                                .questions = 38,
                                 .accuracy = accuracy,
                                 .accuracy_cased = accuracy,
                                 .accuracy_lowercase = accuracy,
@@ -136,9 +138,9 @@ TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
   EXPECT_EQ(text,
             "accuracy, percent of rows, by budget, after the last evaluated round\n"
             "       one          two\n"
-            "task   0.125     1  0.125     1  chance  majority\n"
-            "alpha    6.2  50.0    3.1  25.0    25.0      30.0\n"
-            "beta     6.2  50.0    3.1  25.0    25.0      30.0\n"
+            "task   0.125     1  0.125     1  chance  majority  rows  questions\n"
+            "alpha    6.2  50.0    3.1  25.0    25.0      30.0    40         38\n"
+            "beta     6.2  50.0    3.1  25.0    25.0      30.0    40         38\n"
             "mean     6.2  50.0    3.1  25.0    25.0      30.0\n");
 }
 
@@ -148,6 +150,7 @@ TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   line.update(to_json(TaskScore{.task = "telequad",
                                 .budget = 1.0,
                                 .rows = 4,
+                                .questions = 4,
                                 .kind = AnswerKind::kText,
                                 .exact_match = 0.25,
                                 .f1 = 0.625,
@@ -159,8 +162,8 @@ TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   EXPECT_EQ(table(mixed, "f1"),
             "free text: F1 of words, percent, mean over rows, by budget, after the last evaluated round\n"
             "          mixed\n"
-            "task          1\n"
-            "telequad   62.5\n"
+            "task          1  rows  questions\n"
+            "telequad   62.5     4          4\n"
             "mean       62.5\n");
   EXPECT_NE(table(mixed, "bert-score").find("87.5"), std::string::npos);
   EXPECT_EQ(table(mixed, "accuracy").find("telequad"), std::string::npos);
@@ -235,6 +238,91 @@ TEST_F(Report, NamesCannotBecomeMarkupAndDataReadsBack) {
   EXPECT_EQ(data["runs"][0]["rounds"][1]["loss"], 1.0);
   EXPECT_EQ(data["runs"][0]["rounds"][0]["utilization"][0][0], 0.1235);
   EXPECT_EQ(data["runs"][0]["evaluations"].size(), 8u);
+  EXPECT_EQ(data["runs"][0]["evaluations"][0]["questions"], 38);
+}
+
+/// Runs that were made elsewhere or otherwise: what a test does not name is as in the others.
+class UnlikeRuns : public Report {
+ protected:
+  struct Made {
+    std::string method = "fedit", compute_dtype = "float32", processor = "A", weights = "aa", gate_norm = "native";
+    int64_t seed = 42, threads = 1;
+  };
+  void make(const std::string& name, const Made& made) const {
+    make_run(name, 0.5);
+    const auto run = folder_ / name;
+    write_file_atomic(
+        run / "config.toml",
+        concat("name = \"", name, "\"\nseed = ", made.seed, "\nthreads = ", made.threads,
+               "\n\n[model]\npath = \"m\"\ndtype = \"checkpoint\"\ncompute_dtype = \"", made.compute_dtype,
+               "\"\n\n[method]\nname = \"", made.method, "\"\n\n[output]\ndir = \"runs/", name, "\"\n"));
+    const OrderedJson manifest = {{"version", "0.1.0"},
+                                  {"machine", {{"processor", made.processor}}},
+                                  {"libraries", {{"torch", "2.13.0"}}},
+                                  {"files",
+                                   {{{"path", "/m/model.safetensors"}, {"bytes", 3}, {"sha256", made.weights}},
+                                    {{"path", "/d/boolq/test.json"}, {"bytes", 3}, {"sha256", "dd"}}}}};
+    write_file_atomic(run / "manifest.json", manifest.dump());
+    auto round = round_line(3, 1);
+    round["gate_norm"] = made.gate_norm;
+    append_line(run / "rounds.jsonl", round.dump());
+  }
+};
+
+TEST_F(UnlikeRuns, AreMarkedWithOneLinePerDifference) {
+  make("a", {});
+  make("b", {.method = "ub-smoe",
+             .compute_dtype = "bfloat16",
+             .processor = "B",
+             .weights = "bb",
+             .gate_norm = "renorm_selected",
+             .threads = 2});
+  EXPECT_EQ(differences_text(runs({"a", "b"})),
+            "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n"
+            "  compute_dtype: float32 (a); bfloat16 (b)\n"
+            "  threads: 1 (a); 2 (b)\n"
+            "  gating: native (a); renorm_selected (b)\n"
+            "  processor: A (a); B (b)\n"
+            "  model files: model.safetensors aa (a); model.safetensors bb (b)\n"
+            "\n");
+  const auto page = report_page(runs({"a", "b"}));
+  EXPECT_NE(page.find(R"({"what":"threads","sides":[{"value":"1","runs":["a"]},{"value":"2","runs":["b"]}]})"),
+            std::string::npos);
+}
+
+TEST_F(UnlikeRuns, AreNotThoseThatDifferInTheirMethodOnly) {
+  make("a", {});
+  make("b", {.method = "ub-smoe"});
+  EXPECT_EQ(differences_text(runs({"a", "b"})), "");
+  EXPECT_EQ(differences_text(runs({"a"})), "");
+  EXPECT_NE(report_page(runs({"a", "b"})).find(R"("differences":[])"), std::string::npos);
+}
+
+TEST_F(UnlikeRuns, AreArmsThatWereRunWithOtherSeeds) {
+  make("a", {.seed = 42});
+  make("b", {.method = "ub-smoe", .seed = 42});
+  make("b43", {.method = "ub-smoe", .seed = 43});
+  const auto found = differences(runs({"a", "b", "b43"}));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].what, "seeds");
+  EXPECT_EQ(found[0].sides[1].value, "42, 43");
+  make("a43", {.seed = 43});
+  EXPECT_TRUE(differences(runs({"a", "a43", "b", "b43"})).empty());
+}
+
+TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
+  make("a", {});
+  make("b", {});
+  auto line = evaluation_line(2, "alpha", 1.0, 0.5);
+  line["questions"] = 37;
+  for (const double budget : {1.0, 0.125}) {
+    line["budget"] = budget;
+    append_line(folder_ / "b/evaluations.jsonl", line.dump());
+  }
+  const auto found = differences(runs({"a", "b"}));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].sides[0].value, "alpha 38 in 40, beta 38 in 40");
+  EXPECT_EQ(found[0].sides[1].value, "alpha 37 in 40, beta 38 in 40");
 }
 
 TEST_F(Report, LongRunsAreThinnedInTheHeatMapOnly) {

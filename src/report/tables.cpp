@@ -123,6 +123,14 @@ std::span<const Level> levels_of(AnswerKind kind) {
   return std::span(kLevels).first(kind == AnswerKind::kChoice ? kLevels.size() : 0);
 }
 
+/// What a task's scores rest on, from the first run that has it.
+std::array<std::string, 2> counts(std::span<const Scored> runs, const std::string& task) {
+  for (const auto& run : runs)
+    for (const auto& score : run.scores)
+      if (score.task == task) return {std::to_string(score.rows), std::to_string(score.questions)};
+  return {"-", "-"};
+}
+
 struct TaskTable {
   std::string_view name, title;
   AnswerKind kind;
@@ -157,17 +165,22 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
     titles.emplace_back(level.title);
     means.push_back(cell(mean_level(runs, tasks, level.measured)));
   }
+  for (const auto* title : {"rows", "questions"}) {
+    titles.emplace_back(title);
+    means.emplace_back();
+  }
   TextGrid grid(titles);
   size_t column = 1;
   for (const auto& run : runs) {
     grid.group(column, column + run.budgets.size(), run.label);
     column += run.budgets.size();
   }
-  if (last < titles.size()) grid.group(last, titles.size(), "");
+  grid.group(last, titles.size(), "");
   for (const auto& task : tasks) {
     std::vector<std::string> row = {task};
     for (const auto& run : runs) add_cells(row, run, task, table.measured);
     for (const auto& one : levels_of(table.kind)) row.push_back(cell(level(runs, task, one.measured)));
+    for (auto& count : counts(runs, task)) row.push_back(std::move(count));
     grid.add(row);
   }
   grid.add(means);
@@ -183,7 +196,7 @@ std::string task_table(std::span<const RunRecords> runs, const TaskTable& table)
   const auto tasks = all_tasks(all);
   std::string out = concat(table.title, ", by budget, after the last evaluated round\n");
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
-    size_t used = 40;
+    size_t used = 57;  // names, chance, majority, rows, questions
     for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kWidth); ++end)
       used += columns_of(all[end]);
     if (first > 0) out += '\n';

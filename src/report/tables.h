@@ -15,7 +15,7 @@ namespace evenkeel {
 std::vector<std::string_view> table_names();
 
 /// One table. Task tables show the last evaluated round of every run, tasks down, budgets across, choices with chance and
-/// majority. \throws kConfig listing the names.
+/// majority, and how many rows and different questions a task has. \throws kConfig listing the names.
 std::string table(std::span<const RunRecords> runs, std::string_view name);
 
 /// What `evenkeel report` prints: the runs, then the task tables of what was measured.

@@ -1,0 +1,161 @@
+#include "report/differences.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "base/config.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kUnknown = "not known";
+
+/// A text within nested objects; "not known" where there is none.
+std::string text_at(const Json& json, std::initializer_list<const char*> path) {
+  const Json* at = &json;
+  for (const auto* key : path) {
+    if (!at->is_object() || !at->contains(key)) return std::string(kUnknown);
+    at = &at->at(key);
+  }
+  return at->is_string() && !at->get_ref<const std::string&>().empty() ? at->get<std::string>() : std::string(kUnknown);
+}
+
+std::string config_text(const RunRecords& run, const char* table, const char* key) {
+  return config::Table::parse(run.config, run.label).table(table).string(key).value_or(std::string(kUnknown));
+}
+
+std::string threads_of(const RunRecords& run) {
+  const auto threads = config::Table::parse(run.config, run.label).integer("threads");
+  return threads ? std::to_string(*threads) : std::string(kUnknown);
+}
+
+std::string program_of(const RunRecords& run) {
+  return concat(text_at(run.manifest, {"version"}), ", git ", text_at(run.manifest, {"git"}).substr(0, 12));
+}
+
+std::string gating_of(const RunRecords& run) {
+  return run.rounds.empty() ? std::string(kUnknown) : text_at(run.rounds.back(), {"gate_norm"});
+}
+
+/// "boolq 100, obqa 98 in 100": as many as a task has different questions, in how many rows.
+std::string rows_of(const RunRecords& run) {
+  std::map<std::string, std::string> counts;
+  for (const auto& score : run.scores(run.last_evaluated()))
+    counts[score.task] =
+        score.questions == score.rows ? std::to_string(score.rows) : concat(score.questions, " in ", score.rows);
+  std::vector<std::string> all;
+  for (const auto& [task, count] : counts) all.push_back(concat(task, ' ', count));
+  return all.empty() ? "nothing is evaluated" : join(all);
+}
+
+template <typename Value>
+void add(std::vector<Difference>& all, std::string what, std::span<const RunRecords> runs, const Value& value) {
+  Difference found{std::move(what), {}};
+  for (const auto& run : runs) {
+    const std::string mine = value(run);
+    auto side =
+        std::find_if(found.sides.begin(), found.sides.end(), [&](const auto& one) { return one.value == mine; });
+    if (side == found.sides.end()) side = found.sides.insert(side, {mine, {}});
+    side->runs.push_back(run.label);
+  }
+  if (found.sides.size() > 1) all.push_back(std::move(found));
+}
+
+/// File name -> fingerprints of the input files of that name, in the manifest's order.
+using Fingerprints = std::map<std::string, std::string>;
+
+Fingerprints files_of(const RunRecords& run, bool of_models) {
+  Fingerprints found;
+  if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
+  for (const auto& file : run.manifest.at("files")) {
+    const auto name = std::filesystem::path(text_at(file, {"path"})).filename().string();
+    const bool of_model = name.ends_with(".safetensors") || name == "config.json" || name == "tokenizer.json";
+    if (of_model == of_models)
+      found[name] += concat(found[name].empty() ? "" : "+", text_at(file, {"sha256"}).substr(0, 12));
+  }
+  return found;
+}
+
+/// Names of the files that are not the same in every run.
+std::set<std::string> unlike_files(std::span<const RunRecords> runs, bool of_models) {
+  std::map<std::string, std::set<std::string>> fingerprints;
+  std::map<std::string, size_t> holders;
+  for (const auto& run : runs)
+    for (const auto& [name, fingerprint] : files_of(run, of_models)) {
+      fingerprints[name].insert(fingerprint);
+      ++holders[name];
+    }
+  std::set<std::string> names;
+  for (const auto& [name, different] : fingerprints)
+    if (different.size() > 1 || holders.at(name) < runs.size()) names.insert(name);
+  return names;
+}
+
+void add_files(std::vector<Difference>& all, const char* what, std::span<const RunRecords> runs, bool of_models) {
+  const auto names = unlike_files(runs, of_models);
+  add(all, what, runs, [&](const RunRecords& run) {
+    const auto own = files_of(run, of_models);
+    std::vector<std::string> texts;
+    for (const auto& name : names) texts.push_back(concat(name, ' ', own.contains(name) ? own.at(name) : "not there"));
+    return join(texts);
+  });
+}
+
+/// The resolved config without what repeats of one arm differ in: name, seed and folder.
+std::string arm_of(const RunRecords& run) {
+  std::istringstream lines(run.config);
+  std::string arm, section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line;
+    const bool own = section.empty() && (line.starts_with("name =") || line.starts_with("seed ="));
+    if (!own && section != "[output]") arm += line + '\n';
+  }
+  return arm;
+}
+
+/// The seeds that the arm of a run was run with, among `runs`.
+std::string seeds_of(std::span<const RunRecords> runs, const RunRecords& run) {
+  std::set<int64_t> seeds;
+  for (const auto& other : runs)
+    if (arm_of(other) == arm_of(run)) seeds.insert(other.seed);
+  return join(seeds);
+}
+
+}  // namespace
+
+std::vector<Difference> differences(std::span<const RunRecords> runs) {
+  std::vector<Difference> all;
+  add(all, "compute_dtype", runs, [](const auto& run) { return config_text(run, "model", "compute_dtype"); });
+  add(all, "dtype of the base", runs, [](const auto& run) { return config_text(run, "model", "dtype"); });
+  add(all, "threads", runs, threads_of);
+  add(all, "seeds", runs, [&](const auto& run) { return seeds_of(runs, run); });
+  add(all, "gating", runs, gating_of);
+  add(all, "processor", runs, [](const auto& run) { return text_at(run.manifest, {"machine", "processor"}); });
+  add(all, "torch", runs, [](const auto& run) { return text_at(run.manifest, {"libraries", "torch"}); });
+  add(all, "program", runs, program_of);
+  add_files(all, "model files", runs, true);
+  add_files(all, "data files", runs, false);
+  add(all, "questions", runs, rows_of);
+  return all;
+}
+
+std::string differences_text(std::span<const RunRecords> runs) {
+  std::string text;
+  for (const auto& difference : differences(runs)) {
+    text += concat("  ", difference.what, ": ");
+    std::string_view gap;
+    for (const auto& side : difference.sides) {
+      text += concat(gap, side.value, " (", join(side.runs), ')');
+      gap = "; ";
+    }
+    text += '\n';
+  }
+  return text.empty()
+             ? text
+             : "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n" + text + '\n';
+}
+
+}  // namespace evenkeel
