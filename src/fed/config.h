@@ -47,7 +47,8 @@ struct ModelSection {
   void visit(auto& field) {
     field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
     field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
-    field("compute_dtype", compute_dtype, "arithmetic with a bfloat16 base: auto measures this machine once");
+    field("compute_dtype", compute_dtype,
+          "arithmetic with a bfloat16 base: auto measures this machine once, and the bits depend on it");
   }
 };
 
@@ -214,7 +215,7 @@ struct ExperimentConfig {
   void visit(auto& field) {
     field("name", name, "name of the run, also of its folder");
     field("seed", seed, "seed of every random draw, 0 or more");
-    field("threads", threads, "processor threads, 0: all cores of this machine");
+    field("threads", threads, "processor threads, 0: all cores of this machine, and the bits depend on it");
     field("model", model, "");
     field("lora", lora, "");
     field("data", data, "");

@@ -44,6 +44,16 @@ TEST(ShippedConfigs, AreValidAndSayWhatTheyAre) {
   }
 }
 
+TEST(ShippedConfigs, PinWhatMakesRunsComparable) {
+  ::setenv("EVENKEEL_DATA", "data", /*overwrite=*/0);
+  for (const auto& file : toml_files(kConfigs)) {
+    if (fs::relative(file, kConfigs).string().find("pretrain") != std::string::npos) continue;
+    const auto config = ExperimentConfig::load(file);
+    EXPECT_GT(config.threads, 0) << file << ": threads = 0 depends on the machine";
+    EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32) << file << ": auto is measured on the machine";
+  }
+}
+
 ModelSpec spec_of(bool sparse) {
   ModelSpec spec;
   spec.num_experts = sparse ? 64 : 0;
