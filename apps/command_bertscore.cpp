@@ -1,6 +1,5 @@
 #include <ATen/Parallel.h>
 
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "train/bert_score.h"
@@ -74,17 +74,17 @@ void print_json(size_t index, const BertScore& score) {
 }
 
 void print_row(const std::string& name, const BertScore& score) {
-  std::printf("%8s", name.c_str());
-  const auto columns = [](const MatchScore& m) { std::printf(" %9.6f %9.6f %9.6f", m.precision, m.recall, m.f1); };
+  print("%8s", name.c_str());
+  const auto columns = [](const MatchScore& m) { print(" %9.6f %9.6f %9.6f", m.precision, m.recall, m.f1); };
   columns(score.raw);
   if (score.rescaled) columns(*score.rescaled);
-  std::printf("\n");
+  print("\n");
 }
 
 void print_header(bool with_rescaled) {
-  std::printf("%8s %9s %9s %9s", "index", "P", "R", "F");
-  if (with_rescaled) std::printf(" %9s %9s %9s", "resc. P", "resc. R", "resc. F");
-  std::printf("\n");
+  print("%8s %9s %9s %9s", "index", "P", "R", "F");
+  if (with_rescaled) print(" %9s %9s %9s", "resc. P", "resc. R", "resc. F");
+  print("\n");
 }
 
 /// Means over the texts, and what they hide: blank candidates, and texts that lost their end.
@@ -101,8 +101,8 @@ class Summary {
     BertScore mean{.raw = divided(sum_.raw), .rescaled = std::nullopt};
     if (sum_.rescaled) mean.rescaled = divided(*sum_.rescaled);
     print_row("mean", mean);
-    std::printf("%lld texts, %lld with an empty candidate, %lld cut at %lld tokens\n", static_cast<long long>(texts_),
-                static_cast<long long>(empty_), static_cast<long long>(cut_), static_cast<long long>(max_tokens));
+    print("%lld texts, %lld with an empty candidate, %lld cut at %lld tokens\n", static_cast<long long>(texts_),
+          static_cast<long long>(empty_), static_cast<long long>(cut_), static_cast<long long>(max_tokens));
   }
 
  private:

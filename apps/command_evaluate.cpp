@@ -32,10 +32,11 @@ struct EvaluateFlags {
 /// Shows scores as they come: JSON lines at once, or a table at the end; predictions into a file of their own.
 class ScoreWriter {
  public:
-  explicit ScoreWriter(const EvaluateFlags& flags) : json_(flags.json), progress_("evaluate") {
-    if (flags.predictions.empty()) return;
-    predictions_.open(flags.predictions);
-    EK_CHECK(predictions_.good(), kIo, flags.predictions, " cannot be written");
+  explicit ScoreWriter(const EvaluateFlags& flags)
+      : json_(flags.json), file_(flags.predictions), progress_("evaluate") {
+    if (file_.empty()) return;
+    predictions_.open(file_);
+    check_predictions();
   }
 
   void progress(const std::string& task, double budget, int64_t done, int64_t rows) {
@@ -48,6 +49,8 @@ class ScoreWriter {
     scores_.push_back(score);
     for (size_t row = 0; predictions_.is_open() && row < predictions.size(); ++row)
       predictions_ << line(score, row, predictions[row]) << '\n';
+    predictions_.flush();
+    check_predictions();
   }
 
   void finish() const {
@@ -55,6 +58,8 @@ class ScoreWriter {
   }
 
  private:
+  void check_predictions() const { EK_CHECK(predictions_.good(), kIo, file_, " cannot be written"); }
+
   static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
     OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};
     score.kind == AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
@@ -76,6 +81,7 @@ class ScoreWriter {
   }
 
   bool json_;
+  std::string file_;
   log::Progress progress_;
   std::ofstream predictions_;
   std::vector<TaskScore> scores_;

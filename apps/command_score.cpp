@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output.h"
 #include "base/json.h"
 #include "base/safetensors.h"
 #include "train/generation.h"
@@ -88,15 +88,14 @@ void print_json(size_t index, const TokenIds& ids, const TextScore& score) {
 
 void print_row(size_t index, const TokenIds& ids, const TextScore& score) {
   const auto predicted = static_cast<double>(score.token_logprobs.size());
-  std::printf("%6zu %7zu %12.4f %10.4f\n", index, ids.size(), score.logprob,
-              predicted > 0 ? score.logprob / predicted : 0.0);
+  print("%6zu %7zu %12.4f %10.4f\n", index, ids.size(), score.logprob, predicted > 0 ? score.logprob / predicted : 0.0);
 }
 
 void run_score(const ScoreFlags& flags) {
   const auto opened = open_model(flags.model);
   const auto texts = InputReader(opened, flags.input).read();
   TensorMap logits;
-  if (!flags.json) std::printf("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
+  if (!flags.json) print("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
   score_texts(*opened.model, opened.forward(), texts, !flags.logits.empty(), [&](size_t index, const TextScore& score) {
     flags.json ? print_json(index, texts[index], score) : print_row(index, texts[index], score);
     if (score.logits.defined()) logits[std::to_string(index)] = score.logits;

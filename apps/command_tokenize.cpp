@@ -95,8 +95,6 @@ void for_each_line(const std::string& name, Use&& use) {
 void run_tokenize(const TokenizeFlags& flags) {
   const auto tokenizer = Tokenizer::load(tokenizer_file(flags.model));
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
-  std::cout.flush();
-  EK_CHECK(std::cout, kIo, "standard output cannot be written");
 }
 
 /// The whole input is one text, its newlines included; with --jsonl each line is one.

@@ -46,8 +46,8 @@ Run open_run(const TrainFlags& flags) {
 /// The table on stdout, where to look next on stderr.
 void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
-  std::cout << score_table(scores) << std::flush;
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
+  std::cout << score_table(scores) << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
             << "/report.html\ntry the model: evenkeel generate --model " << run.experiment.config.model.path
             << " --adapter " << folder << "/adapter --prompt \"...\"\n";

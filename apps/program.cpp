@@ -4,6 +4,7 @@
 #include <new>
 
 #include "apps/commands.h"
+#include "apps/output.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/interrupt.h"
@@ -53,11 +54,12 @@ Error from_library(std::string_view text) {
   return Error(kInternal, std::string(text.substr(0, text.find('\n'))));
 }
 
-}  // namespace
-
-int run_program(int argc, char** argv) {
+/// Every way in which a command can end, as an exit code; an error ends in one line.
+int exit_code_of(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const OutputLost&) {
+    return 0;  // whether that is an error, Output::finish() knows
   } catch (const Interrupted& interrupted) {
     std::cerr << "evenkeel: " << interrupted.what() << '\n';
     return 130;
@@ -70,6 +72,13 @@ int run_program(int argc, char** argv) {
   } catch (...) {
     return say(Error(kInternal, "an error of an unknown kind"));
   }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  Output output;
+  return output.finish(exit_code_of(argc, argv));
 }
 
 }  // namespace evenkeel

@@ -1,0 +1,87 @@
+#include "apps/output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+/// The lowest free descriptor is the one that open() gives. Reading from /dev/null is how stdout fails when it is written.
+void reserve_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+}  // namespace
+
+Output::Output() {
+  reserve_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  setp(buffer_.data(), buffer_.data() + buffer_.size());
+  before_ = std::cout.rdbuf(this);
+  std::cout.exceptions(std::ios::badbit);  // what write_out() throws comes out of operator<<
+  std::cerr.tie(nullptr);                  // an error line must not fail because results cannot be written
+  if (::isatty(STDOUT_FILENO) == 1) std::cout << std::unitbuf;
+}
+
+Output::~Output() {
+  std::cout.exceptions(std::ios::goodbit);
+  std::cout.rdbuf(before_);
+}
+
+int Output::finish(int code) {
+  try {
+    std::cout.flush();
+  } catch (const OutputLost&) {  // error_ says why
+  }
+  if (error_ == 0 || error_ == EPIPE || code != 0) return code;
+  std::cerr << "evenkeel: [io] standard output: cannot be written: " << std::strerror(error_) << '\n';
+  return 1;
+}
+
+Output::int_type Output::overflow(int_type next) {
+  write_out();
+  if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
+  return traits_type::not_eof(next);
+}
+
+int Output::sync() {
+  write_out();
+  return 0;
+}
+
+void Output::write_out() {
+  const char* from = pbase();
+  const char* const end = pptr();
+  setp(buffer_.data(), buffer_.data() + buffer_.size());  // what cannot be written is not tried again
+  while (error_ == 0 && from < end) {
+    const ssize_t done = ::write(STDOUT_FILENO, from, static_cast<size_t>(end - from));
+    if (done >= 0)
+      from += done;
+    else if (errno != EINTR)
+      error_ = errno;
+  }
+  if (error_ != 0) throw OutputLost();
+}
+
+void print(const char* format, ...) {
+  std::va_list values, again;
+  va_start(values, format);
+  va_copy(again, values);
+  std::string text(static_cast<size_t>(std::vsnprintf(nullptr, 0, format, values)), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  va_end(values);
+  std::cout << text;
+}
+
+}  // namespace evenkeel

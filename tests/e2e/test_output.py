@@ -1,0 +1,165 @@
+"""Output that cannot be written: one line and exit 1, whatever the command; a reader that has gone away is no error."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+
+import pytest
+
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, settings, succeed, tiny_model  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def place(tiny_model, tmp_path_factory):  # noqa: F811
+    """What the commands need: a run, texts, a line to tokenize."""
+    folder = tmp_path_factory.mktemp("output")
+    succeed("train", CONFIG, "--out", folder / "run",
+            *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, clients__participation=0.4))
+    (folder / "texts.jsonl").write_text('{"ids": [1, 2, 3]}\n' * 3)
+    (folder / "line.txt").write_text("some words\n" * 3)
+    (folder / "model").symlink_to(tiny_model)
+    return folder
+
+
+PRINTING = {
+    "list": ["list", "tasks"],
+    "version": ["--version"],
+    "help": ["train", "--help"],
+    "doctor": ["doctor"],
+    "score": ["score", "--model", "{place}/model", "--input", "{place}/texts.jsonl"],
+    "score --json": ["score", "--model", "{place}/model", "--input", "{place}/texts.jsonl", "--json"],
+    "generate": ["generate", "--model", "{place}/model", "--prompt", "a", "--max-new-tokens", "1"],
+    "evaluate": ["evaluate", "--model", "{place}/model", "--tasks", "builtin:tools", "--limit", "1"],
+    "evaluate --json": ["evaluate", "--model", "{place}/model", "--tasks", "builtin:tools", "--limit", "1", "--json"],
+    "report": ["report", "{place}/run"],
+    "tokenize": ["tokenize", "--model", "{place}/model", "--input", "{place}/line.txt"],
+    "pg-alignment": ["pg-alignment", "--run", "{place}/run", "--limit", "1"],
+    "print-config": ["train", "configs/tiny/train.toml", "--print-config"],
+}
+
+
+def words_of(command, place):
+    return [word.format(place=place) for word in PRINTING[command]]
+
+
+def started(words, **options):
+    return subprocess.run([PROGRAM, *map(str, words)], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
+
+
+def without_reader():
+    """The end of a pipe that nobody reads any more."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+def says_so(done, why):
+    """One line of error behind the program's own log."""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
+    assert (done.returncode, errors) == (1, [f"evenkeel: [io] standard output: cannot be written: {why}"]), done.stderr
+
+
+@pytest.mark.parametrize("command", PRINTING)
+def test_a_full_device_a_closed_descriptor_and_a_limit_are_errors_and_a_broken_pipe_is_not(command, place, tmp_path):
+    words = words_of(command, place)
+    with open("/dev/full", "w") as full:
+        says_so(started(words, stdout=full), "No space left on device")
+    says_so(started(words, preexec_fn=lambda: os.close(1)), "Bad file descriptor")
+    with open(tmp_path / "limited", "w") as limited:
+        done = started(words, stdout=limited, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+    says_so(done, "File too large")
+    pipe = without_reader()
+    done = started(words, stdout=pipe)
+    os.close(pipe)
+    assert done.returncode == 0 and "evenkeel: " not in done.stderr, done.stderr
+
+
+def test_bertscore_is_no_exception(tmp_path):
+    """It needs an encoder to print anything: the smallest there can be."""
+    transformers = pytest.importorskip("transformers")
+    encoder = transformers.BertModel(transformers.BertConfig(
+        vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=16))
+    encoder.save_pretrained(tmp_path / "bert", safe_serialization=True)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e", "f", "g", "h"]
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.BertWordPieceTokenizer({word: i for i, word in enumerate(words)})
+    tokenizer.save(str(tmp_path / "bert/tokenizer.json"))
+    (tmp_path / "pairs.jsonl").write_text('{"candidate": "a b", "reference": "a c"}\n')
+    command = ["bertscore", "--model", tmp_path / "bert", "--layer", "1", "--input", tmp_path / "pairs.jsonl"]
+    assert "mean" in succeed(*command).stdout
+    for flags in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            says_so(started([*command, *flags], stdout=full), "No space left on device")
+
+
+def test_a_closed_stdout_is_not_taken_for_the_next_file(place, tmp_path):
+    predictions = tmp_path / "predictions.jsonl"
+    done = started([*words_of("evaluate --json", place), "--predictions", predictions],
+                   preexec_fn=lambda: os.close(1))
+    says_so(done, "Bad file descriptor")
+    assert not predictions.exists() or all("output" in line for line in lines(predictions))
+
+
+def test_predictions_that_cannot_be_written_are_an_error(place):
+    done = evenkeel(*words_of("evaluate", place), "--predictions", "/dev/full")
+    assert done.returncode == 1 and "evenkeel: [io] /dev/full cannot be written" in done.stderr
+
+
+def test_a_training_is_whole_when_its_table_or_its_log_cannot_be_written(place, tmp_path):
+    def train(name, **options):
+        out = tmp_path / name
+        words = ["train", CONFIG, "--out", out, *settings(model__path=place / "model", train__rounds=1, evaluate__limit=1,
+                                                          clients__participation=0.4)]
+        done = subprocess.run([PROGRAM, *map(str, words)], timeout=120, cwd=ROOT,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
+        assert (out / "report.html").exists()
+        assert (out / "adapter/adapter_model.safetensors").read_bytes() == expected
+        return done.returncode
+    expected = (place / "run/adapter/adapter_model.safetensors").read_bytes()
+    pipe = without_reader()
+    with open("/dev/full", "w") as full, open(os.devnull, "w") as null:
+        assert train("full-log", stdout=null, stderr=full) == 0
+        assert train("broken-log", stdout=null, stderr=pipe) == 0
+        assert train("closed-log", stdout=null, preexec_fn=lambda: os.close(2)) == 0
+        assert train("broken-both", stdout=pipe, stderr=pipe) == 0
+        assert train("full-table", stdout=full, stderr=null) == 1
+        assert train("nothing-open", preexec_fn=lambda: os.closerange(0, 3)) == 1
+    os.close(pipe)
+
+
+@pytest.mark.parametrize("command, file", [
+    (["train", CONFIG, "--out", "{out}", "--set", "model.path='{place}/model'", "--set", "train.rounds=1"], ""),
+    (["export", "--run", "{place}/run", "--out", "{out}"], ""),
+    (["pretrain", "configs/tiny/pretrain.toml", "--out", "{out}"], ""),
+    (["init", "configs/tiny/model.json", "--out", "{out}"], ""),
+    (["report", "{place}/run", "--html", "{out}.html"], ".html"),
+    (["score", "--model", "{place}/model", "--input", "{place}/texts.jsonl", "--logits", "{out}.st"], ".st"),
+])
+def test_a_file_beyond_its_limit_is_one_line_that_names_it(command, file, place, tmp_path):
+    out = tmp_path / "out"
+    words = [str(word).format(place=place, out=out) for word in command]
+    done = started(words, stdout=subprocess.DEVNULL,
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
+    errors = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
+    assert done.returncode == 1 and len(errors) == 1, done.stderr
+    assert f"{out}{file}" in errors[0] and "File too large" in errors[0]
+
+
+@pytest.mark.parametrize("command", [["export", "--run", "{place}/run", "--out", "{out}"],
+                                     ["init", "configs/tiny/model.json", "--out", "{out}"]])
+def test_a_command_that_prints_nothing_needs_no_stdout(command, place, tmp_path):
+    words = [word.format(place=place, out=tmp_path / "out") for word in command]
+    with open("/dev/full", "w") as full:
+        assert started(words, stdout=full).returncode == 0
+    shutil.rmtree(tmp_path / "out")
+    assert started(words, preexec_fn=lambda: os.closerange(0, 2)).returncode == 0
+
+
+def test_results_before_an_error_are_still_printed(place, tmp_path):
+    (tmp_path / "ids.jsonl").write_text("[1]\n[2]\n[99999]\n")
+    done = evenkeel("tokenize", "--model", place / "model", "--decode", "--jsonl", "--input", tmp_path / "ids.jsonl")
+    assert done.returncode == 1 and len([json.loads(line) for line in done.stdout.splitlines()]) == 2
