@@ -101,8 +101,8 @@ class Summary {
     BertScore mean{.raw = divided(sum_.raw), .rescaled = std::nullopt};
     if (sum_.rescaled) mean.rescaled = divided(*sum_.rescaled);
     print_row("mean", mean);
-    print("%lld texts, %lld with an empty candidate, %lld cut at %lld tokens\n", static_cast<long long>(texts_),
-          static_cast<long long>(empty_), static_cast<long long>(cut_), static_cast<long long>(max_tokens));
+    std::cout << texts_ << " texts, " << empty_ << " with an empty candidate, " << cut_ << " cut at " << max_tokens
+              << " tokens\n";
   }
 
  private:

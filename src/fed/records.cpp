@@ -168,6 +168,7 @@ OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<
   OrderedJson json = {{"round", round.round + 1},
                       {"method", e.config.method.name},
                       {"gate_norm", config::name_of(e.gate_norm)},
+                      {"gates_sum_to_one", e.gate_norm == GateNorm::kRenormSelected || e.model->spec().norm_topk_prob},
                       {"participants", records.size()},
                       {"loss", per(total(records, &ClientRecord::loss_sum), targets)},
                       {"first_loss", mean(records, &ClientRecord::first_loss)},

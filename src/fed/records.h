@@ -1,6 +1,7 @@
 /// \file  The line of rounds.jsonl: everything that is reported of a round, measured, never assumed.
 ///
-/// Keys: round (1 = the first), method, gate_norm, participants, loss, first_loss, last_loss (mean per target token),
+/// Keys: round (1 = the first), method, gate_norm (what the method asks for), gates_sum_to_one (over the selected experts:
+/// by gate_norm or by the checkpoint's norm_topk_prob), participants, loss, first_loss, last_loss (mean per target token),
 /// tokens, targets, steps, bytes_up, bytes_down (all that was sent, whoever got it), bytes_up_parts and bytes_down_parts
 /// (the same by content: lora/payload.h and OtherTraffic), experts_per_token, flops; clients (the same per client, with
 /// id, budget, top_k, rank, examples, weight and metrics); metrics (mean over clients, by steps); layers and, per layer in

@@ -87,6 +87,7 @@ TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
   const auto record = run_round(e, before_first_round(e), journal("record"), progress).record;
   EXPECT_EQ(record["round"], 1);
   EXPECT_EQ(record["gate_norm"], "renorm_selected");
+  EXPECT_EQ(record["gates_sum_to_one"], true);
   int64_t up = 0;
   const auto expect_parts = [](const OrderedJson& json) {
     for (const auto* direction : {"bytes_up", "bytes_down"}) {

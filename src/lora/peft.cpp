@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "lora/peft_files.h"
 
 namespace evenkeel {
@@ -53,6 +54,7 @@ struct KnownKey {
 bool anything(const Json& /*value*/) { return true; }
 bool is_false(const Json& value) { return value == false; }
 bool is_boolean(const Json& value) { return value.is_boolean(); }
+bool is_rank(const Json& value) { return value.is_number_integer() && value > 0 && value <= 65536; }
 bool is_number(const Json& value) { return value.is_number(); }
 bool is_nothing(const Json& value) { return value.is_null() || (value.is_structured() && value.empty()); }
 bool is_text(const Json& value) { return value.is_null() || value.is_string(); }
@@ -64,7 +66,7 @@ bool starts_plainly(const Json& value) { return value.is_boolean() || value == "
 /// not change what saved factors mean: which modules are adapted, the tensors say themselves.
 constexpr KnownKey kKnownKeys[] = {
     {"peft_type", "\"LORA\"", [](const Json& value) { return value == "LORA"; }},
-    {"r", "a whole number above 0", [](const Json& value) { return value.is_number_integer() && value > 0; }},
+    {"r", "a whole number from 1 to 65536", is_rank},
     {"lora_alpha", "a number", is_number},
     {"use_rslora", "true or false", is_boolean},
     {"bias", "\"none\"", [](const Json& value) { return value == "none"; }},
@@ -110,7 +112,7 @@ constexpr KnownKey kKnownKeys[] = {
 const KnownKey& known_key(const std::string& name, const std::string& file) {
   const auto found = std::find_if(std::begin(kKnownKeys), std::end(kKnownKeys),
                                   [&](const KnownKey& known) { return known.name == name; });
-  EK_CHECK(found != std::end(kKnownKeys), kCheckpoint, file, ": ", name,
+  EK_CHECK(found != std::end(kKnownKeys), kCheckpoint, file, ": ", shown(name),
            " is not a key of plain LoRA (PEFT 0.17 to 0.21): what it changes is not known here");
   return *found;
 }
@@ -119,7 +121,8 @@ void require_plain_lora(const Json& config, const std::string& file) {
   EK_CHECK(config.is_object() && config.contains("peft_type"), kCheckpoint, file, ": not an adapter_config.json");
   for (const auto& [name, value] : config.items()) {
     const auto& known = known_key(name, file);
-    EK_CHECK(known.is_plain(value), kCheckpoint, file, ": ", name, " is ", value.dump(), ", allowed: ", known.allowed);
+    EK_CHECK(known.is_plain(value), kCheckpoint, file, ": ", shown(name), " is ", shown(value),
+             ", allowed: ", known.allowed);
   }
   for (const auto* needed : {"r", "lora_alpha"})
     EK_CHECK(config.contains(needed), kCheckpoint, file, ": ", needed, " is missing");

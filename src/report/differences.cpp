@@ -36,8 +36,10 @@ std::string program_of(const RunRecords& run) {
   return concat(text_at(run.manifest, {"version"}), ", git ", text_at(run.manifest, {"git"}).substr(0, 12));
 }
 
+/// Two names of one thing are no difference: a checkpoint may renormalise by itself.
 std::string gating_of(const RunRecords& run) {
-  return run.rounds.empty() ? std::string(kUnknown) : text_at(run.rounds.back(), {"gate_norm"});
+  if (run.rounds.empty() || !run.rounds.back().contains("gates_sum_to_one")) return std::string(kUnknown);
+  return run.rounds.back().at("gates_sum_to_one") == true ? "renormalised" : "not renormalised";
 }
 
 /// "boolq 100, obqa 98 in 100": as many as a task has different questions, in how many rows.

@@ -245,7 +245,8 @@ TEST_F(Report, NamesCannotBecomeMarkupAndDataReadsBack) {
 class UnlikeRuns : public Report {
  protected:
   struct Made {
-    std::string method = "fedit", compute_dtype = "float32", processor = "A", weights = "aa", gate_norm = "native";
+    std::string method = "fedit", compute_dtype = "float32", processor = "A", weights = "aa";
+    bool renormalised = false;
     int64_t seed = 42, threads = 1;
   };
   void make(const std::string& name, const Made& made) const {
@@ -264,7 +265,7 @@ class UnlikeRuns : public Report {
                                     {{"path", "/d/boolq/test.json"}, {"bytes", 3}, {"sha256", "dd"}}}}};
     write_file_atomic(run / "manifest.json", manifest.dump());
     auto round = round_line(3, 1);
-    round["gate_norm"] = made.gate_norm;
+    round["gates_sum_to_one"] = made.renormalised;
     append_line(run / "rounds.jsonl", round.dump());
   }
 };
@@ -275,13 +276,13 @@ TEST_F(UnlikeRuns, AreMarkedWithOneLinePerDifference) {
              .compute_dtype = "bfloat16",
              .processor = "B",
              .weights = "bb",
-             .gate_norm = "renorm_selected",
+             .renormalised = true,
              .threads = 2});
   EXPECT_EQ(differences_text(runs({"a", "b"})),
             "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n"
             "  compute_dtype: float32 (a); bfloat16 (b)\n"
             "  threads: 1 (a); 2 (b)\n"
-            "  gating: native (a); renorm_selected (b)\n"
+            "  gating: not renormalised (a); renormalised (b)\n"
             "  processor: A (a); B (b)\n"
             "  model files: model.safetensors aa (a); model.safetensors bb (b)\n"
             "\n");

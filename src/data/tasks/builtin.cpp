@@ -40,7 +40,7 @@ template <typename Width>
 std::vector<Thing> held_out_things(uint64_t kind, uint64_t count, const Width& width) {
   std::vector<Thing> things;
   for (uint64_t a = 0; a < count; ++a)
-    for (uint64_t b = 0; b < width(a); ++b)
+    for (uint64_t b = 0; b < static_cast<uint64_t>(width(a)); ++b)
       if (world::held_out(kind, a, b)) things.push_back({kind, a, b});
   return things;
 }
