@@ -13,6 +13,12 @@ namespace {
 
 double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
 
+/// Over the selected experts: because the method asks for it, or because the checkpoint is made so.
+bool gates_sum_to_one(const Experiment& e) {
+  const auto config = parse_json(e.model->config_json(), "config.json", kCheckpoint);
+  return e.gate_norm == GateNorm::kRenormSelected || JsonView(config, "config.json").flag_or("norm_topk_prob", false);
+}
+
 OrderedJson client_json(const ClientProfile& client, double weight, const ClientRecord& record) {
   return {{"id", client.id},
           {"budget", client.budget},
@@ -168,7 +174,7 @@ OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<
   OrderedJson json = {{"round", round.round + 1},
                       {"method", e.config.method.name},
                       {"gate_norm", config::name_of(e.gate_norm)},
-                      {"gates_sum_to_one", e.gate_norm == GateNorm::kRenormSelected || e.model->spec().norm_topk_prob},
+                      {"gates_sum_to_one", gates_sum_to_one(e)},
                       {"participants", records.size()},
                       {"loss", per(total(records, &ClientRecord::loss_sum), targets)},
                       {"first_loss", mean(records, &ClientRecord::first_loss)},

@@ -25,9 +25,8 @@ struct ModelSpec {
   std::string family;  ///< as in the config's model_type: "olmoe"
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   int64_t num_layers = 0, num_heads = 0, num_kv_heads = 0, head_width = 0;
-  int64_t num_experts = 0;      ///< 0: dense
-  int64_t top_k = 0;            ///< the checkpoint's own num_experts_per_tok
-  bool norm_topk_prob = false;  ///< the checkpoint's own gates sum to 1 over the selected experts
+  int64_t num_experts = 0;  ///< 0: dense
+  int64_t top_k = 0;        ///< the checkpoint's own num_experts_per_tok
   int64_t max_positions = 0;
   int64_t eos = -1, pad = -1;           ///< token ids, -1 when the checkpoint names none
   std::vector<std::string> moe_layers;  ///< routing keys, e.g. "model.layers.0.mlp", in depth order

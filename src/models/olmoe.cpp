@@ -22,7 +22,8 @@ struct Mixture {
 
 class Olmoe final : public CausalLm {
  public:
-  Olmoe(const ModelConfig& config, TensorSource& source) : decoder_(kKind, config) {
+  Olmoe(const ModelConfig& config, TensorSource& source)
+      : decoder_(kKind, config), norm_topk_prob_(config.flag_or("norm_topk_prob", false)) {
     read_experts(config);
     decoder_.take(source, [&](size_t layer, const std::string& prefix) {
       decoder_.spec.moe_layers.push_back(prefix + "mlp");
@@ -48,6 +49,7 @@ class Olmoe final : public CausalLm {
   at::Tensor mixture(size_t layer, const at::Tensor& x_TD, const ForwardOptions& options) const;
 
   Decoder decoder_;
+  bool norm_topk_prob_;
   std::vector<Mixture> mixtures_;
 };
 
@@ -55,7 +57,6 @@ void Olmoe::read_experts(const ModelConfig& config) {
   auto& spec = decoder_.spec;
   spec.num_experts = config.integer("num_experts");
   spec.top_k = config.integer("num_experts_per_tok");
-  spec.norm_topk_prob = config.flag_or("norm_topk_prob", false);
   EK_CHECK(spec.top_k <= spec.num_experts, kCheckpoint, config.origin(), ": num_experts_per_tok ", spec.top_k,
            " is more than num_experts ", spec.num_experts);
 }
@@ -85,8 +86,8 @@ at::Tensor Olmoe::mixture(size_t layer, const at::Tensor& x_TD, const ForwardOpt
   if (router.top_k == 0) router.top_k = spec().top_k;
   const auto phi = router.modulation.find(prefix);
   const auto logits_TE = linear(x_TD, mixtures_[layer].router, beside.at(prefix, ".gate"));
-  const auto routing = route(logits_TE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
-                             decoder_.spec.norm_topk_prob);
+  const auto routing =
+      route(logits_TE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, norm_topk_prob_);
   if (options.routing)
     (*options.routing)[prefix] = {logits_TE.requires_grad() ? logits_TE : at::Tensor(),
                                   at::bincount(routing.experts.reshape({-1}), {}, spec().num_experts), x_TD.size(0)};

@@ -63,7 +63,7 @@ void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int
 /// \param prompt_of  the prompt that a row of logits belongs to
 template <typename PromptOf>
 at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
-  const auto finite_N = logits_NV.isfinite().all(1);
+  const auto finite_N = logits_NV.abs().amax(1).isfinite();  // NaN and infinity are the largest
   const bool* finite = finite_N.const_data_ptr<bool>();
   int64_t first = -1;
   for (int64_t row = 0; row < finite_N.numel(); ++row)

@@ -216,6 +216,8 @@ class Pretraining {
       const auto loss = model_->loss(pack_ids(sequences), forward);
       sum += loss.sum.item<double>();
       count += loss.count;
+      EK_CHECK(std::isfinite(sum), kNumeric, "pretrain: the loss of held-out sequence ", start,
+               " or one behind it in its batch is not finite, K = ", top_k);
     }
     return count > 0 ? sum / static_cast<double>(count) : 0.0;
   }

@@ -80,14 +80,12 @@ def test_a_full_device_a_closed_descriptor_and_a_limit_are_errors_and_a_broken_p
 def test_bertscore_is_no_exception(tmp_path):
     """It needs an encoder to print anything: the smallest there can be."""
     transformers = pytest.importorskip("transformers")
-    encoder = transformers.BertModel(transformers.BertConfig(
-        vocab_size=12, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=16))
-    encoder.save_pretrained(tmp_path / "bert", safe_serialization=True)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e", "f", "g", "h"]
-    tokenizers = pytest.importorskip("tokenizers")
-    tokenizer = tokenizers.BertWordPieceTokenizer({word: i for i, word in enumerate(words)})
-    tokenizer.save(str(tmp_path / "bert/tokenizer.json"))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "bert")
+    transformers.BertModel(transformers.BertConfig(
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
+        max_position_embeddings=16)).save_pretrained(tmp_path / "bert", safe_serialization=True)
     (tmp_path / "pairs.jsonl").write_text('{"candidate": "a b", "reference": "a c"}\n')
     command = ["bertscore", "--model", tmp_path / "bert", "--layer", "1", "--input", tmp_path / "pairs.jsonl"]
     assert "mean" in succeed(*command).stdout
