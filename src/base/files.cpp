@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mappings.h"
 #include "base/text.h"
 
 namespace evenkeel {
@@ -205,6 +207,70 @@ void make_new_folder(const fs::path& folder) {
   EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
 }
 
+namespace {
+
+/// Without the trailing slash that a shell completes: the folder itself has a neighbour.
+fs::path plain(const fs::path& folder) {
+  const auto whole = fs::absolute(folder).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+struct stat status_of(const fs::path& path) {
+  struct stat status = {};
+  EK_CHECK(::stat(path.c_str(), &status) == 0, kIo, path.string(), ": ", std::strerror(errno));
+  return status;
+}
+
+/// A rename cannot replace a mount point: better said before the work than after it.
+void check_renamable(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return;
+  EK_CHECK(fs::is_directory(folder, error), kIo, folder.string(), ": exists and is not a folder");
+  EK_CHECK(fs::is_empty(folder, error) && !error, kIo, folder.string(),
+           ": exists already and is not empty; choose another --out");
+  EK_CHECK(status_of(folder).st_dev == status_of(folder.parent_path()).st_dev, kIo, folder.string(),
+           ": is a mount point; name a folder inside it");
+}
+
+/// Opens and locks a folder that may be another process' own.
+int locked(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
+  struct stat mine = {}, there = {};
+  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &mine) == 0 &&
+                    ::stat(folder.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
+  if (!held) ::close(descriptor);
+  EK_CHECK(held, kIo, folder.string(), ": another process is writing it");
+  return descriptor;
+}
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(plain(folder)), part_(folder_.string() + ".part") {
+  check_renamable(folder_);
+  std::error_code error;
+  fs::create_directories(part_, error);
+  EK_CHECK(!error, kIo, folder_.string(), ": cannot be made: ", error.message());
+  EK_CHECK(::access(part_.c_str(), W_OK | X_OK) == 0, kIo, folder_.string(), ": not writable");
+  descriptor_ = locked(part_);
+  for (const auto& entry : fs::directory_iterator(part_)) fs::remove_all(entry.path());
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (descriptor_ < 0) return;
+  std::error_code ignored;  // a destructor does not throw; the next writer clears what is left
+  fs::remove_all(part_, ignored);
+  ::close(descriptor_);
+}
+
+void AtomicFolder::commit() {
+  ::fsync(descriptor_);
+  EK_CHECK(::rename(part_.c_str(), folder_.c_str()) == 0, kIo, folder_.string(),
+           ": cannot be put in place: ", std::strerror(errno));
+  ::close(std::exchange(descriptor_, -1));
+  flush_folder(folder_.parent_path());
+}
+
 std::string sha256_file(const fs::path& file) {
   const Descriptor descriptor(file, O_RDONLY);
   Sha256 digest;
@@ -230,10 +296,13 @@ MappedFile::MappedFile(const fs::path& file) {
   EK_CHECK(address != MAP_FAILED, kIo, file.string(), ": cannot be mapped: ", std::strerror(errno));
   ::madvise(address, size_, MADV_HUGEPAGE);  // a wish: file systems without huge pages refuse, and nothing is lost
   data_ = static_cast<const std::byte*>(address);
+  enter_mapping(address, size_, file, status);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  leave_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 fs::path expand_data_path(const std::string& path, std::string_view key) {

@@ -68,12 +68,31 @@ void append_line(const fs::path& file, std::string_view line);
 /// written to.
 void make_new_folder(const fs::path& folder);
 
+/// An output folder that appears whole or not at all: files go into path(), a neighbour named "<folder>.part"; commit()
+/// renames it. Without commit() the neighbour is removed; what a killed process left in one is thrown away by the next.
+/// Example:  AtomicFolder out("models/new");  write_file_atomic(out.path() / "config.json", text);  out.commit();
+class AtomicFolder {
+ public:
+  /// \throws kIo when `folder` exists with content, cannot be made, is a mount point, or another process is writing it.
+  explicit AtomicFolder(const fs::path& folder);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+  const fs::path& path() const { return part_; }
+  void commit();
+
+ private:
+  fs::path folder_, part_;
+  int descriptor_ = -1;  // holds a lock, which dies with the process
+};
+
 /// Hex digest of a file, read in blocks.
 std::string sha256_file(const fs::path& file);
 std::string sha256(std::string_view bytes);
 
 /// A read-only memory mapping of a whole file, unmapped with the object. Pages are the system's cache: they count in
-/// RSS when touched and can be dropped under pressure.
+/// RSS when touched and can be dropped under pressure. Reading a page that the file no longer has ends the process with
+/// one line that names the file, and exit code 1: nothing half-read is ever used.
 class MappedFile {
  public:
   explicit MappedFile(const fs::path& file);
@@ -86,6 +105,11 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+/// Call before a result made from mapped files is kept: what was cut or rewritten in place may have been read half old,
+/// half new. \throws kIo naming the first mapped file whose length or time of change is not what it was when it was
+/// mapped.
+void check_mapped_files();
 
 /// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable. \param key  who asked, for the message.
 /// \throws kConfig when the variable is not set.

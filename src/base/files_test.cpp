@@ -126,5 +126,73 @@ TEST_F(Files, ADataPathMayBeginWithTheDataVariable) {
   EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), Error);
 }
 
+TEST_F(Files, AnAtomicFolderAppearsWholeOrNotAtAll) {
+  const auto target = folder_ / "models" / "new";
+  { AtomicFolder abandoned(target / ""); }
+  EXPECT_TRUE(fs::is_empty(folder_ / "models"));
+  fs::create_directories(folder_ / "models" / "new.part" / "left");  // by a killed process
+  fs::create_directory(target);
+  AtomicFolder out(target);
+  EXPECT_TRUE(fs::is_empty(out.path()));
+  write_file_atomic(out.path() / "a", "content");
+  EXPECT_TRUE(fs::is_empty(target));
+  out.commit();
+  EXPECT_EQ(read_file(target / "a"), "content");
+  EXPECT_FALSE(fs::exists(out.path()));
+}
+
+TEST_F(Files, AnAtomicFolderIsWrittenByOneProcessAndReplacesNothing) {
+  const auto refused = [](const fs::path& folder, std::string_view says) {
+    try {
+      AtomicFolder out(folder);
+      ADD_FAILURE() << folder;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kIo);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  const AtomicFolder first(folder_ / "a");
+  refused(folder_ / "a", "a.part: another process is writing it");
+  EXPECT_TRUE(fs::exists(first.path()));
+  write_file_atomic(folder_ / "file", "mine");
+  refused(folder_ / "file", "exists and is not a folder");
+  refused(folder_, "exists already and is not empty");
+  refused("/proc", "exists already and is not empty");
+}
+
+using FilesDeathTest = Files;
+
+TEST_F(FilesDeathTest, AMappedFileThatBecomesShorterEndsTheProcessWithItsName) {
+  const auto file = folder_ / "model.bin";
+  write_file_atomic(file, std::string(size_t{1} << 20, 'x'));
+  const MappedFile mapped(file);
+  const auto read_beyond = [&] {
+    fs::resize_file(file, 4096);
+    volatile auto last = mapped.bytes().back();
+    static_cast<void>(last);
+  };
+  EXPECT_EXIT(read_beyond(), ::testing::ExitedWithCode(1),
+              "evenkeel: \\[io\\] .*model.bin: became shorter, or its disk failed, while it was read");
+}
+
+TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
+  const auto file = folder_ / "model.bin";
+  write_file_atomic(file, "twenty bytes of text");
+  const MappedFile mapped(file);
+  check_mapped_files();
+  write_file_atomic(file, "another");  // renamed over: the mapping still shows the first
+  check_mapped_files();
+  const MappedFile second(file);
+  fs::resize_file(file, 3);
+  try {
+    check_mapped_files();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("model.bin: was changed while it was in use (7 bytes before, 3 now)"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -90,6 +90,16 @@ uint64_t RandomStream::next_u64() {
   return low | static_cast<uint64_t>(next_u32()) << 32;
 }
 
+void RandomStream::skip(uint64_t words) {
+  const uint64_t here = std::min<uint64_t>(words, 4 - used_);
+  used_ += static_cast<int>(here);
+  words -= here;
+  const uint64_t blocks = (static_cast<uint64_t>(counter_[1]) << 32 | counter_[0]) + words / 4;
+  counter_[0] = static_cast<uint32_t>(blocks);
+  counter_[1] = static_cast<uint32_t>(blocks >> 32);
+  for (words %= 4; words > 0; --words) next_u32();
+}
+
 double RandomStream::uniform() { return static_cast<double>(next_u64() >> 11) * kUnit; }
 
 uint64_t RandomStream::below(uint64_t n) {

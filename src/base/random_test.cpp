@@ -155,5 +155,29 @@ TEST(RandomStream, FillsStayInRangeWithTheRightSpread) {
   EXPECT_NEAR(seen.variance, 1, 0.03);
 }
 
+TEST(RandomStream, SkippingIsDrawingWithoutLooking) {
+  for (const int before : {0, 1, 3}) {
+    for (const uint64_t words : {0u, 1u, 2u, 3u, 4u, 5u, 8u, 1001u}) {
+      RandomStream drawn(3, "skip"), skipped(3, "skip");
+      std::vector<float> seen(static_cast<size_t>(before) + words), some(static_cast<size_t>(before));
+      drawn.fill_uniform(seen, 0, 1);
+      skipped.fill_uniform(some, 0, 1);
+      skipped.skip(words);
+      EXPECT_EQ(drawn.next_u64(), skipped.next_u64()) << before << " and " << words;
+    }
+  }
+}
+
+TEST(RandomStream, BlocksOfNormalsDrawnApartAreThoseDrawnTogether) {
+  std::vector<float> together(1001), apart(1001);
+  RandomStream(5, "normals").fill_normal(together, 0.5);
+  for (size_t begin = 0; begin < apart.size(); begin += 128) {
+    RandomStream stream(5, "normals");
+    stream.skip(begin);
+    stream.fill_normal(std::span(apart).subspan(begin, std::min<size_t>(128, apart.size() - begin)), 0.5);
+  }
+  EXPECT_EQ(together, apart);
+}
+
 }  // namespace
 }  // namespace evenkeel

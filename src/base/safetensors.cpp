@@ -193,12 +193,22 @@ Safetensors load_safetensors(const std::filesystem::path& file) {
 }
 
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata) {
-  const std::string head = file_head(tensors, metadata);
+  return stream_safetensors(
+      file, tensors, [&](const std::string& name) { return tensors.at(name); }, metadata);
+}
+
+int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& shapes, const TensorMaker& make,
+                           const Metadata& metadata) {
+  const std::string head = file_head(shapes, metadata);
   int64_t written = static_cast<int64_t>(head.size());
   AtomicFile out(file);
   out.write(head);
-  for (const auto& name : writing_order(tensors)) {
-    const auto tensor = tensors.at(name).detach().cpu().contiguous();
+  for (const auto& name : writing_order(shapes)) {
+    const auto tensor = make(name).detach().cpu().contiguous();
+    const auto& shape = shapes.at(name);
+    EK_CHECK(tensor.sizes() == shape.sizes() && tensor.scalar_type() == shape.scalar_type(), kInternal, file.string(),
+             ": ", name, " was made as ", tensor.scalar_type(), " ", tensor.sizes(), ", the header says ",
+             shape.scalar_type(), " ", shape.sizes());
     out.write({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
     written += static_cast<int64_t>(tensor.nbytes());
   }

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -26,6 +27,14 @@ Safetensors load_safetensors(const std::filesystem::path& file);
 /// Writes atomically, one tensor after the other (made contiguous on CPU on the way), wide dtypes first, then by name,
 /// data at a multiple of 64 bytes. Deterministic: same content, same bytes. \return bytes written.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
+
+/// Makes the tensor of that name when its turn comes.
+using TensorMaker = std::function<at::Tensor(const std::string& name)>;
+
+/// The same file of tensors that are made one after the other: one is in memory at a time.
+/// \param shapes  names, sizes and dtypes; tensors without storage (device meta) will do.
+int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& shapes, const TensorMaker& make,
+                           const Metadata& metadata = {});
 
 /// The length save_safetensors would write, without writing.
 int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata = {});

@@ -136,5 +136,24 @@ TEST_F(SafetensorsTest, DtypesTheFormatLacksAreRefusedBeforeWriting) {
   EXPECT_FALSE(fs::exists(file_));
 }
 
+TEST(Safetensors, AFileOfTensorsMadeOneByOneIsTheSameFile) {
+  const testing::TemporaryFolder folder;
+  const TensorMap tensors{{"b", at::arange(6, at::kFloat).view({2, 3})},
+                          {"a", at::ones({5}, at::kBFloat16)},
+                          {"wide", at::full({1, 2}, 0.5, at::kDouble)}};
+  TensorMap shapes;
+  for (const auto& [name, tensor] : tensors)
+    shapes[name] = at::empty(tensor.sizes(), tensor.options().device(at::kMeta));
+  std::vector<std::string> order;
+  const auto make = [&](const std::string& name) { return order.push_back(name), tensors.at(name); };
+  const auto written = stream_safetensors(folder.path() / "stream", shapes, make, {{"format", "pt"}});
+  EXPECT_EQ(save_safetensors(folder.path() / "whole", tensors, {{"format", "pt"}}), written);
+  EXPECT_EQ(read_file(folder.path() / "stream"), read_file(folder.path() / "whole"));
+  EXPECT_EQ(order, (std::vector<std::string>{"wide", "b", "a"}));
+  EXPECT_THROW(stream_safetensors(folder.path() / "x", shapes, [](const std::string&) { return at::ones({7}); }),
+               Error);
+  EXPECT_FALSE(fs::exists(folder.path() / "x"));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -7,34 +7,22 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <thread>
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/machine.h"
 
 namespace evenkeel {
 namespace {
 
-/// First value of `key` in a "key : value" file of /proc; empty elsewhere.
-std::string proc_value(const char* file, std::string_view key) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const size_t colon = line.find(':');
-    if (!line.starts_with(key) || colon == std::string::npos) continue;
-    const size_t start = line.find_first_not_of(" \t", colon + 1);
-    return start == std::string::npos ? "" : line.substr(start);
-  }
-  return "";
-}
-
-OrderedJson machine() {
+OrderedJson machine_record() {
   utsname name{};
   uname(&name);
   return {{"system", concat(name.sysname, " ", name.release)},
           {"architecture", name.machine},
-          {"processor", proc_value("/proc/cpuinfo", "model name")},
-          {"cores", std::thread::hardware_concurrency()},
-          {"memory", proc_value("/proc/meminfo", "MemTotal")}};
+          {"processor", machine::processor_field("model name")},
+          {"cores", machine::processors()},
+          {"memory", concat(machine::memory().physical / 1024, " kB")}};
 }
 
 OrderedJson libraries() {
@@ -118,8 +106,8 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
 OrderedJson make_manifest(std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) inputs.push_back(fingerprint(file));
-  return {{"program", "evenkeel"},    {"version", version()}, {"git", git_hash()}, {"created", now()},
-          {"libraries", libraries()}, {"machine", machine()}, {"files", inputs}};
+  return {{"program", "evenkeel"},    {"version", version()},        {"git", git_hash()}, {"created", now()},
+          {"libraries", libraries()}, {"machine", machine_record()}, {"files", inputs}};
 }
 
 void check_manifest(const Json& manifest) {
