@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "apps/model_options.h"
 #include "apps/output.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "train/bert_score.h"
 
@@ -121,8 +120,8 @@ class Summary {
 };
 
 BertScorer open_scorer(const BertScoreFlags& flags) {
-  EK_CHECK(flags.threads >= 0, kConfig, "--threads is ", flags.threads, ", allowed: 0 (all cores) or more");
-  if (flags.threads > 0) at::set_num_threads(static_cast<int>(flags.threads));
+  if (flags.layer) limits::check_integer("--layer", *flags.layer, 0, limits::kLayers);
+  use_threads(flags.threads);
   const BertScoreOptions options{.layer = flags.layer,
                                  .idf = flags.idf,
                                  .baseline = flags.baseline,

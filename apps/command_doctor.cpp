@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "apps/commands.h"
+#include "base/machine.h"
+#include "fed/foresight.h"
 #include "models/causal_lm.h"
 #include "nn/kernels/frozen_matmul.h"
+#include "train/cost.h"
 
 namespace evenkeel {
 namespace {
@@ -23,27 +23,20 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr int64_t kRank = 20;
 constexpr int64_t kTokens = 8 * 256;  // a micro-batch of the paper: 8 sequences of 256 tokens
 
+struct DoctorFlags {
+  std::string model, config;
+  std::vector<std::string> settings;
+};
+
 std::string fixed(double value, int decimals, int width = 0) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%*.*f", width, decimals, value);
   return text.data();
 }
 
-/// First value of `key` in a "key : value" file of /proc; empty when there is none.
-std::string proc_value(const char* file, std::string_view key) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const auto colon = line.find(':');
-    if (!line.starts_with(key) || colon == std::string::npos) continue;
-    const auto start = line.find_first_not_of(" \t", colon + 1);
-    return start == std::string::npos ? std::string() : line.substr(start);
-  }
-  return {};
-}
-
 /// The instruction sets that matter to matrix products, of those the processor has.
 std::string instruction_sets() {
-  std::istringstream flags(proc_value("/proc/cpuinfo", "flags") + " " + proc_value("/proc/cpuinfo", "Features"));
+  std::istringstream flags(machine::processor_field("flags") + " " + machine::processor_field("Features"));
   constexpr std::array<std::string_view, 16> kInteresting = {
       "sse4_2",      "avx",         "f16c",     "fma",      "avx2",  "avx512f", "avx512_vnni", "avx_vnni",
       "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd", "bf16",    "sve",         "i8mm"};
@@ -53,33 +46,14 @@ std::string instruction_sets() {
   return found.empty() ? "unknown" : join(found, " ");
 }
 
-double proc_gibibytes(std::string_view key) {
-  std::istringstream text(proc_value("/proc/meminfo", key));
-  double kibibytes = 0;
-  text >> kibibytes;
-  return kibibytes / 1024 / 1024;
-}
-
-/// What a container may use; infinite without a limit.
-double limit_gibibytes() {
-  for (const auto* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream in(file);
-    double bytes = 0;
-    if (in >> bytes && bytes < 1e15) return bytes / kGiB;
-  }
-  return std::numeric_limits<double>::infinity();
-}
-
-double usable_gibibytes() { return std::min(proc_gibibytes("MemAvailable"), limit_gibibytes()); }
-
 void print_machine() {
-  const auto model = proc_value("/proc/cpuinfo", "model name");
+  const auto model = machine::processor_field("model name");
+  const auto memory = machine::memory();
   std::cout << "processor     " << (model.empty() ? "unknown" : model) << '\n'
-            << "cores         " << std::thread::hardware_concurrency() << ", threads used " << at::get_num_threads()
-            << '\n'
+            << "cores         " << machine::processors() << ", threads used " << at::get_num_threads() << '\n'
             << "instructions  " << instruction_sets() << '\n'
-            << "memory        " << fixed(proc_gibibytes("MemTotal"), 1) << " GiB, available "
-            << fixed(usable_gibibytes(), 1) << " GiB\n";
+            << "memory        " << machine::bytes_text(memory.physical) << ", available "
+            << machine::bytes_text(memory.available) << " (" << memory.limited_by << ")\n";
 }
 
 void print_matmul() {
@@ -105,28 +79,20 @@ struct Needs {
   double adapters = 0, activations = 0;
 };
 
-/// Adapters: the server's state, and one client's copy with gradient and two moments, float32. Activations: what a step
-/// of kTokens keeps for its backward: per layer about 16 hidden rows, and per active expert its input, three inner rows
-/// and its output.
+/// Adapters: the server's state with as much beside it, and one client's copy with gradient and two moments, float32.
 Needs needs_of(const CausalLm& model, int64_t top_k) {
   std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   const auto& spec = model.spec();
   if (spec.num_experts > 0) targets.emplace_back("gate");
-  double parameters = 0;
-  for (const auto& [name, site] : model.sites(targets))
-    parameters += static_cast<double>(std::max<int64_t>(site.experts, 1) * kRank * (site.in + site.out));
-  const auto d = static_cast<double>(spec.hidden_size), f = static_cast<double>(spec.intermediate_size);
-  const auto k = static_cast<double>(std::max<int64_t>(top_k, 1));
-  const double per_token = 4 * static_cast<double>(spec.num_layers) * (16 * d + k * (2 * d + 3 * f));
-  return {5 * 4 * parameters, per_token * static_cast<double>(kTokens)};
+  const auto parameters = static_cast<double>(lora_parameters(model.sites(targets), kRank));
+  const PassShape pass{.tokens = kTokens, .targets = kTokens, .top_k = top_k, .threads = machine::processors()};
+  return {6 * 4 * parameters, static_cast<double>(kept_bytes(spec, pass) + passing_bytes(spec, pass))};
 }
 
-double base_bytes(const CausalLm& model, double element_size) {
-  double bytes = 0;
-  for (const auto& [name, tensor] : model.parameters())
-    bytes += static_cast<double>(tensor.numel()) *
-             (element_size > 0 ? element_size : static_cast<double>(tensor.element_size()));
-  return bytes;
+double element_count(const CausalLm& model) {
+  double count = 0;
+  for (const auto& [name, tensor] : model.parameters()) count += static_cast<double>(tensor.numel());
+  return count;
 }
 
 /// K of the budgets 1/8 to 1; one row of a dense model.
@@ -139,19 +105,22 @@ std::vector<int64_t> top_ks(const ModelSpec& spec) {
 }
 
 void print_fit(const std::string& path) {
-  const auto model = load_model(resolve_model_path(path));
+  const auto folder = resolve_model_path(path);
+  const auto model = load_shape(folder);
   struct Precision {
     std::string_view name;
     double element_size;
   };
-  const double usable = usable_gibibytes();
+  const double usable = static_cast<double>(machine::memory().available) / kGiB;
   std::cout << "\n"
             << path << ": training with rank " << kRank << " on every target, 8 x 256 tokens per micro-batch, GiB\n"
             << "   base dtype   K |   base  adapters  activations |  total  fits\n";
   for (const auto& precision : {Precision{"checkpoint", 0}, Precision{"bfloat16", 2}, Precision{"float32", 4}})
     for (const int64_t top_k : top_ks(model->spec())) {
       const auto needs = needs_of(*model, top_k);
-      const double base = base_bytes(*model, precision.element_size) / kGiB;
+      const double base = (precision.element_size > 0 ? precision.element_size * element_count(*model)
+                                                      : static_cast<double>(weight_file_bytes(folder))) /
+                          kGiB;
       const double total = base + (needs.adapters + needs.activations) / kGiB;
       std::cout << std::string(13 - precision.name.size(), ' ') << precision.name
                 << fixed(static_cast<double>(top_k), 0, 4) << " |" << fixed(base, 2, 7)
@@ -162,19 +131,44 @@ void print_fit(const std::string& path) {
                "dropped under pressure\n";
 }
 
+/// What a run of that config would hold, without its weights being read.
+void print_foresight(const DoctorFlags& flags) {
+  auto config = ExperimentConfig::load(flags.config, flags.settings);
+  config.model.compute_dtype = ComputeDtype::kFloat32;  // nothing is multiplied
+  config.resolve();
+  const auto plan = memory_plan(make_experiment(std::move(config), Purpose::kForesee));
+  const auto memory = machine::memory();
+  std::cout << "\n" << flags.config << ": memory at the worst moment of the run, GiB\n";
+  const auto line = [](int64_t bytes, const std::string& what) {
+    std::cout << fixed(static_cast<double>(bytes) / kGiB, 2, 8) << "  " << what << '\n';
+  };
+  for (const auto& part : plan.parts) line(part.bytes, part.what);
+  line(plan.needed(), "in all");
+  line(memory.available, "available (" + memory.limited_by + ")");
+  if (plan.mapped > 0) line(plan.mapped, "of mapped files besides, whose pages can be dropped and read again");
+  constexpr std::array kVerdicts{"fits", "fits, with little to spare", "does not fit"};
+  std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << told(plan, memory) << '\n';
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& program) {
-  auto model = std::make_shared<std::string>();
+  auto flags = std::make_shared<DoctorFlags>();
   auto* command = program.add_subcommand("doctor", "what this machine can do, and which model fits");
   command->description(
-      "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n\n"
+      "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
+      "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n\n"
       "Prints cores, instruction sets, memory and the measured speed of both ways to multiply with a bfloat16 base.");
-  command->add_option("--model", *model, "also: which precision and budget of this model fits into memory");
-  command->callback([model] {
+  command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
+  command->add_option("--config", flags->config,
+                      "also: what a run of this config would hold in memory, part by part, and whether it fits");
+  command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
+  command->callback([flags] {
+    EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
     print_machine();
     print_matmul();
-    if (!model->empty()) print_fit(*model);
+    if (!flags->model.empty()) print_fit(flags->model);
+    if (!flags->config.empty()) print_foresight(*flags);
   });
 }
 

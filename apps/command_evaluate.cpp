@@ -11,6 +11,7 @@
 #include "apps/model_options.h"
 #include "base/files.h"
 #include "base/interrupt.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "fed/run_evaluation.h"
 #include "train/evaluation.h"
@@ -99,11 +100,12 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.model.top_k == 0 || flags.budgets.empty(), kConfig, "--top-k and --budget exclude each other");
   for (const double budget : flags.budgets)
     EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
-  EK_CHECK(flags.limit.value_or(0) >= 0, kConfig, "--limit is ", *flags.limit, ", allowed: 0 (all rows) or more");
+  limits::check_integer("--limit", flags.limit.value_or(0), 0, limits::kRows);
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
-  EK_CHECK(flags.max_new_tokens.value_or(1) >= 1, kConfig, "--max-new-tokens is ", *flags.max_new_tokens,
-           ", allowed: 1 or more");
-  EK_CHECK(flags.batch_size.value_or(1) >= 1, kConfig, "--batch-size is ", *flags.batch_size, ", allowed: 1 or more");
+  limits::check_integer("--max-new-tokens", flags.max_new_tokens.value_or(1), 1, limits::kTokens);
+  limits::check_integer("--batch-size", flags.batch_size.value_or(1), 1, limits::kBatch);
+  limits::check_integer("--bert-layer", flags.bert_score.layer, -1, limits::kLayers);
+  limits::check_integer("--threads", flags.model.threads, 0, limits::kThreads);
 }
 
 std::optional<Decode> decode_of(const EvaluateFlags& flags) {

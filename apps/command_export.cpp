@@ -92,7 +92,7 @@ void save_merged(const ExportFlags& flags, const Trained& trained) {
   auto weights = model->parameters();
   for (const auto& [site, factors] : trained.adapters) merge_site(weights, site, factors, dtype);
   write_checkpoint(flags.out, merged_config(model->config_json(), trained.renormalises), std::move(weights), dtype,
-                   int64_t{5} << 30);
+                   kShardBytes);
   copy_tokenizer(trained.info.base_model, flags.out);
 }
 

@@ -1,3 +1,6 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -6,7 +9,10 @@
 #include "apps/commands.h"
 #include "apps/model_options.h"
 #include "base/json.h"
+#include "base/limits.h"
+#include "base/machine.h"
 #include "train/generation.h"
+#include "train/memory_plan.h"
 
 namespace evenkeel {
 namespace {
@@ -24,14 +30,30 @@ void print_json(const TokenIds& prompt, const TokenIds& ids, const std::string& 
   std::cout << OrderedJson{{"prompt_ids", prompt}, {"ids", ids}, {"text", text}}.dump() << '\n';
 }
 
+/// The caches of all prompts and beams, and the pass that fills them.
+MemoryPlan plan_of(const ModelSpec& spec, std::span<const TokenIds> prompts, const GenerationOptions& options) {
+  int64_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.size()));
+  const auto sequences = static_cast<int64_t>(prompts.size()) * options.beams;
+  const int64_t length = std::min(longest + options.max_new_tokens, spec.max_positions);
+  const PassShape pass{.tokens = static_cast<int64_t>(prompts.size()) * longest,
+                       .targets = sequences,
+                       .top_k = spec.top_k,
+                       .threads = at::get_num_threads()};
+  return {.parts = {{concat("caches of ", sequences, " sequences of ", length, " tokens"),
+                     cache_bytes(spec, sequences, length) + passing_bytes(spec, pass),
+                     "--max-new-tokens, --beams or the number of prompts"}}};
+}
+
 void run_generate(const GenerateFlags& flags) {
   const auto& options = flags.generation;
-  EK_CHECK(options.max_new_tokens > 0, kConfig, "--max-new-tokens is ", options.max_new_tokens, ", allowed: 1 or more");
-  EK_CHECK(options.beams > 0, kConfig, "--beams is ", options.beams, ", allowed: 1 or more");
+  limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
+  limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   const auto opened = open_model(flags.model);
   const auto tokenizer = open_tokenizer(opened.folder);
   std::vector<TokenIds> prompts;
   for (const auto& prompt : flags.prompts) prompts.push_back(tokenizer.encode(prompt));
+  require_memory(plan_of(opened.model->spec(), prompts, options), machine::memory(), "generating");
   const auto outputs = generate(*opened.model, opened.forward(), prompts, options);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto text = tokenizer.decode(outputs[i], true);

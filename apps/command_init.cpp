@@ -16,7 +16,7 @@ struct InitFlags {
 void run_init(const InitFlags& flags) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   EK_CHECK(dtype != BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
-  save_model(*init_model(flags.config, dtype, flags.seed), flags.out);
+  write_random_model(flags.config, flags.out, dtype, flags.seed);
   std::cerr << "the model is in " << flags.out << "; it has no tokenizer.json yet\n";
 }
 
@@ -27,7 +27,8 @@ void add_init_command(CLI::App& program) {
   auto* command = program.add_subcommand("init", "a randomly initialised checkpoint of a model config");
   command->description(
       "Example: evenkeel init configs/tiny/model.json --out models/random --seed 1 --dtype bfloat16\n\n"
-      "Writes a Hugging Face folder with random weights, for tests and measurements.");
+      "Writes a Hugging Face folder with random weights, for tests and measurements: tensor by tensor, so that memory\n"
+      "is the largest of them whatever the model's size.");
   command->add_option("CONFIG", flags->config, "a model's config.json")->required();
   command->add_option("--out", flags->out, "output folder, new or empty")->required();
   command->add_option("--seed", flags->seed, "seed of the weights")->capture_default_str();

@@ -5,6 +5,7 @@
 #include "apps/commands.h"
 #include "apps/model_options.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "fed/pg_alignment.h"
 #include "report/text_grid.h"
 
@@ -39,7 +40,7 @@ void print_json(const PgAlignment& one) {
 }
 
 void run_pg_alignment_command(const PgAlignmentFlags& flags) {
-  EK_CHECK(flags.limit >= 1, kConfig, "--limit is ", flags.limit, ", allowed: 1 or more");
+  limits::check_integer("--limit", flags.limit, 1, limits::kRows);
   const auto mode = parse_enum<AlignMode>("--pg-align-mode", flags.mode);
   TextGrid grid({"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"});
   for (const auto& one : run_pg_alignment(flags.run, flags.limit, mode, flags.data)) {

@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "base/interrupt.h"
+#include "base/limits.h"
 #include "fed/training_run.h"
 #include "report/page.h"
 
@@ -20,9 +21,7 @@ struct TrainFlags {
 };
 
 ExperimentConfig read_config(const TrainFlags& flags) {
-  auto table = config::Table::load(flags.config);
-  for (const auto& setting : flags.settings) table.set(setting);
-  auto config = ExperimentConfig::read(table);
+  auto config = ExperimentConfig::load(flags.config, flags.settings);
   if (!flags.out.empty()) config.output.dir = flags.out;
   if (flags.threads > 0) config.threads = flags.threads;
   return config;
@@ -31,7 +30,7 @@ ExperimentConfig read_config(const TrainFlags& flags) {
 void check(const TrainFlags& flags) {
   EK_CHECK(flags.device == "cpu", kConfig, "--device is ", flags.device,
            ", allowed: cpu (this version computes there only)");
-  EK_CHECK(flags.threads >= 0, kConfig, "--threads is ", flags.threads, ", allowed: 1 or more");
+  limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   EK_CHECK(!flags.resume || (flags.settings.empty() && flags.threads == 0), kConfig,
            "--resume goes on with the config in the run folder: --set and --threads cannot change it");
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/limits.h"
 #include "lora/peft.h"
 
 namespace evenkeel {
@@ -34,11 +35,15 @@ CLI::Option* ModelOptions::add_to(CLI::App& command) {
   return folder;
 }
 
+void use_threads(int64_t threads) {
+  limits::check_integer("--threads", threads, 0, limits::kThreads);
+  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+}
+
 OpenedModel open_model(const ModelOptions& options) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", options.dtype);
   const auto gate_norm = parse_enum<GateNorm>("--gate-norm", options.gate_norm);
-  EK_CHECK(options.threads >= 0, kConfig, "--threads is ", options.threads, ", allowed: 0 (all cores) or more");
-  if (options.threads > 0) at::set_num_threads(static_cast<int>(options.threads));
+  use_threads(options.threads);
   OpenedModel opened;
   opened.folder = resolve_model_path(options.model);
   opened.model = load_model(opened.folder, dtype);

@@ -36,6 +36,9 @@ struct OpenedModel {
   ForwardOptions forward() const { return {.adapters = adapters.empty() ? nullptr : &adapters, .router = router}; }
 };
 
+/// Sets the number of threads that --threads asks for; 0: all cores. \throws kConfig when it is out of range.
+void use_threads(int64_t threads);
+
 /// Sets the number of threads, loads model and adapter. \throws kConfig for a flag out of range, kCheckpoint for a bad
 /// folder.
 OpenedModel open_model(const ModelOptions& options);

@@ -6,19 +6,19 @@
 #include <cmath>
 
 #include "base/files.h"
+#include "base/limits.h"
 #include "nn/kernels/frozen_matmul.h"
 
 namespace evenkeel {
 namespace {
 
+using limits::check_above_zero;
+using limits::check_integer;
+
 constexpr std::array kBudgets = {0.125, 0.25, 0.5, 1.0};
 
-void check_at_least(std::string_view key, int64_t value, int64_t least) {
-  EK_CHECK(value >= least, kConfig, key, " is ", value, ", allowed: ", least, " or more");
-}
-
-void check_positive(std::string_view key, double value) {
-  EK_CHECK(std::isfinite(value) && value > 0, kConfig, key, " is ", value, ", allowed: greater than 0");
+void check_seed(std::string_view key, int64_t seed) {
+  EK_CHECK(seed >= 0, kConfig, key, " is ", seed, ", allowed: 0 or more");
 }
 
 void check_share(std::string_view key, double value) {
@@ -30,8 +30,8 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
 }
 
 void check(const LoraSection& lora) {
-  check_at_least("lora.rank", lora.rank, 1);
-  check_positive("lora.alpha", lora.alpha);
+  check_integer("lora.rank", lora.rank, 1, limits::kRank);
+  check_above_zero("lora.alpha", lora.alpha);
   EK_CHECK(!lora.targets.empty() || lora.router_lora, kConfig,
            "lora.targets is empty, allowed: one module name or more");
   const bool router = std::find(lora.targets.begin(), lora.targets.end(), "gate") != lora.targets.end();
@@ -43,18 +43,18 @@ void check(const DataSection& data) {
   EK_CHECK(contains(known, data.task), kConfig, "data.task is \"", data.task, "\", allowed: ", join(known));
   EK_CHECK(data.task == "builtin" || !data.path.empty(), kConfig, "data.path is empty, data.task = \"", data.task,
            "\" needs the folder of its files");
-  check_at_least("data.cutoff", data.cutoff, 2);
-  check_at_least("data.limit", data.limit, 0);
-  check_positive("data.partition.alpha", data.partition.alpha);
+  check_integer("data.cutoff", data.cutoff, 2, limits::kTokens);
+  check_integer("data.limit", data.limit, 0, limits::kRows);
+  check_above_zero("data.partition.alpha", data.partition.alpha);
   const auto keys = label_keys(data.task);
   EK_CHECK(data.partition.kind != PartitionKind::kDirichlet || contains(keys, data.partition.key), kConfig,
            "data.partition.key is \"", data.partition.key, "\", the rows of ", data.task, " have: ", join(keys));
-  check_at_least("data.telequad.split_seed", data.telequad.split_seed, 0);
+  check_seed("data.telequad.split_seed", data.telequad.split_seed);
   check_share("data.telequad.train_share", data.telequad.train_share);
 }
 
 void check(const ClientsSection& clients, int64_t max_rank) {
-  check_at_least("clients.count", clients.count, 1);
+  check_integer("clients.count", clients.count, 1, limits::kClients);
   check_share("clients.participation", clients.participation);
   const auto count = static_cast<size_t>(clients.count);
   EK_CHECK(clients.budgets.empty() || clients.budgets.size() == count, kConfig, "clients.budgets has ",
@@ -68,10 +68,10 @@ void check(const ClientsSection& clients, int64_t max_rank) {
 }
 
 void check(const TrainSection& train) {
-  check_at_least("train.rounds", train.rounds, 1);
-  check_positive("train.local_epochs", train.local_epochs);
-  check_at_least("train.batch_size", train.batch_size, 1);
-  check_at_least("train.accumulation", train.accumulation, 1);
+  check_integer("train.rounds", train.rounds, 1, limits::kSteps);
+  check_above_zero("train.local_epochs", train.local_epochs);
+  check_integer("train.batch_size", train.batch_size, 1, limits::kBatch);
+  check_integer("train.accumulation", train.accumulation, 1, limits::kBatch);
   train.optimizer.check("train.optimizer");
 }
 
@@ -82,15 +82,15 @@ void check(const EvaluateSection& evaluate) {
   EK_CHECK(!evaluate.readings.empty(), kConfig, "evaluate.readings is empty, allowed: a, b");
   for (const auto& reading : evaluate.readings)
     EK_CHECK(reading == "a" || reading == "b", kConfig, "evaluate.readings holds \"", reading, "\", allowed: a, b");
-  check_at_least("evaluate.limit", evaluate.limit, 0);
-  check_at_least("evaluate.max_new_tokens", evaluate.max_new_tokens, 1);
-  check_at_least("evaluate.cutoff", evaluate.cutoff, 0);
+  check_integer("evaluate.limit", evaluate.limit, 0, limits::kRows);
+  check_integer("evaluate.max_new_tokens", evaluate.max_new_tokens, 1, limits::kTokens);
+  check_integer("evaluate.cutoff", evaluate.cutoff, 0, limits::kTokens);
   const auto& bert = evaluate.bert_score;
-  check_at_least("evaluate.bert_score.layer", bert.layer, -1);
+  check_integer("evaluate.bert_score.layer", bert.layer, -1, limits::kLayers);
   EK_CHECK(!bert.encoder.empty() || (bert.layer < 0 && !bert.idf && bert.baseline.empty()), kConfig,
            "evaluate.bert_score.encoder is empty, and layer, idf and baseline are settings of an encoder");
-  check_at_least("evaluate.batch_size", evaluate.batch_size, 1);
-  check_at_least("evaluate.every", evaluate.every, 0);
+  check_integer("evaluate.batch_size", evaluate.batch_size, 1, limits::kBatch);
+  check_integer("evaluate.every", evaluate.every, 0, limits::kSteps);
 }
 
 /// One method's table inside `[method]` of the resolved config.
@@ -165,13 +165,17 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   return config;
 }
 
-ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file) { return read(config::Table::load(file)); }
+ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {
+  auto table = config::Table::load(file);
+  for (const auto& setting : settings) table.set(setting);
+  return read(table);
+}
 
 void ExperimentConfig::check() const {
   const bool plain_name = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
   EK_CHECK(plain_name, kConfig, "name is \"", name, "\", allowed: a file name without /, not starting with a dot");
-  check_at_least("seed", seed, 0);
-  check_at_least("threads", threads, 0);
+  check_seed("seed", seed);
+  check_integer("threads", threads, 0, limits::kThreads);
   evenkeel::check(lora);
   evenkeel::check(data);
   evenkeel::check(clients, lora.rank);

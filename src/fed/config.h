@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -227,7 +228,8 @@ struct ExperimentConfig {
 
   /// Reads all sections and checks every value that can be checked without looking at files. \throws kConfig
   static ExperimentConfig read(const config::Table& table);
-  static ExperimentConfig load(const std::filesystem::path& file);
+  /// \param settings  as after --set: "a.b=value"
+  static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
   /// Fills in what was left open: threads, compute_dtype, budgets, tasks, the run folder.
   void resolve();

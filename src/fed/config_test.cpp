@@ -148,5 +148,48 @@ TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("name = \"a/b\"\n", {"name", "a/b"});
 }
 
+struct TooMuch {
+  const char* key;
+  const char* value;
+};
+
+/// Beyond every machine, every float32 or every product in 64 bits: refused by name before anything is allocated.
+TEST(ExperimentConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
+  constexpr std::array kCases{TooMuch{"threads", "4294967297"},
+                              TooMuch{"lora.rank", "1000000000000"},
+                              TooMuch{"lora.alpha", "1e308"},
+                              TooMuch{"lora.alpha", "inf"},
+                              TooMuch{"lora.alpha", "nan"},
+                              TooMuch{"data.cutoff", "9223372036854775807"},
+                              TooMuch{"data.limit", "1000000000000000"},
+                              TooMuch{"data.partition.alpha", "1e300"},
+                              TooMuch{"clients.count", "1000000000000"},
+                              TooMuch{"train.rounds", "4611686018427387904"},
+                              TooMuch{"train.local_epochs", "1e300"},
+                              TooMuch{"train.batch_size", "4611686018427387904"},
+                              TooMuch{"train.accumulation", "4611686018427387904"},
+                              TooMuch{"train.optimizer.lr", "1e30"},
+                              TooMuch{"train.optimizer.eps", "inf"},
+                              TooMuch{"train.optimizer.weight_decay", "1e300"},
+                              TooMuch{"evaluate.limit", "1000000000000000"},
+                              TooMuch{"evaluate.max_new_tokens", "9223372036854775807"},
+                              TooMuch{"evaluate.cutoff", "9223372036854775807"},
+                              TooMuch{"evaluate.batch_size", "4611686018427387904"},
+                              TooMuch{"evaluate.every", "9223372036854775807"},
+                              TooMuch{"evaluate.bert_score.layer", "9223372036854775807"}};
+  for (const auto& [key, value] : kCases) {
+    auto table = config::Table::parse("", "unit.toml");
+    table.set(concat(key, "=", value));
+    try {
+      ExperimentConfig::read(table);
+      ADD_FAILURE() << key << " = " << value << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kConfig);
+      for (const std::string word : {key, ", up to "})
+        EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -8,7 +8,9 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/random.h"
+#include "fed/foresight.h"
 #include "nn/kernels/frozen_matmul.h"
 #include "train/weight_gradient.h"
 
@@ -95,8 +97,22 @@ void rehearse(Experiment& e, const ServerState& state) {
   e.gate_norm = e.method->prepare(download, e.view(client, state, state.round, memory)).router.gate_norm;
 }
 
+namespace {
+
+/// Generated rows are as many as asked for; read ones are as many as there are.
+void check_generated_rows(const DataSection& data) {
+  constexpr int64_t kRowBytes = 4096;  // text, its tokens, and what both are made from
+  const auto available = machine::memory().available;
+  EK_CHECK(data.task != "builtin" || data.limit * kRowBytes <= available, kConfig, "data.limit is ", data.limit,
+           " rows to generate, about ", machine::bytes_text(data.limit * kRowBytes), " of memory, allowed: up to ",
+           available / kRowBytes, ", ", machine::bytes_text(available), " are available");
+}
+
+}  // namespace
+
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   check_positions(config, model);
+  check_generated_rows(config.data);
   const auto seed = static_cast<uint64_t>(config.seed);
   const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
   if (!set.note.empty()) log::warning("[data] ", set.note);
@@ -224,7 +240,7 @@ ServerView Experiment::server(int64_t* bytes_up) const {
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   set_arithmetic(config);
   const auto folder = resolve_model_path(config.model.path);
-  auto model = load_model(folder, config.model.dtype);
+  auto model = load_shape(folder, config.model.dtype);
   auto tokenizer = load_tokenizer(folder);
   check_vocabulary(tokenizer, model->spec(), folder);
   check_method_fits(config.method, model->spec());
@@ -242,8 +258,11 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   e.sites = e.model->sites(e.config.lora.all_targets(e.model->spec()));
   e.method = e.config.method.make();
   for (double budget : e.config.evaluate.budgets) active_experts(e.model->spec(), budget, "evaluate.budgets");
-  if (purpose == Purpose::kTrain) e.shards = make_shards(e.config, e.tokenizer, e.model->spec());
+  if (purpose != Purpose::kEvaluate) e.shards = make_shards(e.config, e.tokenizer, e.model->spec());
   e.clients = make_clients(e.config, e.model->spec(), e.shards);
+  if (purpose == Purpose::kForesee) return e;
+  if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
+  e.model = load_model(folder, e.config.model.dtype);
   const auto& bert = e.config.evaluate.bert_score;
   if (!bert.encoder.empty()) e.bert_scorer = BertScorer::load(bert.encoder, bert.options());
   return e;

@@ -61,13 +61,18 @@ struct Experiment {
   ClientView view(const ClientProfile& client, const ServerState& state, int64_t round, TensorMap& memory) const;
 };
 
-enum class Purpose { kTrain, kEvaluate };
+enum class Purpose {
+  kTrain,
+  kEvaluate,  ///< no rows
+  kForesee,   ///< rows, but a model without weights (load_shape)
+};
 
 /// Asks the method, before anything is trained, what it would send to the weakest client and how that client would route;
 /// fills in gate_norm. \throws kConfig when a client would get more than its rank.
 void rehearse(Experiment& experiment, const ServerState& state);
 
-/// Builds everything and sets this process' threads and arithmetic to what the config says. `config` is resolved.
+/// Builds everything and sets this process' threads and arithmetic to what the config says. `config` is resolved. What
+/// costs little comes first: rows, clients and, to train, whether memory suffices (fed/foresight.h); then the weights.
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.
 Experiment make_experiment(ExperimentConfig config, Purpose purpose);
 

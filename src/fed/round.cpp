@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/files.h"
 #include "fed/records.h"
 #include "fed/sampling.h"
 #include "train/local_training.h"
@@ -89,6 +90,7 @@ struct Round {
     const auto& shard = e.shards.examples[static_cast<size_t>(client.id)];
     const auto on_step = [&](int64_t, int64_t, int64_t tokens) { progress.step(tokens); };
     const auto result = train_locally(*e.model, *e.method, download, own, shard, e.config.train.local(), on_step);
+    check_mapped_files();
     timed(seconds.upload, [&] {
       journal.store(make_record(e, client, result, sent), result.upload, memory);
       return true;

@@ -81,14 +81,29 @@ constexpr auto names(BaseDtype) {
 /// non-finite tensor, a truncated file, an unsupported setting or another family (the known ones are listed).
 std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint);
 
+/// The same model without weights: its spec, sites, names and shapes, in no time and no memory. Never call its forward.
+/// \param path  a model folder, or a config.json
+/// \throws kCheckpoint when config.json is missing, unsupported, or of no size that a model has.
+std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, BaseDtype dtype = BaseDtype::kCheckpoint);
+
+/// Bytes of the safetensors files in a model folder: what load_model() maps.
+int64_t weight_file_bytes(const std::filesystem::path& folder);
+
 /// A randomly initialised model of `config.json`'s shape: linear and embedding weights N(0, initializer_range),
 /// norms 1.
 std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, BaseDtype dtype, uint64_t seed);
 
+constexpr int64_t kShardBytes = int64_t{5} << 30;  ///< as on the hub
+
 /// Writes config.json (as given at load or init, `torch_dtype` updated) and model.safetensors (sharded above
-/// `shard_bytes`) in the hub's layout. `folder` must be new or empty.
+/// `shard_bytes`) in the hub's layout. `folder` must be new or empty; it appears whole or not at all.
 void save_model(const CausalLm& model, const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint,
-                int64_t shard_bytes = int64_t{5} << 30);
+                int64_t shard_bytes = kShardBytes);
+
+/// The folder that save_model(init_model(...)) writes, tensor by tensor: memory is the largest tensor, whatever the
+/// model's size (docs/decisions/0028). \throws kIo when the disk has no room for it, before anything is drawn.
+void write_random_model(const std::filesystem::path& config_json, const std::filesystem::path& folder, BaseDtype dtype,
+                        uint64_t seed, int64_t shard_bytes = kShardBytes);
 
 /// "builtin:tiny-olmoe" -> the shipped folder; anything else is a path, taken as it is.
 std::filesystem::path resolve_model_path(const std::string& path);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/machine.h"
 #include "base/random.h"
 
 namespace evenkeel {
@@ -128,20 +129,58 @@ class RandomSource final : public TensorSource {
       : scale_(scale), dtype_(scalar_type(dtype).value_or(at::kFloat)), seed_(seed) {}
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
-    auto tensor = at::ones(sizes, at::kFloat);
-    if (sizes.size() > 1)
-      RandomStream(seed_, "init " + name)
-          .fill_normal({tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())}, scale_);
-    return tensor.to(dtype_);
+    if (sizes.size() < 2) return at::ones(sizes, dtype_);
+    auto tensor = at::empty(sizes, dtype_);
+    const auto values = tensor.flatten();
+    at::parallel_for(0, (values.numel() + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
+      RandomStream stream(seed_, "init " + name);
+      stream.skip(static_cast<uint64_t>(first * kBlock));
+      const auto drawn = at::empty({kBlock}, at::kFloat);
+      for (int64_t begin = first * kBlock; begin < std::min(last * kBlock, values.numel()); begin += kBlock) {
+        const int64_t count = std::min(kBlock, values.numel() - begin);
+        stream.fill_normal({drawn.mutable_data_ptr<float>(), static_cast<size_t>(count)}, scale_);
+        values.narrow(0, begin, count).copy_(drawn.narrow(0, 0, count));
+      }
+    });
+    return tensor;
   }
   bool has(const std::string&) const override { return false; }
   void leave(std::string_view) override {}
   void finish() override {}
 
  private:
+  static constexpr int64_t kBlock = int64_t{1} << 16;  // even: a pair of normals is drawn at once
+
   double scale_;
   at::ScalarType dtype_;
   uint64_t seed_;
+};
+
+class ShapeSource final : public TensorSource {
+ public:
+  ShapeSource(BaseDtype dtype, std::string origin)
+      : options_(at::device(at::kMeta).dtype(scalar_type(dtype).value_or(at::kFloat))), origin_(std::move(origin)) {}
+
+  at::Tensor take(const std::string&, at::IntArrayRef sizes) override {
+    EK_CHECK(++taken_ <= kMostTensors, kCheckpoint, origin_, ": a model of more than ", kMostTensors,
+             " tensors: num_hidden_layers or num_experts is too large");
+    auto tensor = at::empty(sizes, options_);
+    bytes_ += static_cast<double>(tensor.nbytes());
+    EK_CHECK(bytes_ <= kMostBytes, kCheckpoint, origin_, ": a model of more than 2^60 bytes");
+    return tensor;
+  }
+  bool has(const std::string&) const override { return false; }
+  void leave(std::string_view) override {}
+  void finish() override {}
+
+ private:
+  static constexpr int64_t kMostTensors = int64_t{1} << 20;  // 300 times what OLMoE-1B-7B has
+  static constexpr double kMostBytes = 0x1p60;               // sums of sizes stay numbers
+
+  at::TensorOptions options_;
+  std::string origin_;
+  int64_t taken_ = 0;
+  double bytes_ = 0;
 };
 
 std::string_view torch_dtype_name(at::ScalarType type) {
@@ -187,16 +226,17 @@ std::string shard_name(size_t index, size_t count) {
   return name.data();
 }
 
-void write_shards(const fs::path& folder, const std::vector<TensorMap>& shards) {
-  const Metadata metadata{{"format", "pt"}};
+const Metadata kHubMetadata{{"format", "pt"}};
+
+void write_shards(const fs::path& folder, const std::vector<TensorMap>& shards, const TensorMaker& make) {
   if (shards.size() == 1) {
-    save_safetensors(folder / kSingleFile, shards[0], metadata);
+    stream_safetensors(folder / kSingleFile, shards[0], make, kHubMetadata);
     return;
   }
   OrderedJson weight_map = OrderedJson::object();
   size_t total = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    save_safetensors(folder / shard_name(i, shards.size()), shards[i], metadata);
+    stream_safetensors(folder / shard_name(i, shards.size()), shards[i], make, kHubMetadata);
     for (const auto& [name, tensor] : shards[i]) {
       weight_map[name] = shard_name(i, shards.size());
       total += tensor.nbytes();
@@ -227,8 +267,9 @@ bool ModelConfig::has(std::string_view key) const { return find(key) != nullptr;
 
 int64_t ModelConfig::integer(std::string_view key) const {
   EK_CHECK(has(key), kCheckpoint, origin_, ": ", key, " is missing");
+  constexpr int64_t kMost = int64_t{1} << 28;  // the product of two, in bytes, is still a number
   const int64_t value = integer_or(key, 0);
-  EK_CHECK(value > 0, kCheckpoint, origin_, ": ", key, " is ", value, ", allowed: 1 or more");
+  EK_CHECK(value > 0 && value <= kMost, kCheckpoint, origin_, ": ", key, " is ", value, ", allowed: 1 .. ", kMost);
   return value;
 }
 
@@ -308,14 +349,33 @@ std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint6
   return std::make_unique<RandomSource>(scale, dtype, seed);
 }
 
-void write_checkpoint(const fs::path& folder, const std::string& config_json, TensorMap tensors, BaseDtype dtype,
+std::unique_ptr<TensorSource> shape_source(BaseDtype dtype, std::string origin) {
+  return std::make_unique<ShapeSource>(dtype, std::move(origin));
+}
+
+void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& shapes,
+                      const TensorMaker& make, int64_t shard_bytes) {
+  EK_CHECK(!shapes.empty(), kInternal, "a checkpoint without tensors");
+  AtomicFolder out(folder);
+  const auto shards = split_shards(shapes, shard_bytes);
+  int64_t bytes = 0;
+  for (const auto& shard : shards) bytes += safetensors_size(shard, kHubMetadata);
+  machine::require_disk(folder, bytes, "the model");
+  write_shards(out.path(), shards, make);
+  write_file_atomic(out.path() / "config.json", with_dtype(config_json, shapes.begin()->second.scalar_type()));
+  out.commit();
+}
+
+void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& tensors, BaseDtype dtype,
                       int64_t shard_bytes) {
-  EK_CHECK(!tensors.empty(), kInternal, "a checkpoint without tensors");
-  const auto type = scalar_type(dtype);
-  for (auto& [name, tensor] : tensors) tensor = type ? tensor.detach().to(*type) : tensor.detach();
-  make_new_folder(folder);
-  write_shards(folder, split_shards(tensors, shard_bytes));
-  write_file_atomic(folder / "config.json", with_dtype(config_json, tensors.begin()->second.scalar_type()));
+  TensorMap shapes;
+  for (const auto& [name, tensor] : tensors)
+    shapes[name] =
+        at::empty(tensor.sizes(), at::device(at::kMeta).dtype(scalar_type(dtype).value_or(tensor.scalar_type())));
+  const auto make = [&](const std::string& name) {
+    return tensors.at(name).detach().to(shapes.at(name).scalar_type());
+  };
+  write_checkpoint(folder, config_json, shapes, make, shard_bytes);
 }
 
 }  // namespace evenkeel

@@ -25,7 +25,7 @@ class ModelConfig {
   const std::string& origin() const { return origin_; }
   bool has(std::string_view key) const;  ///< present and not null
 
-  int64_t integer(std::string_view key) const;  ///< required, 1 or more
+  int64_t integer(std::string_view key) const;  ///< required, 1 .. 2^28
   int64_t integer_or(std::string_view key, int64_t otherwise) const;
   double number_or(std::string_view key, double otherwise) const;
   bool flag_or(std::string_view key, bool otherwise) const;
@@ -65,11 +65,21 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 /// finite.
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, BaseDtype dtype);
 
-/// Vectors are ones, matrices N(0, scale); each tensor has its own draw, by (seed, name).
+/// Vectors are ones, matrices N(0, scale); each tensor has its own draw, by (seed, name), on all threads.
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);
 
-/// Writes tensors and config.json in the hub's layout; one file, or shards with an index above `shard_bytes`.
-void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, TensorMap tensors,
+/// Tensors without storage (device meta): what a model consists of, from its own construction.
+/// \throws kCheckpoint naming `origin` when there would be more tensors than any model of these families has.
+std::unique_ptr<TensorSource> shape_source(BaseDtype dtype, std::string origin);
+
+/// Writes tensors, each made when its turn comes, and config.json in the hub's layout; one file, or shards with an index
+/// above `shard_bytes`. The folder appears whole or not at all. Memory: the largest tensor.
+/// \param shapes  names, sizes and dtypes; tensors without storage will do.
+/// \throws kIo when `folder` is not new or empty, or the disk has no room for it: before anything is made.
+void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& shapes,
+                      const TensorMaker& make, int64_t shard_bytes);
+/// The same of tensors at hand, converted one by one.
+void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& tensors,
                       BaseDtype dtype, int64_t shard_bytes);
 
 }  // namespace evenkeel

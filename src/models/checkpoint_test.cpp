@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/random.h"
 #include "base/testing.h"
 
 namespace evenkeel {
@@ -81,6 +82,53 @@ TEST_F(Checkpoint, ShardsHoldWhatASingleFileHolds) {
   const auto whole = init_model(root_ / "config.json", BaseDtype::kBFloat16, 1)->parameters();
   ASSERT_EQ(sharded.size(), whole.size());
   for (const auto& [name, tensor] : whole) EXPECT_TRUE(at::equal(tensor, sharded.at(name))) << name;
+}
+
+std::map<std::string, std::string> files_in(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) files[entry.path().filename()] = read_file(entry.path());
+  return files;
+}
+
+TEST_F(Checkpoint, AModelWrittenTensorByTensorIsTheOneBuiltInMemory) {
+  for (const int64_t shard_bytes : {kShardBytes, int64_t{600}})
+    for (const auto dtype : {BaseDtype::kFloat32, BaseDtype::kBFloat16}) {
+      fs::remove_all(root_ / "model");
+      fs::remove_all(root_ / "streamed");
+      write_random_model(root_ / "config.json", root_ / "streamed", dtype, 1, shard_bytes);
+      EXPECT_EQ(files_in(root_ / "streamed"), files_in(saved(dtype, shard_bytes)));
+    }
+}
+
+TEST_F(Checkpoint, ALargeTensorIsDrawnInBlocksToTheSameBits) {
+  const auto tensor = random_source(0.3, BaseDtype::kFloat32, 9)->take("big", {257, 1031});
+  std::vector<float> expected(257 * 1031);
+  RandomStream(9, "init big").fill_normal(expected, 0.3);
+  EXPECT_EQ(std::vector<float>(tensor.const_data_ptr<float>(), tensor.const_data_ptr<float>() + tensor.numel()),
+            expected);
+}
+
+TEST_F(Checkpoint, AModelBeyondTheDiskOrAnyModelIsRefusedBeforeItIsDrawn) {
+  const auto refused = [&](ErrorKind kind, std::string_view says) {
+    try {
+      write_random_model(root_ / "config.json", root_ / "model", BaseDtype::kFloat32, 1);
+      ADD_FAILURE() << says;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+    EXPECT_FALSE(fs::exists(root_ / "model") || fs::exists(root_ / "model.part"));
+  };
+  edit_config("vocab_size", int64_t{1} << 28);
+  edit_config("hidden_size", 3 * (1 << 20));
+  edit_config("num_key_value_heads", 3);
+  refused(kIo, "model: the model needs ");
+  edit_config("vocab_size", 11);
+  edit_config("hidden_size", 12);
+  edit_config("num_experts", int64_t{1} << 28);
+  refused(kCheckpoint, "num_hidden_layers or num_experts is too large");
+  edit_config("num_experts", (int64_t{1} << 28) + 1);
+  refused(kCheckpoint, "num_experts is 268435457, allowed: 1 .. 268435456");
 }
 
 TEST_F(Checkpoint, AMissingTensorIsNamed) {

@@ -50,11 +50,41 @@ std::unique_ptr<CausalLm> load_model(const fs::path& folder, BaseDtype dtype) {
   return model;
 }
 
+std::unique_ptr<CausalLm> load_shape(const fs::path& path, BaseDtype dtype) {
+  const bool is_config = fs::is_regular_file(path);
+  EK_CHECK(is_config || fs::is_directory(path), kCheckpoint, path.string(), " is not a folder");
+  const auto config = ModelConfig::load(is_config ? path : path / "config.json");
+  return family_of(config).make(config, *shape_source(dtype, config.origin()));
+}
+
+int64_t weight_file_bytes(const fs::path& folder) {
+  int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().extension() == ".safetensors")
+      bytes += static_cast<int64_t>(entry.file_size());
+  return bytes;
+}
+
+namespace {
+
+std::unique_ptr<TensorSource> draws_of(const ModelConfig& config, BaseDtype dtype, uint64_t seed) {
+  return random_source(config.number_or("initializer_range", 0.02), dtype, seed);
+}
+
+}  // namespace
+
 std::unique_ptr<CausalLm> init_model(const fs::path& config_json, BaseDtype dtype, uint64_t seed) {
   const auto config = ModelConfig::load(config_json);
-  const auto& family = family_of(config);
-  const auto source = random_source(config.number_or("initializer_range", 0.02), dtype, seed);
-  return family.make(config, *source);
+  return family_of(config).make(config, *draws_of(config, dtype, seed));
+}
+
+void write_random_model(const fs::path& config_json, const fs::path& folder, BaseDtype dtype, uint64_t seed,
+                        int64_t shard_bytes) {
+  const auto config = ModelConfig::load(config_json);
+  const auto shapes = load_shape(config_json, dtype)->parameters();
+  const auto draws = draws_of(config, dtype, seed);
+  const auto make = [&](const std::string& name) { return draws->take(name, shapes.at(name).sizes()); };
+  write_checkpoint(folder, config.text(), shapes, make, shard_bytes);
 }
 
 void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, int64_t shard_bytes) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "data/text_metrics.h"
 #include "train/bert_score.h"
@@ -219,6 +220,7 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
     score.context_cut += batch.context_cut;
     if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
   }
+  check_mapped_files();
   score_answers(task, set, options, all, score);
   score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (predictions) *predictions = std::move(all);

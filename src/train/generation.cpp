@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "train/beam_search.h"
 
 namespace evenkeel {
@@ -237,8 +238,8 @@ PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std:
 
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options) {
-  EK_CHECK(options.max_new_tokens > 0, kConfig, "max_new_tokens is ", options.max_new_tokens, ", allowed: 1 or more");
-  EK_CHECK(options.beams > 0, kConfig, "beams is ", options.beams, ", allowed: 1 or more");
+  limits::check_integer("max_new_tokens", options.max_new_tokens, 1, limits::kTokens);
+  limits::check_integer("beams", options.beams, 1, limits::kBeams);
   if (run.cache.lengths.empty()) return {};
   const at::NoGradGuard no_grad;
   const int64_t eos = options.eos >= 0 ? options.eos : model.spec().eos;

@@ -3,8 +3,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include <cmath>
 #include <utility>
+
+#include "base/limits.h"
 
 namespace evenkeel {
 namespace {
@@ -43,12 +44,11 @@ at::Tensor take(const TensorMap& state, const std::string& name, const at::Tenso
 
 void OptimizerConfig::check(const std::string& where) const {
   EK_CHECK(name == "adamw", kConfig, where, ".name is \"", name, "\", allowed: adamw");
-  EK_CHECK(std::isfinite(lr) && lr > 0, kConfig, where, ".lr is ", lr, ", allowed: above 0");
+  limits::check_above_zero(where + ".lr", lr);
   const bool good_betas = betas.size() == 2 && betas[0] >= 0 && betas[0] < 1 && betas[1] >= 0 && betas[1] < 1;
   EK_CHECK(good_betas, kConfig, where, ".betas is [", join(betas), "], allowed: two numbers in [0, 1)");
-  EK_CHECK(std::isfinite(eps) && eps > 0, kConfig, where, ".eps is ", eps, ", allowed: above 0");
-  EK_CHECK(std::isfinite(weight_decay) && weight_decay >= 0, kConfig, where, ".weight_decay is ", weight_decay,
-           ", allowed: 0 or more");
+  limits::check_above_zero(where + ".eps", eps);
+  limits::check_from_zero(where + ".weight_decay", weight_decay);
 }
 
 AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config)

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data/builtin_text.h"
@@ -295,16 +296,18 @@ class Pretraining {
 
 void PretrainConfig::check() const {
   EK_CHECK(!model.config.empty(), kConfig, "model.config is missing: the config.json of the model to make");
-  EK_CHECK(train.steps >= 1, kConfig, "train.steps is ", train.steps, ", allowed: 1 or more");
-  EK_CHECK(train.sequence_length >= 2, kConfig, "train.sequence_length is ", train.sequence_length,
-           ", allowed: 2 or more");
-  EK_CHECK(train.batch_size >= 1, kConfig, "train.batch_size is ", train.batch_size, ", allowed: 1 or more");
-  EK_CHECK(train.warmup_steps >= 0, kConfig, "train.warmup_steps is ", train.warmup_steps, ", allowed: 0 or more");
-  EK_CHECK(train.log_every >= 1, kConfig, "train.log_every is ", train.log_every, ", allowed: 1 or more");
-  EK_CHECK(train.checkpoint_every >= 1, kConfig, "train.checkpoint_every is ", train.checkpoint_every,
-           ", allowed: 1 or more");
-  EK_CHECK(train.clip_norm >= 0, kConfig, "train.clip_norm is ", train.clip_norm, ", allowed: 0 or more");
-  EK_CHECK(data.documents >= 0, kConfig, "data.documents is ", data.documents, ", allowed: 0 or more");
+  using namespace limits;
+  check_integer("train.steps", train.steps, 1, kSteps);
+  check_integer("train.sequence_length", train.sequence_length, 2, kTokens);
+  check_integer("train.batch_size", train.batch_size, 1, kBatch);
+  check_integer("train.warmup_steps", train.warmup_steps, 0, kSteps);
+  check_integer("train.log_every", train.log_every, 1, kSteps);
+  check_integer("train.checkpoint_every", train.checkpoint_every, 1, kSteps);
+  check_from_zero("train.final_lr_ratio", train.final_lr_ratio);
+  check_from_zero("train.clip_norm", train.clip_norm);
+  check_from_zero("train.load_balance", train.load_balance);
+  check_from_zero("train.router_z", train.router_z);
+  check_integer("data.documents", data.documents, 0, kRows);
   EK_CHECK(data.validation >= 0 && data.validation <= 0.5, kConfig, "data.validation is ", data.validation,
            ", allowed: 0 to 0.5");
   train.optimizer.check("train.optimizer");
@@ -332,6 +335,7 @@ at::Tensor router_z_loss(const RoutingByLayer& routing) {
 
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {
   config.check();
+  require_memory(memory_plan(config), machine::memory(), "pre-training");
   const std::string resolved = config::write(config);
   Pretraining pretraining(config, out);  // reads all input: a mistake there must not leave an output folder behind
   if (resume) {

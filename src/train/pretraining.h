@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "data/tokenizer.h"
 #include "models/causal_lm.h"
+#include "train/memory_plan.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
@@ -79,6 +80,9 @@ struct PretrainConfig {
   /// \throws kConfig naming the key and what is allowed.
   void check() const;
 };
+
+/// What a run of `config` will hold: everything trains, in float32. \throws kCheckpoint on a bad model.config.
+MemoryPlan memory_plan(const PretrainConfig& config);
 
 /// Warm-up from 0 to 1, then cosine to `final_ratio` at the last step. \param step 0 .. steps-1. Dimensionless.
 double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio);

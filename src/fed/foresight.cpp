@@ -1,0 +1,108 @@
+#include "fed/foresight.h"
+
+#include <algorithm>
+
+#include "train/cost.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kFloat = 4;
+constexpr int64_t kProgram = int64_t{256} << 20;  // libraries, threads, tokenizer; measured 150 to 250 MiB
+
+int64_t row_bytes(const Shards& shards) {
+  int64_t bytes = 0;
+  for (const auto& shard : shards.examples)
+    for (const auto& example : shard)
+      bytes += static_cast<int64_t>(sizeof(Example) + example.ids.capacity() * sizeof(int64_t));
+  return bytes;
+}
+
+/// Tokens of the `count` longest rows of any client: no micro-batch has more. Rows repeat when a client has fewer.
+int64_t longest_batch(const Shards& shards, int64_t count) {
+  int64_t most = 0;
+  for (const auto& shard : shards.examples) {
+    std::vector<int64_t> lengths;
+    for (const auto& example : shard) lengths.push_back(static_cast<int64_t>(example.ids.size()));
+    std::sort(lengths.rbegin(), lengths.rend());
+    int64_t tokens = 0;
+    for (int64_t i = 0; !lengths.empty() && i < count; ++i) tokens += lengths[static_cast<size_t>(i) % lengths.size()];
+    most = std::max(most, tokens);
+  }
+  return most;
+}
+
+int64_t most_experts(const Experiment& e) {
+  int64_t most = e.model->spec().num_experts > 0 ? 1 : 0;
+  for (const auto& client : e.clients) most = std::max(most, client.top_k);
+  return most;
+}
+
+/// Bytes that the base takes besides its mapped files: all of it when it is stored in another type than there.
+int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
+  const auto type = e.config.model.dtype;
+  if (type == BaseDtype::kCheckpoint) return 0;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : e.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
+  return same_width ? 0 : bytes;
+}
+
+using Parts = std::vector<MemoryPart>;
+const std::string kAdapterKeys = "lora.rank or lora.targets";
+
+/// A client in the middle of a step. \param adapter  bytes of one copy of the largest adapter
+Parts training_moment(const Experiment& e, int64_t adapter) {
+  const auto& spec = e.model->spec();
+  const int64_t tokens = longest_batch(e.shards, e.config.train.batch_size);
+  const PassShape pass{
+      .tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = std::max<int64_t>(1, e.config.threads)};
+  return {{"a client's adapters, gradients and moments", 4 * adapter, kAdapterKeys},
+          {concat("activations of a micro-batch of up to ", tokens, " tokens"),
+           kept_bytes(spec, pass) + passing_bytes(spec, pass), "train.batch_size or data.cutoff"}};
+}
+
+/// Tokens of the longest prompt: of a task with contexts, all that the positions leave; else about a training row's.
+int64_t prompt_tokens(const Experiment& e) {
+  const auto& evaluate = e.config.evaluate;
+  const int64_t longest = std::max<int64_t>(0, e.model->spec().max_positions - evaluate.max_new_tokens);
+  if (e.config.data.task != "telequad") return std::min(longest, longest_batch(e.shards, 1));
+  return evaluate.cutoff > 0 ? std::min(evaluate.cutoff, longest) : longest;
+}
+
+/// The prompts of a batch in their forward pass, their caches already there.
+Parts evaluation_moment(const Experiment& e, int64_t adapter) {
+  const auto& spec = e.model->spec();
+  const auto& evaluate = e.config.evaluate;
+  const int64_t prompt = prompt_tokens(e), copies = evaluate.batch_size * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
+  const PassShape pass{.tokens = prompt * evaluate.batch_size,
+                       .targets = copies,
+                       .top_k = most_experts(e),
+                       .threads = std::max<int64_t>(1, e.config.threads)};
+  const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
+  return {{"the adapters of an evaluation", adapter, kAdapterKeys},
+          {concat("an evaluation of ", evaluate.batch_size, " prompts at once"),
+           cache_bytes(spec, copies, prompt + evaluate.max_new_tokens) + passing_bytes(spec, pass) + logits,
+           "evaluate.batch_size or evaluate.max_new_tokens"}};
+}
+
+int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
+
+}  // namespace
+
+MemoryPlan memory_plan(const Experiment& e) {
+  const int64_t file_bytes = weight_file_bytes(e.model_folder), converted = converted_bytes(e, file_bytes);
+  const int64_t adapter = kFloat * lora_parameters(e.sites, e.max_rank());
+  MemoryPlan plan{
+      .parts = {{"the program and its tokenizer", kProgram, ""},
+                {"training rows", row_bytes(e.shards), "data.limit"},
+                {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
+      .mapped = converted > 0 ? 0 : file_bytes};
+  if (converted > 0) plan.parts.push_back({"the base in another type than its file's", converted, "model.dtype"});
+  const auto training = training_moment(e, adapter), evaluation = evaluation_moment(e, adapter);
+  const auto& worst = sum(training) > sum(evaluation) ? training : evaluation;
+  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
+  return plan;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,72 @@
+#include "fed/foresight.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "fed/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::SmallRun;
+
+int64_t part(const MemoryPlan& plan, std::string_view what) {
+  for (const auto& one : plan.parts)
+    if (one.what.find(what) != std::string::npos) return one.bytes;
+  return -1;
+}
+
+class Foresight : public SmallRun {
+ protected:
+  static MemoryPlan plan(std::string_view setting) {
+    return memory_plan(experiment("fedit", Purpose::kForesee, setting));
+  }
+};
+
+TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
+  const auto foreseen = experiment("fedit", Purpose::kForesee), real = experiment("fedit");
+  EXPECT_TRUE(foreseen.model->head().is_meta());
+  EXPECT_FALSE(real.model->head().is_meta());
+  EXPECT_EQ(foreseen.shards.rows, real.shards.rows);
+  ASSERT_EQ(foreseen.sites.size(), real.sites.size());
+  EXPECT_EQ(memory_plan(foreseen).needed(), memory_plan(real).needed());
+  EXPECT_EQ(memory_plan(real).mapped, static_cast<int64_t>(fs::file_size(root() / "model" / "model.safetensors")));
+}
+
+TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
+  EXPECT_LT(part(plan("train.batch_size=2"), "micro-batch"), part(plan("train.batch_size=4"), "micro-batch"));
+  EXPECT_LT(part(plan("data.cutoff=30"), "micro-batch"), part(plan("data.cutoff=640"), "micro-batch"));
+  EXPECT_LT(part(plan("lora.rank=3"), "client"), part(plan("lora.rank=5"), "client"));
+  EXPECT_LT(part(plan("lora.targets=[\"q_proj\"]"), "server"), part(plan("lora.rank=3"), "server"));
+  EXPECT_LT(part(plan("data.limit=20"), "rows"), part(plan("data.limit=40"), "rows"));
+  EXPECT_EQ(part(plan("model.dtype=\"checkpoint\""), "another type"), -1);
+  EXPECT_GT(part(plan("model.dtype=\"float64\""), "another type"), 0);
+  EXPECT_LT(part(plan("evaluate.batch_size=512"), "evaluation of"),
+            part(plan("evaluate.batch_size=1024"), "evaluation of"));
+}
+
+TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {
+  const auto needed = plan("threads=1").needed();
+  const machine::Memory less{
+      .physical = needed, .available = needed - 1, .address_space = needed * 4, .limited_by = "control group"};
+  EXPECT_THROW(require_memory(plan("threads=1"), less, "the run"), Error);
+  try {
+    experiment("fedit", Purpose::kTrain, "train.batch_size=65536");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("micro-batch"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("lower train.batch_size or data.cutoff"), std::string::npos);
+  }
+}
+
+TEST_F(Foresight, RowsToGenerateAreCountedBeforeTheyAreMade) {
+  try {
+    experiment("fedit", Purpose::kForesee, "data.limit=10000000");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("data.limit is 10000000 rows to generate"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,40 @@
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/limits.h"
+#include "train/pretraining.h"
+
+namespace evenkeel {
+namespace {
+
+/// The text, and its tokens beside it until the text is dropped.
+int64_t text_bytes(const PretrainConfig& config) {
+  constexpr int64_t kDocumentBytes = 2048, kWithTokens = 3;
+  int64_t bytes = config.data.documents * kDocumentBytes;
+  for (const auto& file : config.data.files) {
+    std::error_code error;
+    const auto size = fs::file_size(expand_data_path(file, "data.files"), error);
+    if (!error) bytes += static_cast<int64_t>(size);
+  }
+  return kWithTokens * bytes;
+}
+
+}  // namespace
+
+MemoryPlan memory_plan(const PretrainConfig& config) {
+  const auto model = load_shape(config.model.config, BaseDtype::kFloat32);
+  const auto& spec = model->spec();
+  int64_t weights = 0;
+  for (const auto& [name, tensor] : model->parameters()) weights += static_cast<int64_t>(tensor.nbytes());
+  const int64_t tokens = std::min(config.train.batch_size * config.train.sequence_length, limits::kTokens);
+  const PassShape pass{.tokens = tokens, .targets = tokens, .top_k = spec.top_k, .threads = at::get_num_threads()};
+  return {.parts = {{"weights, gradients and moments", 4 * weights, "the model's size"},
+                    {"text and tokens", text_bytes(config), "data.documents or data.files"},
+                    {concat("activations of a step of ", tokens, " tokens"),
+                     kept_bytes(spec, pass) + passing_bytes(spec, pass), "train.batch_size or train.sequence_length"}},
+          .mapped = 0};
+}
+
+}  // namespace evenkeel

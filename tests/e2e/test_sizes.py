@@ -1,0 +1,158 @@
+"""What does not fit the machine is said before work begins; what shrinks under a run never becomes another result."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+from safetensors import safe_open
+
+from measured import Measured
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, model, settings, succeed, tiny_model  # noqa: F401
+
+MODEL_CONFIG = ROOT / "configs/tiny/model.json"
+
+
+def refused(*arguments, says, **options):
+    done = evenkeel(*arguments, **options)
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("evenkeel: [") and all(str(word) in last for word in says), done.stderr
+    return last
+
+
+# --- numbers beyond the machine ---
+
+@pytest.mark.parametrize("command, flag, value", [
+    ("generate", "--max-new-tokens", 2**63 - 1), ("generate", "--beams", 10**12), ("generate", "--threads", 2**32 + 1),
+    ("score", "--threads", 2**32 + 1), ("evaluate", "--limit", 10**15), ("evaluate", "--batch-size", 2**62),
+    ("evaluate", "--max-new-tokens", 2**63 - 1), ("evaluate", "--threads", 2**32 + 1),
+    ("bertscore", "--threads", 2**32 + 1), ("bertscore", "--layer", 2**62), ("pg-alignment", "--limit", 10**15),
+    ("train", "--threads", 2**32 + 1)])
+def test_a_flag_beyond_its_bound_is_refused_with_it(tiny_model, tmp_path, command, flag, value):  # noqa: F811
+    rest = {"generate": ["--model", tiny_model, "--prompt", "x"], "score": ["--model", tiny_model, "--input", "x"],
+            "evaluate": ["--model", tiny_model, "--tasks", "builtin"], "pg-alignment": ["--run", tmp_path],
+            "bertscore": ["--model", tiny_model, "--input", "x"], "train": [CONFIG, "--out", tmp_path / "run"]}
+    refused(command, *rest[command], flag, value, says=[flag, value, "allowed: ", "up to "])
+
+
+def test_caches_that_no_machine_holds_are_refused_before_they_are_made(tiny_model):  # noqa: F811
+    prompts = [word for i in range(3000) for word in ("--prompt", f"{i}")]
+    refused("generate", "--model", tiny_model, *prompts, "--beams", 1024, "--max-new-tokens", 900,
+            says=["generating needs about ", "GiB", "--beams"])
+
+
+def test_a_run_that_cannot_fit_is_refused_before_its_weights_are_read(tiny_model, tmp_path):  # noqa: F811
+    line = refused("train", CONFIG, "--out", tmp_path / "run",
+                   *settings(model__path=tiny_model, train__batch_size=65536),
+                   says=["the run needs about ", "are available", "lower train.batch_size"])
+    assert len(line) <= 500 and not (tmp_path / "run/manifest.json").exists()
+
+
+def test_a_limit_of_the_address_space_counts(tiny_model, tmp_path):  # noqa: F811
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+    refused("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, train__batch_size=3000),
+            preexec_fn=limit, says=["the run needs about ", "address space (ulimit -v)"])
+
+
+# --- doctor ---
+
+def test_doctor_says_what_a_run_will_hold_and_what_to_lower(tiny_model):  # noqa: F811
+    small = ["doctor", "--config", CONFIG, *settings(model__path=tiny_model)]
+    out = succeed(*small).stdout
+    for word in ("micro-batch", "adapters", "in all", "available", "mapped files", "fits"):
+        assert word in out
+    assert "does not fit" in succeed(*small, *settings(train__batch_size=65536)).stdout
+    refused("doctor", "--set", "train.batch_size=1", says=["--set goes with --config"])
+
+
+@pytest.mark.parametrize("changes", [
+    {"train__batch_size": 2}, {"train__batch_size": 48, "method__name": '"fedit"'},
+    {"lora__rank": 64, "lora__alpha": 64}, {"evaluate__batch_size": 200, "evaluate__limit": 200, "train__batch_size": 1}])
+def test_the_estimate_is_not_below_what_a_run_takes(tiny_model, tmp_path, changes):  # noqa: F811
+    words = settings(model__path=tiny_model, train__rounds=1, **changes)
+    table = succeed("doctor", "--config", CONFIG, *words).stdout
+    foreseen = float(next(line for line in table.splitlines() if line.endswith("  in all")).split()[0]) * 2**30
+    run = Measured("train", CONFIG, "--out", tmp_path / "run", *words, threads=1)
+    run.finish()
+    print(f"{changes}: foreseen {foreseen / 2**20:.0f} MiB, measured {run.anonymous / 2**20:.0f} MiB anonymous, "
+          f"ratio {foreseen / run.anonymous:.2f}")
+    assert foreseen > 0.9 * run.anonymous
+
+
+# --- init ---
+
+def test_init_holds_one_tensor_at_a_time(tmp_path):
+    config = json.loads(MODEL_CONFIG.read_text()) | {"hidden_size": 512, "intermediate_size": 512, "vocab_size": 8000,
+                                                     "num_experts": 64, "num_hidden_layers": 8}
+    (tmp_path / "model.json").write_text(json.dumps(config))
+    made = Measured("init", tmp_path / "model.json", "--out", tmp_path / "model", threads=1)
+    made.finish()
+    size = (tmp_path / "model/model.safetensors").stat().st_size
+    assert size > 1.6e9 and made.anonymous < 0.2 * size
+    with safe_open(tmp_path / "model/model.safetensors", "np") as file:
+        assert len(file.keys()) == 3 + 8 * (9 + 3 * 64)
+
+
+def test_a_killed_init_does_not_block_the_next(tmp_path):
+    config = json.loads(MODEL_CONFIG.read_text()) | {"hidden_size": 512, "vocab_size": 8000, "num_experts": 64}
+    (tmp_path / "model.json").write_text(json.dumps(config))
+    arguments = ["init", tmp_path / "model.json", "--out", tmp_path / "model"]
+    killed = Measured(*arguments, threads=1)
+    assert not killed.wait(until=lambda: list(tmp_path.glob("model.part/*")))
+    killed.process.kill()
+    killed.process.communicate()
+    assert not (tmp_path / "model").exists()
+    succeed(*arguments)
+    succeed("init", tmp_path / "model.json", "--out", tmp_path / "again")
+    assert ((tmp_path / "model/model.safetensors").read_bytes() ==
+            (tmp_path / "again/model.safetensors").read_bytes())
+    assert {path.name for path in tmp_path.iterdir()} == {"model.json", "model", "again"}
+
+
+def test_init_asks_the_disk_first(tmp_path):
+    config = json.loads(MODEL_CONFIG.read_text()) | {"vocab_size": 2**28, "hidden_size": 2**16}
+    (tmp_path / "model.json").write_text(json.dumps(config))
+    refused("init", tmp_path / "model.json", "--out", tmp_path / "model", says=["the model needs", "GiB", "are free"])
+    assert {path.name for path in tmp_path.iterdir()} == {"model.json"}
+
+
+# --- a model file that changes under a run ---
+
+def start(out, model_folder):
+    return subprocess.Popen([PROGRAM, "train", str(CONFIG), "--out", str(out),
+                             *settings(model__path=model_folder, train__rounds=40)],
+                            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("left", [4096, -100])  # nearly all of it goes, or less than a page: read as zeros
+def test_a_model_cut_during_training_ends_the_run_at_its_last_commit(model, tmp_path, left):  # noqa: F811
+    out, weights = tmp_path / "run", model / "model.safetensors"
+    whole = weights.read_bytes()
+    process = start(out, model)
+    wait_for(lambda: lines(out / "rounds.jsonl"))
+    os.truncate(weights, left if left > 0 else len(whole) + left)
+    error = process.communicate(timeout=120)[1].strip().splitlines()[-1]
+    assert process.returncode == 1 and "[io] " in error and "model.safetensors" in error, error
+    assert "became shorter" in error or "was changed while it was in use" in error
+    committed = lines(out / "rounds.jsonl")
+    refused("train", CONFIG, "--out", out, "--resume", says=["model.safetensors", "has changed"])
+    weights.write_bytes(whole)
+    resumed = subprocess.Popen([PROGRAM, "train", str(CONFIG), "--out", str(out), "--resume"], cwd=ROOT,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(lines(out / "rounds.jsonl")) > len(committed))
+    resumed.send_signal(signal.SIGINT)
+    assert resumed.wait(timeout=120) == 130
+    assert lines(out / "rounds.jsonl")[:len(committed)] == committed
