@@ -197,17 +197,18 @@ void append_line(const fs::path& file, std::string_view line) {
   EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", std::strerror(errno));
 }
 
-void make_new_folder(const fs::path& folder) {
-  if (path_exists(folder)) {
-    EK_CHECK(is_folder(folder), kIo, folder.string(), ": exists and is not a folder");
-    EK_CHECK(entries_of(folder).empty(), kIo, folder.string(),
-             ": exists already and is not empty; choose another --out");
-  }
+namespace {
+
+void check_new(const fs::path& folder) {
+  if (!path_exists(folder)) return;
+  EK_CHECK(is_folder(folder), kIo, folder.string(), ": exists and is not a folder");
+  EK_CHECK(entries_of(folder).empty(), kIo, folder.string(), ": exists already and is not empty; choose another --out");
+}
+
+void make_writable(const fs::path& folder) {
   make_folders(folder);
   EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
 }
-
-namespace {
 
 /// Without the trailing slash that a shell completes: the folder itself has a neighbour.
 fs::path plain(const fs::path& folder) {
@@ -215,21 +216,16 @@ fs::path plain(const fs::path& folder) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-struct stat status_of(const fs::path& path) {
+struct stat details_of(const fs::path& path) {
   struct stat status = {};
   EK_CHECK(::stat(path.c_str(), &status) == 0, kIo, path.string(), ": ", std::strerror(errno));
   return status;
 }
 
 /// A rename cannot replace a mount point: better said before the work than after it.
-void check_renamable(const fs::path& folder) {
-  std::error_code error;
-  if (!fs::exists(folder, error)) return;
-  EK_CHECK(fs::is_directory(folder, error), kIo, folder.string(), ": exists and is not a folder");
-  EK_CHECK(fs::is_empty(folder, error) && !error, kIo, folder.string(),
-           ": exists already and is not empty; choose another --out");
-  EK_CHECK(status_of(folder).st_dev == status_of(folder.parent_path()).st_dev, kIo, folder.string(),
-           ": is a mount point; name a folder inside it");
+void check_no_mount_point(const fs::path& folder) {
+  EK_CHECK(!path_exists(folder) || details_of(folder).st_dev == details_of(folder.parent_path()).st_dev, kIo,
+           folder.string(), ": is a mount point; name a folder inside it");
 }
 
 /// Opens and locks a folder that may be another process' own.
@@ -246,14 +242,17 @@ int locked(const fs::path& folder) {
 
 }  // namespace
 
+void make_new_folder(const fs::path& folder) {
+  check_new(folder);
+  make_writable(folder);
+}
+
 AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(plain(folder)), part_(folder_.string() + ".part") {
-  check_renamable(folder_);
-  std::error_code error;
-  fs::create_directories(part_, error);
-  EK_CHECK(!error, kIo, folder_.string(), ": cannot be made: ", error.message());
-  EK_CHECK(::access(part_.c_str(), W_OK | X_OK) == 0, kIo, folder_.string(), ": not writable");
+  check_new(folder_);
+  check_no_mount_point(folder_);
+  make_writable(part_);
   descriptor_ = locked(part_);
-  for (const auto& entry : fs::directory_iterator(part_)) fs::remove_all(entry.path());
+  for (const auto& entry : entries_of(part_)) remove_path(entry);
 }
 
 AtomicFolder::~AtomicFolder() {

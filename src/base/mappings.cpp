@@ -84,9 +84,8 @@ void enter_mapping(const void* address, size_t size, const fs::path& file, const
   std::call_once(once, install_handler);
   const std::scoped_lock lock(mutex);
   auto& mapped = mappings()[address];
-  mapped = {fs::absolute(file),
-            concat("evenkeel: [io] ", file.string(), ": became shorter, or its disk failed, while it was read\n"),
-            status};
+  const Error error(kIo, concat(file.string(), ": became shorter, or its disk failed, while it was read"));
+  mapped = {fs::absolute(file), concat("evenkeel: ", error.what(), '\n'), status};
   fill_slot(reinterpret_cast<uintptr_t>(address), size, mapped.line);
 }
 

@@ -51,17 +51,16 @@ std::unique_ptr<CausalLm> load_model(const fs::path& folder, BaseDtype dtype) {
 }
 
 std::unique_ptr<CausalLm> load_shape(const fs::path& path, BaseDtype dtype) {
-  const bool is_config = fs::is_regular_file(path);
-  EK_CHECK(is_config || fs::is_directory(path), kCheckpoint, path.string(), " is not a folder");
+  const bool is_config = is_file(path);
+  EK_CHECK(is_config || is_folder(path), kCheckpoint, path.string(), " is not a folder");
   const auto config = ModelConfig::load(is_config ? path : path / "config.json");
   return family_of(config).make(config, *shape_source(dtype, config.origin()));
 }
 
 int64_t weight_file_bytes(const fs::path& folder) {
   int64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file() && entry.path().extension() == ".safetensors")
-      bytes += static_cast<int64_t>(entry.file_size());
+  for (const auto& file : entries_of(folder))
+    if (is_file(file) && file.extension() == ".safetensors") bytes += static_cast<int64_t>(evenkeel::file_size(file));
   return bytes;
 }
 
