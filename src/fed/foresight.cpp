@@ -1,6 +1,7 @@
 #include "fed/foresight.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "train/cost.h"
 
@@ -86,6 +87,19 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
            "evaluate.batch_size or evaluate.max_new_tokens"}};
 }
 
+/// Factors of everything merged into the base by the last round, before and after it; a stack as high as the weight is
+/// folded (docs/decisions/0014).
+int64_t base_change_bytes(const Experiment& e) {
+  if (!find_method(e.config.method.name).changes_base) return 0;
+  const auto drawn = std::ceil(e.config.clients.participation * static_cast<double>(e.clients.size()));
+  const double height = static_cast<double>(e.config.train.rounds) * drawn * static_cast<double>(e.max_rank());
+  double values = 0;
+  for (const auto& [name, site] : e.sites)
+    values += std::min(height, static_cast<double>(std::min(site.in, site.out))) *
+              static_cast<double>(std::max<int64_t>(1, site.experts) * (site.in + site.out));
+  return static_cast<int64_t>(std::min(2.0 * kFloat * values, 0x1p62));
+}
+
 int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
 
 }  // namespace
@@ -99,6 +113,8 @@ MemoryPlan memory_plan(const Experiment& e) {
                 {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
       .mapped = converted > 0 ? 0 : file_bytes};
   if (converted > 0) plan.parts.push_back({"the base in another type than its file's", converted, "model.dtype"});
+  if (const int64_t change = base_change_bytes(e); change > 0)
+    plan.parts.push_back({"what the method merges into the base", change, "train.rounds, clients.count or lora.rank"});
   const auto training = training_moment(e, adapter), evaluation = evaluation_moment(e, adapter);
   const auto& worst = sum(training) > sum(evaluation) ? training : evaluation;
   plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());

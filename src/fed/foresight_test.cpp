@@ -18,8 +18,11 @@ int64_t part(const MemoryPlan& plan, std::string_view what) {
 
 class Foresight : public SmallRun {
  protected:
-  static MemoryPlan plan(std::string_view setting) {
-    return memory_plan(experiment("fedit", Purpose::kForesee, setting));
+  /// \param prompts  of an evaluation at once: few, and a client's step is the worse moment
+  static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
+    auto e = experiment("fedit", Purpose::kForesee, setting);
+    e.config.evaluate.batch_size = prompts;
+    return memory_plan(e);
   }
 };
 
@@ -41,8 +44,19 @@ TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
   EXPECT_LT(part(plan("data.limit=20"), "rows"), part(plan("data.limit=40"), "rows"));
   EXPECT_EQ(part(plan("model.dtype=\"checkpoint\""), "another type"), -1);
   EXPECT_GT(part(plan("model.dtype=\"float64\""), "another type"), 0);
-  EXPECT_LT(part(plan("evaluate.batch_size=512"), "evaluation of"),
-            part(plan("evaluate.batch_size=1024"), "evaluation of"));
+  EXPECT_EQ(part(plan("threads=1"), "evaluation of"), -1);
+  EXPECT_LT(part(plan("threads=1", 512), "evaluation of"), part(plan("threads=1", 1024), "evaluation of"));
+}
+
+TEST_F(Foresight, MethodsThatChangeTheBaseGrowByTheRoundUpToTheWeights) {
+  const auto merged = [](std::string_view method, std::string_view rounds) {
+    return part(memory_plan(experiment(method, Purpose::kForesee, rounds)), "merges into the base");
+  };
+  EXPECT_EQ(merged("fedit", "train.rounds=3"), -1);
+  for (const auto* method : {"flora", "fedex-lora", "florist"}) {
+    EXPECT_LT(merged(method, "train.rounds=1"), merged(method, "train.rounds=2")) << method;
+    EXPECT_EQ(merged(method, "train.rounds=1000"), merged(method, "train.rounds=2000")) << method;
+  }
 }
 
 TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {

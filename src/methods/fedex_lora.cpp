@@ -69,7 +69,8 @@ MethodEntry fedex_lora() {
        .paper = "Singhal, Ponkshe, Vepakomma: FedEx-LoRA, ACL 2025, arXiv:2410.09432",
        .family = MethodFamily::kHomogeneous,
        .exact = true,
-       .needs_experts = false});
+       .needs_experts = false,
+       .changes_base = true});
 }
 
 }  // namespace evenkeel

@@ -84,7 +84,8 @@ MethodEntry flora() {
                                       .paper = "Wang et al.: FLoRA, NeurIPS 2024, arXiv:2409.05976",
                                       .family = MethodFamily::kRank,
                                       .exact = true,
-                                      .needs_experts = false});
+                                      .needs_experts = false,
+                                      .changes_base = true});
 }
 
 }  // namespace evenkeel

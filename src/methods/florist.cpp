@@ -145,7 +145,8 @@ MethodEntry florist() {
                                         .paper = "Ramesh, Dass: FLoRIST, 2025, arXiv:2506.09199",
                                         .family = MethodFamily::kRank,
                                         .exact = false,
-                                        .needs_experts = false});
+                                        .needs_experts = false,
+                                        .changes_base = true});
 }
 
 }  // namespace evenkeel

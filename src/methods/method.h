@@ -183,8 +183,9 @@ struct MethodEntry {
   std::string_view title;  ///< "UB-SMoE"
   std::string_view paper;  ///< one-line citation
   MethodFamily family;
-  bool exact;          ///< the aggregate equals sum_c p_c delta W_c
-  bool needs_experts;  ///< refuses a dense model
+  bool exact;                 ///< the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;         ///< refuses a dense model
+  bool changes_base = false;  ///< hands over base deltas: factors beside every weight, higher by each round's ranks
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes the resolved keys of `table` into the resolved config.
