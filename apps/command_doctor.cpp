@@ -107,6 +107,7 @@ std::vector<int64_t> top_ks(const ModelSpec& spec) {
 void print_fit(const std::string& path) {
   const auto folder = resolve_model_path(path);
   const auto model = load_shape(folder);
+  EK_CHECK(weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
   struct Precision {
     std::string_view name;
     double element_size;
@@ -158,15 +159,16 @@ void add_doctor_command(CLI::App& program) {
   command->description(
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n\n"
-      "Prints cores, instruction sets, memory and the measured speed of both ways to multiply with a bfloat16 base.");
+      "Prints cores, instruction sets and memory, and how fast both ways to multiply with a bfloat16 base are here; "
+      "with --config instead what that run would hold in memory.");
   command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
   command->add_option("--config", flags->config,
-                      "also: what a run of this config would hold in memory, part by part, and whether it fits");
+                      "what a run of this config would hold in memory, part by part, and whether it fits");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
   command->callback([flags] {
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
     print_machine();
-    print_matmul();
+    if (flags->config.empty()) print_matmul();
     if (!flags->model.empty()) print_fit(flags->model);
     if (!flags->config.empty()) print_foresight(*flags);
   });

@@ -75,14 +75,16 @@ int64_t prompt_tokens(const Experiment& e) {
 Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const auto& spec = e.model->spec();
   const auto& evaluate = e.config.evaluate;
-  const int64_t prompt = prompt_tokens(e), copies = evaluate.batch_size * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
-  const PassShape pass{.tokens = prompt * evaluate.batch_size,
+  const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
+  const int64_t prompts = std::min(evaluate.batch_size, limit);
+  const int64_t copies = prompts * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
+  const PassShape pass{.tokens = prompt * prompts,
                        .targets = copies,
                        .top_k = most_experts(e),
                        .threads = std::max<int64_t>(1, e.config.threads)};
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation", adapter, kAdapterKeys},
-          {concat("an evaluation of ", evaluate.batch_size, " prompts at once"),
+          {concat("an evaluation of ", prompts, " prompts at once"),
            cache_bytes(spec, copies, prompt + evaluate.max_new_tokens) + passing_bytes(spec, pass) + logits,
            "evaluate.batch_size or evaluate.max_new_tokens"}};
 }

@@ -22,6 +22,7 @@ class Foresight : public SmallRun {
   static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
     auto e = experiment("fedit", Purpose::kForesee, setting);
     e.config.evaluate.batch_size = prompts;
+    e.config.evaluate.limit = 0;
     return memory_plan(e);
   }
 };

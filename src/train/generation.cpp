@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "train/beam_search.h"
+#include "train/memory_plan.h"
 
 namespace evenkeel {
 namespace {
@@ -71,6 +72,16 @@ at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptO
     if (!finite[row] && (first < 0 || prompt_of(row) < first)) first = prompt_of(row);
   EK_CHECK(first < 0, kNumeric, names.of(first), ": the model's logits are not finite");
   return logits_NV;
+}
+
+/// How many rows an evaluation runs together is known before, how long they are is not.
+void check_room(const ModelSpec& spec, std::span<const int64_t> capacity) {
+  const int64_t longest = capacity.empty() ? 0 : *std::max_element(capacity.begin(), capacity.end());
+  const auto prompts = static_cast<int64_t>(capacity.size());
+  require_memory({.parts = {{concat("caches of ", prompts, " prompts of up to ", longest, " tokens"),
+                             cache_bytes(spec, prompts, longest), "the number of prompts run at once"}},
+                  .mapped = 0},
+                 machine::memory(), "generation");
 }
 
 std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
@@ -231,6 +242,7 @@ PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std:
     capacity.push_back(static_cast<int64_t>(prompt.size()) + room);
     last.push_back((last.empty() ? -1 : last.back()) + static_cast<int64_t>(prompt.size()));
   }
+  check_room(spec, capacity);
   PromptRun run{KvCache::make(spec.num_layers, capacity, spec.num_kv_heads, spec.head_width), {}, std::move(names)};
   if (!prompts.empty()) run.last_BD = select_rows(extend(model, forward, run.cache, prompts), last);
   return run;

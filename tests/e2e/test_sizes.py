@@ -87,13 +87,13 @@ def test_the_estimate_is_not_below_what_a_run_takes(tiny_model, tmp_path, change
 # --- init ---
 
 def test_init_holds_one_tensor_at_a_time(tmp_path):
-    config = json.loads(MODEL_CONFIG.read_text()) | {"hidden_size": 512, "intermediate_size": 512, "vocab_size": 8000,
+    config = json.loads(MODEL_CONFIG.read_text()) | {"hidden_size": 256, "intermediate_size": 256, "vocab_size": 8000,
                                                      "num_experts": 64, "num_hidden_layers": 8}
     (tmp_path / "model.json").write_text(json.dumps(config))
     made = Measured("init", tmp_path / "model.json", "--out", tmp_path / "model", threads=1)
     made.finish()
     size = (tmp_path / "model/model.safetensors").stat().st_size
-    assert size > 1.6e9 and made.anonymous < 0.2 * size
+    assert size > 4e8 and made.anonymous < size / 2  # half of which is the program itself
     with safe_open(tmp_path / "model/model.safetensors", "np") as file:
         assert len(file.keys()) == 3 + 8 * (9 + 3 * 64)
 
