@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -157,43 +158,62 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
 
 namespace {
 
-using RowList = std::vector<const Example*>;
+struct OwnedRow {
+  const Example* example;
+  int64_t top_k;  ///< K_c of the client that owns it
+};
+/// Rows that are routed alike, in the order they were drawn, by their K_c.
+using RowsByTopK = std::map<int64_t, std::vector<const Example*>>;
 
-RowList draw_rows(RowList rows, int64_t count, RandomStream stream) {
+RowsByTopK draw_rows(const std::vector<OwnedRow>& rows, int64_t count, RandomStream stream) {
   const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
-  RowList drawn;
-  for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i)
-    drawn.push_back(rows[static_cast<size_t>(order[i])]);
+  RowsByTopK drawn;
+  for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i) {
+    const auto& row = rows[static_cast<size_t>(order[i])];
+    drawn[row.top_k].push_back(row.example);
+  }
   return drawn;
 }
 
 /// The rows whose gradients a method asks for: one draw from all clients' rows together, or as many from each client,
 /// a list of its own for each.
-std::vector<RowList> sample_rows(const Experiment& e, int64_t samples, SampleFrom from) {
-  RowList rows;
-  std::vector<RowList> lists;
+std::vector<RowsByTopK> sample_rows(const Experiment& e, const GradientSample& sample) {
+  std::vector<OwnedRow> rows;
+  std::vector<RowsByTopK> lists;
   const auto clients = static_cast<int64_t>(e.shards.examples.size());
-  for (const auto& shard : e.shards.examples) {
-    for (const auto& example : shard) rows.push_back(&example);
-    if (from == SampleFrom::kPooled) continue;
-    lists.push_back(draw_rows(std::move(rows), (samples + clients - 1) / clients,
-                              {e.seed(), "gradient-rows-client", static_cast<uint64_t>(lists.size())}));
+  for (size_t c = 0; c < e.shards.examples.size(); ++c) {
+    for (const auto& example : e.shards.examples[c]) rows.push_back({&example, e.clients[c].top_k});
+    if (sample.from == SampleFrom::kPooled) continue;
+    lists.push_back(draw_rows(rows, (sample.rows + clients - 1) / clients,
+                              {e.seed(), "gradient-rows-client", static_cast<uint64_t>(c)}));
     rows.clear();
   }
-  if (from == SampleFrom::kPooled) lists.push_back(draw_rows(std::move(rows), samples, {e.seed(), "gradient-rows"}));
+  if (sample.from == SampleFrom::kPooled) lists.push_back(draw_rows(rows, sample.rows, {e.seed(), "gradient-rows"}));
   return lists;
+}
+
+/// No micro-batch holds rows that are routed differently.
+at::Tensor gradient_of(const Experiment& e, const std::string& site, const RowsByTopK& rows, GateNorm gate_norm) {
+  at::Tensor sum;
+  for (const auto& [top_k, examples] : rows) {
+    const auto part = weight_gradient(*e.model, site, e.sites.at(site), examples, e.config.train.batch_size,
+                                      {.top_k = top_k, .gate_norm = gate_norm});
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
 }
 
 /// Clients add sums of their own: no micro-batch holds rows of two.
 /// \param bytes_up  grows by the clients' sums; null: nobody counts
-at::Tensor sum_of_gradients(const Experiment& e, const std::string& site, int64_t samples, SampleFrom from,
+at::Tensor sum_of_gradients(const Experiment& e, const std::string& site, const GradientSample& sample,
                             int64_t* bytes_up) {
   EK_CHECK(!e.shards.examples.empty(), kConfig, "method ", e.config.method.name,
            " begins with gradients over training rows, and an evaluation has none: train a round first");
   at::Tensor sum;
-  for (const auto& rows : sample_rows(e, samples, from)) {
-    const auto part = weight_gradient(*e.model, site, e.sites.at(site), rows, e.config.train.batch_size);
-    if (bytes_up && from == SampleFrom::kClients) *bytes_up += static_cast<int64_t>(part.nbytes());
+  for (const auto& rows : sample_rows(e, sample)) {
+    const auto part = gradient_of(e, site, rows, sample.gate_norm);
+    if (!part.defined()) continue;
+    if (bytes_up && sample.from == SampleFrom::kClients) *bytes_up += static_cast<int64_t>(part.nbytes());
     sum = sum.defined() ? sum + part : part;
   }
   return sum;
@@ -232,8 +252,8 @@ ServerView Experiment::server(int64_t* bytes_up) const {
           .scale = scale(),
           .lr = config.train.optimizer.lr,
           .seed = seed(),
-          .gradient_sum = [this, bytes_up](const std::string& site, int64_t samples, SampleFrom from) {
-            return sum_of_gradients(*this, site, samples, from, bytes_up);
+          .gradient_sum = [this, bytes_up](const std::string& site, const GradientSample& sample) {
+            return sum_of_gradients(*this, site, sample, bytes_up);
           }};
 }
 

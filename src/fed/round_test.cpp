@@ -172,25 +172,65 @@ TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
   }
 }
 
+/// The gradient of one frozen weight over whole shards, as one micro-batch, routed by `router`.
+at::Tensor gradient_over(const Experiment& e, const std::string& site, const RouterOptions& router,
+                         std::initializer_list<size_t> clients) {
+  std::vector<const Example*> rows;
+  for (const size_t c : clients)
+    for (const auto& row : e.shards.examples[c]) rows.push_back(&row);
+  return weight_gradient(*e.model, site, e.sites.at(site), rows, 50, router);
+}
+
+double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
+
 // With a micro-batch as large as all rows, a mixture of clients would be one mean instead of a sum of three.
 TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
-  const auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  for (auto& client : e.clients) client.top_k = 4;
   const std::string site = "model.layers.0.self_attn.q_proj";
-  const auto gradient = [&](const auto&... shards) {
-    std::vector<const Example*> rows;
-    for (const std::vector<Example>* shard : {&shards...})
-      for (const auto& row : *shard) rows.push_back(&row);
-    return weight_gradient(*e.model, site, e.sites.at(site), rows, 50);
-  };
-  const auto& shards = e.shards.examples;
   const auto all = e.server().gradient_sum;
-  const auto right = gradient(shards[0]) + gradient(shards[1]) + gradient(shards[2]);
-  const auto pooled = gradient(shards[0], shards[1], shards[2]);
-  const double size = right.abs().max().item<double>();
-  EXPECT_LT((all(site, 1000, SampleFrom::kClients) - right).abs().max().item<double>(), 1e-5 * size);
-  EXPECT_LT((all(site, 1000, SampleFrom::kPooled) - pooled).abs().max().item<double>(), 1e-5 * size);
-  EXPECT_GT((right - pooled).abs().max().item<double>(), 1e-2 * size);
-  EXPECT_FALSE(all(site, 3, SampleFrom::kClients).equal(all(site, 3, SampleFrom::kPooled)));
+  const auto right =
+      gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {1}) + gradient_over(e, site, {}, {2});
+  const auto pooled = gradient_over(e, site, {}, {0, 1, 2});
+  EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients}), right), 1e-5);
+  EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
+  EXPECT_GT(apart(pooled, right), 1e-2);
+  EXPECT_FALSE(all(site, {.rows = 3, .from = SampleFrom::kClients}).equal(all(site, {.rows = 3})));
+}
+
+// Clients 0 and 1 use one expert per token, client 2 all four of the checkpoint.
+TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  e.clients[1].top_k = e.clients[0].top_k;
+  const std::string site = "model.layers.1.mlp.experts.up_proj";
+  const auto all = e.server().gradient_sum;
+  for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected}) {
+    const RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
+    const auto pooled = gradient_over(e, site, one, {0, 1}) + gradient_over(e, site, four, {2});
+    EXPECT_LT(apart(all(site, {.rows = 1000, .gate_norm = gate_norm}), pooled), 1e-5);
+    const auto federated =
+        gradient_over(e, site, one, {0}) + gradient_over(e, site, one, {1}) + gradient_over(e, site, four, {2});
+    EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients, .gate_norm = gate_norm}), federated), 1e-5);
+    EXPECT_GT(apart(gradient_over(e, site, {}, {0, 1, 2}), pooled), 1e-2) << "routing makes no difference";
+  }
+}
+
+TEST_F(RoundTest, AnEvaluationHasTheMeanOfTheRescalersThatClientsOfItsKLearned) {
+  auto e = experiment("a3smoe", Purpose::kTrain, "method.a3smoe.rescaler=\"learn\"");
+  e.clients[1].top_k = e.clients[0].top_k;
+  RunProgress progress(e, 0);
+  const auto next = run_round(e, before_first_round(e), journal("rescaler"), progress).next;
+  const auto scale = [&](const ServerState& state, double budget) {
+    return evaluation_setup(e, state, {.budget = budget}).router.output_scale.item<double>();
+  };
+  const auto learned = [&](int64_t client) { return next.memories.at(client).at("rescaler").item<double>(); };
+  const double first = e.clients[0].examples, second = e.clients[1].examples;
+  EXPECT_NE(learned(0), 1);
+  EXPECT_NE(learned(0), learned(1));
+  EXPECT_NEAR(scale(next.state, 0.25), (first * learned(0) + second * learned(1)) / (first + second), 1e-6);
+  EXPECT_NEAR(scale(next.state, 1.0), learned(2), 1e-6);
+  EXPECT_EQ(scale(next.state, 0.5), 1) << "no client of that K has trained";
+  EXPECT_EQ(scale(before_first_round(e).state, 1.0), 1);
 }
 
 TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {

@@ -1,7 +1,8 @@
 // A3SMoE: activation-aware aggregation of sparse mixture-of-experts adapters (workshop paper; the formulas are those of
 // FLAME, arXiv:2506.16600, which has the same idea). Readings: docs/ambiguities.md, "A3SMoE".
 //
-//   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar
+//   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar. A learned
+//            one is the client's own; an evaluation gets the mean over the clients of its K (docs/decisions/0024)
 //   server   f_ci = a_ci / n_c,   w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t,   Theta_i = sum_c w_ci Theta_ci
 //            everything but experts: sum_c p_c Theta_c
 //
@@ -38,7 +39,7 @@ struct Config {
   void visit(auto& field) {
     field("gate_norm", gate_norm, kGateNormHelp);
     field("temperature", temperature, "t, the exponent of the activation share, >= 0; 0 is FedAvg");
-    field("rescaler", rescaler, "scalar on a client's MoE outputs: off, learn (kept by the client), fixed at K / K_c");
+    field("rescaler", rescaler, "scalar on MoE outputs: off, learn (each client its own), fixed at K / K_c");
     field("unused_expert", unused_expert, "an expert nobody used: keep the last factors, or the p-weighted mean");
   }
 
@@ -51,6 +52,7 @@ std::string counts_of(const std::string& layer) { return layer + ".counts"; }
 std::string tokens_of(const std::string& layer) { return layer + ".tokens"; }
 constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
+std::string rescaler_at(int64_t top_k) { return concat(kRescaler, ".", top_k); }
 
 /// w_ci of one layer, columns that sum to one, or zeros where nobody used the expert. \return [C, E] float64
 at::Tensor expert_weights_CE(const std::string& layer, double temperature, const RoundView& round,
@@ -63,6 +65,20 @@ at::Tensor expert_weights_CE(const std::string& layer, double temperature, const
   }
   const auto raw_CE = at::stack(rows), sum_E = raw_CE.sum(0);
   return at::where(sum_E.gt(0), raw_CE / sum_E, at::zeros_like(raw_CE));
+}
+
+/// The p-weighted mean of the learned rescalers of each K among the participants: "rescaler.<K>", [1] float32.
+TensorMap mean_rescalers(const RoundView& round, std::span<const ClientUpdate> updates) {
+  std::map<int64_t, std::pair<double, double>> sums;
+  for (size_t c = 0; c < updates.size(); ++c) {
+    auto& [sum, weight] = sums[updates[c].client.top_k];
+    sum += round.weights[c] * updates[c].extra(kRescaler).item<double>();
+    weight += round.weights[c];
+  }
+  TensorMap means;
+  for (const auto& [top_k, mean] : sums)
+    means[rescaler_at(top_k)] = at::full({1}, mean.first / mean.second, at::kFloat);
+  return means;
 }
 
 /// sum_c w_ci theta_ci of one factor of one stack. \return [E, ...]
@@ -90,8 +106,9 @@ class A3Smoe : public FederatedMethod {
       setup.router.output_scale =
           (download.extras.at(kMaxTopK) / static_cast<double>(view.client.top_k)).to(at::kFloat);
     if (config_.rescaler == Rescaler::kLearn) {
-      const auto known = view.memory.find(kRescaler);
-      setup.router.output_scale = known == view.memory.end() ? at::ones({1}) : known->second.clone();
+      const auto& source = view.client.trains ? view.memory : download.extras;
+      const auto known = source.find(kRescaler);
+      setup.router.output_scale = known == source.end() ? at::ones({1}) : known->second.clone();
       if (view.client.trains) setup.extra_trainables[kRescaler] = setup.router.output_scale;
     }
     return setup;
@@ -104,7 +121,8 @@ class A3Smoe : public FederatedMethod {
       payload.extras[counts_of(layer)] = stats.counts.to(at::kInt);
       payload.extras[tokens_of(layer)] = at::scalar_tensor(stats.tokens, at::kInt);
     }
-    if (config_.rescaler == Rescaler::kLearn) view.memory[kRescaler] = setup.router.output_scale.detach().clone();
+    if (config_.rescaler == Rescaler::kLearn)
+      payload.extras[kRescaler] = view.memory[kRescaler] = setup.router.output_scale.detach().clone();
     return payload;
   }
 
@@ -120,12 +138,16 @@ class A3Smoe : public FederatedMethod {
   Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const override {
     auto payload = FederatedMethod::broadcast(state, client, round);
     if (config_.rescaler == Rescaler::kFixed) payload.extras[kMaxTopK] = state.memory.at(kMaxTopK);
+    const auto learned = state.memory.find(rescaler_at(client.top_k));
+    if (!client.trains && learned != state.memory.end()) payload.extras[kRescaler] = learned->second;
     return payload;
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         std::span<const ClientUpdate> updates) const override {
     auto next = FederatedMethod::aggregate(server, state, round, updates);
+    if (config_.rescaler == Rescaler::kLearn)
+      for (const auto& [name, mean] : mean_rescalers(round, updates)) next.memory[name] = mean;
     if (config_.temperature == 0) return next;
     std::map<std::string, at::Tensor> weights;
     for (const auto& layer : server.moe_layers)
@@ -139,6 +161,13 @@ class A3Smoe : public FederatedMethod {
     }
     check_finite(next.global.adapters, concat("aggregate of round ", round.round));
     return next;
+  }
+
+  /// `rescaler.<K>`: the mean of what clients of that K learned, in the last round that had any.
+  TensorMap diagnostics(const ServerState& state) const override {
+    TensorMap result = state.memory;
+    result.erase(kMaxTopK);
+    return result;
   }
 
  private:

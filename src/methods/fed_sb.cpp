@@ -91,8 +91,9 @@ class FedSb : public FederatedMethod {
     ServerState state;
     for (const auto& [site, shape] : server.sites) {
       const int64_t rank = std::min({server.rank, shape.in, shape.out});
-      auto start = start_of_site(site, server.gradient_sum(site, config_.samples, config_.init), rank, server.lr,
-                                 server.scale.of(server.rank), server.seed);
+      const auto gradient =
+          server.gradient_sum(site, {.rows = config_.samples, .from = config_.init, .gate_norm = config_.gate_norm});
+      auto start = start_of_site(site, gradient, rank, server.lr, server.scale.of(server.rank), server.seed);
       state.global.adapters[site] = {.core = std::move(start.core), .scaling = start.scaling};
       state.common.fixed[site] = {.a = std::move(start.a), .b = std::move(start.b), .scaling = start.scaling};
     }

@@ -35,9 +35,17 @@ constexpr auto names(SampleFrom) {
                     config::EnumName<SampleFrom>{"federated", SampleFrom::kClients}};
 }
 
-/// Gradient of the task loss with respect to the frozen weight of `site`, [*, out, in] float32, summed over `samples`
-/// training rows of the bare base model. \throws kConfig where there are no rows (an evaluation).
-using GradientSum = std::function<at::Tensor(const std::string& site, int64_t samples, SampleFrom from)>;
+/// Training rows whose gradients a method asks for.
+struct GradientSample {
+  int64_t rows = 0;  ///< in all, or one client's share of them rounded up, times the clients
+  SampleFrom from = SampleFrom::kPooled;
+  GateNorm gate_norm = GateNorm::kCheckpoint;
+};
+
+/// Gradient of the task loss with respect to the frozen weight of `site`, [*, out, in] float32, summed over `sample` on
+/// the bare base model: every row is routed as in training, with the K_c of the client that owns it
+/// (docs/decisions/0024-what-k-stands-for.md). \throws kConfig where there are no rows (an evaluation).
+using GradientSum = std::function<at::Tensor(const std::string& site, const GradientSample& sample)>;
 
 struct ServerState;
 /// Adds a new state's base delta, as the wire carries it, to what everybody's base has gained.

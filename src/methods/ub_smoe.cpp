@@ -31,7 +31,7 @@ enum class PhiTrain { kOff, kLocalDiscard, kLocalFedavg };
 enum class PhiPenalty { kHinge, kL2 };
 enum class PgActivity { kStepUnion, kTokenWeighted, kMicroUnion };
 enum class PgApply { kAdamGrad, kDecoupledSgd };
-enum class PgClipMode { kPerExpertNorm, kElementwise, kGlobalNorm };
+enum class PgClipMode { kRelative, kPerExpertNorm, kElementwise, kGlobalNorm, kOff };
 enum class PgGamma { kOptSteps, kLiteral };
 enum class RhoRef { kKbar, kKmax };
 enum class RhoFn { kSqrt, kNone, kLinear, kInvSqrt, kLog };
@@ -59,9 +59,10 @@ constexpr auto names(PgApply) {
   return std::array{EnumName{"adam_grad", PgApply::kAdamGrad}, EnumName{"decoupled_sgd", PgApply::kDecoupledSgd}};
 }
 constexpr auto names(PgClipMode) {
-  return std::array{EnumName{"per_expert_norm", PgClipMode::kPerExpertNorm},
-                    EnumName{"elementwise", PgClipMode::kElementwise},
-                    EnumName{"global_norm", PgClipMode::kGlobalNorm}};
+  return std::array{EnumName{"relative", PgClipMode::kRelative},
+                    EnumName{"per_expert_norm", PgClipMode::kPerExpertNorm},
+                    EnumName{"elementwise", PgClipMode::kElementwise}, EnumName{"global_norm", PgClipMode::kGlobalNorm},
+                    EnumName{"off", PgClipMode::kOff}};
 }
 constexpr auto names(PgGamma) {
   return std::array{EnumName{"opt_steps", PgGamma::kOptSteps}, EnumName{"literal_0.4", PgGamma::kLiteral}};
@@ -83,14 +84,14 @@ struct Config {
   double phi_momentum = 0.9;
   std::vector<double> phi_range = {-1.0, 1.0};
   double util_eps = 1e-8;
-  PhiTrain phi_train = PhiTrain::kOff;
+  PhiTrain phi_train = PhiTrain::kLocalDiscard;
   PhiPenalty phi_penalty = PhiPenalty::kHinge;
   double lambda_phi = 0.01;
   bool phi_at_eval = true;
   bool pg = true;
   PgActivity pg_activity = PgActivity::kStepUnion;
-  PgApply pg_apply = PgApply::kAdamGrad;
-  PgClipMode pg_clip_mode = PgClipMode::kPerExpertNorm;
+  PgApply pg_apply = PgApply::kDecoupledSgd;
+  PgClipMode pg_clip_mode = PgClipMode::kRelative;
   double pg_clip = 2.0;
   PgGamma pg_gamma = PgGamma::kOptSteps;
   RhoRef rho_ref = RhoRef::kKbar;
@@ -116,8 +117,9 @@ struct Config {
           "idle means: unused in the step, by share of tokens, or by share of micro-batches");
     field("pg_apply", pg_apply, "pseudo-gradients go through AdamW, or past it as theta -= lr * rho * Gt");
     field("pg_clip_mode", pg_clip_mode,
-          "norm of rho * Gt over an expert's tensors, each element, or the norm of the whole gradient");
-    field("pg_clip", pg_clip, "largest norm or element, > 0");
+          "what pg_clip bounds: an expert's norm of rho * Gt, as a multiple of active experts' (relative) or as it is "
+          "(per_expert_norm), each element, the norm of the whole gradient, or nothing (off)");
+    field("pg_clip", pg_clip, "largest multiple, norm or element, > 0");
     field("pg_gamma", pg_gamma, "what Gt divides by: mean optimiser steps of a client, or 0.4");
     field("rho_ref", rho_ref, "x = ref / K_c with ref the mean K of the round's participants, or the checkpoint's K");
     field("rho_fn", rho_fn, "rho: sqrt(x), 1, x, sqrt(1 / x), ln(x + 1)");
@@ -135,7 +137,8 @@ struct Config {
     table.check(pg_clip > 0, "pg_clip", pg_clip, "above 0");
     table.check(pg_apply == PgApply::kAdamGrad || pg_clip_mode != PgClipMode::kGlobalNorm, "pg_clip_mode",
                 "global_norm",
-                "per_expert_norm or elementwise when pg_apply = decoupled_sgd, which is no part of the gradient");
+                "relative, per_expert_norm, elementwise or off when pg_apply = decoupled_sgd, which is no part of the "
+                "gradient");
   }
 
   bool modulates() const { return num_candidates > 0 || dmr_mode == DmrMode::kPreserve; }
@@ -241,8 +244,8 @@ ExpertTensors expert_tensors(const StepView& step, const std::string& layer) {
   return result;
 }
 
-/// Scales the gradient of everything that trains so that its norm is at most `limit`.
-void clip_whole_gradient(LocalSetup& setup, double limit) {
+/// Scales the gradient of everything that trains so that its norm is at most `limit`. \return whether it was above
+bool clip_whole_gradient(LocalSetup& setup, double limit) {
   std::vector<at::Tensor> grads;
   const auto collect = [&](const at::Tensor& tensor) {
     if (tensor.defined() && tensor.grad().defined()) grads.push_back(tensor.grad());
@@ -251,8 +254,28 @@ void clip_whole_gradient(LocalSetup& setup, double limit) {
   for (const auto& [name, tensor] : setup.extra_trainables) collect(tensor);
   double squares = 0;
   for (const auto& grad : grads) squares += grad.square().sum(at::kDouble).item<double>();
-  if (squares <= limit * limit) return;
+  if (squares <= limit * limit) return false;
   for (auto& grad : grads) grad.mul_(limit / std::sqrt(squares));
+  return true;
+}
+
+/// Bounds the norm of each expert's slices g [N, ...]. \return [N] whose norm was above
+at::Tensor clip_norms(std::vector<at::Tensor>& g, double limit) {
+  const auto norm_N = expert_norm_N(g);
+  const auto factor_N = limit / norm_N.clamp_min(std::max(limit, std::numeric_limits<double>::min()));
+  for (auto& tensor : g) tensor.mul_(per_expert(factor_N, tensor));
+  return norm_N.gt(limit);
+}
+
+/// Bounds each element of g [N, ...]. \return [N] who had one above
+at::Tensor clip_elements(std::vector<at::Tensor>& g, double limit) {
+  at::Tensor above_N;
+  for (auto& tensor : g) {
+    const auto here_N = tensor.abs().gt(limit).flatten(1).any(1);
+    above_N = above_N.defined() ? above_N.logical_or(here_N) : here_N;
+    tensor.clamp_(-limit, limit);
+  }
+  return above_N;
 }
 
 class UbSmoe : public FederatedMethod {
@@ -289,7 +312,8 @@ class UbSmoe : public FederatedMethod {
       if (!theta.grad().defined()) theta.mutable_grad() = at::zeros_like(theta);
       theta.mutable_grad().index_add_(0, experts_N, g);
     });
-    if (config_.pg_clip_mode == PgClipMode::kGlobalNorm) clip_whole_gradient(step.setup, config_.pg_clip);
+    if (config_.pg_clip_mode == PgClipMode::kGlobalNorm)
+      step.metrics.add("pg_clipped", clip_whole_gradient(step.setup, config_.pg_clip) ? 1 : 0);
   }
 
   void edit_parameters(const StepView& step) const override {
@@ -446,29 +470,55 @@ class UbSmoe : public FederatedMethod {
       const auto experts_N = share_E.nonzero().squeeze(1);
       std::vector<at::Tensor> g;
       for (const auto& gt : tensors.pseudo_grad) g.push_back(gt.index_select(0, experts_N).mul_(scale));
-      clip(g);
+      const auto clipped_N = clip(g, clip_limit(step, layer, tensors));
       const auto share_N = share_E.index_select(0, experts_N);
       for (size_t j = 0; j < g.size(); ++j) apply(tensors.theta[j], experts_N, g[j].mul_(per_expert(share_N, g[j])));
-      report(step.metrics, expert_norm_N(g), share_E.numel());
+      report(step.metrics, expert_norm_N(g), clipped_N, share_E.numel());
     }
   }
 
-  /// Per expert or per element (R14); the norm of the whole gradient is clipped when that is complete.
-  void clip(std::vector<at::Tensor>& g) const {
-    if (config_.pg_clip_mode == PgClipMode::kElementwise)
-      for (auto& tensor : g) tensor.clamp_(-config_.pg_clip, config_.pg_clip);
-    if (config_.pg_clip_mode != PgClipMode::kPerExpertNorm) return;
-    const auto factor_N = config_.pg_clip / expert_norm_N(g).clamp_min(config_.pg_clip);
-    for (auto& tensor : g) tensor.mul_(per_expert(factor_N, tensor));
+  /// What rho Gt is clipped to: pg_clip, or that many times the median norm of the layer's experts that a token of the
+  /// step chose (R14): of their real gradients, or past AdamW of their own Gt, which is what the last round moved them by.
+  double clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const {
+    if (config_.pg_clip_mode != PgClipMode::kRelative) return config_.pg_clip;
+    const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);
+    const auto experts_N = used_E.nonzero().squeeze(1);
+    std::vector<at::Tensor> measures;
+    for (size_t j = 0; j < tensors.theta.size(); ++j) {
+      const auto& real = config_.pg_apply == PgApply::kAdamGrad ? tensors.theta[j].grad() : tensors.pseudo_grad[j];
+      if (real.defined()) measures.push_back(real.index_select(0, experts_N));
+    }
+    if (measures.empty() || experts_N.numel() == 0) return 0;
+    return config_.pg_clip * expert_norm_N(measures).median().item<double>();
   }
 
-  /// Shares of a layer's experts that were idle and that got a pseudo-gradient other than zero, and its norm.
-  static void report(Metrics& metrics, const at::Tensor& norm_N, int64_t num_experts) {
+  /// Per expert or per element (R14); the norm of the whole gradient is clipped when that is complete.
+  /// \return [N] whom it changed
+  at::Tensor clip(std::vector<at::Tensor>& g, double limit) const {
+    switch (config_.pg_clip_mode) {
+      case PgClipMode::kRelative:
+      case PgClipMode::kPerExpertNorm:
+        return clip_norms(g, limit);
+      case PgClipMode::kElementwise:
+        return clip_elements(g, limit);
+      case PgClipMode::kGlobalNorm:
+      case PgClipMode::kOff:
+        return at::zeros({g[0].size(0)}, at::kBool);
+    }
+    fail(kInternal, "pg_clip_mode out of range");
+  }
+
+  /// Shares of a layer's experts that were idle and that got a pseudo-gradient other than zero, its norm, and the share
+  /// of those whose bound made it smaller.
+  void report(Metrics& metrics, const at::Tensor& norm_N, const at::Tensor& clipped_N, int64_t num_experts) const {
     const auto got = norm_N.gt(0).sum().item<int64_t>();
     metrics.add("idle_share", static_cast<double>(norm_N.numel()) / static_cast<double>(num_experts));
     metrics.add("pg_share", static_cast<double>(got) / static_cast<double>(num_experts));
-    if (got > 0)
-      metrics.add("pg_norm", norm_N.sum().item<double>() / static_cast<double>(got), static_cast<double>(got));
+    if (got == 0) return;
+    const auto weight = static_cast<double>(got);
+    metrics.add("pg_norm", norm_N.sum().item<double>() / weight, weight);
+    if (config_.pg_clip_mode != PgClipMode::kGlobalNorm)
+      metrics.add("pg_clipped", clipped_N.sum().item<double>() / weight, weight);
   }
 
   const Config config_;

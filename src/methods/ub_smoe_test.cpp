@@ -36,6 +36,12 @@ std::unique_ptr<FederatedMethod> method(const std::string& toml = "") {
   return find_method("ub-smoe").make(config::Table::parse(toml, "test"));
 }
 
+/// Pseudo-gradients as gradients of norm 2.0 or less, whatever those of others are.
+std::unique_ptr<FederatedMethod> through_adamw(const std::string& toml = "") {
+  return method("pg_apply = \"adam_grad\"\n" +
+                (toml.find("pg_clip_mode") == std::string::npos ? "pg_clip_mode = \"per_expert_norm\"\n" : "") + toml);
+}
+
 ClientProfile client(int64_t id, int64_t top_k, bool trains = true) {
   return {.id = id, .budget = 1, .top_k = top_k, .rank = kRank, .examples = 1, .trains = trains};
 }
@@ -226,7 +232,7 @@ TEST(UbSmoeClient, ScalesPseudoGradientsByRho) {
                                                           {"rho_fn = \"log\"", std::log(2.5)},
                                                           {"rho_ref = \"kmax\"", std::sqrt(8.0)}};
   for (const auto& [toml, rho] : cases) {
-    const auto ub = method(toml);
+    const auto ub = through_adamw(toml);
     const auto round = round_of({1, 2});
     Client mine(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
     mine.micro_batches = {routing({5, 0, 5, 0}, 10)};
@@ -248,7 +254,7 @@ TEST(UbSmoeClient, ReadsIdlenessByStepByTokenOrByMicroBatch) {
       {"token_weighted", {1 - 15.0 / 20, 1 - 3.0 / 20, 1, 1 - 2.0 / 20}},
       {"micro_union", {0, 0.5, 1, 0.5}}};
   for (const auto& [activity, share] : cases) {
-    const auto ub = method("pg_activity = \"" + activity + "\"");
+    const auto ub = through_adamw("pg_activity = \"" + activity + "\"");
     const auto round = round_of({1});
     Client mine(*ub, ub->broadcast(state_with(*ub, 1e-3), round.participants[0], round), round.participants[0]);
     for (auto& [name, factors] : mine.setup.adapters) factors.a.mutable_grad().fill_(0.25);
@@ -262,7 +268,7 @@ TEST(UbSmoeClient, ReadsIdlenessByStepByTokenOrByMicroBatch) {
 
 TEST(UbSmoeClient, ClipsByExpertByElementOrAsAWhole) {
   const auto run = [](const std::string& toml) {
-    const auto ub = method(toml);
+    const auto ub = through_adamw(toml);
     const auto round = round_of({1});
     auto mine = std::make_unique<Client>(*ub, ub->broadcast(state_with(*ub, 3.0), round.participants[0], round),
                                          round.participants[0]);
@@ -274,12 +280,44 @@ TEST(UbSmoeClient, ClipsByExpertByElementOrAsAWhole) {
   const auto by_expert = run("");
   EXPECT_NEAR(by_expert->grad_b(kDown)[2].max().item<double>(), 2.0 / unit_norm(), 1e-6);
   EXPECT_NEAR(by_expert->metrics.means().at("pg_norm"), 2.0, 1e-5);
+  EXPECT_EQ(by_expert->metrics.means().at("pg_clipped"), 1.0);
   EXPECT_EQ(by_expert->grad_a(kQuery).max().item<double>(), 4.0);
   EXPECT_EQ(run("pg_clip_mode = \"elementwise\"")->grad_b(kDown)[2].max().item<double>(), 2.0);
+  EXPECT_EQ(run("pg_clip_mode = \"off\"")->grad_b(kDown)[2].max().item<double>(), 3.0);
   const auto whole = run("pg_clip_mode = \"global_norm\"");
   const double norm = std::sqrt(2 * std::pow(3.0 * unit_norm(), 2) + 16.0 * kRank * 3);
   EXPECT_NEAR(whole->grad_b(kDown)[2].max().item<double>(), 3.0 * 2.0 / norm, 1e-6);
   EXPECT_NEAR(whole->grad_a(kQuery).max().item<double>(), 4.0 * 2.0 / norm, 1e-6);
+  EXPECT_EQ(whole->metrics.means().at("pg_clipped"), 1.0);
+}
+
+// Experts 0, 1 and 3 are in use; the pseudo-gradients have norms 1, 7, 10 and 3 times that of ones.
+TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
+  const auto sizes = at::tensor({1.f, 7.f, 10.f, 3.f}).view({-1, 1, 1});
+  const auto injected = [&](const std::string& toml, double real, Metrics* metrics) {
+    const auto ub = method("rho_fn = \"none\"\n" + toml);
+    auto state = state_with(*ub, 1.0);
+    for (auto& [name, tensor] : state.global.extras)
+      if (name.find("pseudo_grad") != std::string::npos) tensor = tensor * sizes;
+    const auto round = round_of({1});
+    Client mine(*ub, ub->broadcast(state, round.participants[0], round), round.participants[0]);
+    for (const auto* site : {&kUp, &kDown})
+      for (auto* tensor : {&mine.setup.adapters.at(*site).a, &mine.setup.adapters.at(*site).b})
+        tensor->mutable_grad().copy_((sizes * real).expand_as(*tensor))[2].zero_();
+    const double before = mine.setup.adapters.at(kUp).b[2][0][0].item<double>();
+    mine.micro_batches = {routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)};
+    ub->edit_gradients(mine.step(0.01));
+    ub->edit_parameters(mine.step(0.01));
+    *metrics = mine.metrics;
+    const double moved = mine.setup.adapters.at(kUp).b[2][0][0].item<double>() - before;
+    return toml.find("adam_grad") == std::string::npos ? moved / -0.01 : mine.grad_b(kUp)[2][0][0].item<double>();
+  };
+  Metrics metrics;
+  EXPECT_NEAR(injected("", 1e-3, &metrics), 2.0 * 3, 1e-3);
+  EXPECT_EQ(metrics.means().at("pg_clipped"), 1);
+  EXPECT_NEAR(injected("pg_clip = 4.0", 1e-3, &metrics), 10, 1e-3);
+  EXPECT_EQ(metrics.means().at("pg_clipped"), 0);
+  EXPECT_NEAR(injected("pg_apply = \"adam_grad\"", 0.1, &metrics), 2.0 * 0.3, 1e-5);
 }
 
 TEST(UbSmoeClient, LeavesTheGradientAloneWhenPseudoGradientsBypassTheOptimiser) {
@@ -298,7 +336,7 @@ TEST(UbSmoeClient, LeavesTheGradientAloneWhenPseudoGradientsBypassTheOptimiser) 
 // Experts no client ever uses under plain SGD: Gt grows by sum_c p_c rho_c per round.
 TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
   for (const auto& [toml, factor] : {std::pair{"", 1.239674}, std::pair{"rho_ref = \"kmax\"\n", 1.810660}}) {
-    const auto ub = method(std::string(toml) + "pg_apply = \"decoupled_sgd\"\npg_clip = 1e9");
+    const auto ub = method(std::string(toml) + "pg_apply = \"decoupled_sgd\"\npg_clip_mode = \"off\"");
     const auto round = round_of({1, 2, 4, 8});
     auto state = state_with(*ub, 0.5);
     for (int64_t t = 1; t <= 3; ++t) {
@@ -313,6 +351,31 @@ TEST(UbSmoeDynamics, UnusedExpertsRunAwayByTheMeanRho) {
       const double grown = state.global.extras.at(kUp + ".pseudo_grad_b").mean().item<double>();
       EXPECT_NEAR(grown / (0.5 * std::pow(factor, t)), 1.0, 1e-4) << toml << " round " << t;
     }
+  }
+}
+
+// The same, beside experts that every round moves by 1 per step: no expert is moved by more than twice as much.
+TEST(UbSmoeDynamics, TheRelativeClipEndsTheRun) {
+  const auto ub = method();
+  const auto round = round_of({1, 2, 4, 8});
+  auto state = state_with(*ub, 1.0);
+  for (int64_t t = 1; t <= 12; ++t) {
+    std::vector<ClientUpdate> updates;
+    for (const auto& who : round.participants) {
+      Client mine(*ub, ub->broadcast(state, who, round), who);
+      mine.micro_batches = {routing({5, 5, 5, 0}, 5)};
+      for (int64_t step = 0; step < 3; ++step) {
+        for (auto& [site, factors] : mine.setup.adapters)
+          factors.a.detach().slice(0, 0, 3).sub_(0.01), factors.b.detach().slice(0, 0, 3).sub_(0.01);
+        ub->edit_parameters(mine.step());
+      }
+      updates.push_back({who, ub->upload(mine.download, mine.setup, mine.micro_batches[0], mine.view), 3});
+    }
+    state = ub->aggregate(server(), state, round, updates);
+    const auto& gt = state.global.extras.at(kUp + ".pseudo_grad_b");
+    EXPECT_NEAR(gt[0].mean().item<double>(), 1.0, 1e-3);
+    EXPECT_LE(gt[3].mean().item<double>(), 2.0 + 1e-3) << "round " << t;
+    if (t == 12) EXPECT_GT(gt[3].mean().item<double>(), 1.5);
   }
 }
 
@@ -337,6 +400,14 @@ TEST(UbSmoePhi, IsTrainedSentAndAveragedOnlyWhenAsked) {
   }
 }
 
+TEST(UbSmoePhi, IsTrainedAndForgottenByDefault) {
+  const auto ub = method();
+  Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 2), round_of({2})), client(0, 2));
+  EXPECT_EQ(mine.setup.extra_trainables.size(), 1u);
+  EXPECT_FALSE(
+      ub->upload(mine.download, mine.setup, routing({1, 1, 1, 1}, 2), mine.view).extras.contains(kLayer + ".phi"));
+}
+
 TEST(UbSmoePhi, IsPenalisedOutsideItsRangeOrByItsSquare) {
   for (const auto& [penalty, expected] :
        {std::pair{"hinge", 0.5 * (0.25 + 1.0)}, std::pair{"l2", 0.5 * (2.25 + 4.0)}}) {
@@ -345,7 +416,7 @@ TEST(UbSmoePhi, IsPenalisedOutsideItsRangeOrByItsSquare) {
     mine.setup.extra_trainables.at(kLayer + ".phi").copy_(at::tensor({1.5f, -2.f, 0.f, 0.f}));
     EXPECT_NEAR(ub->extra_loss(mine.step()).item<double>(), expected, 1e-6) << penalty;
   }
-  const auto ub = method();
+  const auto ub = method("phi_train = \"off\"");
   Client mine(*ub, ub->broadcast(ub->initialize(server()), client(0, 1), round_of({1})), client(0, 1));
   EXPECT_FALSE(ub->extra_loss(mine.step()).defined());
 }

@@ -77,45 +77,59 @@ TEST(FloristModes, MergeIntoTheBaseOrGoOnTrainingTheAdapters) {
   EXPECT_EQ(code.global.adapters.size(), world.sites.size());
 }
 
-/// The rescaler that client 0 (K_c = 1 of 3) trains or evaluates with.
-at::Tensor rescaler(TinyFederation& world, const std::string& mode, bool trains) {
-  const auto method = make_method("a3smoe", "rescaler = \"" + mode + "\"");
+/// The rescaler that client 0 (K_c = 1 of 3) trains with, or an evaluation at its K.
+at::Tensor rescaler(TinyFederation& world, const FederatedMethod& method, const ServerState& state, bool trains) {
   auto client = world.clients[0];
+  TensorMap nothing;
   client.trains = trains;
-  const auto download = method->broadcast(method->initialize(world.server()), client, world.round(0));
-  return method->prepare(download, world.view(client, 0)).router.output_scale;
+  auto view = world.view(client, 0);
+  const auto download = method.broadcast(state, client, world.round(0));
+  const ClientView evaluator{
+      .client = client, .sites = view.sites, .common = view.common, .scale = view.scale, .memory = nothing};
+  return method.prepare(download, trains ? view : evaluator).router.output_scale;
 }
 
 TEST(A3SmoeRescaler, IsOneOrTheShareOfTheCheckpointsExpertsOrBeginsAtOne) {
   TinyFederation world;
   for (const bool trains : {true, false}) {
-    EXPECT_FALSE(rescaler(world, "off", trains).defined());
-    EXPECT_EQ(rescaler(world, "fixed", trains).item<double>(), 3);
-    EXPECT_EQ(rescaler(world, "learn", trains).item<double>(), 1);
+    const auto begun = [&](const std::string& mode) {
+      const auto method = make_method("a3smoe", "rescaler = \"" + mode + "\"");
+      return rescaler(world, *method, method->initialize(world.server()), trains);
+    };
+    EXPECT_FALSE(begun("off").defined());
+    EXPECT_EQ(begun("fixed").item<double>(), 3);
+    EXPECT_EQ(begun("learn").item<double>(), 1);
   }
 }
 
-TEST(A3SmoeRescaler, WhenLearnedStaysWithItsClientFromRoundToRound) {
+TEST(A3SmoeRescaler, WhenLearnedStaysWithItsClientAndItsMeanByKWithTheServer) {
   TinyFederation world;
   const auto method = make_method("a3smoe", "rescaler = \"learn\"");
-  const auto state = method->initialize(world.server());
-  const auto first = world.train(*method, state, world.round(0, {0}), world.clients[0]);
+  const auto begun = method->initialize(world.server());
+  const auto round = world.round(0, {0});
+  const auto first = world.train(*method, begun, round, world.clients[0]);
   const double learned = world.memory.at("rescaler").item<double>();
   EXPECT_NE(learned, 1);
   EXPECT_NEAR(learned, 1, 1e-3 + world.training.optimizer.lr * static_cast<double>(first.steps));
-  for (const auto& [name, tensor] : first.upload.extras) EXPECT_FALSE(name.ends_with("rescaler")) << name;
-  EXPECT_EQ(rescaler(world, "learn", true).item<double>(), learned);
-  EXPECT_EQ(rescaler(world, "learn", false).item<double>(), learned);
+  const std::vector<ClientUpdate> updates{{world.clients[0], first.upload, first.steps}};
+  const auto state = method->aggregate(world.server(), begun, round, updates);
+  EXPECT_EQ(rescaler(world, *method, state, true).item<double>(), learned);
+  EXPECT_EQ(rescaler(world, *method, state, false).item<double>(), learned);
+  world.memory.clear();
+  EXPECT_EQ(rescaler(world, *method, state, true).item<double>(), 1) << "a client began with another's rescaler";
 }
 
 TEST(FedSbInit, AsksForTheSampleOfTheConfig) {
-  for (const auto& [toml, from, rows] :
-       {std::tuple{"", SampleFrom::kPooled, 170}, {"init = \"federated\"\nsamples = 24", SampleFrom::kClients, 24}}) {
+  const std::string other = "init = \"federated\"\nsamples = 24\ngate_norm = \"renorm_selected\"";
+  for (const auto& [toml, from, rows, gates] :
+       {std::tuple{std::string(), SampleFrom::kPooled, 170, GateNorm::kCheckpoint},
+        {other, SampleFrom::kClients, 24, GateNorm::kRenormSelected}}) {
     OneSite world("fed-sb", toml);
-    world.gradient_sum = [&](const std::string& site, int64_t samples, SampleFrom asked) {
+    world.gradient_sum = [&](const std::string& site, const GradientSample& asked) {
       EXPECT_EQ(site, kSite);
-      EXPECT_EQ(samples, rows);
-      EXPECT_EQ(asked, from);
+      EXPECT_EQ(asked.rows, rows);
+      EXPECT_EQ(asked.from, from);
+      EXPECT_EQ(asked.gate_norm, gates);
       return matrix({{1, 1}, {1, 1}});
     };
     world.method->initialize(world.server());

@@ -338,7 +338,7 @@ TEST(FfaLoraMistakes, ModulesOfOneShapeShareOneDraw) {
 
 ServerState fed_sb_start(OneSite& world, const at::Tensor& gradient, int64_t rank) {
   world.rank = rank, world.alpha = static_cast<double>(rank);
-  world.gradient_sum = [gradient](const std::string&, int64_t, SampleFrom) { return gradient; };
+  world.gradient_sum = [gradient](const std::string&, const GradientSample&) { return gradient; };
   return world.method->initialize(world.server());
 }
 

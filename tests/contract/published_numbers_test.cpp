@@ -105,7 +105,7 @@ struct Federation {
             .scale = {.alpha = 20, .rank = rank},
             .lr = 2e-4,
             .seed = 42,
-            .gradient_sum = [this](const std::string& site, int64_t, SampleFrom) {
+            .gradient_sum = [this](const std::string& site, const GradientSample&) {
               const auto& [experts, in, out, layer] = sites.at(site);
               const auto zero = at::zeros({}, at::kFloat);
               return experts > 0 ? zero.expand({experts, out, in}) : zero.expand({out, in});

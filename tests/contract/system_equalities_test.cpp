@@ -62,32 +62,38 @@ TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
   for (auto& client : world.clients) client.top_k = 2;
   const auto fedit = world.run(*make_method("fedit", "gate_norm = \"renorm_selected\""), 3);
   const auto off = world.run(*make_method("ub-smoe", "pg = false\nnum_candidates = 0"), 3);
-  const auto phi_at_zero = world.run(*make_method("ub-smoe", "pg = false\nphi_update = \"off\""), 3);
+  const auto phi_at_zero =
+      world.run(*make_method("ub-smoe", "pg = false\nphi_update = \"off\"\nphi_train = \"off\""), 3);
   EXPECT_TRUE(equal(off.global.adapters, fedit.global.adapters));
   EXPECT_TRUE(equal(phi_at_zero.global.adapters, fedit.global.adapters));
   const auto whole = world.run(*make_method("ub-smoe"), 3);
   EXPECT_FALSE(equal(whole.global.adapters, fedit.global.adapters)) << "the mechanisms have no effect at all";
 }
 
-TEST(UbSmoe, UsingEveryExpertNeverInjectsAndNeverReroutes) {
+/// Three rounds of clients that all choose `top_k` of the 6 experts per token, and the share injected into in the last.
+AdapterState rounds_at(int64_t top_k, const std::string& toml, double* pg_share = nullptr) {
   TinyFederation world;
-  const int64_t experts = world.server().num_experts;
-  for (auto& client : world.clients) client.top_k = experts;
-  const auto method = make_method("ub-smoe", "num_candidates = 6");
+  world.training.batch_size = 1;
+  for (auto& client : world.clients) client.top_k = top_k;
+  const auto method = make_method("ub-smoe", toml);
   auto state = method->initialize(world.server());
   for (int64_t t = 0; t < 3; ++t) {
     const auto round = world.round(t);
-    std::vector<ClientUpdate> updates;
-    for (const auto& client : round.participants) {
-      auto result = world.train(*method, state, round, client);
-      EXPECT_EQ(result.metrics.at("pg_share"), 0);
-      EXPECT_EQ(result.metrics.at("idle_share"), 0);
-      for (const auto& [layer, stats] : result.counts)
-        EXPECT_TRUE(stats.counts.eq(stats.tokens).all().item<bool>()) << layer;
-      updates.push_back({.client = client, .payload = std::move(result.upload), .steps = result.steps});
-    }
-    state = method->aggregate(world.server(), state, round, updates);
+    if (pg_share) *pg_share = world.train(*method, state, round, world.clients[0]).metrics.at("pg_share");
+    state = method->aggregate(world.server(), state, round, world.train_all(*method, state, round));
   }
+  return state.global.adapters;
+}
+
+TEST(UbSmoe, UsingEveryExpertLeavesNothingToInject) {
+  double pg_share = -1;
+  const auto all = rounds_at(6, "", &pg_share);
+  EXPECT_EQ(pg_share, 0);
+  EXPECT_TRUE(equal(all, rounds_at(6, "pg = false")));
+  EXPECT_TRUE(equal(all, rounds_at(6, "pg_apply = \"adam_grad\"")));
+  const auto some = rounds_at(1, "", &pg_share);
+  EXPECT_GT(pg_share, 0);
+  EXPECT_FALSE(equal(some, rounds_at(1, "pg = false"))) << "nothing is injected at all";
 }
 
 TEST(UbSmoe, UtilizationSumsToTheMeanKOfTheParticipants) {
@@ -122,7 +128,7 @@ TEST(UbSmoe, PermutedClientsGiveTheSameRoundButForRounding) {
 TEST(UbSmoe, InjectsIntoIdleExpertsFromTheSecondRoundOn) {
   TinyFederation world;
   world.training.batch_size = 1;
-  const auto method = make_method("ub-smoe");
+  const auto method = make_method("ub-smoe", "pg_clip_mode = \"per_expert_norm\"");
   const auto first = world.train(*method, method->initialize(world.server()), world.round(0), world.clients[0]);
   const auto later = world.train(*method, world.run(*method, 1), world.round(1), world.clients[0]);
   EXPECT_GT(first.metrics.at("idle_share"), 0);
@@ -130,6 +136,8 @@ TEST(UbSmoe, InjectsIntoIdleExpertsFromTheSecondRoundOn) {
   EXPECT_GT(later.metrics.at("pg_share"), 0);
   EXPECT_GT(later.metrics.at("pg_norm"), 0);
   EXPECT_LE(later.metrics.at("pg_norm"), 2.0 + 1e-5);
+  EXPECT_GT(later.metrics.at("pg_clipped"), 0);
+  EXPECT_LE(later.metrics.at("pg_clipped"), 1);
 }
 
 /// Gradients of the task loss of one client's rows under its own router options.
@@ -170,31 +178,6 @@ TEST(UbSmoe, ASingleRenormalisedExpertGivesRouterAndPhiNoGradientAtAll) {
       EXPECT_GT(modulation, 0);
     }
   }
-}
-
-TEST(UbSmoe, EveryReadingRunsTwoRoundsAndStaysFinite) {
-  const TinyFederation world;
-  for (const std::string toml :
-       {"dmr_mode = \"preserve\"\nnum_candidates = 1", "dmr_mode = \"preserve\"\nnum_candidates = 0",
-        "dmr_mode = \"candidate_wide\"\nnum_candidates = 5", "gate_norm = \"olmoe_native\"",
-        "phi_train = \"local_fedavg\"", "phi_train = \"local_discard\"\nphi_penalty = \"l2\"",
-        "pg_activity = \"token_weighted\"", "pg_activity = \"micro_union\"", "pg_apply = \"decoupled_sgd\"",
-        "pg_clip_mode = \"elementwise\"", "pg_clip_mode = \"global_norm\"", "pg_gamma = \"literal_0.4\"",
-        "rho_ref = \"kmax\"\nrho_fn = \"log\"", "phi_range = [-2.0, 2.0]\nphi_at_eval = false"}) {
-    const auto method = make_method("ub-smoe", toml);
-    EXPECT_NO_THROW(check_finite(world.run(*method, 2).global.adapters, toml)) << toml;
-  }
-}
-
-TEST(UbSmoe, ReadingsThatDifferOnPaperDifferInTheResult) {
-  const TinyFederation world;
-  const auto reference = world.run(*make_method("ub-smoe"), 3);
-  for (const std::string toml :
-       {"dmr_mode = \"preserve\"\nnum_candidates = 1", "num_candidates = 6", "gate_norm = \"olmoe_native\"",
-        "phi_train = \"local_fedavg\"", "pg_activity = \"token_weighted\"", "pg_activity = \"micro_union\"",
-        "pg_apply = \"decoupled_sgd\"", "pg_clip_mode = \"elementwise\"", "pg_clip_mode = \"global_norm\"",
-        "pg_clip = 0.01", "phi_momentum = 0.0", "phi_update = \"off\"", "pg = false"})
-    EXPECT_FALSE(equal(world.run(*make_method("ub-smoe", toml), 3).global.adapters, reference.global.adapters)) << toml;
 }
 
 /// One round of all clients; the change of every weight.
@@ -313,7 +296,7 @@ TEST(FedSb, StartsFromTheBestApproximationOfAFirstStep) {
   const auto server = world.server();
   const auto state = make_method("fed-sb")->initialize(server);
   for (const auto& [site, fixed] : state.common.fixed) {
-    const auto gradient = server.gradient_sum(site, 170, SampleFrom::kPooled).to(at::kDouble);
+    const auto gradient = server.gradient_sum(site, {.rows = 170}).to(at::kDouble);
     const auto d = gradient.sign() * -server.lr;
     const auto start = delta_weight(completed(state.global.adapters, state.common.fixed).at(site)).to(at::kDouble);
     const auto s = std::get<1>(at::linalg_svd(d, false));

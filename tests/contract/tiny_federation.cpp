@@ -88,13 +88,31 @@ ServerView TinyFederation::server() const {
           .scale = scale(),
           .lr = training.optimizer.lr,
           .seed = seed,
-          .gradient_sum = [this](const std::string& site, int64_t samples, SampleFrom) {
-            std::vector<const Example*> rows;
-            for (const auto& shard : shards)
-              for (const auto& row : shard)
-                if (static_cast<int64_t>(rows.size()) < samples) rows.push_back(&row);
-            return weight_gradient(*model, site, sites.at(site), rows, 3);
+          .gradient_sum = [this](const std::string& site, const GradientSample& sample) {
+            return gradient_sum(site, sample);
           }};
+}
+
+// The rows that stand first in place of the draws of a run (fed/experiment.cpp).
+at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientSample& sample) const {
+  const bool pooled = sample.from == SampleFrom::kPooled;
+  const auto count = static_cast<int64_t>(clients.size());
+  std::map<int64_t, std::pair<int64_t, std::vector<const Example*>>> lists;  // K_c and rows, by K_c or by client
+  int64_t left = sample.rows;
+  for (const auto& client : clients) {
+    auto& [top_k, rows] = lists[pooled ? client.top_k : client.id];
+    top_k = client.top_k;
+    if (!pooled) left = (sample.rows + count - 1) / count;
+    for (const auto& row : shards[static_cast<size_t>(client.id)])
+      if (left-- > 0) rows.push_back(&row);
+  }
+  at::Tensor sum;
+  for (const auto& [key, list] : lists) {
+    const auto part = weight_gradient(*model, site, sites.at(site), list.second, 3,
+                                      {.top_k = list.first, .gate_norm = sample.gate_norm});
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
 }
 
 ClientView TinyFederation::view(const ClientProfile& client, int64_t round) const {

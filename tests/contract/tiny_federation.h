@@ -20,6 +20,7 @@ struct TinyFederation {
   explicit TinyFederation(std::string_view family = "olmoe");
 
   ServerView server() const;
+  at::Tensor gradient_sum(const std::string& site, const GradientSample& sample) const;
   ClientView view(const ClientProfile& client, int64_t round, const Common& common) const;
   /// The same for a method that has nothing in common.
   ClientView view(const ClientProfile& client, int64_t round) const;

@@ -177,7 +177,7 @@ TEST(FedSb, StartsFromTheSignsOfTheGradient) {
   world.sites.at(kSite).in = 3;
   auto server = world.server();
   server.lr = 2e-4;
-  server.gradient_sum = [](const std::string&, int64_t, SampleFrom) { return matrix({{1, -2, 3}, {-4, 5, -6}}); };
+  server.gradient_sum = [](const std::string&, const GradientSample&) { return matrix({{1, -2, 3}, {-4, 5, -6}}); };
   const auto state = world.method->initialize(server);
   const auto& fixed = state.common.fixed.at(kSite);
   const double root_half = std::sqrt(.5), root_third = std::sqrt(1.0 / 3);
@@ -190,7 +190,7 @@ TEST(FedSb, StartsFromTheSignsOfTheGradient) {
 TEST(FedSb, AveragesTheCores) {
   OneSite world("fed-sb");
   auto server = world.server();
-  server.gradient_sum = [](const std::string&, int64_t, SampleFrom) { return matrix({{1, 1}, {1, 1}}); };
+  server.gradient_sum = [](const std::string&, const GradientSample&) { return matrix({{1, 1}, {1, 1}}); };
   const RoundView round{.participants = {world.client(0), world.client(1)}, .weights = {.25, .75}};
   std::vector<ClientUpdate> updates;
   for (const double core : {.001, .003})

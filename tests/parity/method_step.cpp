@@ -131,6 +131,7 @@ TensorMap client_step(const Json& job, const FederatedMethod& method, const Site
   auto setup = method.prepare(state.global, view);
   for_trained(setup,
               [](const std::string&, at::Tensor& t) { t.requires_grad_(true), t.mutable_grad() = at::zeros_like(t); });
+  for (auto& [name, t] : setup.extra_trainables) t.requires_grad_(true);
   const auto micro_batches = micro_batches_of(job, logits);
   Metrics metrics;
   const StepView step{view, state.global, setup, micro_batches, job.at("lr"), metrics};
@@ -140,6 +141,8 @@ TensorMap client_step(const Json& job, const FederatedMethod& method, const Site
     for (const auto& [layer, scores] : logits)
       if (scores.grad().defined()) out["logits_grad/" + layer] = scores.grad();
     for_trained(setup, [&](const std::string& name, at::Tensor& t) { out["extra_grad/" + name] = t.grad().clone(); });
+    for (const auto& [name, t] : setup.extra_trainables)
+      if (t.grad().defined()) out["extra_grad/" + name] = t.grad().clone();
   }
   for_trained(setup, [&](const std::string& name, at::Tensor& t) { t.mutable_grad() = gradients.at(name).clone(); });
   method.edit_gradients(step);
@@ -168,8 +171,8 @@ TensorMap client_round(const Json& job, const FederatedMethod& method, const Sit
 
 TensorMap start(const Json& job, const FederatedMethod& method, const Sites& sites) {
   auto server = server_of(job, sites);
-  server.gradient_sum = [&](const std::string& site, int64_t, SampleFrom from) {
-    const auto& file = job.at("gradient_sums").at(from == SampleFrom::kPooled ? "pooled" : "federated");
+  server.gradient_sum = [&](const std::string& site, const GradientSample& sample) {
+    const auto& file = job.at("gradient_sums").at(sample.from == SampleFrom::kPooled ? "pooled" : "federated");
     return load_safetensors(file.get<std::string>()).tensors.at(site);
   };
   const auto state = method.initialize(server);

@@ -305,44 +305,79 @@ def usage_of(draw, micro_batches):
     return [(draw.multinomial(9, p), 9) for p in [[0.5, 0.5, 0, 0], [0.5, 0.2, 0, 0.3], [0, 1.0, 0, 0]][:micro_batches]]
 
 
+def pseudo_gradients(draw, sites):
+    """Norms of about 0.2, 1, 0.5 and 5 by expert: some of rho Gt stay below each clip and some do not."""
+    size = np.array([0.02, 0.1, 0.05, 0.5])[:, None, None]
+    return {n: {k: size * draw.standard_normal(sites[n][k].shape) for k in "ab"} for n in SITE_LAYER}
+
+
+def injected(folder, dtype, toml, options, top_k, kbar, seed, micro_batches):
+    """(tensors of the program, its sites, the reference's gradients and its bypass) of one step with idle experts."""
+    draw = np.random.default_rng(seed)
+    sites = random_sites(draw, RANK, ALPHA / RANK)
+    pseudo, gradients = pseudo_gradients(draw, sites), random_gradients(draw, sites)
+    extras = {f"{n}.pseudo_grad_{k}": pair[k].astype(dtype) for n, pair in pseudo.items() for k in "ab"}
+    extras.update({f"{LAYER}.phi": np.zeros(EXPERTS, np.float32), "rho.reference": np.array(kbar)})
+    usage = usage_of(draw, micro_batches)
+    out = client_step(folder, "ub-smoe", sites, dtype, toml, extras, {"id": 0, "top_k": top_k, "rank": RANK}, gradients,
+                      [{LAYER: {"counts": c.tolist(), "tokens": n}} for c, n in usage], {})
+    real = {n: {k: gradients[f"{n}/{k}"] for k in "ab"} for n in sites}
+    edited, bypass = ub_smoe.edit_gradients(real, pseudo, {LAYER: usage}, top_k, kbar, options_of(**options))
+    return out, sites, edited, bypass
+
+
+def flat(pairs):
+    return {f"{n}/{k}": pair[k] for n, pair in pairs.items() for k in "ab"}
+
+
+def of(out, prefix):
+    return {name[len(prefix):]: value for name, value in out.items() if name.startswith(prefix)}
+
+
 @pytest.mark.parametrize("activity", ["step_union", "token_weighted", "micro_union"])
-@pytest.mark.parametrize("clip,limit", [("per_expert_norm", 2.0), ("elementwise", 0.5), ("global_norm", 1.5)])
+@pytest.mark.parametrize("clip,limit", [("relative", 2.0), ("per_expert_norm", 2.0), ("elementwise", 0.5),
+                                        ("global_norm", 1.5), ("off", 2.0)])
 @pytest.mark.parametrize("rho", ["sqrt", "none", "linear", "inv_sqrt", "log"])
 def test_ub_smoe_pseudo_gradients(tmp_path, precision, activity, clip, limit, rho):
     dtype, tolerance = precision
-    draw, kbar = np.random.default_rng(7), 1.75
-    sites = random_sites(draw, RANK, ALPHA / RANK)
-    pseudo = {n: {k: draw.standard_normal(sites[n][k].shape) for k in "ab"} for n in SITE_LAYER}
-    extras = {f"{n}.pseudo_grad_{k}": pair[k].astype(dtype) for n, pair in pseudo.items() for k in "ab"}
-    extras.update({f"{LAYER}.phi": np.zeros(EXPERTS, np.float32), "rho.reference": np.array(kbar)})
-    gradients, usage = random_gradients(draw, sites), usage_of(draw, 3)
-    toml = f'pg_activity = "{activity}"\npg_clip_mode = "{clip}"\npg_clip = {limit}\nrho_fn = "{rho}"'
-    out = client_step(tmp_path, "ub-smoe", sites, dtype, toml, extras, {"id": 0, "top_k": 1, "rank": RANK}, gradients,
-                      [{LAYER: {"counts": c.tolist(), "tokens": n}} for c, n in usage], {})
-    real = {n: {k: gradients[f"{n}/{k}"] for k in "ab"} for n in sites}
-    edited, bypass = ub_smoe.edit_gradients(real, pseudo, {LAYER: usage}, 1, kbar, options_of(
-        pg_activity=activity, pg_clip_mode=clip, pg_clip=limit, rho_fn=rho))
+    toml = (f'pg_apply = "adam_grad"\npg_activity = "{activity}"\npg_clip_mode = "{clip}"\npg_clip = {limit}\n'
+            f'rho_fn = "{rho}"')
+    options = {"pg_apply": "adam_grad", "pg_activity": activity, "pg_clip_mode": clip, "pg_clip": limit, "rho_fn": rho}
+    out, sites, edited, bypass = injected(tmp_path, dtype, toml, options, 1, 1.75, 7, 3)
     assert not bypass
-    assert_same({n[5:]: v for n, v in out.items() if n.startswith("grad/")},
-                {f"{n}/{k}": pair[k] for n, pair in edited.items() for k in "ab"}, tolerance)
+    assert_same(of(out, "grad/"), flat(edited), tolerance)
+    if rho != "none":
+        unscaled = injected(tmp_path, dtype, toml.replace(rho, "none"), {**options, "rho_fn": "none"}, 1, 1.75, 7, 3)[0]
+        apart = max(np.abs(out[n] - unscaled[n]).max() for n in out if n.startswith("grad/"))
+        assert apart > 1e-3, "rho makes no difference"
 
 
-def test_ub_smoe_decoupled(tmp_path, precision):
+@pytest.mark.parametrize("clip,limit", [("relative", 2.0), ("relative", 0.1), ("per_expert_norm", 2.0), ("off", 2.0)])
+@pytest.mark.parametrize("rho", ["sqrt", "linear"])
+def test_ub_smoe_decoupled(tmp_path, precision, clip, limit, rho):
     dtype, tolerance = precision
-    draw, kbar = np.random.default_rng(8), 2.25
-    sites = random_sites(draw, RANK, ALPHA / RANK)
-    pseudo = {n: {k: draw.standard_normal(sites[n][k].shape) for k in "ab"} for n in SITE_LAYER}
-    extras = {f"{n}.pseudo_grad_{k}": pair[k].astype(dtype) for n, pair in pseudo.items() for k in "ab"}
-    extras.update({f"{LAYER}.phi": np.zeros(EXPERTS, np.float32), "rho.reference": np.array(kbar)})
-    gradients, usage = random_gradients(draw, sites), usage_of(draw, 2)
-    out = client_step(tmp_path, "ub-smoe", sites, dtype, 'pg_apply = "decoupled_sgd"', extras,
-                      {"id": 0, "top_k": 2, "rank": RANK}, gradients,
-                      [{LAYER: {"counts": c.tolist(), "tokens": n}} for c, n in usage], {})
-    real = {n: {k: gradients[f"{n}/{k}"] for k in "ab"} for n in sites}
-    _, bypass = ub_smoe.edit_gradients(real, pseudo, {LAYER: usage}, 2, kbar, options_of(pg_apply="decoupled_sgd"))
-    moved = ub_smoe.apply_bypass(sites, bypass, LR)
-    assert_same({n[6:]: v for n, v in out.items() if n.startswith("theta/")},
-                {f"{n}/{k}": site[k] for n, site in moved.items() for k in "ab"}, tolerance)
+    options = {"pg_clip_mode": clip, "pg_clip": limit, "rho_fn": rho}
+    toml = f'pg_clip_mode = "{clip}"\npg_clip = {limit}\nrho_fn = "{rho}"'
+    out, sites, edited, bypass = injected(tmp_path, dtype, toml, options, 2, 2.25, 8, 2)
+    assert_same(of(out, "grad/"), flat(edited), tolerance)
+    assert_same(of(out, "theta/"), flat(ub_smoe.apply_bypass(sites, bypass, LR)), tolerance)
+    assert any(np.abs(x).max() > 1e-3 for pair in bypass.values() for x in pair.values()), "nothing is injected"
+
+
+@pytest.mark.parametrize("toml,options", [
+    ("", {}), ('phi_penalty = "l2"\nlambda_phi = 0.3', {"phi_penalty": "l2", "lambda_phi": 0.3}),
+    ("phi_range = [-0.5, 0.25]\nlambda_phi = 0.7", {"phi_range": (-0.5, 0.25), "lambda_phi": 0.7})])
+def test_ub_smoe_penalty_of_phi(tmp_path, precision, toml, options):
+    dtype, _ = precision
+    draw = np.random.default_rng(11)
+    sites, phi = random_sites(draw, RANK, ALPHA / RANK), np.array([0.5, 1.5, -2.0, -0.75], np.float32)
+    extras = {f"{n}.pseudo_grad_{k}": np.zeros(sites[n][k].shape, dtype) for n in SITE_LAYER for k in "ab"}
+    extras.update({f"{LAYER}.phi": phi, "rho.reference": np.array(2.0)})
+    out = client_step(tmp_path, "ub-smoe", sites, dtype, toml, extras, {"id": 0, "top_k": 1, "rank": RANK},
+                      random_gradients(draw, sites), [{LAYER: {"counts": [1, 1, 1, 1], "tokens": 4}}], {})
+    value, gradient = ub_smoe.phi_penalty(phi.astype(np.float64), options_of(**options))
+    assert abs(out["extra_loss"][0] - value) <= 1e-6 * value  # phi is kept in float32
+    assert_same({"phi": out[f"extra_grad/{LAYER}.phi"]}, {"phi": gradient}, 1e-6)
 
 
 @pytest.mark.parametrize("norm", ["per_layer_k", "hf"])

@@ -244,8 +244,8 @@ def test_ub_gate_gradient_matches_differences(norm):
 def test_ub_phi_penalty():
     phi = np.array([0.5, 1.5, -2.0])
     value, gradient = ub_smoe.phi_penalty(phi, {})
-    close(value, 0.015)
-    close(gradient, [0, 0.01, -0.01])
+    close(value, 0.01 * (0.25 + 1.0))
+    close(gradient, [0, 0.02 * 0.5, -0.02 * 1.0])
     value, gradient = ub_smoe.phi_penalty(phi, {"phi_penalty": "l2"})
     close(value, 0.065)
     close(gradient, 0.02 * phi)
@@ -254,6 +254,7 @@ def test_ub_phi_penalty():
 # ---- UB-SMoE: pseudo-gradient on the client
 
 USAGE = [(np.array([4, 0, 0, 1]), 5), (np.array([3, 2, 0, 0]), 5)]
+LITERAL = {"pg_apply": "adam_grad", "pg_clip_mode": "per_expert_norm"}
 
 
 @pytest.mark.parametrize("mode, share", [("step_union", [0, 0, 1, 0]), ("micro_union", [0, 0.5, 1, 0.5]),
@@ -279,7 +280,7 @@ def joint_norm(pairs, expert):
 @pytest.mark.parametrize("mode", ["step_union", "micro_union", "token_weighted"])
 def test_ub_injection_adds_the_share_and_leaves_other_sites(mode):
     real, pseudo, options = injection(size=0.01)
-    edited, bypass = ub_smoe.edit_gradients(real, pseudo, {"moe": USAGE}, 2, 3.0, {**options, "pg_activity": mode})
+    edited, bypass = ub_smoe.edit_gradients(real, pseudo, {"moe": USAGE}, 2, 3.0, {**options, **LITERAL, "pg_activity": mode})
     assert not bypass and edited["q"]["a"] is real["q"]["a"]
     share = ub_smoe.idle_share(USAGE, mode)[:, None, None]
     close(edited["down"]["b"], real["down"]["b"] + share * 1.5 ** 0.5 * pseudo["down"]["b"])
@@ -288,18 +289,34 @@ def test_ub_injection_adds_the_share_and_leaves_other_sites(mode):
 def test_ub_clip_by_the_norm_of_one_expert_over_its_tensors():
     real, pseudo, options = injection(size=9.0)
     pseudo["up"]["a"][0] = pseudo["up"]["b"][0] = pseudo["down"]["a"][0] = pseudo["down"]["b"][0] = 0
-    clipped = ub_smoe.clipped_pseudo_gradient(pseudo, 2.0, options)
+    clipped = ub_smoe.clipped_pseudo_gradient(pseudo, 2.0, {"moe": 2.0}, options)
     close([joint_norm(clipped.values(), e) for e in range(4)], [0, 2, 2, 2])
-    gentle = ub_smoe.clipped_pseudo_gradient(pseudo, 1e-4, options)
+    gentle = ub_smoe.clipped_pseudo_gradient(pseudo, 1e-4, {"moe": 2.0}, options)
     close(gentle["up"]["a"], 1e-4 * pseudo["up"]["a"])
+
+
+@pytest.mark.parametrize("apply, measure", [("adam_grad", [4, 3, 9, 1]), ("decoupled_sgd", [2, 8, 9, 5])])
+def test_ub_relative_clip_is_a_multiple_of_the_median_of_the_experts_in_use(apply, measure):
+    real, pseudo, options = injection()
+    for pairs, sizes in ((real, [4, 3, 9, 1]), (pseudo, [2, 8, 9, 5])):
+        for expert, size in enumerate(sizes):
+            factor = size / joint_norm([pairs["up"], pairs["down"]], expert)
+            for name in ("up", "down"):
+                for k in ("a", "b"):
+                    pairs[name][k][expert] *= factor
+    options = {**options, "pg_apply": apply, "pg_clip_mode": "relative", "pg_clip": 1.5}
+    limit = ub_smoe.clip_limits(real, pseudo, {"moe": USAGE}, options)["moe"]
+    close(limit, 1.5 * np.median([measure[e] for e in (0, 1, 3)]))
+    clipped = ub_smoe.clipped_pseudo_gradient(pseudo, 0.5, {"moe": limit}, options)
+    close(joint_norm(clipped.values(), 2), min(limit, 4.5))
 
 
 def test_ub_clip_by_element_and_of_the_whole_gradient():
     real, pseudo, options = injection(size=9.0)
     by_element = {**options, "pg_clip_mode": "elementwise", "pg_clip": 0.5}
-    clipped = ub_smoe.clipped_pseudo_gradient(pseudo, 2.0, by_element)
+    clipped = ub_smoe.clipped_pseudo_gradient(pseudo, 2.0, {"moe": 0.5}, by_element)
     close(clipped["up"]["a"], np.clip(2 * pseudo["up"]["a"], -0.5, 0.5))
-    whole = {**options, "pg_clip_mode": "global_norm"}
+    whole = {**options, "pg_apply": "adam_grad", "pg_clip_mode": "global_norm"}
     edited, _ = ub_smoe.edit_gradients(real, pseudo, {"moe": USAGE}, 2, 2.0, whole)
     close(np.sqrt(sum((x ** 2).sum() for g in edited.values() for x in g.values())), 2)
     close(edited["q"]["a"] / edited["q"]["a"][0, 0], real["q"]["a"] / real["q"]["a"][0, 0])
@@ -309,7 +326,7 @@ def test_ub_clip_by_element_and_of_the_whole_gradient():
 
 def test_ub_decoupled_injection_bypasses_the_gradient():
     real, pseudo, options = injection(size=0.01)
-    options = {**options, "pg_apply": "decoupled_sgd"}
+    options = {**options, "pg_apply": "decoupled_sgd", "pg_clip_mode": "off"}
     same, bypass = ub_smoe.edit_gradients(real, pseudo, {"moe": USAGE}, 1, 4.0, options)
     assert same is real and not bypass["up"]["a"][[0, 1, 3]].any()
     moved = ub_smoe.apply_bypass({"up": pseudo["up"], "q": real["q"]}, bypass, 0.1)
@@ -321,7 +338,7 @@ def test_ub_injection_never_fires_in_round_one_or_when_every_expert_is_used():
     real, pseudo, options = injection()
     zero = {n: {k: 0 * x for k, x in p.items()} for n, p in pseudo.items()}
     for gt, usage in ((zero, USAGE), (pseudo, [(np.full(4, 5), 5)] * 2)):
-        edited, _ = ub_smoe.edit_gradients(real, gt, {"moe": usage}, 4, 4.0, options)
+        edited, _ = ub_smoe.edit_gradients(real, gt, {"moe": usage}, 4, 4.0, {**options, **LITERAL})
         assert np.array_equal(edited["up"]["a"], real["up"]["a"])
 
 

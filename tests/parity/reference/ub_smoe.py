@@ -61,13 +61,14 @@ def gate_gradient(m, selected, upstream, options):
 
 
 def phi_penalty(phi, options):
-    """(value, gradient): lambda sum of what lies outside [phi_min, phi_max] (`hinge`) or lambda ||phi||^2 (`l2`)."""
+    """(value, gradient): lambda times the sum of squares of what lies outside [phi_min, phi_max] (`hinge`, the paper's
+    equation) or of phi itself (`l2`, its Algorithm 1)."""
     strength = options.get("lambda_phi", 0.01)
     if options.get("phi_penalty", "hinge") == "l2":
         return strength * float((phi ** 2).sum()), 2 * strength * phi
     low, high = options.get("phi_range", (-1.0, 1.0))
-    outside = np.maximum(phi - high, 0) + np.maximum(low - phi, 0)
-    return strength * float(outside.sum()), strength * ((phi > high) * 1.0 - (phi < low) * 1.0)
+    outside = np.maximum(phi - high, 0) - np.maximum(low - phi, 0)
+    return strength * float((outside ** 2).sum()), 2 * strength * outside
 
 
 # ---- universal pseudo-gradient, client ------------------------------------------------------------------------------
@@ -99,26 +100,46 @@ def idle_share(usage, mode):
     raise ValueError(f"pg_activity: {mode}")
 
 
-def _per_expert_factor(scaled, site_layer, limit):
-    """{layer: [E]}: min(1, limit / norm), the norm over A and B of all sites of the layer, expert by expert."""
+def expert_norms(pairs, site_layer):
+    """{layer: [E]}: the norm over A and B of all sites of the layer, expert by expert."""
     squares = {}
-    for name, pair in scaled.items():
-        layer = site_layer[name]
-        squares[layer] = squares.get(layer, 0.0) + sum((x ** 2).sum(axis=(-1, -2)) for x in pair.values())
-    return {layer: limit / np.maximum(np.sqrt(q), limit) for layer, q in squares.items()}
+    for name, layer in site_layer.items():
+        squares[layer] = squares.get(layer, 0.0) + sum((pairs[name][k] ** 2).sum(axis=(-1, -2)) for k in ("a", "b"))
+    return {layer: np.sqrt(q) for layer, q in squares.items()}
 
 
-def clipped_pseudo_gradient(pseudo, factor, options):
+def clip_limits(gradients, pseudo, usage, options):
+    """{layer: limit} of the norm of one expert's rho Gt, by pg_clip_mode.
+
+    per_expert_norm: pg_clip. relative: pg_clip times the median (the lower of two) over the experts that a token of the
+    step chose, of the norm of their real gradient, or for `decoupled_sgd` of their own Gt.
+    """
+    limit = options.get("pg_clip", 2.0)
+    if options.get("pg_clip_mode", "relative") != "relative":
+        return {layer: limit for layer in usage}
+    measured = expert_norms(gradients if options.get("pg_apply", "decoupled_sgd") == "adam_grad" else pseudo,
+                            options["site_layer"])
+    limits = {}
+    for layer, micro_batches in usage.items():
+        used = np.sum([counts for counts, _ in micro_batches], axis=0) > 0
+        ordered = np.sort(measured[layer][used])
+        limits[layer] = limit * ordered[(len(ordered) - 1) // 2] if len(ordered) else 0.0
+    return limits
+
+
+def clipped_pseudo_gradient(pseudo, factor, limits, options):
     """clip(rho Gt) {site: {a, b}}: by the joint norm of an expert's tensors in a layer, or element by element."""
     scaled = {name: {k: factor * pair[k] for k in ("a", "b")} for name, pair in pseudo.items()}
-    mode, limit = options.get("pg_clip_mode", "per_expert_norm"), options.get("pg_clip", 2.0)
+    mode, layer_of = options.get("pg_clip_mode", "relative"), options["site_layer"]
     if mode == "elementwise":
-        return {name: {k: np.clip(x, -limit, limit) for k, x in pair.items()} for name, pair in scaled.items()}
-    if mode == "global_norm":
+        return {name: {k: np.clip(x, -limits[layer_of[name]], limits[layer_of[name]]) for k, x in pair.items()}
+                for name, pair in scaled.items()}
+    if mode in ("global_norm", "off"):
         return scaled
-    if mode != "per_expert_norm":
+    if mode not in ("per_expert_norm", "relative"):
         raise ValueError(f"pg_clip_mode: {mode}")
-    shrink = _per_expert_factor(scaled, options["site_layer"], limit)
+    shrink = {layer: limits[layer] / np.maximum(np.maximum(norm, limits[layer]), 1e-300)
+              for layer, norm in expert_norms(scaled, layer_of).items()}
     return {name: {k: shrink[options["site_layer"][name]][:, None, None] * x for k, x in pair.items()}
             for name, pair in scaled.items()}
 
@@ -138,11 +159,12 @@ def edit_gradients(gradients, pseudo, usage, top_k, kbar, options):
     returns the injection as bypass: theta -= lr * bypass after the optimiser step. `global_norm` clips everything,
     real parts included, after the addition.
     """
-    apply, mode = options.get("pg_apply", "adam_grad"), options.get("pg_clip_mode", "per_expert_norm")
+    apply, mode = options.get("pg_apply", "decoupled_sgd"), options.get("pg_clip_mode", "relative")
     if apply == "decoupled_sgd" and mode == "global_norm":
         raise ValueError("pg_clip_mode global_norm clips gradients; decoupled_sgd bypasses them")
     share = {layer: idle_share(u, options.get("pg_activity", "step_union")) for layer, u in usage.items()}
-    clipped = clipped_pseudo_gradient(pseudo, rho(top_k, kbar, options), options)
+    clipped = clipped_pseudo_gradient(pseudo, rho(top_k, kbar, options), clip_limits(gradients, pseudo, usage, options),
+                                      options)
     injected = {name: {k: share[options["site_layer"][name]][:, None, None] * x for k, x in pair.items()}
                 for name, pair in clipped.items()}
     if apply == "decoupled_sgd":
@@ -203,7 +225,7 @@ def _update_phi(state, clients, weights, options):
     for layer in clients[0]["counts"]:
         counts, tokens = [c["counts"][layer] for c in clients], [c["tokens"][layer] for c in clients]
         last = state.get("phi", {}).get(layer, np.zeros(len(counts[0])))
-        if options.get("phi_train", "off") == "local_fedavg":
+        if options.get("phi_train", "local_discard") == "local_fedavg":
             last = common.weighted_sum([c["phi"][layer] for c in clients], p)
         phi[layer], used[layer] = next_phi(last, counts, tokens, weights, [c["top_k"] for c in clients], options)
         if options.get("phi_update", "utilization") == "off":

@@ -1,0 +1,209 @@
+// Every key of every method, and every value of a key that names one, changes the bits of a run. The keys and values come
+// from the methods' own tables: a new one without an entry here fails.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tiny_federation.h"
+
+namespace evenkeel {
+namespace {
+
+enum class Seen { kTraining, kEvaluation, kNever };
+
+/// What happens when `key` takes `value`, beside the settings of both runs without which it could not matter.
+struct Change {
+  std::string method, key, value, beside = {};
+  Seen seen = Seen::kTraining;
+};
+
+/// Where a key needs another setting to act, docs/methods.md says so.
+const std::vector<Change>& changes() {
+  static const std::vector<Change> all{
+      {"ub-smoe", "dmr_mode", "'preserve'", "num_candidates = 1"},
+      {"ub-smoe", "dmr_mode", "'candidate_wide'", "num_candidates = 5", Seen::kNever},  // but for N_p's default
+      {"ub-smoe", "num_candidates", "6"},
+      {"ub-smoe", "gate_norm", "'olmoe_native'"},
+      {"ub-smoe", "phi_update", "'off'"},
+      {"ub-smoe", "phi_momentum", "0.0"},
+      {"ub-smoe", "phi_range", "[-0.5, 2.0]"},
+      {"ub-smoe", "util_eps", "0.5"},
+      {"ub-smoe", "phi_train", "'off'"},
+      {"ub-smoe", "phi_train", "'local_fedavg'"},
+      {"ub-smoe", "phi_penalty", "'l2'"},
+      {"ub-smoe", "lambda_phi", "0.5", {}, Seen::kNever},  // phi stays inside its range
+      {"ub-smoe", "lambda_phi", "0.5", "phi_range = [-0.001, 0.001]"},
+      {"ub-smoe", "lambda_phi", "0.5", "phi_penalty = 'l2'"},
+      {"ub-smoe", "phi_at_eval", "false", {}, Seen::kEvaluation},
+      {"ub-smoe", "pg", "false"},
+      {"ub-smoe", "pg_activity", "'token_weighted'"},
+      {"ub-smoe", "pg_activity", "'micro_union'"},
+      {"ub-smoe", "pg_apply", "'adam_grad'"},
+      {"ub-smoe", "pg_clip_mode", "'per_expert_norm'", "pg_clip = 0.1"},
+      {"ub-smoe", "pg_clip_mode", "'elementwise'", "pg_clip = 0.1"},
+      {"ub-smoe", "pg_clip_mode", "'global_norm'", "pg_clip = 0.1\npg_apply = 'adam_grad'"},
+      {"ub-smoe", "pg_clip_mode", "'off'", "pg_clip = 0.1"},
+      {"ub-smoe", "pg_clip", "0.1"},
+      {"ub-smoe", "pg_clip", "0.1", "pg_clip_mode = 'off'", Seen::kNever},
+      {"ub-smoe", "pg_gamma", "'literal_0.4'"},
+      {"ub-smoe", "rho_ref", "'kmax'"},
+      {"ub-smoe", "rho_fn", "'none'"},
+      {"ub-smoe", "rho_fn", "'linear'"},
+      {"ub-smoe", "rho_fn", "'inv_sqrt'"},
+      {"ub-smoe", "rho_fn", "'log'"},
+      {"a3smoe", "gate_norm", "'olmoe_native'"},
+      {"a3smoe", "temperature", "2.0"},
+      {"a3smoe", "rescaler", "'learn'"},
+      {"a3smoe", "rescaler", "'fixed'"},
+      {"a3smoe", "unused_expert", "'mean'"},
+      {"smoe-llb", "gate_norm", "'olmoe_native'"},
+      {"smoe-llb", "llb_coef", "1.0"},
+      {"smoe-llb", "z_coef", "1.0"},
+      {"smoe-llb", "llb_norm", "'hf'"},
+      {"hetlora", "gate_norm", "'renorm_selected'"},
+      {"hetlora", "gamma", "0.5"},
+      {"hetlora", "lambda", "1.0"},
+      {"hetlora", "prune", "false", "gamma = 0.5\nlambda = 10.0"},
+      {"hetlora", "rank_min", "3", "gamma = 0.5\nlambda = 10.0"},
+      {"flexlora", "gate_norm", "'renorm_selected'"},
+      {"flora", "gate_norm", "'renorm_selected'"},
+      {"flora", "fresh_init", "'shared'"},
+      {"florist", "gate_norm", "'renorm_selected'"},
+      {"florist", "mode", "'code'"},
+      {"florist", "tau", "0.5"},
+      {"florist", "max_rank", "1"},
+      {"fedex-lora", "gate_norm", "'renorm_selected'"},
+      {"ffa-lora", "gate_norm", "'renorm_selected'"},
+      {"fedit", "gate_norm", "'renorm_selected'"},
+      {"fed-sb", "gate_norm", "'renorm_selected'"},
+      {"fed-sb", "init", "'federated'"},
+      {"fed-sb", "samples", "4"},
+  };
+  return all;
+}
+
+bool any(std::string_view method, std::string_view key, std::string_view value = {}) {
+  return std::any_of(changes().begin(), changes().end(), [&](const Change& change) {
+    return change.method == method && change.key == key && (value.empty() || change.value == concat("'", value, "'"));
+  });
+}
+
+/// key -> default, as written into resolved configs.
+std::map<std::string, std::string> options_of(const MethodEntry& entry) {
+  config::Writer writer;
+  entry.write(config::Table::parse("", "test"), writer);
+  std::map<std::string, std::string> options;
+  for (std::string text = writer.text(); !text.empty();) {
+    const auto line = text.substr(0, text.find('\n'));
+    if (const auto sign = line.find(" = "); sign != std::string::npos)
+      options[line.substr(0, sign)] = line.substr(sign + 3);
+    text.erase(0, line.size() + 1);
+  }
+  return options;
+}
+
+/// The values that a key of names may take: what its refusal of another lists.
+std::vector<std::string> allowed(const MethodEntry& entry, const std::string& key) {
+  std::string message;
+  try {
+    entry.make(config::Table::parse(key + " = 'none of them'", "test"));
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  const std::string_view begin = "allowed: ";
+  const auto first = message.find(begin), last = message.rfind(" (");
+  EXPECT_NE(first, std::string::npos) << message;
+  std::vector<std::string> values;
+  for (std::string rest = message.substr(first + begin.size(), last - first - begin.size()); !rest.empty();) {
+    values.push_back(rest.substr(0, rest.find(", ")));
+    rest.erase(0, values.back().size() + 2);
+  }
+  return values;
+}
+
+TEST(EveryOption, IsInTheTableOfThisTestWithEachOfItsValues) {
+  for (const auto& entry : methods())
+    for (const auto& [key, standard] : options_of(entry)) {
+      EXPECT_TRUE(any(entry.name, key)) << entry.name << "." << key << " has no entry: does it change a run?";
+      if (!standard.starts_with('"')) continue;
+      const auto values = allowed(entry, key);
+      EXPECT_GT(values.size(), 1u) << entry.name << "." << key;
+      for (const auto& value : values)
+        EXPECT_TRUE(concat('"', value, '"') == standard || any(entry.name, key, value))
+            << entry.name << "." << key << " = " << value << " has no entry";
+    }
+  for (const auto& change : changes())
+    EXPECT_TRUE(options_of(find_method(change.method)).contains(change.key)) << change.method << "." << change.key;
+}
+
+/// Steps of two rows of their own each, so that some experts idle and micro-batches differ.
+TinyFederation world_of(const Change& change) {
+  TinyFederation world;
+  world.training.batch_size = 1;
+  if (change.key != "unused_expert") return world;
+  world.training.optimizer.weight_decay = 0.1;  // or an expert that nobody used would be nobody's to move
+  for (auto& client : world.clients) client.top_k = 1;
+  for (auto& shard : world.shards) {
+    shard.resize(1);
+    shard[0].ids.resize(2);
+    shard[0].first_target = 1;
+  }
+  return world;
+}
+
+struct Outcome {
+  std::map<std::string, at::Tensor> trained;
+  TensorMap modulation;  ///< what an evaluation at K = 2 routes with
+};
+
+Outcome outcome(const Change& change, const std::string& toml) {
+  const auto world = world_of(change);
+  const auto method = make_method(change.method, toml);
+  const auto state = world.run(*method, 2);
+  auto evaluator = world.clients[1];
+  evaluator.trains = false;
+  const auto download = method->broadcast(state, evaluator, {.round = 2});
+  const auto setup = method->prepare(download, world.view(evaluator, 2, state.common));
+  return {effect(state), setup.router.modulation};
+}
+
+template <typename Map>
+bool same_tensors(const Map& x, const Map& y) {
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](const auto& left, const auto& right) {
+    return left.first == right.first && left.second.equal(right.second);
+  });
+}
+
+class OptionOfMethod : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(OptionOfMethod, ChangesARunWhereTheTableSaysSo) {
+  std::map<std::string, Outcome> references;
+  for (const auto& change : changes()) {
+    if (change.method != GetParam()) continue;
+    const auto name = concat(change.method, ".", change.key, " = ", change.value, " beside [", change.beside, "]");
+    const auto world = change.key == "unused_expert" ? "quiet\n" : "";
+    if (!references.contains(world + change.beside)) references[world + change.beside] = outcome(change, change.beside);
+    const auto& reference = references.at(world + change.beside);
+    const auto changed = outcome(change, concat(change.beside, "\n", change.key, " = ", change.value));
+    for (const auto& [site, delta] : changed.trained) EXPECT_TRUE(delta.isfinite().all().item<bool>()) << name;
+    EXPECT_EQ(same_tensors(changed.trained, reference.trained), change.seen != Seen::kTraining) << name;
+    if (change.seen == Seen::kEvaluation) EXPECT_FALSE(same_tensors(changed.modulation, reference.modulation)) << name;
+  }
+}
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : methods()) names.emplace_back(entry.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllMethods, OptionOfMethod, ::testing::ValuesIn(method_names()), [](const auto& info) {
+  auto name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace evenkeel

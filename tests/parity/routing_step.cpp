@@ -1,0 +1,80 @@
+/// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the numpy
+/// reference of tests/parity/reference.
+/// Usage: routing_step JOB.json
+/// JOB: {"options": TOML of [method.ub-smoe], "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file, and one of
+///         "scores": file of `scores` [T, E]; upstream `weights` [T, E] is d / d gate weights
+///         "model": folder, "ids": [..]; upstream `logits` [T, V] is d / d logits}
+/// OUT: of scores: experts and weights [T, K], scores_grad [T, E], phi_grad [E]; of a model: logits [T, V], and by layer
+/// counts/<layer> [E] and phi_grad/<layer> [E].
+#include <ATen/ATen.h>
+
+#include <iostream>
+
+#include "base/json.h"
+#include "methods/method.h"
+#include "models/causal_lm.h"
+
+namespace evenkeel {
+namespace {
+
+TensorMap tensors(const Json& job, const char* key) { return load_safetensors(job.at(key).get<std::string>()).tensors; }
+
+/// What a client of `top_k` routes with, phi as a leaf of the graph.
+RouterOptions router_of(const Json& job) {
+  const auto method =
+      find_method("ub-smoe").make(config::Table::parse(job.at("options").get<std::string>(), "options"));
+  const ClientProfile client{.top_k = job.at("top_k"), .rank = 1};
+  const Sites no_sites;
+  const Common nothing;
+  TensorMap memory;
+  const ClientView view{.client = client, .sites = no_sites, .common = nothing, .scale = {}, .memory = memory};
+  auto router = method->prepare({.extras = tensors(job, "phi")}, view).router;
+  for (auto& [layer, phi_E] : router.modulation) phi_E.requires_grad_(true);
+  return router;
+}
+
+TensorMap route_scores(const Json& job) {
+  auto router = router_of(job);
+  auto scores_TE = tensors(job, "scores").at("scores").requires_grad_(true);
+  const auto phi_E = router.modulation.empty() ? at::Tensor() : router.modulation.begin()->second;
+  const auto routing = route(scores_TE, router, phi_E, false);
+  const auto upstream_TE = tensors(job, "upstream").at("weights");
+  (routing.weights * upstream_TE.gather(1, routing.experts)).sum().backward();
+  TensorMap out{{"experts", routing.experts}, {"weights", routing.weights.detach()}, {"scores_grad", scores_TE.grad()}};
+  if (phi_E.defined() && phi_E.grad().defined()) out["phi_grad"] = phi_E.grad();
+  return out;
+}
+
+TensorMap forward(const Json& job) {
+  const auto model = load_model(job.at("model").get<std::string>(), BaseDtype::kFloat64);
+  const auto router = router_of(job);
+  const auto ids = job.at("ids").get<std::vector<int64_t>>();
+  RoutingByLayer routing;
+  const auto hidden_TD = model->hidden(pack_ids({{ids}}), {.router = router, .routing = &routing});
+  const auto logits_TV = at::matmul(hidden_TD, model->head().t());
+  (logits_TV * tensors(job, "upstream").at("logits")).sum().backward();
+  TensorMap out{{"logits", logits_TV.detach()}};
+  for (const auto& [layer, stats] : routing) out["counts/" + layer] = stats.counts;
+  for (const auto& [layer, phi_E] : router.modulation)
+    if (phi_E.grad().defined()) out["phi_grad/" + layer] = phi_E.grad();
+  return out;
+}
+
+void run(const std::string& file) {
+  const Json job = load_json(file);
+  save_safetensors(job.at("out").get<std::string>(), job.contains("model") ? forward(job) : route_scores(job));
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  try {
+    evenkeel::run(argv[1]);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
