@@ -3,6 +3,7 @@
 #   make test         the same set-up, then every test
 #   make build        the program at build/evenkeel
 #   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
 #   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
@@ -11,7 +12,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := ninja -j $(JOBS) $(if $(MAKE_TERMOUT),,--quiet)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo test test-debug build build-all bench bench-smoke bench-peers format format-check floors sizes clean
+.PHONY: demo test test-debug fuzz fuzz-smoke build build-all bench bench-smoke bench-peers format format-check floors sizes clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -36,6 +37,17 @@ test: setup-test build-all
 test-debug: build-debug/build.ninja
 	@$(NINJA) -C build-debug unit_tests
 	@tools/sanitized ctest --test-dir build-debug -L unit -j $(JOBS) --progress --output-on-failure --no-tests=error
+
+MINUTES ?= 20
+fuzz: build-fuzz
+	@JOBS=$(JOBS) tools/fuzz $$(( $(MINUTES) * 60 )) $(TARGETS)
+
+fuzz-smoke: build-fuzz
+	@JOBS=$(JOBS) tools/fuzz 10
+
+.PHONY: build-fuzz
+build-fuzz: build-debug/build.ninja
+	@$(NINJA) -C build-debug fuzz_targets
 
 bench: build-all
 	@for program in build/*_bench; do $$program || exit $$?; done

@@ -1,0 +1,33 @@
+// A PEFT folder: the input is adapter_config.json up to the first NUL, and adapter_model.safetensors after it; without
+// one, the adapter is one that fits.
+#include "lora/peft.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/small_model.h"
+
+namespace {
+
+using namespace evenkeel;
+
+const Sites& sites() {
+  static const Sites sites = [] {
+    const std::vector<std::string> targets{"q_proj", "up_proj"};
+    return load_model(fuzz::small_model(fuzz::folder() / "model"))->sites(targets);
+  }();
+  return sites;
+}
+
+std::string fitting_adapter() {
+  save_peft_adapter(fuzz::folder() / "fitting", make_adapters(sites(), 2, 1.0, 7),
+                    {.base_model = "small", .alpha = 2, .rank = 2});
+  return read_file(fuzz::folder() / "fitting/adapter_model.safetensors");
+}
+
+}  // namespace
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  static const std::string fitting = fitting_adapter();
+  const auto end = input.find('\0');
+  write("adapter_config.json", input.substr(0, end));
+  write("adapter_model.safetensors", end == std::string_view::npos ? fitting : input.substr(end + 1));
+  load_peft_adapter(folder(), sites());
+}

@@ -1,0 +1,9 @@
+// The marker of the last committed round.
+#include "fed/checkpoint.h"
+#include "tests/fuzz/fuzz.h"
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  write("commit.json", input);
+  const Checkpoint checkpoint(folder());
+  checkpoint.last();
+}

@@ -1,0 +1,68 @@
+/// \file  What all fuzz targets share. A target defines fuzz_one() on one input; an Error that the person can act upon is
+/// what bad input must end in. Everything else is a finding: another exception, an internal error, a message that is not
+/// one line of at most 500 bytes, a sanitizer's report, more time or memory than tools/fuzz allows.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/testing.h"
+
+namespace evenkeel::fuzz {
+
+void fuzz_one(std::string_view input);
+
+/// A folder of this process, for readers that want files. It is remade at each start and lies where TMPDIR says.
+inline const fs::path& folder() {
+  static const testing::TemporaryFolder folder;
+  return folder.path();
+}
+
+/// Replaces a file of folder(), without the care that a real file deserves.
+inline fs::path write(const fs::path& name, std::string_view bytes) {
+  const auto path = folder() / name;
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (file < 0 || ::write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
+  ::close(file);
+  return path;
+}
+
+/// Ends the process as a finding.
+[[noreturn]] inline void finding(std::string_view what, std::string_view text) {
+  std::fprintf(stderr, "finding: %.*s: %.*s\n", static_cast<int>(what.size()), what.data(),
+               static_cast<int>(text.size()), text.data());
+  std::abort();
+}
+
+/// A message is for a terminal: one line, no control characters, no more than fits on a screen.
+inline void check_message(const Error& error) {
+  const std::string_view text = error.what();
+  if (error.kind() == kInternal) finding("an internal error", text);
+  if (text.size() > 500) finding("a message of more than 500 bytes", text.substr(0, 500));
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) finding("a message with a control character", text);
+}
+
+}  // namespace evenkeel::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  evenkeel::log::set_level(evenkeel::log::Level::kError);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    evenkeel::fuzz::fuzz_one({reinterpret_cast<const char*>(data), size});
+  } catch (const evenkeel::Error& error) {
+    evenkeel::fuzz::check_message(error);
+  }
+  return 0;
+}

@@ -1,0 +1,10 @@
+// What a client measured, as the journal keeps it.
+#include "fed/journal.h"
+#include "tests/fuzz/fuzz.h"
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  write("3.json", input);
+  const RoundJournal journal(folder(), TransportDtype::kFloat32);
+  const auto record = journal.record(3);
+  if (to_json(record).dump().empty()) finding("a record that cannot be written again", {});
+}

@@ -1,0 +1,10 @@
+// A model's config.json, beside the weights of a small model that its first seed describes.
+#include "models/causal_lm.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/small_model.h"
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  static const fs::path model = small_model(folder() / "model");
+  write("model/config.json", input);
+  load_model(model);
+}

@@ -1,0 +1,25 @@
+// model.safetensors.index.json, beside two shards that are as they should be.
+#include <ATen/ATen.h>
+
+#include "base/safetensors.h"
+#include "models/checkpoint.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+bool shards_written() {
+  for (const auto* shard : {"a", "b"})
+    evenkeel::save_safetensors(evenkeel::fuzz::folder() / (std::string(shard) + ".safetensors"),
+                               {{std::string(shard) + ".weight", at::ones({2, 3})}});
+  return true;
+}
+
+}  // namespace
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  static const bool written = shards_written();
+  write("model.safetensors.index.json", input);
+  const auto source = folder_source(folder(), BaseDtype::kCheckpoint);
+  if (written && source->has("a.weight")) source->take("a.weight", {2, 3});
+  source->finish();
+}
