@@ -95,6 +95,13 @@ std::optional<T> exact(const toml::node& node) {
   return std::nullopt;
 }
 
+/// TOML's nan and inf are numbers, but no setting means anything with them.
+bool is_finite(double value) { return std::isfinite(value); }
+template <typename T>
+bool is_finite(const T&) {
+  return true;
+}
+
 template <typename T>
 std::optional<T> scalar_at(const void* table, std::string_view key, const std::string& name,
                            const std::string& origin) {
@@ -102,6 +109,7 @@ std::optional<T> scalar_at(const void* table, std::string_view key, const std::s
   if (node == nullptr) return std::nullopt;
   auto value = exact<T>(*node);
   EK_CHECK(value, kConfig, name, " is ", shown(*node), ", expected ", kExpected<T>, place(*node, origin));
+  EK_CHECK(is_finite(*value), kConfig, name, " is ", shown(*node), ", expected a finite number", place(*node, origin));
   return value;
 }
 
@@ -117,6 +125,8 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
   for (const auto& item : *list) {
     auto value = exact<T>(item);
     EK_CHECK(value, kConfig, name, " holds ", shown(item), ", expected entries that are ", kExpected<T>,
+             place(item, origin));
+    EK_CHECK(is_finite(*value), kConfig, name, " holds ", shown(item), ", expected finite numbers",
              place(item, origin));
     values.push_back(std::move(*value));
   }

@@ -1,0 +1,234 @@
+"""Every flag of every command with values that it must not have. The flags are the program's own list, so that a new one
+without a line in BAD fails."""
+
+import json
+import re
+
+import pytest
+
+from hostile import refused
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+
+COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
+            "init", "list", "doctor"]
+LARGE, BEYOND = str(2**62), str(2**63)
+
+# Stand-ins in the arguments below.
+MODEL, TEXTS, RUN, OUT, NOWHERE, LETTER = "<model>", "<texts>", "<run>", "<out>", "<nowhere>", "<letter>"
+
+WORKS = {
+    "train": [CONFIG, "--out", OUT, "--set", f"model.path={MODEL}"],
+    "evaluate": ["--model", MODEL, "--tasks", "builtin", "--limit", "1"],
+    "score": ["--model", MODEL, "--input", TEXTS],
+    "bertscore": ["--model", MODEL, "--input", TEXTS],
+    "pg-alignment": ["--run", RUN],
+    "generate": ["--model", MODEL, "--prompt", "Once", "--max-new-tokens", "1"],
+    "tokenize": ["--model", MODEL, "--input", TEXTS],
+    "pretrain": [ROOT / "configs/tiny/pretrain.toml", "--out", OUT],
+    "export": ["--run", RUN, "--out", OUT],
+    "report": [RUN],
+    "init": [ROOT / "configs/tiny/model.json", "--out", OUT],
+    "list": ["methods"],
+    "doctor": [],
+}
+
+FOLDER = [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), ("", [])]
+THREADS = [("-1", ["--threads", "-1"]), ("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"])]
+MODEL_FLAGS = {
+    "--model": FOLDER,
+    "--adapter": [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), (MODEL, ["adapter_config.json"])],
+    "--top-k": [("-1", ["--top-k", "-1", "1 .. 12"]), ("13", ["--top-k", "13", "1 .. 12"]), ("1.5", ["--top-k", "1.5"]),
+                (BEYOND, ["--top-k", BEYOND])],
+    "--gate-norm": [("softmax", ["--gate-norm", "softmax", "olmoe_native", "renorm_selected"])],
+    "--dtype": [("int8", ["--dtype", "int8", "checkpoint", "bfloat16"]), ("", ["--dtype", "checkpoint"])],
+    "--threads": THREADS,
+}
+
+BAD = {
+    "train": {
+        "--set": [("seed", ["--set", "a.b=value"])],
+        "--out": [(LETTER, ["[io]", LETTER]), ("/proc/evenkeel", ["[io]", "/proc/evenkeel"])],
+        "--resume": [(None, ["holds no run"])],
+        "--threads": THREADS + [(BEYOND, ["--threads", BEYOND])],
+        "--device": [("tpu", ["--device", "tpu", "cpu"]), ("", ["--device", "cpu"])],
+        "--print-config": [("yes", ["yes"])],
+    },
+    "evaluate": {
+        **MODEL_FLAGS,
+        "--run": [(NOWHERE, ["--run", "--model"])],
+        "--tasks": [("arc_x", ["arc_x", "arc_c"]), ("", ["task"]), ("builtin,,", ["task"])],
+        "--budget": [("0", ["--budget", "is 0", "(0, 1]"]), ("0.5,1.5", ["--budget", "1.5", "(0, 1]"]),
+                     ("-1", ["--budget", "-1", "(0, 1]"]), ("nan", ["--budget", "nan", "(0, 1]"]),
+                     ("half", ["--budget", "half"]), ("0.01", ["--budget", "0.01", "0.125"])],
+        "--limit": [("-1", ["--limit", "-1", "0 (all rows) or more"]), ("ten", ["--limit", "ten"]), (BEYOND, ["--limit", BEYOND])],
+        "--seed": [("-1", ["--seed", "-1", "0 or more"]), ("0.5", ["--seed", "0.5"])],
+        "--data": [],
+        "--template": [("chat", ["--template", "chat", "paper", "llm_adapters"])],
+        "--decode": [("sample", ["--decode", "sample", "greedy", "beam4"])],
+        "--max-new-tokens": [("0", ["--max-new-tokens", "is 0", "1 or more"]), (LARGE, ["--max-new-tokens", LARGE])],
+        "--batch-size": [("0", ["--batch-size", "is 0", "1 or more"]), ("-7", ["--batch-size", "-7", "1 or more"]),
+                         (LARGE, ["--batch-size", LARGE])],
+        "--bert-encoder": [(NOWHERE, [NOWHERE])],
+        "--bert-layer": [("2", ["--bert-layer", "--bert-encoder"]), ("first", ["--bert-layer", "first"])],
+        "--bert-baseline": [(NOWHERE, ["--bert-baseline", "--bert-encoder"])],
+        "--predictions": [(f"{NOWHERE}/p.jsonl", [NOWHERE]), ("/", ["/"])],
+        "--json": [("yes", ["yes"])],
+    },
+    "score": {
+        **MODEL_FLAGS,
+        "--input": [(NOWHERE, [NOWHERE, "cannot be"]), ("/", ["/"])],
+        "--json": [("yes", ["yes"])],
+        "--logits": [(f"{NOWHERE}/l.safetensors", [NOWHERE])],
+    },
+    "bertscore": {
+        "--model": FOLDER,
+        "--input": [(NOWHERE, [])],
+        "--layer": [("first", ["--layer", "first"])],
+        "--idf": [("yes", ["yes"])],
+        "--baseline": [(NOWHERE, [])],
+        "--dtype": [("int8", ["--dtype", "int8", "float32"])],
+        "--threads": THREADS,
+        "--json": [("yes", ["yes"])],
+    },
+    "pg-alignment": {
+        "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
+        "--limit": [("0", ["--limit", "is 0", "1 or more"]), ("-1", ["--limit", "-1", "1 or more"])],
+        "--pg-align-mode": [("all", ["--pg-align-mode", "all", "kmax", "dense"])],
+        "--data": [],
+        "--json": [("yes", ["yes"])],
+    },
+    "generate": {
+        **MODEL_FLAGS,
+        "--prompt": [],
+        "--max-new-tokens": [("0", ["--max-new-tokens", "0"]), ("-1", ["--max-new-tokens", "-1"]),
+                             (str(2**63 - 1), ["--max-new-tokens", str(2**63 - 1)])],
+        "--beams": [("0", ["--beams", "0"]), ("-1", ["--beams", "-1"]), (str(10**12), ["--beams", str(10**12)])],
+        "--json": [("yes", ["yes"])],
+    },
+    "tokenize": {
+        "--model": FOLDER,
+        "--input": [(NOWHERE, [NOWHERE]), ("/", ["/"])],
+        "--decode": [("yes", ["yes"])],
+        "--jsonl": [("yes", ["yes"])],
+        "--no-special": [("yes", ["yes"])],
+        "--train": [("500", ["exists already"]), ("many", ["--train", "many"])],
+    },
+    "pretrain": {
+        "--set": [("seed", ["--set", "a.b=value"])],
+        "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])],
+        "--resume": [(None, [OUT])],
+    },
+    "export": {
+        "--run": [(NOWHERE, [NOWHERE, "no run"]), (LETTER, [LETTER]), (MODEL, [MODEL, "no run"])],
+        "--format": [("onnx", ["--format", "onnx", "peft", "peft-fused", "merged"])],
+        "--out": [(LETTER, [])],
+        "--dtype": [("float32", ["--dtype", "--format merged"])],
+    },
+    "report": {
+        "--html": [(f"{NOWHERE}/page.html", [])],
+        "--table": [("planets", [])],
+    },
+    "init": {
+        "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"]), (MODEL, [MODEL, "not empty"])],
+        "--seed": [("-1", ["--seed", "-1"]), ("one", ["--seed", "one"])],
+        "--dtype": [("int8", ["--dtype", "int8", "float32"])],
+    },
+    "list": {},
+    "doctor": {"--model": FOLDER},
+}
+
+
+@pytest.fixture(scope="module")
+def places(tiny_model, tmp_path_factory):  # noqa: F811
+    folder = tmp_path_factory.mktemp("flags")
+    (folder / "texts.jsonl").write_text('{"ids": [7, 8]}\n')
+    (folder / "letter").write_text("mine")
+    (folder / "run").mkdir()
+    return {MODEL: tiny_model, TEXTS: folder / "texts.jsonl", RUN: folder / "run", OUT: folder / "out",
+            NOWHERE: folder / "nowhere", LETTER: folder / "letter", "folder": folder}
+
+
+def placed(word, places):
+    for name, path in places.items():
+        word = str(word).replace(name, str(path)) if name.startswith("<") else str(word)
+    return word
+
+
+def flags_of(command):
+    return sorted(set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", succeed(command, "--help").stdout, re.M)) - {"--help"})
+
+
+def instead(words, flag, value):
+    """The arguments with this flag's value in place of its own."""
+    words = list(map(str, words))
+    if flag in words and flag != "--set":
+        at = words.index(flag)
+        del words[at:at + 2]
+    return words + ([flag] if value is None else [flag, value])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_has_its_bad_values(command):
+    assert flags_of(command) == sorted(BAD[command])
+
+
+def table():
+    for command, flags in BAD.items():
+        for flag, bad in flags.items():
+            for value, says in bad:
+                yield pytest.param(command, flag, value, says, id=f"{command} {flag} {value}")
+
+
+@pytest.mark.parametrize("command, flag, value, says", table())
+def test_a_value_that_is_not_allowed(places, command, flag, value, says):
+    words = [placed(word, places) for word in instead(WORKS[command], flag, value)]
+    refused(command, *words, says=[placed(word, places) for word in says], untouched=places["folder"])
+
+
+@pytest.mark.parametrize("command, flag", [(command, flag) for command in COMMANDS for flag in sorted(BAD[command])
+                                           if any(value is not None and value != "yes" for value, _ in BAD[command][flag])])
+def test_a_flag_without_its_value(places, command, flag):
+    words = [placed(word, places) for word in instead(WORKS[command], flag, None)]
+    refused(command, *words, says=[flag], untouched=places["folder"])
+
+
+@pytest.mark.parametrize("command, without", [("train", None), ("score", "--model"), ("score", "--input"), ("bertscore", "--model"),
+                                              ("bertscore", "--input"), ("pg-alignment", "--run"), ("generate", "--model"),
+                                              ("generate", "--prompt"), ("tokenize", "--model"), ("tokenize", "--input"),
+                                              ("pretrain", None), ("export", "--run"), ("export", "--out"), ("report", None),
+                                              ("init", None), ("init", "--out"), ("list", None)])
+def test_what_a_command_needs(places, command, without):
+    words = list(map(str, WORKS[command]))
+    if without:
+        at = words.index(without)
+        del words[at:at + 2]
+    else:
+        del words[0]
+    says = [without] if without else ["required"]
+    refused(command, *(placed(word, places) for word in words), says=says, untouched=places["folder"])
+
+
+@pytest.mark.parametrize("words, says", [
+    ([], ["subcommand"]),
+    (["trian", CONFIG], ["trian"]),
+    (["train", CONFIG, "--round", "3"], ["--round"]),
+    (["train", CONFIG, CONFIG], [str(CONFIG)]),
+    (["list", "planets"], ["planets", "methods, models, tasks, configs"]),
+    (["list", "methods", "--json"], ["--json"]),
+    (["generate", "-x"], ["-x"]),
+    (["--version", "--verbose"], ["--verbose"]),
+    (["train\nevenkeel: done", CONFIG], ["train"]),
+    (["train", CONFIG, f"--{'x' * 5000}"], ["xxx"]),
+    (["list", "x" * 5000], ["xxx", "methods"]),
+    (["list", "\x1b[31mmethods"], ["methods"]),
+    (["evaluate", "--tasks", "builtin"], ["--run", "--model"]),
+    (["evaluate", "--model", "m"], ["--tasks"]),
+    (["evaluate", "--run", "r", "--model", "m"], ["--run", "--model"]),
+    (["evaluate", "--run", "r", "--adapter", "a"], ["--run", "--adapter"]),
+    (["evaluate", "--run", "r", "--top-k", "3"], ["--run", "--top-k"]),
+    (["evaluate", "--model", "m", "--tasks", "builtin", "--top-k", "2", "--budget", "1"], ["--top-k", "--budget"]),
+    (["train", CONFIG, "--out", "a", "--out", "b"], ["--out"]),
+    (["init", ROOT / "configs/tiny/model.json", "--out", "a", "--seed", "1", "--seed", "2"], ["--seed"]),
+], ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else "")
+def test_a_command_line_that_means_nothing(words, says):
+    refused(*words, says=says)

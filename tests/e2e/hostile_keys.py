@@ -1,0 +1,271 @@
+"""Every key of a configuration with values that it must not have. The keys are the program's own list, so that a new key
+without a line in BAD fails; what it takes for a value of the wrong type is tried on every key."""
+
+import re
+import tomllib
+
+import pytest
+
+from hostile import refused
+from tiny import CONFIG, ROOT, evenkeel, succeed
+
+METHODS = [line.split()[0] for line in succeed("list", "methods").stdout.splitlines()]
+WHOLE = 2**62
+
+# key -> [(value, what the line says beside the key)]. A value is TOML as after --set.
+AT_LEAST_ONE = [("0", ["is 0", "1 or more"])]
+NONE_OR_MORE = [("-1", ["is -1", "0 or more"])]
+POSITIVE = [("0.0", ["is 0", "allowed"])]
+NOT_NEGATIVE = [("-0.5", ["is -0.5", "allowed"])]
+SHARE = [("0.0", ["is 0", "greater than 0, at most 1"]), ("1.5", ["is 1.5", "at most 1"])]
+NO_OTHER = []  # whatever has the right type is good, or is judged by what it names
+
+
+def word(*allowed):
+    """A value of a short list."""
+    return [('"sideways"', ["sideways", *allowed])]
+
+
+BAD = {
+    "name": [('""', ["a file name"]), ('"a/b"', ["a/b", "without /"]), ('".."', ["..", "not starting with a dot"])],
+    "seed": NONE_OR_MORE,
+    "threads": NONE_OR_MORE,
+    "model.path": NO_OTHER,
+    "model.dtype": word("checkpoint", "bfloat16", "float32"),
+    "model.compute_dtype": word("auto", "bfloat16", "float32"),
+    "lora.rank": AT_LEAST_ONE,
+    "lora.alpha": POSITIVE,
+    "lora.targets": [('["gate"]', ["router", "lora.router_lora"])],
+    "lora.router_lora": NO_OTHER,
+    "lora.lora_scale_mode": word("fixed_alpha", "const_scale"),
+    "data.task": word("commonsense", "telequad", "builtin"),
+    "data.path": NO_OTHER,
+    "data.template": word("paper", "llm_adapters"),
+    "data.cutoff": [("1", ["is 1", "2 or more"]), ("-7", ["is -7", "2 or more"])],
+    "data.mask_prompt": NO_OTHER,
+    "data.limit": NONE_OR_MORE,
+    "data.partition.kind": word("iid", "sequential", "dirichlet"),
+    "data.partition.alpha": POSITIVE,
+    "data.partition.key": [('"colour"', ["colour", "label"])],
+    "data.partition.scheme": word("client", "group"),
+    "data.telequad.split": word("order", "documents", "specs", "questions"),
+    "data.telequad.split_seed": NONE_OR_MORE,
+    "data.telequad.train_share": SHARE,
+    "data.telequad.impossible": NO_OTHER,
+    "clients.count": AT_LEAST_ONE,
+    "clients.participation": SHARE,
+    "clients.budgets": [("[0.5]", ["1 entries", "clients.count is 5"]), ("[1.0, 1.0, 1.0, 1.0, 2.0]", ["is 2", "at most 1"])],
+    "clients.ranks": [("[3]", ["1 entries", "clients.count is 5"]), ("[3, 3, 3, 3, 4]", ["holds 4", "1 .. lora.rank = 3"]),
+                      ("[3, 3, 0, 3, 3]", ["holds 0", "1 .. lora.rank = 3"])],
+    "train.rounds": AT_LEAST_ONE,
+    "train.local_epochs": POSITIVE,
+    "train.batch_size": AT_LEAST_ONE,
+    "train.accumulation": AT_LEAST_ONE,
+    "train.idle_expert_update": word("zero_grad", "skip"),
+    "train.transport_dtype": word("float32", "bfloat16"),
+    "train.optimizer.name": word("adamw"),
+    "train.optimizer.lr": POSITIVE,
+    "train.optimizer.betas": [("[0.9]", ["two numbers"]), ("[0.9, 1.0]", ["two numbers"]), ("[-0.1, 0.9]", ["two numbers"])],
+    "train.optimizer.eps": POSITIVE,
+    "train.optimizer.weight_decay": NOT_NEGATIVE,
+    "evaluate.tasks": [('["arc_x"]', ["arc_x", "arc_c"])],
+    "evaluate.budgets": [("[]", ["empty"]), ("[0.0]", ["is 0", "at most 1"]), ("[1.5]", ["is 1.5", "at most 1"])],
+    "evaluate.readings": [("[]", ["empty", "a, b"]), ('["c"]', ['"c"', "a, b"])],
+    "evaluate.limit": NONE_OR_MORE,
+    "evaluate.decode": word("greedy", "beam4"),
+    "evaluate.max_new_tokens": AT_LEAST_ONE,
+    "evaluate.cutoff": NONE_OR_MORE,
+    "evaluate.batch_size": AT_LEAST_ONE,
+    "evaluate.lowercase": NO_OTHER,
+    "evaluate.likelihood": NO_OTHER,
+    "evaluate.every": NONE_OR_MORE,
+    "evaluate.before": NO_OTHER,
+    "evaluate.bert_score.encoder": NO_OTHER,
+    "evaluate.bert_score.layer": [("2", ["encoder is empty"])],
+    "evaluate.bert_score.idf": [("true", ["encoder is empty"])],
+    "evaluate.bert_score.baseline": [('"b.tsv"', ["encoder is empty"])],
+    "output.dir": NO_OTHER,
+    "method.name": [('"fedavg"', ["fedavg", "fedit", "ub-smoe"]), ('""', ['""', "fedit"])],
+    "method.ub-smoe.dmr_mode": word("candidate", "preserve"),
+    "method.ub-smoe.num_candidates": [("-1", ["is -1"])],
+    "method.ub-smoe.phi_update": word("utilization", "off"),
+    "method.ub-smoe.phi_momentum": [("-0.1", ["is -0.1"]), ("1.1", ["is 1.1"])],
+    "method.ub-smoe.phi_range": [("[1.0]", ["phi_range"]), ("[0.5, 1.0]", ["phi_range"]), ("[1.0, -1.0]", ["phi_range"])],
+    "method.ub-smoe.util_eps": POSITIVE,
+    "method.ub-smoe.phi_train": word("off", "local_discard", "local_fedavg"),
+    "method.ub-smoe.phi_penalty": word("hinge", "l2"),
+    "method.ub-smoe.lambda_phi": NOT_NEGATIVE,
+    "method.ub-smoe.phi_at_eval": NO_OTHER,
+    "method.ub-smoe.pg": NO_OTHER,
+    "method.ub-smoe.pg_activity": word("step_union"),
+    "method.ub-smoe.pg_apply": word("adam_grad"),
+    "method.ub-smoe.pg_clip_mode": word("per_expert_norm", "elementwise"),
+    "method.ub-smoe.pg_clip": POSITIVE,
+    "method.ub-smoe.pg_gamma": word("opt_steps"),
+    "method.ub-smoe.rho_ref": word("kbar"),
+    "method.ub-smoe.rho_fn": word("sqrt"),
+    "method.a3smoe.temperature": NOT_NEGATIVE,
+    "method.a3smoe.rescaler": word("off", "learn", "fixed"),
+    "method.a3smoe.unused_expert": word("keep"),
+    "method.smoe-llb.llb_coef": NOT_NEGATIVE,
+    "method.smoe-llb.z_coef": NOT_NEGATIVE,
+    "method.smoe-llb.llb_norm": word("per_layer_k", "hf"),
+    "method.hetlora.gamma": [("0.0", ["is 0"]), ("1.0", ["is 1"])],
+    "method.hetlora.lambda": NOT_NEGATIVE,
+    "method.hetlora.prune": NO_OTHER,
+    "method.hetlora.rank_min": AT_LEAST_ONE,
+    "method.flora.fresh_init": word("own", "shared"),
+    "method.florist.mode": word("paper", "code"),
+    "method.florist.tau": [("0.0", ["is 0"]), ("1.5", ["is 1.5"])],
+    "method.florist.max_rank": NONE_OR_MORE,
+    "method.fed-sb.init": word("pooled"),
+    "method.fed-sb.samples": AT_LEAST_ONE,
+    **{f"method.{method}.gate_norm": word("olmoe_native", "renorm_selected") for method in METHODS},
+}
+
+
+def leaves(table, prefix=""):
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def keys():
+    """Every key with its value, for all methods."""
+    found = {}
+    for method in METHODS:
+        text = succeed("train", CONFIG, "--set", f"method.name={method}", "--print-config").stdout
+        found |= leaves(tomllib.loads(text))
+    return found
+
+
+KEYS = keys()
+
+
+def wrong_type(value):
+    """A value that a key with this one cannot have, and what is expected instead."""
+    if isinstance(value, bool):
+        return '"yes"', "true or false"
+    if isinstance(value, int):
+        return "1.5", "a whole number"
+    if isinstance(value, float):
+        return '"much"', "a number"
+    if isinstance(value, list):
+        return "7", "a list"
+    return "7", "a string"
+
+
+def bad(key, value, says):
+    method = re.match(r"method\.([^.]+)\.", key)
+    name = ["--set", f"method.name={method[1]}"] if method else []
+    refused("train", CONFIG, *name, "--set", f"{key}={value}", "--print-config", says=says)
+
+
+def test_every_key_has_its_bad_values():
+    assert sorted(KEYS) == sorted(BAD)
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_a_value_of_another_type(key):
+    value, expected = wrong_type(KEYS[key])
+    bad(key, value, ["[config]", key, f"is {value}", expected, "--set"])
+
+
+@pytest.mark.parametrize("key, value, says", [pytest.param(key, *one, id=f"{key}={one[0]}") for key in sorted(BAD) for one in BAD[key]])
+def test_a_value_that_is_not_allowed(key, value, says):
+    bad(key, value, ["[config]", key.rsplit(".", 1)[1] if "." in key else key, *says])
+
+
+# --- keys that there are not, and assignments that are none ---
+
+@pytest.mark.parametrize("setting, says", [
+    ("rounds=3", ["rounds", "known", "name"]),
+    ("train.rouns=3", ["train.rouns", "known", "rounds"]),
+    ("train.optimizer.learning_rate=1", ["train.optimizer.learning_rate", "lr"]),
+    ("evaluate.budget=[1.0]", ["evaluate.budget", "budgets"]),
+    ("method.ub-smoe.phi_momentm=0.5", ["method.ub-smoe.phi_momentm", "phi_momentum"]),
+    ("method.fedavg.gate_norm=olmoe_native", ["fedavg", "fedit"]),
+    ("method.fedit=3", ["method.fedit", "3", "a table"]),
+    ("train=3", ["train", "3", "a table"]),
+    ("train.rounds.first=3", ["rounds", "not a table"]),
+    ("seed", ["seed", "a.b=value"]),
+    ("=3", ["=3", "not a key"]),
+    ("", ["--set", "a.b=value"]),
+    ("..=3", ["not a key"]),
+    ("a b=3", ["a b", "not a key"]),
+    ("seed=", ["seed=", "neither TOML nor a bare word"]),
+    ("seed=3 4", ["seed=3 4", "neither TOML"]),
+    ("seed=[1", ["seed=[1", "neither TOML"]),
+    ("seed=1\nthreads=2", ["--set seed=1", "neither TOML"]),
+    ("name=a b", ["name=a b", "neither TOML"]),
+    (f"{'a.' * 60_000}b=1", ["--set"]),
+    (f"name={'[' * 100_000}", ["--set"]),
+    (f"name=\"{'x' * 10_000}/\"", ["name is", "without /"]),
+    ("name=\"\\u001b[31m/\"", ["name is", "without /"]),
+    ("name=\"a\\nevenkeel: b/\"", ["name is", "without /"]),
+    ("threads=4294967297", ["threads", "4294967297", "allowed"]),
+    (f"train.batch_size={WHOLE}", ["train.batch_size", str(WHOLE), "allowed"]),
+    (f"train.accumulation={WHOLE}", ["train.accumulation", str(WHOLE), "allowed"]),
+    (f"lora.rank={10**12}", ["lora.rank", str(10**12), "allowed"]),
+    (f"clients.count={10**12}", ["clients.", str(10**12)]),
+    (f"evaluate.max_new_tokens={2**63 - 1}", ["evaluate.max_new_tokens", str(2**63 - 1), "allowed"]),
+    (f"evaluate.batch_size={WHOLE}", ["evaluate.batch_size", str(WHOLE), "allowed"]),
+    ("lora.alpha=1e308", ["lora.alpha", "1e+308", "allowed"]),
+    ("lora.alpha=nan", ["lora.alpha", "is nan", "a finite number"]),
+    ("lora.alpha=1e309", ["lora.alpha"]),
+    ("train.optimizer.lr=inf", ["train.optimizer.lr", "is inf", "a finite number"]),
+    ("method.a3smoe.temperature=inf", ["method.a3smoe.temperature", "is inf", "a finite number"]),
+    ("clients.budgets=[1.0, nan]", ["clients.budgets", "nan", "finite"]),
+    (f"seed={2**63}", [str(2**63)]),
+    ("data.task=\"\"", ["data.task", "builtin"]),
+], ids=lambda value: value[:40] if isinstance(value, str) else "")
+def test_an_assignment_that_is_refused(setting, says):
+    refused("train", CONFIG, "--set", setting, "--print-config", says=["[config]", *says])
+
+
+# --- a training from scratch ---
+
+PRETRAIN = ROOT / "configs/tiny/pretrain.toml"
+
+
+@pytest.mark.parametrize("setting, says", [
+    ('name=7', ["name", "a string"]),
+    ('seed=1.5', ["seed", "a whole number"]),
+    ('seed=-1', ["seed", "-1", "0 or more"]),
+    ('model.config=""', ["model.config"]),
+    ('model.config=nowhere.json', ["nowhere.json"]),
+    ('model.config=configs', ["configs"]),
+    ('model.tokenizer=nowhere', ["nowhere"]),
+    ('model.dtype=int8', ["model.dtype", "int8", "bfloat16"]),
+    ('data.files=["nowhere.txt"]', ["nowhere.txt"]),
+    ('data.files=7', ["data.files", "a list"]),
+    ('data.documents=-1', ["data.documents", "-1", "0 or more"]),
+    ('data.documents=0', ["no text"]),
+    ('data.validation=0.7', ["data.validation", "0.7", "0.5"]),
+    ('train.steps=0', ["train.steps", "is 0", "1 or more"]),
+    ('train.sequence_length=1', ["train.sequence_length", "is 1", "2 or more"]),
+    (f'train.sequence_length={WHOLE}', ["train.sequence_length"]),
+    ('train.batch_size=0', ["train.batch_size", "is 0", "1 or more"]),
+    ('train.warmup_steps=-1', ["train.warmup_steps", "-1", "0 or more"]),
+    ('train.final_lr_ratio=-1.0', ["train.final_lr_ratio", "-1"]),
+    ('train.clip_norm=-1.0', ["train.clip_norm", "-1", "0 or more"]),
+    ('train.load_balance=nan', ["train.load_balance", "nan", "finite"]),
+    ('train.load_balance=-1.0', ["train.load_balance", "-1"]),
+    ('train.router_z=-1.0', ["train.router_z", "-1"]),
+    ('train.log_every=0', ["train.log_every", "is 0", "1 or more"]),
+    ('train.checkpoint_every=0', ["train.checkpoint_every", "is 0", "1 or more"]),
+    ('train.optimizer.lr=0.0', ["train.optimizer.lr", "above 0"]),
+    ('train.stps=3', ["train.stps", "steps"]),
+])
+def test_a_setting_of_pretrain(tmp_path, setting, says):
+    refused("pretrain", PRETRAIN, "--set", setting, "--out", tmp_path / "out", says=says, untouched=tmp_path)
+
+
+def test_a_config_says_the_same_in_a_file(tmp_path):
+    """Beside the key, what stands in a file is named with file and line."""
+    (tmp_path / "run.toml").write_text("seed = 3\n\n[train]\nrounds = 0\n")
+    refused("train", tmp_path / "run.toml", "--out", tmp_path / "run", says=["[config]", "train.rounds", "is 0"], untouched=tmp_path)
+    (tmp_path / "run.toml").write_text("seed = 3\n\n[train]\nrounds = \"ten\"\n")
+    refused("train", tmp_path / "run.toml", "--out", tmp_path / "run", says=["train.rounds", "run.toml, line 4"], untouched=tmp_path)
