@@ -101,6 +101,13 @@ TEST(Config, AnUnknownKeyNamesItsPathItsPlaceAndTheKnownKeys) {
             "[config] optimizer.learning is not a known key (demo.toml, line 3); known: betas, lr");
 }
 
+TEST(Config, ANumberThatIsNotFiniteIsRefused) {
+  EXPECT_EQ(message_of("[optimizer]\nlr = nan\n"),
+            "[config] optimizer.lr is nan, expected a finite number (demo.toml, line 2)");
+  EXPECT_EQ(message_of("[optimizer]\nbetas = [0.5, -inf]\n"),
+            "[config] optimizer.betas holds -inf, expected finite numbers (demo.toml, line 2)");
+}
+
 TEST(Config, AWrongTypeSaysWhatWasExpected) {
   EXPECT_EQ(message_of("rounds = 2.5\n"), "[config] rounds is 2.5, expected a whole number (demo.toml, line 1)");
   EXPECT_EQ(message_of("rounds = \"2\"\n"), "[config] rounds is \"2\", expected a whole number (demo.toml, line 1)");

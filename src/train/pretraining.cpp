@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/files.h"
@@ -297,6 +298,7 @@ class Pretraining {
 void PretrainConfig::check() const {
   EK_CHECK(!model.config.empty(), kConfig, "model.config is missing: the config.json of the model to make");
   using namespace limits;
+  check_integer("seed", seed, 0, std::numeric_limits<int64_t>::max());
   check_integer("train.steps", train.steps, 1, kSteps);
   check_integer("train.sequence_length", train.sequence_length, 2, kTokens);
   check_integer("train.batch_size", train.batch_size, 1, kBatch);
