@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -140,58 +139,6 @@ def refused(*arguments, says, environment=None):
     assert len(text) == 1 and done.stderr.rstrip().endswith(text[0]), done.stderr
     for word in says:
         assert str(word) in text[0], text[0]
-
-
-@pytest.mark.parametrize("flags, says", [
-    (["--tasks", "arc_x"], ["arc_x", "arc_c"]),
-    (["--tasks", "builtin", "--budget", "0"], ["--budget", "(0, 1]"]),
-    (["--tasks", "builtin", "--budget", "0.5,1.5"], ["--budget", "1.5", "(0, 1]"]),
-    (["--tasks", "builtin", "--budget", "0.01"], ["--budget", "0.01", "0.125"]),
-    (["--tasks", "builtin", "--top-k", "13"], ["--top-k", "13", "12"]),
-    (["--tasks", "builtin", "--top-k", "2", "--budget", "1"], ["--top-k", "--budget"]),
-    (["--tasks", "builtin", "--limit", "-1"], ["--limit", "-1"]),
-    (["--tasks", "builtin", "--decode", "sample"], ["--decode", "sample", "greedy", "beam4"]),
-    (["--tasks", "builtin", "--template", "chat"], ["--template", "chat", "paper"]),
-    (["--tasks", "builtin", "--dtype", "int8"], ["--dtype", "int8", "bfloat16"]),
-    (["--tasks", "builtin", "--gate-norm", "softmax"], ["--gate-norm", "softmax", "renorm_selected"]),
-    (["--tasks", "builtin", "--threads", "-2"], ["--threads", "-2"]),
-    (["--tasks", "builtin", "--predictions", "/nowhere/p.jsonl"], ["/nowhere/p.jsonl"]),
-    (["--tasks", "arc_c", "--data", "/nowhere"], ["/nowhere"]),
-    (["--tasks", "builtin", "--run", "/nowhere"], ["--run", "--model"]),
-    ([], ["--tasks"]),
-])
-def test_bad_evaluate_flags(tiny_model, flags, says):  # noqa: F811
-    refused("evaluate", "--model", tiny_model, *flags, says=says)
-
-
-def test_a_run_that_is_not_there(tmp_path):
-    refused("evaluate", "--run", tmp_path, says=[tmp_path])
-    refused("evaluate", says=["--run", "--model"])
-
-
-def test_a_broken_test_row(tiny_model, data, tmp_path):  # noqa: F811
-    folder = shutil.copytree(data, tmp_path / "data")
-    rows = json.loads((folder / "boolq/test.json").read_text())
-    del rows[4]["answer"]
-    (folder / "boolq/test.json").write_text(json.dumps(rows))
-    refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", folder, says=["boolq/test.json", "4", "answer"])
-
-
-@pytest.mark.parametrize("line, says", [
-    ('{"text": "fine"', ["line 2"]),
-    ('{"words": 3}', ["line 2", "text", "ids"]),
-    ('[1, 2]', ["line 2"]),
-    ('{"ids": [1, "two"]}', ["line 2", "two"]),
-    ('{"ids": [1, 640]}', ["line 2", "640", "639"]),
-    ('{"ids": [-1]}', ["line 2", "-1"]),
-    ('{"ids": []}', ["line 2", "no tokens"]),
-    ('{"text": ""}', ["line 2", "no tokens"]),
-    (json.dumps({"ids": [4] * 1025}), ["line 2", "1025", "1024"]),
-])
-def test_a_broken_line_is_named(tiny_model, tmp_path, line, says):  # noqa: F811
-    file = tmp_path / "texts.jsonl"
-    file.write_text('{"ids": [1, 2]}\n' + line + "\n")
-    refused("score", "--model", tiny_model, "--input", file, says=["texts.jsonl", *says])
 
 
 def test_bad_score_and_generate_input(tiny_model, tmp_path):  # noqa: F811
