@@ -1,4 +1,3 @@
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -6,6 +5,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
 #include "base/json.h"
@@ -23,39 +23,20 @@ struct BertScoreFlags {
   bool idf = false, json = false;
 };
 
-/// "reference" is one text, "references" a list of one or more.
-std::vector<std::string> references_of(const Json& json) {
-  if (json.contains("reference") && json["reference"].is_string()) return {json["reference"].get<std::string>()};
-  std::vector<std::string> references;
-  if (!json.contains("references") || !json["references"].is_array()) return references;
-  for (const auto& reference : json["references"])
-    if (reference.is_string()) references.push_back(reference.get<std::string>());
-  return references.size() == json["references"].size() ? references : std::vector<std::string>();
-}
-
-/// `evenkeel evaluate --predictions` calls the candidate "output".
-ComparedText text_of(const std::string& line, const std::string& place) {
-  const auto json = parse_json(line, place);
-  const char* key = json.is_object() && json.contains("output") ? "output" : "candidate";
-  const bool has_candidate = json.is_object() && json.contains(key) && json[key].is_string();
-  auto references = has_candidate ? references_of(json) : std::vector<std::string>();
-  EK_CHECK(!references.empty(), kData, place,
-           ": allowed are {\"candidate\": \"...\", \"reference\": \"...\"} and {\"candidate\": \"...\", "
-           "\"references\": [\"...\", ...]}");
-  return {json[key].get<std::string>(), std::move(references)};
+/// "reference" is one text, "references" a list of one or more; `evenkeel evaluate --predictions` calls the candidate
+/// "output".
+ComparedText text_of(const JsonView& line) {
+  const auto output = line.find("output"), candidate = output ? output : line.find("candidate");
+  const auto one = line.find("reference"), several = line.find("references");
+  line.require(candidate && (one || (several && several->list().size() > 0)),
+               ": allowed are {\"candidate\": \"...\", \"reference\": \"...\"} and {\"candidate\": \"...\", "
+               "\"references\": [\"...\", ...]}");
+  return {candidate->string(), one ? std::vector{one->string()} : several->strings()};
 }
 
 std::vector<ComparedText> read_texts(const std::string& file) {
-  std::ifstream lines(file);
-  EK_CHECK(lines.good(), kIo, file, " cannot be read");
   std::vector<ComparedText> texts;
-  int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") != std::string::npos)
-      texts.push_back(text_of(line, concat(file, " line ", number)));
-  }
-  EK_CHECK(!texts.empty(), kData, file, " holds no lines");
+  for_each_json_line(file, [&](const JsonView& line) { texts.push_back(text_of(line)); });
   return texts;
 }
 

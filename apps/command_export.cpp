@@ -83,7 +83,7 @@ std::string merged_config(const std::string& text, bool renormalises) {
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
   for (const auto* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
                            "generation_config.json", "vocab.json", "merges.txt", "chat_template.jinja"})
-    if (fs::exists(from / name)) fs::copy_file(from / name, to / name);
+    if (path_exists(from / name)) write_file_atomic(to / name, read_file(from / name));
 }
 
 void save_merged(const ExportFlags& flags, const Trained& trained) {

@@ -1,4 +1,3 @@
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -6,6 +5,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
 #include "base/json.h"
@@ -28,31 +28,17 @@ class InputReader {
   InputReader(const OpenedModel& opened, const std::string& file) : opened_(opened), file_(file) {}
 
   std::vector<TokenIds> read() {
-    std::ifstream lines(file_);
-    EK_CHECK(lines.good(), kIo, file_, " cannot be read");
     std::vector<TokenIds> texts;
-    for (std::string line; std::getline(lines, line);) {
-      ++line_;
-      if (line.find_first_not_of(" \t\r") != line.npos) texts.push_back(checked(ids_of(line)));
-    }
-    EK_CHECK(!texts.empty(), kData, file_, " holds no lines");
+    for_each_json_line(file_, [&](const JsonView& line) { texts.push_back(checked(ids_of(line), line)); });
     return texts;
   }
 
  private:
-  std::string place() const { return concat(file_, " line ", line_); }
-
-  TokenIds ids_of(const std::string& line) {
-    const auto json = parse_json(line, place());
-    if (json.is_object() && json.contains("text") && json["text"].is_string()) return encode(json["text"]);
-    const bool has_ids = json.is_object() && json.contains("ids") && json["ids"].is_array();
-    EK_CHECK(has_ids, kData, place(), ": allowed are {\"text\": \"...\"} and {\"ids\": [...]}");
-    TokenIds ids;
-    for (const auto& id : json["ids"]) {
-      EK_CHECK(id.is_number_integer(), kData, place(), ": ids holds ", id.dump(), ", allowed: integers");
-      ids.push_back(id.get<int64_t>());
-    }
-    return ids;
+  TokenIds ids_of(const JsonView& line) {
+    if (const auto text = line.find("text")) return encode(text->string());
+    const auto ids = line.find("ids");
+    line.require(ids.has_value(), ": allowed are {\"text\": \"...\"} and {\"ids\": [...]}");
+    return ids->integers();
   }
 
   TokenIds encode(const std::string& text) {
@@ -60,20 +46,18 @@ class InputReader {
     return tokenizer_->encode(text);
   }
 
-  TokenIds checked(TokenIds ids) const {
+  TokenIds checked(TokenIds ids, const JsonView& line) const {
     const auto& spec = opened_.model->spec();
-    EK_CHECK(!ids.empty(), kData, place(), ": no tokens");
-    EK_CHECK(static_cast<int64_t>(ids.size()) <= spec.max_positions, kData, place(), ": ", ids.size(),
-             " tokens, allowed: ", spec.max_positions);
+    line.require(!ids.empty(), ": no tokens");
+    line.require(static_cast<int64_t>(ids.size()) <= spec.max_positions, ": ", ids.size(),
+                 " tokens, allowed: ", spec.max_positions);
     for (const int64_t id : ids)
-      EK_CHECK(id >= 0 && id < spec.vocab_size, kData, place(), ": token id ", id, ", allowed: 0 .. ",
-               spec.vocab_size - 1);
+      line.require(id >= 0 && id < spec.vocab_size, ": token id ", id, ", allowed: 0 .. ", spec.vocab_size - 1);
     return ids;
   }
 
   const OpenedModel& opened_;
   std::string file_;
-  int64_t line_ = 0;
   std::optional<Tokenizer> tokenizer_;
 };
 

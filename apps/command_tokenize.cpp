@@ -24,30 +24,21 @@ struct TokenizeFlags {
 
 /// The folder's tokenizer.json, or the file itself.
 std::filesystem::path tokenizer_file(const std::filesystem::path& model) {
-  if (!std::filesystem::is_directory(model)) return model;
+  if (!is_folder(model)) return model;
   const auto file = model / "tokenizer.json";
-  EK_CHECK(std::filesystem::exists(file), kData, model.string(), " has no tokenizer.json");
+  EK_CHECK(path_exists(file), kData, model.string(), " has no tokenizer.json");
   return file;
 }
 
 std::string text_of(const std::string& line, bool jsonl) {
   if (!jsonl) return line;
-  const auto json = parse_json(line, "the line");
-  EK_CHECK(json.is_string(), kData, "the line holds ", json.type_name(), ", expected a JSON string");
-  return json.get<std::string>();
+  const Json json = parse_json(line, "the line");
+  return JsonView(json, "the line").string();
 }
 
 std::vector<int64_t> ids_of(const std::string& line, int64_t vocab_size) {
-  const auto json = parse_json(line, "the line");
-  EK_CHECK(json.is_array(), kData, "the line holds ", json.type_name(), ", expected an array of token ids");
-  std::vector<int64_t> ids;
-  ids.reserve(json.size());
-  for (const auto& id : json) {
-    const bool good = id.is_number_integer() && id >= 0 && id < vocab_size;
-    EK_CHECK(good, kData, "token id ", id.dump(), ", allowed: 0 to ", vocab_size - 1);
-    ids.push_back(id.get<int64_t>());
-  }
-  return ids;
+  const Json json = parse_json(line, "the line");
+  return JsonView(json, "the line").integers(0, vocab_size - 1);
 }
 
 std::string to_line(const std::vector<int64_t>& ids) {
@@ -69,7 +60,7 @@ std::string answer(const Tokenizer& tokenizer, const std::string& line, const To
 
 std::ifstream opened(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
-  EK_CHECK(file && !std::filesystem::is_directory(name), kIo, name, ": cannot be read");
+  EK_CHECK(file && !is_folder(name), kIo, name, ": cannot be read");
   return file;
 }
 
@@ -110,11 +101,11 @@ std::vector<std::string> training_texts(const TokenizeFlags& flags) {
 void run_training(const TokenizeFlags& flags) {
   const std::filesystem::path model = flags.model;
   const auto file = model.extension() == ".json" ? model : model / "tokenizer.json";
-  EK_CHECK(!std::filesystem::exists(file), kIo, file.string(), " exists already");
+  EK_CHECK(!path_exists(file), kIo, file.string(), " exists already");
   TokenizerTraining training;
   training.vocab_size = flags.train;
   const auto json = train_tokenizer(training_texts(flags), training);
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+  if (file.has_parent_path()) make_folders(file.parent_path());
   write_file_atomic(file, json);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/files.h"
 #include "base/limits.h"
 #include "lora/peft.h"
 
@@ -56,7 +57,7 @@ OpenedModel open_model(const ModelOptions& options) {
 
 Tokenizer open_tokenizer(const std::filesystem::path& model_folder) {
   const auto file = model_folder / "tokenizer.json";
-  EK_CHECK(std::filesystem::exists(file), kData, file.string(), " does not exist: the model folder needs a tokenizer");
+  EK_CHECK(path_exists(file), kData, file.string(), " does not exist: the model folder needs a tokenizer");
   return Tokenizer::load(file);
 }
 

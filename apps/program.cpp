@@ -9,12 +9,23 @@
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
 
+/// What TOML and JSON cannot hold must not reach a run folder: it could not be read back (docs/decisions/0022).
+void check_text_of_arguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    EK_CHECK(is_utf8(argv[i]), kConfig, "argument ", i, " is ", shown(argv[i]), ", allowed: text and paths of UTF-8");
+  std::error_code error;
+  const auto folder = fs::current_path(error).string();
+  EK_CHECK(error || is_utf8(folder), kConfig, "the working folder is ", shown(folder), ", allowed: a path of UTF-8");
+}
+
 /// Parses argv and calls one function per sub-command.
 int run(int argc, char** argv) {
+  check_text_of_arguments(argc, argv);
   CLI::App program("Federated LoRA fine-tuning of sparse mixture-of-experts language models across unequal clients");
   program.set_version_flag("--version", std::string("evenkeel ") + std::string(version()));
   program.require_subcommand(1);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/files.h"
+#include "base/text.h"
 
 namespace evenkeel::config {
 
@@ -55,7 +56,7 @@ std::string quote(std::string_view text) {
 }
 
 /// What stands there, for messages: `"abc"`, `[1, 2]`, shortened when long.
-std::string shown(const toml::node& node) {
+std::string text_of(const toml::node& node) {
   std::ostringstream out;
   node.visit([&out](const auto& value) {
     if constexpr (toml::is_string<decltype(value)>)
@@ -67,7 +68,7 @@ std::string shown(const toml::node& node) {
   });
   std::string text = out.str();
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.size() <= 60 ? text : concat(text.substr(0, 57), "...");
+  return shown(text);
 }
 
 std::string place(const toml::node& node, const std::string& origin) {
@@ -108,8 +109,9 @@ std::optional<T> scalar_at(const void* table, std::string_view key, const std::s
   const auto* node = find(table, key);
   if (node == nullptr) return std::nullopt;
   auto value = exact<T>(*node);
-  EK_CHECK(value, kConfig, name, " is ", shown(*node), ", expected ", kExpected<T>, place(*node, origin));
-  EK_CHECK(is_finite(*value), kConfig, name, " is ", shown(*node), ", expected a finite number", place(*node, origin));
+  EK_CHECK(value, kConfig, name, " is ", text_of(*node), ", expected ", kExpected<T>, place(*node, origin));
+  EK_CHECK(is_finite(*value), kConfig, name, " is ", text_of(*node), ", expected a finite number",
+           place(*node, origin));
   return value;
 }
 
@@ -119,21 +121,77 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
   const auto* node = find(table, key);
   if (node == nullptr) return std::nullopt;
   const auto* list = node->as_array();
-  EK_CHECK(list, kConfig, name, " is ", shown(*node), ", expected a list, each entry ", kExpected<T>,
+  EK_CHECK(list, kConfig, name, " is ", text_of(*node), ", expected a list, each entry ", kExpected<T>,
            place(*node, origin));
   std::vector<T> values;
   for (const auto& item : *list) {
     auto value = exact<T>(item);
-    EK_CHECK(value, kConfig, name, " holds ", shown(item), ", expected entries that are ", kExpected<T>,
+    EK_CHECK(value, kConfig, name, " holds ", text_of(item), ", expected entries that are ", kExpected<T>,
              place(item, origin));
-    EK_CHECK(is_finite(*value), kConfig, name, " holds ", shown(item), ", expected finite numbers",
+    EK_CHECK(is_finite(*value), kConfig, name, " holds ", text_of(item), ", expected finite numbers",
              place(item, origin));
     values.push_back(std::move(*value));
   }
   return values;
 }
 
+/// Bounds what the parser, and the tables it makes, recurse over: parts of a key and brackets within each other. Steps
+/// over strings and comments as TOML writes them.
+class Bounds {
+ public:
+  static constexpr size_t kMostBytes = size_t{16} << 20;
+
+  Bounds(std::string_view text, std::string_view origin) : text_(text), origin_(origin) {}
+
+  void check() {
+    require(text_.size() <= kMostBytes, text_.size(), " bytes", kMostBytes);
+    while (at_ < text_.size()) step(text_[at_]);
+  }
+
+ private:
+  static constexpr size_t kMostParts = 32, kMostDepth = 32;
+
+  void require(bool good, size_t number, std::string_view what, size_t most) const {
+    EK_CHECK(good, kConfig, origin_, ": line ", line_, ": ", number, what, ", allowed: up to ", most);
+  }
+
+  void step(char c) {
+    if (c == '"' || c == '\'') return skip_string(c);
+    if (c == '#') return skip_comment();
+    if (c == '\n') ++line_;
+    depth_ += c == '[' || c == '{' ? 1 : 0;
+    require(depth_ <= kMostDepth, depth_, " brackets within each other", kMostDepth);
+    if (c == ']' || c == '}') depth_ -= depth_ > 0 ? 1 : 0;
+    if (c == '.')
+      ++parts_;
+    else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos)
+      parts_ = 1;
+    require(parts_ <= kMostParts, parts_, " parts of one key", kMostParts);
+    ++at_;
+  }
+
+  /// To the quote that ends it: three of them where three began it; a string of one line ends with its line.
+  void skip_string(char quote) {
+    const std::string three(3, quote);
+    const bool long_one = text_.substr(at_, 3) == three;
+    at_ += long_one ? 3 : 1;
+    while (at_ < text_.size() && (long_one ? text_.substr(at_, 3) != three : text_[at_] != quote)) {
+      if (text_[at_] == '\n' && !long_one) return;
+      if (text_[at_] == '\n') ++line_;
+      at_ += quote == '"' && text_[at_] == '\\' ? 2 : 1;
+    }
+    at_ += long_one ? 3 : 1;
+  }
+
+  void skip_comment() { at_ = std::min(text_.find('\n', at_), text_.size()); }
+
+  std::string_view text_;
+  std::string origin_;
+  size_t at_ = 0, line_ = 1, depth_ = 0, parts_ = 1;
+};
+
 toml::table parsed(std::string_view text, std::string_view origin) {
+  Bounds(text, origin).check();
   try {
     return toml::parse(text, origin);
   } catch (const toml::parse_error& error) {
@@ -144,6 +202,7 @@ toml::table parsed(std::string_view text, std::string_view origin) {
 
 /// The value of `--set a.b=value`, in a table of its own under the key "value".
 toml::table parsed_value(std::string_view text, std::string_view assignment) {
+  Bounds(text, concat("--set ", shown(assignment))).check();
   try {
     auto table = toml::parse(concat("value = ", text));
     if (table.size() == 1) return table;
@@ -154,7 +213,7 @@ toml::table parsed_value(std::string_view text, std::string_view assignment) {
         }))
       return toml::table{{"value", std::string(text)}};
   }
-  fail(kConfig, "--set ", assignment, ": the value is neither TOML nor a bare word; strings may need quotes");
+  fail(kConfig, "--set ", shown(assignment), ": the value is neither TOML nor a bare word; strings may need quotes");
 }
 
 /// Copies, since a copied node forgets its line: that line was one of the little text it was parsed from.
@@ -183,7 +242,9 @@ std::string list_of(const std::vector<T>& values, F text) {
 
 }  // namespace
 
-Table Table::load(const std::filesystem::path& file) { return parse(read_file(file), file.string()); }
+Table Table::load(const std::filesystem::path& file) {
+  return parse(read_file(file, Bounds::kMostBytes), file.string());
+}
 
 Table Table::parse(std::string_view text, std::string_view origin) {
   Table table;
@@ -194,14 +255,15 @@ Table Table::parse(std::string_view text, std::string_view origin) {
 
 void Table::set(std::string_view assignment) {
   const auto equals = assignment.find('=');
-  EK_CHECK(equals != std::string_view::npos, kConfig, "--set ", assignment, ": expected a.b=value");
+  EK_CHECK(equals != std::string_view::npos, kConfig, "--set ", shown(assignment), ": expected a.b=value");
   EK_CHECK(node_ != nullptr, kInternal, "config: set on a table that is not there");
   auto* table = const_cast<toml::table*>(as_table(node_));
   std::string_view keys = trimmed(assignment.substr(0, equals));
+  Bounds(keys, concat("--set ", shown(assignment))).check();
   while (true) {
     const auto dot = keys.find('.');
     const std::string key(trimmed(keys.substr(0, dot)));
-    EK_CHECK(is_bare_key(key), kConfig, "--set ", assignment, ": \"", key, "\" is not a key");
+    EK_CHECK(is_bare_key(key), kConfig, "--set ", shown(assignment), ": \"", key, "\" is not a key");
     if (dot == std::string_view::npos) {
       auto value = parsed_value(trimmed(assignment.substr(equals + 1)), assignment);
       assign_copy(*table, key, value);
@@ -209,7 +271,8 @@ void Table::set(std::string_view assignment) {
     }
     auto* next = table->get(key);
     if (next == nullptr) next = &table->insert(key, toml::table{}).first->second;
-    EK_CHECK(next->is_table(), kConfig, "--set ", assignment, ": ", key, " is ", shown(*next), ", not a table");
+    EK_CHECK(next->is_table(), kConfig, "--set ", shown(assignment), ": ", key, " is ", text_of(*next),
+             ", not a table");
     table = next->as_table();
     keys.remove_prefix(dot + 1);
   }
@@ -230,7 +293,7 @@ Table Table::table(std::string_view key) const {
   child.path_ = full_key(key);
   const auto* node = find(node_, key);
   if (node == nullptr) return child;
-  EK_CHECK(node->is_table(), kConfig, child.path_, " is ", shown(*node), ", expected a table",
+  EK_CHECK(node->is_table(), kConfig, child.path_, " is ", text_of(*node), ", expected a table",
            place(*node, document_->origin));
   child.node_ = node->as_table();
   return child;

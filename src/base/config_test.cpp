@@ -177,5 +177,37 @@ TEST(Config, KeysThatSomebodyElseReadsAreLetThrough) {
   EXPECT_THROW(read(Table::parse("spare = 1\n", "x"), outer, others), Error);
 }
 
+TEST(Config, KeysAndBracketsAreBoundedBeforeTheParserRecurses) {
+  std::string key = "a";
+  for (int i = 0; i < 100'000; ++i) key += ".a";
+  const std::string parts = "33 parts of one key, allowed: up to 32";
+  EXPECT_EQ(message_of("rounds = 1\n" + key + " = 1"), "[config] demo.toml: line 2: " + parts);
+  EXPECT_EQ(message_of("[" + key + "]"), "[config] demo.toml: line 1: " + parts);
+  EXPECT_EQ(message_of("x = {" + key + " = 1}"), "[config] demo.toml: line 1: " + parts);
+  const std::string brackets = "33 brackets within each other, allowed: up to 32";
+  EXPECT_EQ(message_of("x = " + std::string(100'000, '[')), "[config] demo.toml: line 1: " + brackets);
+  const std::string assignment = key + "=1", nested = "rounds=" + std::string(100'000, '{');
+  const std::string_view deep_key[] = {assignment}, deep_value[] = {nested};
+  EXPECT_TRUE(message_of("", deep_key).ends_with("line 1: " + parts)) << message_of("", deep_key);
+  EXPECT_TRUE(message_of("", deep_value).ends_with("line 1: " + brackets)) << message_of("", deep_value);
+}
+
+TEST(Config, DotsAndBracketsInStringsNumbersAndCommentsDoNotCount) {
+  const std::string dots(100, '.'), brackets(100, '[');
+  EXPECT_EQ(outer_from("name = \"" + dots + "\\\"" + brackets + "\"").name, dots + "\"" + brackets);
+  EXPECT_EQ(outer_from("name = '" + dots + "'").name, dots);
+  EXPECT_EQ(outer_from("name = \"\"\"" + dots + "\n" + brackets + "\"\"\"").name, dots + "\n" + brackets);
+  EXPECT_EQ(outer_from("# it's " + dots + brackets + "\nrounds = 2").rounds, 2);
+  std::string numbers = "optimizer.betas = [0.5";
+  for (int i = 0; i < 100; ++i) numbers += ", 0.5";
+  EXPECT_EQ(outer_from(numbers + "]").optimizer.betas.size(), 101u);
+}
+
+TEST(Config, ALongValueIsShownShortAndOnOneLine) {
+  const auto text = message_of("rounds = \"" + std::string(1'000'000, 'x') + "\\n\\u001b\"");
+  EXPECT_LE(text.size(), 200u);
+  EXPECT_NE(text.find("... (1000014 bytes) ..."), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace evenkeel::config

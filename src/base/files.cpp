@@ -200,6 +200,7 @@ void append_line(const fs::path& file, std::string_view line) {
 namespace {
 
 void check_new(const fs::path& folder) {
+  check_path_text(folder.string(), "the output folder");
   if (!path_exists(folder)) return;
   EK_CHECK(is_folder(folder), kIo, folder.string(), ": exists and is not a folder");
   EK_CHECK(entries_of(folder).empty(), kIo, folder.string(), ": exists already and is not empty; choose another --out");
@@ -306,9 +307,11 @@ MappedFile::~MappedFile() {
 
 fs::path expand_data_path(const std::string& path, std::string_view key) {
   constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
+  if (!path.empty()) check_path_text(path, key);
   if (!path.starts_with(kPrefix)) return path;
   const char* folder = std::getenv("EVENKEEL_DATA");
   EK_CHECK(folder != nullptr, kConfig, key, " is ", path, ", but the environment variable EVENKEEL_DATA is not set");
+  check_path_text(folder, "EVENKEEL_DATA");
   return fs::path(folder) / path.substr(kPrefix.size());
 }
 

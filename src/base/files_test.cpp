@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -30,6 +31,41 @@ TEST_F(Files, AnAtomicWriteReplacesTheWholeFileAndLeavesNothingBeside) {
   write_file_atomic(file, pieces);
   EXPECT_EQ(read_file(file), "new content");
   EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(Files, QuestionsAboutPathsAreAnsweredOrEndInAnErrorThatNamesThePath) {
+  write_file_atomic(folder_ / "a.txt", "abc");
+  fs::create_symlink(folder_ / "loop", folder_ / "loop");
+  EXPECT_TRUE(path_exists(folder_ / "a.txt") && is_file(folder_ / "a.txt") && is_folder(folder_));
+  EXPECT_FALSE(path_exists(folder_ / "b") || is_folder(folder_ / "b") || is_folder(folder_ / "a.txt"));
+  EXPECT_FALSE(path_exists(folder_ / "a.txt" / "below"));
+  EXPECT_EQ(evenkeel::file_size(folder_ / "a.txt"), 3u);
+  EXPECT_EQ(entries_of(folder_), (std::vector<fs::path>{folder_ / "a.txt", folder_ / "loop"}));
+  const auto long_name = folder_ / std::string(300, 'x');
+  for (const auto& ask : std::vector<std::function<void()>>{
+           [&] { path_exists(folder_ / "loop"); }, [&] { is_folder(long_name); },
+           [&] { evenkeel::file_size(folder_ / "b"); }, [&] { entries_of(folder_ / "b"); },
+           [&] { make_folders(folder_ / "a.txt" / "below"); }, [&] { make_new_folder(folder_ / "loop"); },
+           [&] { make_new_folder(folder_ / "new\nline"); }}) {
+    try {
+      ask();
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(folder_.string().substr(0, 20)), std::string::npos) << error.what();
+    }
+  }
+  fs::remove(folder_ / "loop");
+}
+
+TEST_F(Files, PathsAreUtf8WithoutControlCharacters) {
+  check_path_text("/data/模型 é/x", "--out");
+  for (const std::string path : {"", "a\nb", "a\x1b[31m", "caf\xe9"})
+    EXPECT_THROW(check_path_text(path, "--out"), Error);
+  try {
+    check_path_text("caf\xe9\n", "--out");
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[config] --out is caf\\xe9\\n, allowed: a path of UTF-8 without control characters");
+  }
 }
 
 TEST_F(Files, AnAbandonedWriteKeepsTheOldFile) {

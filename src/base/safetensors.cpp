@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
@@ -61,34 +62,23 @@ class HeaderReader {
     return bytes.substr(8, length);
   }
 
-  Metadata metadata(const Json& header) const {
+  static Metadata metadata(const JsonView& header) {
     Metadata result;
-    if (!header.contains("__metadata__")) return result;
-    const auto& given = header["__metadata__"];
-    require(given.is_object(), "__metadata__ is not an object");
-    for (const auto& [key, value] : given.items()) {
-      require(value.is_string(), "__metadata__.", key, " is not a string");
-      result[key] = value.get<std::string>();
-    }
+    if (const auto given = header.find("__metadata__"))
+      for (const auto& entry : given->members()) result[entry.key()] = entry.string();
     return result;
   }
 
-  Entry entry(const std::string& name, const Json& given) const {
-    require(given.is_object() && given.contains("dtype") && given.contains("shape") && given.contains("data_offsets"),
-            "tensor ", name, " lacks dtype, shape or data_offsets");
-    Entry entry{name, dtype(name, given["dtype"]), {}, 0, 0};
-    const auto shape = numbers(name, "shape", given["shape"]);
-    const auto range = numbers(name, "data_offsets", given["data_offsets"]);
+  Entry entry(const JsonView& given) const {
+    const std::string name = shown(given.key());
+    Entry entry{given.key(), dtype(given.at("dtype")), given.at("shape").integers(0), 0, 0};
+    const auto range = given.at("data_offsets").integers(0);
     require(range.size() == 2 && range[0] <= range[1], "tensor ", name, " has data_offsets [", join(range),
             "], expected [begin, end]");
-    uint64_t size = at::elementSize(entry.type);
-    bool overflow = false;
-    for (const auto extent : shape) overflow |= __builtin_mul_overflow(size, extent, &size);
-    require(!overflow && size == range[1] - range[0], "tensor ", name, " of shape [", join(shape), "] and dtype ",
-            evenkeel::name_of(entry.type, name), " does not fill bytes ", range[0], " to ", range[1]);
-    entry.shape.assign(shape.begin(), shape.end());
-    entry.begin = range[0];
-    entry.end = range[1];
+    require(size_of(entry.type, entry.shape) == range[1] - range[0], "tensor ", name, " of shape [", join(entry.shape),
+            "] and dtype ", evenkeel::name_of(entry.type, name), " does not fill bytes ", range[0], " to ", range[1]);
+    entry.begin = static_cast<uint64_t>(range[0]);
+    entry.end = static_cast<uint64_t>(range[1]);
     return entry;
   }
 
@@ -98,8 +88,9 @@ class HeaderReader {
               [](const Entry& x, const Entry& y) { return std::pair(x.begin, x.end) < std::pair(y.begin, y.end); });
     uint64_t end = 0;
     for (const auto& entry : entries) {
-      require(entry.begin >= end, "tensor ", entry.name, " starts at byte ", entry.begin, ", inside the one before it");
-      require(entry.begin == end, "bytes ", end, " to ", entry.begin, " before tensor ", entry.name,
+      require(entry.begin >= end, "tensor ", shown(entry.name), " starts at byte ", entry.begin,
+              ", inside the one before it");
+      require(entry.begin == end, "bytes ", end, " to ", entry.begin, " before tensor ", shown(entry.name),
               " belong to no tensor");
       end = entry.end;
     }
@@ -108,23 +99,24 @@ class HeaderReader {
   }
 
  private:
-  at::ScalarType dtype(const std::string& name, const Json& given) const {
+  static at::ScalarType dtype(const JsonView& given) {
     for (const auto& entry : kDtypes)
-      if (given.is_string() && given.get_ref<const std::string&>() == entry.name) return entry.type;
+      if (given.string() == entry.name) return entry.type;
     std::vector<std::string_view> known;
     for (const auto& entry : kDtypes) known.push_back(entry.name);
-    throw Error(kCheckpoint, concat(file_, ": tensor ", name, " has dtype ", given.dump(), ", allowed: ", join(known)));
+    given.refuse(" is ", shown(given.json()), ", allowed: ", join(known));
   }
 
-  std::vector<uint64_t> numbers(const std::string& name, std::string_view what, const Json& given) const {
-    require(given.is_array(), "tensor ", name, ": ", what, " is not a list");
-    std::vector<uint64_t> result;
-    for (const auto& item : given) {
-      require(item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX}, "tensor ", name, ": ", what,
-              " holds ", item.dump(), ", allowed: whole numbers from 0");
-      result.push_back(item.get<uint64_t>());
+  /// Bytes of a tensor; -1 when they, or its extents other than 0 alone, are past 64 bits: LibTorch multiplies those to
+  /// strides even where a 0 makes the tensor empty.
+  static int64_t size_of(at::ScalarType type, const std::vector<int64_t>& shape) {
+    auto strides = static_cast<int64_t>(at::elementSize(type));
+    bool overflow = false, empty = false;
+    for (const auto extent : shape) {
+      overflow |= __builtin_mul_overflow(strides, std::max<int64_t>(extent, 1), &strides);
+      empty |= extent == 0;
     }
-    return result;
+    return overflow ? -1 : empty ? 0 : strides;
   }
 
   std::string file_;
@@ -180,11 +172,12 @@ Safetensors load_safetensors(const std::filesystem::path& file) {
   const std::string_view bytes(reinterpret_cast<const char*>(span.data()), span.size());
   const HeaderReader reader(file.string());
   const auto text = reader.header(bytes);
-  const Json header = parse_json(text, concat(file.string(), " (header)"), kCheckpoint);
-  reader.require(header.is_object(), "its header is not a JSON object");
+  const Json document =
+      parse_json(text, concat(file.string(), " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
+  const JsonView header(document, concat(file.string(), " (header)"), kCheckpoint);
   std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items())
-    if (name != "__metadata__") entries.push_back(reader.entry(name, value));
+  for (const auto& tensor : header.members())
+    if (tensor.key() != "__metadata__") entries.push_back(reader.entry(tensor));
   const auto data = bytes.substr(8 + text.size());
   reader.check_layout(entries, data.size());
   Safetensors result{{}, reader.metadata(header)};

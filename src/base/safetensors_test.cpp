@@ -120,15 +120,49 @@ TEST_F(SafetensorsTest, OverlapsHolesAndStrayBytesAreRefused) {
 
 TEST_F(SafetensorsTest, HeadersThatAreNotHeadersAreRefused) {
   EXPECT_EQ(refusal("{", 0), " (header): not valid JSON at byte 2 of 1");
-  EXPECT_EQ(refusal("[]", 0), ": its header is not a JSON object");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"F32"}})", 0), ": tensor a lacks dtype, shape or data_offsets");
+  EXPECT_EQ(refusal("[]", 0), " (header) is [], expected an object");
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"F32"}})", 0), " (header): a.shape is missing");
+  EXPECT_EQ(refusal(R"({"a":{"shape":[]}})", 0), " (header): a.dtype is missing");
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[]}})", 0), " (header): a.data_offsets is missing");
+  EXPECT_EQ(refusal(R"({"a":3})", 0), " (header): a is 3, expected an object");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1).substr(0, 45),
-            ": tensor a has dtype \"F8_E4M3\", allowed: F64,");
+            " (header): a.dtype is \"F8_E4M3\", allowed: F64");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1),
-            ": tensor a: shape holds -1, allowed: whole numbers from 0");
+            " (header): a.shape[0] is -1, allowed: 0 or more");
   EXPECT_EQ(refusal(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0).substr(0, 19),
             ": tensor a of shape");
-  EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), ": __metadata__.a is not a string");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), " (header): __metadata__.a is 1, expected a string");
+}
+
+TEST_F(SafetensorsTest, SizesThatOverflowAreRefusedAlsoWhereAZeroMakesTheTensorEmpty) {
+  const auto of_shape = [](std::string_view shape) {
+    return concat(R"({"a":{"dtype":"U8","shape":[)", shape, R"(],"data_offsets":[0,0]}})");
+  };
+  EXPECT_EQ(
+      refusal(of_shape("0,4611686018427387904,4611686018427387904"), 0),
+      ": tensor a of shape [0, 4611686018427387904, 4611686018427387904] and dtype U8 does not fill bytes 0 to 0");
+  EXPECT_EQ(refusal(of_shape("9223372036854775808"), 0),
+            " (header): a.shape[0] is 9223372036854775808, allowed: 0 or more");
+  EXPECT_EQ(refusal(of_shape("9223372036854775807,2"), 0).substr(0, 19), ": tensor a of shape");
+  EXPECT_EQ(refusal(of_shape("0,5"), 0), "no error");
+}
+
+TEST_F(SafetensorsTest, ANameThatStandsTwiceAndANulByteAreRefused) {
+  const std::string entry = R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
+  EXPECT_EQ(refusal("{" + entry + "," + entry + "}", 2), " (header): the key \"a\" stands twice in one object");
+  const std::string header = "{" + entry + "}" + std::string(1, '\0');
+  EXPECT_EQ(refusal(header, 2), " (header): not valid JSON at byte 54 of 54: a NUL byte");
+}
+
+TEST_F(SafetensorsTest, DeepOrHugeValuesAndNamesWithNewlinesStayOneShortLine) {
+  std::string deep(100'000, '[');
+  EXPECT_EQ(refusal(R"({"a":{"dtype":)" + deep, 0),
+            " (header): lists and objects lie more than 128 deep at byte 141 of 100014, allowed: up to 128");
+  EXPECT_LE(
+      refusal(R"({"a":{"dtype":")" + std::string(1'000'000, 'x') + R"(","shape":[],"data_offsets":[0,0]}})", 0).size(),
+      400u);
+  EXPECT_EQ(refusal(R"({"a\nb\u001b":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 1),
+            ": tensor a\\nb\\x1b of shape [2] and dtype U8 does not fill bytes 0 to 1");
 }
 
 TEST_F(SafetensorsTest, DtypesTheFormatLacksAreRefusedBeforeWriting) {

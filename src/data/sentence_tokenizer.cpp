@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "data/tokenizer_unicode.h"
 
 namespace evenkeel {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// White space as Python's str.strip has it: the four separators of ASCII belong to it.
 bool is_blank(uint32_t code_point) {
@@ -31,21 +30,20 @@ std::string_view stripped(std::string_view text) {
 }
 
 /// Tokenizers without a limit of their own say 1e30.
-int64_t limit_of(const Json& config, const std::string& file, int64_t otherwise) {
-  const auto found = config.find("model_max_length");
-  if (found == config.end() || found->is_null()) return otherwise;
-  EK_CHECK(found->is_number() && *found >= 3, kData, file, ": model_max_length is ", found->dump(),
-           ", allowed: 3 or more");
-  return found->get<double>() >= static_cast<double>(otherwise) ? otherwise : found->get<int64_t>();
+int64_t limit_of(const JsonView& config, int64_t otherwise) {
+  const auto limit = config.find("model_max_length");
+  if (!limit) return otherwise;
+  limit->require(limit->number() >= 3, " is ", shown(limit->json()), ", allowed: 3 or more");
+  return limit->number() >= static_cast<double>(otherwise) ? otherwise : static_cast<int64_t>(limit->number());
 }
 
 int64_t read_limit(const fs::path& file, int64_t max_tokens) {
-  if (!fs::exists(file)) return max_tokens;
-  const auto config = load_json(file);
-  EK_CHECK(config.is_object(), kData, file.string(), " holds ", config.type_name(), ", expected an object");
-  const auto side = config.value("truncation_side", Json("right"));
-  EK_CHECK(side == "right", kData, file.string(), ": truncation_side is ", side.dump(), ", supported: \"right\"");
-  return limit_of(config, file.string(), max_tokens);
+  if (!path_exists(file)) return max_tokens;
+  const Json json = load_json(file);
+  const JsonView config(json, file.string());
+  if (const auto side = config.find("truncation_side"))
+    side->require(side->json() == "right", " is ", shown(side->json()), ", supported: \"right\"");
+  return limit_of(config, max_tokens);
 }
 
 }  // namespace
@@ -55,7 +53,7 @@ SentenceTokenizer::SentenceTokenizer(Tokenizer tokenizer, int64_t first, int64_t
 
 SentenceTokenizer SentenceTokenizer::load(const fs::path& folder, int64_t max_tokens) {
   const auto file = folder / "tokenizer.json";
-  EK_CHECK(fs::exists(file), kData, file.string(), " does not exist: the encoder's folder needs a tokenizer");
+  EK_CHECK(path_exists(file), kData, file.string(), " does not exist: the encoder's folder needs a tokenizer");
   EK_CHECK(max_tokens >= 3, kData, folder.string(), ": the encoder takes ", max_tokens, " tokens, needed: 3 or more");
   auto tokenizer = Tokenizer::load(file);
   const auto ends = tokenizer.encode("");

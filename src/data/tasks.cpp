@@ -12,18 +12,12 @@
 namespace evenkeel {
 namespace {
 
-std::string take_string(const Json& row, const char* field, const std::string& where) {
-  const auto found = row.find(field);
-  EK_CHECK(found != row.end() && found->is_string(), kData, where, ": \"", field, "\" is missing or not a string");
-  return found->get<std::string>();
-}
-
-Row to_row(const Json& json, const std::string& where) {
-  EK_CHECK(json.is_object(), kData, where, " is not an object");
-  return {.instruction = take_string(json, "instruction", where),
-          .input = json.contains("input") ? take_string(json, "input", where) : "",
-          .output = take_string(json, "output", where),
-          .answer = take_string(json, "answer", where),
+Row to_row(const JsonView& json) {
+  const auto input = json.find("input");
+  return {.instruction = json.at("instruction").string(),
+          .input = input ? input->string() : "",
+          .output = json.at("output").string(),
+          .answer = json.at("answer").string(),
           .label = ""};
 }
 
@@ -99,11 +93,11 @@ std::vector<std::string_view> label_keys(std::string_view family) {
 }
 
 std::vector<Row> load_rows(const std::filesystem::path& file) {
-  const auto json = load_json(file);
+  const Json json = load_json(file);
   EK_CHECK(json.is_array(), kData, file.string(), " is not a JSON array of rows");
   std::vector<Row> rows;
   rows.reserve(json.size());
-  for (const auto& row : json) rows.push_back(to_row(row, concat(file.string(), ": row ", rows.size())));
+  for (const auto& row : json) rows.push_back(to_row(JsonView(row, concat(file.string(), ": row ", rows.size()))));
   EK_CHECK(!rows.empty(), kData, file.string(), " holds no rows");
   return rows;
 }

@@ -184,21 +184,25 @@ TEST_F(Telequad, BadFilesEndInOneLineThatNamesThePlace) {
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
   };
   const auto qa = [](Json& doc) -> Json& { return doc["paragraphs"][0]["qas"][0]; };
-  expect(complaint_after([](Json& doc) { doc.erase("docid"); }), {kFile, "document 1", "docid"});
-  expect(complaint_after([](Json& doc) { doc["source"] = 3; }), {"document 1", "source", "a string"});
-  expect(complaint_after([](Json& doc) { doc["paragraphs"] = "none"; }), {"document 1", "paragraphs", "an array"});
-  expect(complaint_after([](Json& doc) { doc["paragraphs"][0].erase("context"); }), {"document 1", "context"});
-  expect(complaint_after([&](Json& doc) { qa(doc) = 3; }), {"document 1, question 0", "not an object"});
-  expect(complaint_after([&](Json& doc) { qa(doc).erase("is_impossible"); }), {"question 0", "is_impossible"});
-  expect(complaint_after([&](Json& doc) { qa(doc)["answers"] = Json::array(); }), {"question 0", "no answer"});
+  expect(complaint_after([](Json& doc) { doc.erase("docid"); }), {kFile, "data[1].docid is missing"});
+  expect(complaint_after([](Json& doc) { doc["source"] = 3; }), {"data[1].source is 3, expected a string"});
+  expect(complaint_after([](Json& doc) { doc["paragraphs"] = "none"; }),
+         {"data[1].paragraphs is \"none\", expected a list"});
+  expect(complaint_after([](Json& doc) { doc["paragraphs"][0].erase("context"); }),
+         {"data[1].paragraphs[0].context is missing"});
+  expect(complaint_after([&](Json& doc) { qa(doc) = 3; }), {"data[1].paragraphs[0].qas[0] is 3, expected an object"});
+  expect(complaint_after([&](Json& doc) { qa(doc).erase("is_impossible"); }), {"qas[0].is_impossible is missing"});
+  expect(complaint_after([&](Json& doc) { qa(doc)["answers"] = Json::array(); }), {"qas[0] has no answer"});
   expect(complaint_after([&](Json& doc) { qa(doc)["answers"][0]["answer_start"] = "x"; }),
-         {"question 0, answer 0", "answer_start", "a whole number"});
+         {"qas[0].answers[0].answer_start is \"x\"", "a whole number"});
   for (const int64_t start : {int64_t{-1}, int64_t{49}, int64_t{51}, int64_t{100000}})
     expect(complaint_after([&](Json& doc) { qa(doc)["answers"][0]["answer_start"] = start; }),
-           {"question 0, answer 0", "\"sein\"", concat("answer_start ", start)});
+           {"qas[0].answers[0]", "\"sein\"", concat("answer_start ", start)});
+  expect(complaint_after([&](Json& doc) { qa(doc)["answers"][0]["answer_start"] = uint64_t{1} << 63; }),
+         {"answer_start is 9223372036854775808, allowed: whole numbers of 64 bits"});
   expect(complaint_after([](Json& doc) { doc["docid"] = "one"; }), {"docid", "one", "order"});
   write(Json::array());
-  expect(complaint(), {kFile, "not an object"});
+  expect(complaint(), {kFile, "expected an object"});
   write({{"data", Json::array()}});
   expect(complaint(), {kFile, "no questions to train on", "order"});
   write_file_atomic(folder_ / kFile, R"({"data": [)");

@@ -50,10 +50,9 @@ struct WordPieceModel {
 
 using Model = std::variant<BytePairModel, WordPieceModel>;
 
-Model make_model(const TokenizerFile& file) {
+Model make_model(TokenizerFile& file) {
   if (file.word_piece) return WordPieceModel{WordPieceEncoder(file.vocabulary, *file.word_piece)};
-  return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe),
-                       PreTokenizer(file.pre_tokenizer, "pre_tokenizer")};
+  return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe), std::move(*file.pre_tokenizer)};
 }
 
 /// A decoded piece with its space, as English is written: no space before punctuation.
@@ -81,7 +80,7 @@ std::vector<int64_t> filled(const Template& pieces, const std::vector<int64_t>& 
 }  // namespace
 
 struct Tokenizer::Impl {
-  explicit Impl(const TokenizerFile& file);
+  explicit Impl(TokenizerFile file);
   void add_vocabulary(const TokenizerFile& file);
   void add_added_tokens(const TokenizerFile& file);
   Entry& entry(int64_t id);
@@ -100,7 +99,7 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string, int64_t> ids;
 };
 
-Tokenizer::Impl::Impl(const TokenizerFile& file)
+Tokenizer::Impl::Impl(TokenizerFile file)
     : model(make_model(file)),
       normalizer{file.nfc, file.bert},
       decoder(file.decoder),
@@ -180,8 +179,6 @@ Tokenizer Tokenizer::load(const std::filesystem::path& tokenizer_json) {
     const bool named = std::string_view(error.what()).find(file) != std::string_view::npos;
     if (named) throw;
     throw error.with_context(file);
-  } catch (const Json::exception& error) {
-    fail(kData, file, ": ", error.what());
   }
 }
 

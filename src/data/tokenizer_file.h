@@ -40,14 +40,15 @@ struct TokenizerFile {
   std::vector<AddedToken> added;               ///< with their final ids
   bool nfc = false;
   std::optional<BertNormalizer> bert;
-  Json pre_tokenizer;
-  std::vector<Template> templates;  ///< applied one after the other
+  std::optional<PreTokenizer> pre_tokenizer;  ///< of byte-pair encoding
+  std::vector<Template> templates;            ///< applied one after the other
   TokenDecoder decoder = TokenDecoder::kByteLevel;
   std::string piece_prefix{};  ///< of the WordPiece decoder
   bool cleanup = false;        ///< the WordPiece decoder takes back spaces before punctuation
 };
 
-/// \throws kData with the file, the key and what is malformed or not supported; kIo when it cannot be read.
+/// \throws kData with the file, the key and what is malformed, not supported or more than is sane; kIo when it cannot
+/// be read.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& file);
 
 }  // namespace evenkeel

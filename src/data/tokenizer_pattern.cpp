@@ -3,10 +3,13 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cctype>
+#include <ctime>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/tokenizer_unicode.h"
 
 namespace evenkeel {
@@ -30,7 +33,7 @@ class Translator {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    fail(kData, "pattern ", in_, ": ", what, " is not supported");
+    fail(kData, "pattern ", shown(in_), ": ", what, " is not supported");
   }
 
   void step() {
@@ -96,6 +99,29 @@ class Translator {
   bool in_set_ = false;
 };
 
+// What a catastrophic pattern may cost before it is an error.
+constexpr size_t kMostPattern = size_t{64} << 10;  // bytes
+constexpr uint32_t kMostHeap = 256 << 10;          // KiB
+constexpr size_t kLeastSteps = 10'000'000;         // of PCRE2 at one position, a tenth of a second
+constexpr size_t kWindow = 64;                     // positions between two looks at the clock
+constexpr double kSeconds = 5, kSecondsPerByte = 1e-6;
+
+/// Ends the search in one text when it takes far longer than any sane pattern does. The clock is read after every match:
+/// the coarse one costs a few nanoseconds.
+class Deadline {
+ public:
+  explicit Deadline(size_t bytes) : end_(now() + kSeconds + kSecondsPerByte * static_cast<double>(bytes)) {}
+  bool passed() const { return now() > end_; }
+
+ private:
+  static double now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  double end_;
+};
+
 std::string message_of(int code) {
   PCRE2_UCHAR buffer[256];
   pcre2_get_error_message(code, buffer, sizeof buffer);
@@ -110,7 +136,7 @@ class MatchRoom {
         context_(pcre2_match_context_create(nullptr)),
         stack_(pcre2_jit_stack_create(size_t{32} << 10, size_t{64} << 20, nullptr)) {
     pcre2_jit_stack_assign(context_, nullptr, stack_);
-    pcre2_set_match_limit(context_, UINT32_MAX);
+    pcre2_set_heap_limit(context_, kMostHeap);
   }
   ~MatchRoom() {
     pcre2_match_data_free(data_);
@@ -125,8 +151,15 @@ class MatchRoom {
     return room;
   }
 
-  /// Return code of PCRE2; the interpreter takes over when the JIT's stack does not suffice.
-  int match(const pcre2_code* code, std::string_view text, size_t from) {
+  /// For the matches in a text of so many bytes: the steps that one position may take.
+  void set_text_size(size_t bytes) {
+    pcre2_set_match_limit(context_, static_cast<uint32_t>(std::clamp<size_t>(16 * bytes, kLeastSteps, UINT32_MAX)));
+  }
+
+  /// Return code of PCRE2 for a match that begins at `from` or up to `until`; the interpreter takes over when the JIT's
+  /// stack does not suffice.
+  int match(const pcre2_code* code, std::string_view text, size_t from, size_t until) {
+    pcre2_set_offset_limit(context_, until);
     const auto run = [&](uint32_t options) {
       return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                          PCRE2_NO_UTF_CHECK | options, data_, context_);
@@ -140,6 +173,38 @@ class MatchRoom {
   pcre2_match_data* data_;
   pcre2_match_context* context_;
   pcre2_jit_stack* stack_;
+};
+
+/// The matches of one pattern in one text, within a bounded time.
+class Search {
+ public:
+  Search(const pcre2_code* code, std::string_view text, std::string_view pattern)
+      : code_(code), text_(text), pattern_(pattern), deadline_(text.size()) {
+    room_.set_text_size(text.size());
+  }
+
+  /// Finds the first match that begins at `from` or later. Looks a window at a time, for the clock's sake.
+  bool next(size_t from) {
+    int result = PCRE2_ERROR_NOMATCH;
+    for (; from <= text_.size() && result == PCRE2_ERROR_NOMATCH; from += kWindow) {
+      while (from < text_.size() && (static_cast<unsigned char>(text_[from]) & 0xC0) == 0x80) ++from;
+      result = room_.match(code_, text_, from, from + kWindow + 3);
+      require(result >= 0 || result == PCRE2_ERROR_NOMATCH, message_of(result));
+      require(!deadline_.passed(), "takes too long");
+    }
+    return result >= 0;
+  }
+  std::pair<size_t, size_t> bounds() const { return {room_.bounds()[0], room_.bounds()[1]}; }
+
+ private:
+  void require(bool good, std::string_view problem) const {
+    EK_CHECK(good, kData, "pattern ", shown(pattern_), " on a text of ", text_.size(), " bytes: ", problem);
+  }
+
+  const pcre2_code* code_;
+  std::string_view text_, pattern_;
+  Deadline deadline_;
+  MatchRoom& room_ = MatchRoom::of_this_thread();
 };
 
 /// Code points younger than PCRE2's tables replaced by older ones of the same category and length, so that offsets
@@ -178,11 +243,14 @@ struct SplitPattern::Code {
 };
 
 SplitPattern::SplitPattern(std::string pattern, std::string shown) : code_(std::make_unique<Code>()) {
+  EK_CHECK(pattern.size() <= kMostPattern, kData, "pattern ", evenkeel::shown(shown), ": ", pattern.size(),
+           " bytes, allowed: up to ", kMostPattern);
   int error = 0;
   size_t offset = 0;
-  code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, nullptr);
-  EK_CHECK(code_->compiled, kData, "pattern ", shown, ": ", message_of(error), " at byte ", offset);
+  code_->compiled =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, &error, &offset, nullptr);
+  EK_CHECK(code_->compiled, kData, "pattern ", evenkeel::shown(shown), ": ", message_of(error), " at byte ", offset);
   pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
   code_->shown = std::move(shown);
 }
@@ -200,16 +268,12 @@ SplitPattern::~SplitPattern() = default;
 std::vector<TextSpan> SplitPattern::find(std::string_view text) const {
   std::string storage;
   const auto subject = with_known_categories(text, storage);
-  auto& room = MatchRoom::of_this_thread();
+  Search search(code_->compiled, subject, code_->shown);
   std::vector<TextSpan> spans;
   size_t done = 0, from = 0;
   bool any = false;
-  while (from <= subject.size()) {
-    const int result = room.match(code_->compiled, subject, from);
-    if (result == PCRE2_ERROR_NOMATCH) break;
-    EK_CHECK(result >= 0, kData, "pattern ", code_->shown, " on a text of ", text.size(),
-             " bytes: ", message_of(result));
-    const size_t begin = room.bounds()[0], end = room.bounds()[1];
+  while (search.next(from)) {
+    const auto [begin, end] = search.bounds();
     if (begin == end && any && end == done) {  // an empty match right after a match does not count
       from += from < subject.size() ? unicode::decode(subject.data() + from).length : 1;
       continue;

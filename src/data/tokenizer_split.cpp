@@ -6,6 +6,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr size_t kMostSteps = 64;  // each runs over every text
+
 enum Class : uint8_t { kOther = 0, kLetter = unicode::kLetter, kNumber = unicode::kNumber, kSpace = unicode::kSpace };
 constexpr uint8_t kClassBits = kLetter | kNumber | kSpace;
 
@@ -49,13 +51,6 @@ size_t space_run(const Scan& scan) {
   return without_last > 0 ? without_last : stop - scan.at;
 }
 
-bool flag(const Json& json, const char* key, bool fallback, std::string_view origin) {
-  const auto found = json.find(key);
-  if (found == json.end()) return fallback;
-  EK_CHECK(found->is_boolean(), kData, origin, ".", key, " is ", found->dump(), ", expected true or false");
-  return found->get<bool>();
-}
-
 }  // namespace
 
 size_t gpt2_word(std::string_view text) {
@@ -75,51 +70,48 @@ size_t gpt2_word(std::string_view text) {
   return scan.skip(start + first.length, first.kind) - scan.at;
 }
 
-PreTokenizer::PreTokenizer(const Json& json, std::string_view origin) {
-  add(json, origin);
-  EK_CHECK(has_byte_level_, kData, origin, " has no ByteLevel: only byte-level tokenizers are supported");
+PreTokenizer::PreTokenizer(const JsonView& json) {
+  add(json);
+  json.require(has_byte_level_, " has no ByteLevel: only byte-level tokenizers are supported");
 }
 
-void PreTokenizer::add(const Json& json, std::string_view origin) {
-  EK_CHECK(json.is_object(), kData, origin, " is ", json.type_name(), ", expected an object with ByteLevel");
-  EK_CHECK(!has_byte_level_, kData, origin, ": nothing may follow ByteLevel");
-  const auto type = json.value("type", "");
-  if (type == "ByteLevel") return add_byte_level(json, origin);
-  if (type == "Split") return add_split(json, origin);
-  if (type == "Digits") return add_digits(json, origin);
-  EK_CHECK(type == "Sequence", kData, origin, ".type is \"", type, "\", allowed: ByteLevel, Split, Digits, Sequence");
-  const auto parts = json.value("pretokenizers", Json::array());
-  for (size_t i = 0; i < parts.size(); ++i) add(parts[i], concat(origin, ".pretokenizers[", i, "]"));
+void PreTokenizer::add(const JsonView& json) {
+  const auto type = json.at("type");
+  json.require(!has_byte_level_, ": nothing may follow ByteLevel");
+  json.require(steps_.size() < kMostSteps, ": more than ", kMostSteps, " steps");
+  if (type.string() == "ByteLevel") return add_byte_level(json);
+  if (type.string() == "Split") return add_split(json);
+  if (type.string() == "Digits") return add_digits(json);
+  type.require(type.string() == "Sequence", " is ", shown(type.json()),
+               ", allowed: ByteLevel, Split, Digits, Sequence");
+  for (const auto& part : json.at("pretokenizers").items()) add(part);  // as deep as JSON nests
 }
 
-void PreTokenizer::add_byte_level(const Json& json, std::string_view origin) {
+void PreTokenizer::add_byte_level(const JsonView& json) {
   has_byte_level_ = true;
-  add_prefix_space_ = flag(json, "add_prefix_space", true, origin);
-  use_regex_ = flag(json, "use_regex", true, origin);
+  add_prefix_space_ = json.flag_or("add_prefix_space", true);
+  use_regex_ = json.flag_or("use_regex", true);
 }
 
-void PreTokenizer::add_split(const Json& json, std::string_view origin) {
-  const auto pattern = json.value("pattern", Json::object());
-  const bool is_regex = pattern.is_object() && pattern.contains("Regex") && pattern["Regex"].is_string();
-  const bool is_string = pattern.is_object() && pattern.contains("String") && pattern["String"].is_string();
-  EK_CHECK(is_regex || is_string, kData, origin, ".pattern is ", pattern.dump(),
-           ", expected {\"Regex\": ...} or {\"String\": ...}");
-  const auto text = pattern[is_regex ? "Regex" : "String"].get<std::string>();
-  steps_.push_back({is_regex ? SplitPattern::regex(text) : SplitPattern::literal(text), behavior_of(json, origin),
-                    flag(json, "invert", false, origin)});
+void PreTokenizer::add_split(const JsonView& json) {
+  const auto pattern = json.at("pattern");
+  const auto regex = pattern.find("Regex"), literal = pattern.find("String");
+  pattern.require(regex || literal, " is ", shown(pattern.json()), ", expected {\"Regex\": ...} or {\"String\": ...}");
+  steps_.push_back({regex ? SplitPattern::regex(regex->string()) : SplitPattern::literal(literal->string()),
+                    behavior_of(json), json.flag_or("invert", false)});
 }
 
-void PreTokenizer::add_digits(const Json& json, std::string_view origin) {
-  const bool single = flag(json, "individual_digits", false, origin);
+void PreTokenizer::add_digits(const JsonView& json) {
+  const bool single = json.flag_or("individual_digits", false);
   steps_.push_back({SplitPattern::regex("\\p{N}"), single ? Behavior::kIsolated : Behavior::kContiguous, false});
 }
 
-PreTokenizer::Behavior PreTokenizer::behavior_of(const Json& json, std::string_view origin) {
+PreTokenizer::Behavior PreTokenizer::behavior_of(const JsonView& json) {
   static constexpr std::array<std::string_view, 5> kNames = {"Removed", "Isolated", "MergedWithPrevious",
                                                              "MergedWithNext", "Contiguous"};
-  const auto name = json.value("behavior", "");
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  EK_CHECK(found != kNames.end(), kData, origin, ".behavior is \"", name, "\", allowed: ", join(kNames));
+  const auto name = json.at("behavior");
+  const auto found = std::find(kNames.begin(), kNames.end(), name.string());
+  name.require(found != kNames.end(), " is ", shown(name.json()), ", allowed: ", join(kNames));
   return static_cast<Behavior>(found - kNames.begin());
 }
 

@@ -19,8 +19,8 @@ size_t gpt2_word(std::string_view text);
 /// The pre-tokenizer of a tokenizer.json: any number of Split and Digits, then one ByteLevel.
 class PreTokenizer {
  public:
-  /// \throws kData with `origin` on a kind, key or pattern that is not supported.
-  PreTokenizer(const Json& json, std::string_view origin);
+  /// \throws kData with the place on a kind, key or pattern that is not supported.
+  explicit PreTokenizer(const JsonView& json);
 
   /// Calls `use(word)` for each word of `text`, in order. Thread-safe.
   template <typename Use>
@@ -37,11 +37,11 @@ class PreTokenizer {
     bool invert;
   };
 
-  void add(const Json& json, std::string_view origin);
-  void add_byte_level(const Json& json, std::string_view origin);
-  void add_split(const Json& json, std::string_view origin);
-  void add_digits(const Json& json, std::string_view origin);
-  static Behavior behavior_of(const Json& json, std::string_view origin);
+  void add(const JsonView& json);
+  void add_byte_level(const JsonView& json);
+  void add_split(const JsonView& json);
+  void add_digits(const JsonView& json);
+  static Behavior behavior_of(const JsonView& json);
   static std::vector<TextSpan> joined(const std::vector<TextSpan>& spans, Behavior behavior);
   static void apply(const Step& step, std::string_view text, std::vector<std::string_view>& out);
   std::vector<std::string_view> run_steps(std::string_view text) const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -43,8 +44,8 @@ Json small_tokenizer() {
 
 Tokenizer loaded(const Json& json) { return Tokenizer::load(testing::TemporaryFile(json.dump()).path()); }
 
-std::string error_of(const Json& json) {
-  const testing::TemporaryFile file(json.dump());
+std::string error_of_text(const std::string& json) {
+  const testing::TemporaryFile file(json);
   try {
     Tokenizer::load(file.path());
   } catch (const Error& error) {
@@ -56,6 +57,8 @@ std::string error_of(const Json& json) {
   }
   return "no error";
 }
+
+std::string error_of(const Json& json) { return error_of_text(json.dump()); }
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
@@ -173,12 +176,12 @@ TEST(TokenizerFile, RefusesWhatItDoesNotSupportInOneLine) {
   expect(refused("/model/byte_fallback", true), "model.byte_fallback");
   expect(refused("/model/end_of_word_suffix", "</w>"), "model.end_of_word_suffix");
   expect(refused("/model/unk_token", "<none>"), "unk_token: \"<none>\" is not in the vocabulary");
-  expect(refused("/model/vocab", {"a"}), "model.vocab is array");
-  expect(refused("/model/vocab/a", -1), "model.vocab[\"a\"] is -1");
-  expect(refused("/model/vocab/a", "x"), "model.vocab[\"a\"] is \"x\"");
-  expect(refused("/model/vocab/a", int64_t{1} << 40), "model.vocab[\"a\"]");
-  expect(refused("/model/vocab/a", 'b'), "model.vocab gives id 98 to two tokens");
-  expect(refused("/model/merges", nullptr), "model.merges is null");
+  expect(refused("/model/vocab", {"a"}), "model.vocab is [\"a\"], expected an object");
+  expect(refused("/model/vocab/a", -1), "model.vocab.a is -1, allowed: 0 to 4194304");
+  expect(refused("/model/vocab/a", "x"), "model.vocab.a is \"x\", expected a whole number");
+  expect(refused("/model/vocab/a", int64_t{1} << 40), "model.vocab.a is 1099511627776, allowed: 0 to 4194304");
+  expect(refused("/model/vocab/a", 'b'), "has id 98, which another token has too");
+  expect(refused("/model/merges", nullptr), "model.merges is null, expected a list");
   expect(refused("/model/merges/0", "he"), "model.merges[0]");
   expect(refused("/model/merges/0", 5), "model.merges[0]");
   expect(refused("/model/merges/0", "h zz"), "\"zz\" is not in the vocabulary");
@@ -187,11 +190,43 @@ TEST(TokenizerFile, RefusesWhatItDoesNotSupportInOneLine) {
   expect(refused("/pre_tokenizer", nullptr), "pre_tokenizer is null");
   expect(refused("/pre_tokenizer/type", "Metaspace"), "pre_tokenizer.type is \"Metaspace\"");
   expect(refused("/pre_tokenizer/use_regex", 1), "pre_tokenizer.use_regex is 1");
-  expect(refused("/pre_tokenizer/type", 1), "type must be string");
+  expect(refused("/pre_tokenizer/type", 1), "pre_tokenizer.type is 1, expected a string");
   expect(refused("/post_processor/type", "Odd"), "post_processor.type is \"Odd\"");
   expect(refused("/decoder/type", "Metaspace"), "decoder.type is \"Metaspace\", allowed: ByteLevel, WordPiece");
-  expect(refused("/added_tokens/0/content", 4), "added_tokens[0].content is number");
+  expect(refused("/added_tokens/0/content", 4), "added_tokens[0].content is 4, expected a string");
   expect(refused("/added_tokens/0/lstrip", "no"), "added_tokens[0].lstrip is \"no\"");
+}
+
+TEST(TokenizerFile, GraphsThatNestOrMultiplyBeyondSenseAreRefusedAtOnce) {
+  const auto nested = [](const std::string& key, const std::string& type, const std::string& list, size_t depth) {
+    std::string text = small_tokenizer().dump();
+    std::string graph, end;
+    for (size_t i = 0; i < depth; ++i) {
+      graph += R"({"type":"Sequence",")" + list + R"(":[)";
+      end += "]}";
+    }
+    text.pop_back();
+    return text + ",\"" + key + "\":" + graph + R"({"type":")" + type + R"("})" + end +
+           "}";  // the last of a key counts
+  };
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& [key, type, list] :
+       {std::array{"normalizer", "NFC", "normalizers"}, std::array{"pre_tokenizer", "ByteLevel", "pretokenizers"},
+        std::array{"post_processor", "ByteLevel", "processors"}}) {
+    EXPECT_EQ(error_of_text(nested(key, type, list, 60)), "no error") << key;
+    EXPECT_NE(error_of_text(nested(key, type, list, 200'000)).find("more than 128 deep"), std::string::npos) << key;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  const Json sequence = {{"Sequence", {{"id", "A"}}}};
+  const Json doubling = {
+      {"type", "TemplateProcessing"}, {"single", {sequence, sequence}}, {"special_tokens", Json::object()}};
+  auto json = small_tokenizer();
+  json["post_processor"] = doubling;
+  EXPECT_NE(error_of(json).find("post_processor.single[1]: the sequence stands twice"), std::string::npos);
+  Json split = {{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Isolated"}};
+  json = small_tokenizer();
+  json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json(1000, split)}};
+  EXPECT_NE(error_of(json).find("pre_tokenizer.pretokenizers[64]: more than 64 steps"), std::string::npos);
 }
 
 TEST(TokenizerFile, RefusesBrokenJsonAndMissingFiles) {
@@ -234,6 +269,39 @@ TEST(SplitPattern, IsTranslatedFromRubySyntax) {
   EXPECT_EQ(translate_pattern(R"(\p{L}+|\p{N}{1,3}|[\h_]|\h)"), R"(\p{L}+|\p{N}{1,3}|[0-9A-Fa-f_]|[0-9A-Fa-f])");
   for (const char* pattern : {"[a-z&&[^b]]", "[a[bc]]", "a{1,2}+", R"(\bx)", "(?m:.)", "[", "(a"})
     EXPECT_THROW(SplitPattern::regex(pattern), Error) << pattern;
+}
+
+TEST(SplitPattern, ACatastrophicOneEndsSoonWithItsName) {
+  for (const auto* pattern : {"(a+)+[bc]", "(a|aa)+[bc]", "(?:x|(?:a|a)*)*[yz]"}) {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      SplitPattern::regex(pattern).find(std::string(100'000, 'a'));
+      ADD_FAILURE() << pattern << " was run to its end";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find(concat("[data] pattern ", pattern, " on a text of 100000 bytes: ")), 0u)
+          << error.what();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15)) << pattern;
+  }
+}
+
+TEST(SplitPattern, FindsTheSameMatchesHoweverFarApart) {
+  std::string text;
+  std::vector<size_t> places;
+  for (const size_t gap : {0, 1, 62, 63, 64, 65, 66, 67, 68, 127, 128, 500}) {
+    for (size_t i = 0; i < gap; ++i) text += "\u00e9";
+    places.push_back(text.size());
+    text += "x";
+  }
+  std::vector<size_t> found;
+  for (const auto& span : SplitPattern::regex("(?<=\u00e9|^|x)x").find(text))
+    if (span.matched) found.push_back(span.begin);
+  EXPECT_EQ(found, places);
+}
+
+TEST(SplitPattern, AVeryLongOneIsRefused) {
+  EXPECT_THROW(SplitPattern::regex(std::string(100'000, 'a')), Error);
+  EXPECT_THROW(SplitPattern::regex(std::string(10'000, '(') + std::string(10'000, ')')), Error);
 }
 
 TEST(SplitPattern, CoversTheTextAroundEmptyMatches) {

@@ -129,7 +129,7 @@ void require_plain_lora(const Json& config, const std::string& file) {
 }
 
 Header read_header(const fs::path& file) {
-  const Json config = load_json(file, kCheckpoint);
+  const Json config = load_json(file, kCheckpoint, {.unique_keys = true});
   require_plain_lora(config, file.string());
   const auto rank = config["r"].get<int64_t>();
   const bool square_root = config.value("use_rslora", false);
@@ -153,9 +153,10 @@ std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites
   for (const auto& [name, tensor] : tensors) {
     const std::string_view view = name;
     const auto end = view.ends_with(kA) ? kA : view.ends_with(kB) ? kB : std::string_view();
-    EK_CHECK(view.starts_with(kPrefix) && !end.empty(), kCheckpoint, file, ": unexpected tensor ", name);
+    EK_CHECK(view.starts_with(kPrefix) && !end.empty(), kCheckpoint, file, ": unexpected tensor ", shown(name, 160));
     const auto site = site_of(view.substr(kPrefix.size(), view.size() - kPrefix.size() - end.size()), sites);
-    EK_CHECK(sites.contains(site), kCheckpoint, file, ": tensor ", name, " adapts a module the model lacks");
+    EK_CHECK(sites.contains(site), kCheckpoint, file, ": tensor ", shown(name, 160),
+             " adapts a module the model lacks");
     touched.insert(site);
   }
   EK_CHECK(!touched.empty(), kCheckpoint, file, ": holds no adapter");
@@ -224,13 +225,13 @@ void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, con
 AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {
   const Header header = read_header(folder / "adapter_config.json");
   const auto file = folder / "adapter_model.safetensors";
-  EK_CHECK(fs::exists(file) || !fs::exists(folder / "adapter_model.bin"), kCheckpoint, folder.string(),
+  EK_CHECK(path_exists(file) || !path_exists(folder / "adapter_model.bin"), kCheckpoint, folder.string(),
            ": only adapter_model.bin is there; save the adapter as safetensors");
   auto left = load_safetensors(file).tensors;
   AdapterState adapters;
   for (const auto& name : touched_sites(left, sites, file.string()))
     adapters.emplace(name, read_site(left, name, sites.at(name), header, file.string()));
-  EK_CHECK(left.empty(), kCheckpoint, file.string(), ": unexpected tensor ", left.begin()->first);
+  EK_CHECK(left.empty(), kCheckpoint, file.string(), ": unexpected tensor ", shown(left.begin()->first, 160));
   check_values(adapters, file.string());
   return adapters;
 }

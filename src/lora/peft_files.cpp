@@ -26,9 +26,7 @@ OrderedJson adapter_config(const PeftInfo& info) {
 }
 
 void write_folder(const fs::path& folder, const TensorMap& tensors, const OrderedJson& config) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  make_folders(folder);
   save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
   write_file_atomic(folder / "adapter_config.json", config.dump(2) + "\n");
 }

@@ -130,6 +130,20 @@ TEST_F(Peft, EveryKeyThatPeftWritesByDefaultIsKnown) {
   EXPECT_EQ(refusal(), "no error");
 }
 
+TEST_F(Peft, WrongTypesAreNamedWithWhatIsExpected) {
+  const std::vector<std::pair<std::string, Json>> bad = {{"r", "two"},
+                                                         {"r", 0},
+                                                         {"r", int64_t{1'000'000'000'000}},
+                                                         {"lora_alpha", Json::array()},
+                                                         {"use_rslora", "yes"},
+                                                         {"bias", Json::array({Json::array({1})})}};
+  for (const auto& [key, value] : bad) {
+    save_peft_adapter(folder_, example(), kInfo);
+    set_config(key, value);
+    EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
+  }
+}
+
 TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
   const std::string name = "base_model.model.model.layers.0.mlp.experts.1.up_proj.lora_A.weight";
   const auto whole = tensors();

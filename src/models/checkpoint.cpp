@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/machine.h"
 #include "base/random.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
@@ -51,41 +52,47 @@ bool is_stored_float(at::ScalarType type) {
 }
 
 // The tensors of a shard must be exactly those the index gives it.
-void merge_shard(const fs::path& folder, const std::string& file, const Json& weight_map, TensorMap& all) {
+void merge_shard(const fs::path& folder, const std::string& file, const JsonView& weight_map, TensorMap& all) {
   for (auto& [name, tensor] : load_safetensors(folder / file).tensors) {
     const auto listed = weight_map.find(name);
-    EK_CHECK(listed != weight_map.end() && *listed == file, kCheckpoint, folder.string(), ": ", file, " holds ", name,
-             ", which ", kIndexFile, listed == weight_map.end() ? " does not list" : " places elsewhere");
+    EK_CHECK(listed && listed->json() == file, kCheckpoint, folder.string(), ": ", file, " holds ", shown(name),
+             ", which ", kIndexFile, listed ? " places elsewhere" : " does not list");
     all.emplace(name, std::move(tensor));
   }
 }
 
+// A shard lies beside its index: a name, not a way to somewhere else. The system would end it at a NUL byte.
+const std::string& shard_of(const JsonView& entry) {
+  const auto& name = entry.string();
+  const bool plain =
+      !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
+  entry.require(plain && is_utf8(name) && escaped(name) == name, " is ", shown(entry.json()),
+                ", allowed: the name of a file in the same folder");
+  return name;
+}
+
 TensorMap load_shards(const fs::path& folder) {
-  const Json index = load_json(folder / kIndexFile, kCheckpoint);
-  const auto map = index.find("weight_map");
-  EK_CHECK(index.is_object() && map != index.end() && map->is_object() && !map->empty(), kCheckpoint,
-           (folder / kIndexFile).string(), " has no weight_map of tensor names to files");
+  const auto index_file = folder / kIndexFile;
+  const Json index = load_json(index_file, kCheckpoint, {.unique_keys = true});
+  const auto map = JsonView(index, index_file.string(), kCheckpoint).at("weight_map");
+  map.require(map.object().size() > 0, " is empty, expected names of tensors with their files");
   std::set<std::string> files;
-  for (const auto& [name, file] : map->items()) {
-    EK_CHECK(file.is_string() && !fs::path(file.get<std::string>()).has_parent_path(), kCheckpoint,
-             (folder / kIndexFile).string(), ": the file of ", name, " must be a name in the same folder");
-    files.insert(file.get<std::string>());
-  }
+  for (const auto& entry : map.members()) files.insert(shard_of(entry));
   TensorMap all;
   for (const auto& file : files) {
-    EK_CHECK(fs::exists(folder / file), kCheckpoint, folder.string(), ": ", file, " is missing, ", kIndexFile,
+    EK_CHECK(path_exists(folder / file), kCheckpoint, folder.string(), ": ", file, " is missing, ", kIndexFile,
              " lists it");
-    merge_shard(folder, file, *map, all);
+    merge_shard(folder, file, map, all);
   }
-  for (const auto& [name, file] : map->items())
-    EK_CHECK(all.contains(name), kCheckpoint, folder.string(), ": ", name, " is missing from ",
-             file.get<std::string>());
+  for (const auto& entry : map.members())
+    EK_CHECK(all.contains(entry.key()), kCheckpoint, folder.string(), ": ", shown(entry.key()), " is missing from ",
+             entry.string());
   return all;
 }
 
 TensorMap load_tensors(const fs::path& folder) {
-  if (fs::exists(folder / kSingleFile)) return load_safetensors(folder / kSingleFile).tensors;
-  EK_CHECK(fs::exists(folder / kIndexFile), kCheckpoint, folder.string(), " holds neither ", kSingleFile, " nor ",
+  if (path_exists(folder / kSingleFile)) return load_safetensors(folder / kSingleFile).tensors;
+  EK_CHECK(path_exists(folder / kIndexFile), kCheckpoint, folder.string(), " holds neither ", kSingleFile, " nor ",
            kIndexFile);
   return load_shards(folder);
 }
@@ -198,7 +205,7 @@ std::string_view torch_dtype_name(at::ScalarType type) {
 
 // transformers 5 spells the key `dtype`; whichever spelling is there is kept.
 std::string with_dtype(const std::string& config_json, at::ScalarType type) {
-  auto config = OrderedJson::parse(config_json);
+  auto config = OrderedJson::parse(config_json);  // was parsed with its bounds when it was read
   config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
       torch_dtype_name(type);
   return config.dump(2) + "\n";
@@ -249,82 +256,51 @@ void write_shards(const fs::path& folder, const std::vector<TensorMap>& shards, 
 }  // namespace
 
 ModelConfig ModelConfig::load(const fs::path& file) {
-  EK_CHECK(fs::exists(file), kCheckpoint, file.string(), " is missing");
+  EK_CHECK(path_exists(file), kCheckpoint, file.string(), " is missing");
   ModelConfig config;
   config.origin_ = file.string();
-  config.text_ = read_file(file);
-  config.json_ = parse_json(config.text_, config.origin_, kCheckpoint);
-  EK_CHECK(config.json_.is_object(), kCheckpoint, config.origin_, " is not a JSON object");
+  config.text_ = read_file(file, JsonLimits().bytes);
+  config.json_ = parse_json(config.text_, config.origin_, kCheckpoint, {.unique_keys = true});
+  config.view().object();
   return config;
 }
 
-const Json* ModelConfig::find(std::string_view key) const {
-  const auto found = json_.find(std::string(key));
-  return found == json_.end() || found->is_null() ? nullptr : &*found;
-}
-
-bool ModelConfig::has(std::string_view key) const { return find(key) != nullptr; }
+bool ModelConfig::has(std::string_view key) const { return view().has(key); }
 
 int64_t ModelConfig::integer(std::string_view key) const {
-  EK_CHECK(has(key), kCheckpoint, origin_, ": ", key, " is missing");
   constexpr int64_t kMost = int64_t{1} << 28;  // the product of two, in bytes, is still a number
-  const int64_t value = integer_or(key, 0);
-  EK_CHECK(value > 0 && value <= kMost, kCheckpoint, origin_, ": ", key, " is ", value, ", allowed: 1 .. ", kMost);
-  return value;
+  return view().at(key).integer(1, kMost);
 }
-
 int64_t ModelConfig::integer_or(std::string_view key, int64_t otherwise) const {
-  const Json* value = find(key);
-  if (!value) return otherwise;
-  EK_CHECK(value->is_number_integer(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected an integer");
-  return value->get<int64_t>();
+  return view().integer_or(key, otherwise);
 }
-
-double ModelConfig::number_or(std::string_view key, double otherwise) const {
-  const Json* value = find(key);
-  if (!value) return otherwise;
-  EK_CHECK(value->is_number(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected a number");
-  return value->get<double>();
-}
-
-bool ModelConfig::flag_or(std::string_view key, bool otherwise) const {
-  const Json* value = find(key);
-  if (!value) return otherwise;
-  EK_CHECK(value->is_boolean(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected true or false");
-  return value->get<bool>();
-}
-
+double ModelConfig::number_or(std::string_view key, double otherwise) const { return view().number_or(key, otherwise); }
+bool ModelConfig::flag_or(std::string_view key, bool otherwise) const { return view().flag_or(key, otherwise); }
 std::string ModelConfig::string_or(std::string_view key, std::string_view otherwise) const {
-  const Json* value = find(key);
-  if (!value) return std::string(otherwise);
-  EK_CHECK(value->is_string(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected a string");
-  return value->get<std::string>();
+  return view().string_or(key, otherwise);
 }
 
 int64_t ModelConfig::token_id(std::string_view key) const {
-  const Json* value = find(key);
-  if (value && value->is_array() && !value->empty()) value = &value->front();
+  const auto value = view().find(key);
   if (!value) return -1;
-  EK_CHECK(value->is_number_integer(), kCheckpoint, origin_, ": ", key, " is ", value->dump(), ", expected a token id");
-  return value->get<int64_t>();
+  const bool several = value->json().is_array() && value->size() > 0;
+  return (several ? value->at(0) : *value).integer();
 }
 
 double ModelConfig::rope_theta() const {
   constexpr double kDefault = 10000.0;
   require("rope_scaling", nullptr);
-  const Json* parameters = find("rope_parameters");
+  const auto parameters = view().find("rope_parameters");
   if (!parameters) return number_or("rope_theta", kDefault);
-  EK_CHECK(parameters->is_object(), kCheckpoint, origin_, ": rope_parameters is not an object");
-  const auto type = parameters->value("rope_type", std::string("default"));
-  EK_CHECK(type == "default", kCheckpoint, origin_, ": rope_parameters.rope_type is \"", type,
-           "\", supported: \"default\"");
-  return parameters->value("rope_theta", kDefault);
+  const auto type = parameters->find("rope_type");
+  if (type) type->require(type->string() == "default", " is ", shown(type->json()), ", supported: \"default\"");
+  return parameters->number_or("rope_theta", kDefault);
 }
 
 void ModelConfig::require(std::string_view key, const Json& supported) const {
-  const Json* value = find(key);
-  EK_CHECK(!value || *value == supported, kCheckpoint, origin_, ": ", key, " is ", value->dump(),
-           ", supported: ", supported.dump());
+  const auto value = view().find(key);
+  if (value)
+    value->require(value->json() == supported, " is ", shown(value->json()), ", supported: ", shown(supported));
 }
 
 std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {

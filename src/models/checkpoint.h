@@ -16,7 +16,7 @@
 
 namespace evenkeel {
 
-/// config.json with typed access. Every error names the file and the key.
+/// config.json, read through a JsonView: every error names the file and the key.
 class ModelConfig {
  public:
   static ModelConfig load(const std::filesystem::path& file);
@@ -39,7 +39,7 @@ class ModelConfig {
   void require(std::string_view key, const Json& supported) const;
 
  private:
-  const Json* find(std::string_view key) const;
+  JsonView view() const { return JsonView(json_, origin_, kCheckpoint); }
 
   std::string text_, origin_;
   Json json_;

@@ -174,6 +174,64 @@ TEST_F(Checkpoint, ATruncatedFileIsRefused) {
   expect_refused(folder, {"model.safetensors"});
 }
 
+TEST_F(Checkpoint, AShardMustBeANameInTheSameFolderAndATensorStandOnceInTheIndex) {
+  const auto folder = saved(BaseDtype::kBFloat16, 600);
+  const auto file = folder / "model.safetensors.index.json";
+  const auto whole = load_json(file);
+  using namespace std::string_literals;
+  for (const auto& name : {"../x"s, ".."s, "."s, ""s, "/etc/passwd"s, "a\\b"s, "model\0.safetensors"s, "a\nb"s}) {
+    auto index = whole;
+    index["weight_map"][kSomeTensor] = name;
+    write_file_atomic(file, index.dump());
+    expect_refused(folder,
+                   {file.string(), "weight_map." + std::string(kSomeTensor), "the name of a file in the same folder"});
+  }
+  auto index = whole;
+  index["weight_map"][kSomeTensor] = 5;
+  write_file_atomic(file, index.dump());
+  expect_refused(folder, {file.string(), kSomeTensor, "is 5, expected a string"});
+  write_file_atomic(file, R"({"weight_map": {"a": "x", "a": "y"}})");
+  expect_refused(folder, {file.string(), "the key \"a\" stands twice"});
+  write_file_atomic(file, whole.dump() + "\0"s);
+  expect_refused(folder, {file.string(), "a NUL byte"});
+}
+
+TEST_F(Checkpoint, WrongTypesAndDeepValuesInAConfigAreNamedInOneShortLine) {
+  Json deep = "x";
+  for (int i = 0; i < 100; ++i) deep = Json::array({std::move(deep)});
+  const std::vector<std::pair<std::string, Json>> settings = {
+      {"rope_parameters", Json{{"rope_type", 5}}},
+      {"rope_parameters", Json{{"rope_theta", "far"}}},
+      {"rope_parameters", 3},
+      {"hidden_size", deep},
+      {"hidden_size", int64_t{1} << 40},
+      {"vocab_size", uint64_t{1} << 63},
+      {"hidden_act", std::string(100'000, 'x')},
+      {"model_type", 7},
+  };
+  for (const auto& [key, value] : settings) {
+    fs::remove_all(root_ / "model");
+    write_config(Json::parse(kConfig4));
+    const auto folder = saved();
+    edit_config(key, value);
+    fs::copy_file(root_ / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+    expect_refused(folder, {"config.json: " + key, " is "});
+  }
+}
+
+TEST_F(Checkpoint, APathThatTheSystemCannotLookAtIsAnErrorThatNamesIt) {
+  fs::create_symlink(root_ / "loop", root_ / "loop");
+  for (const auto& folder : {root_ / "loop", root_ / std::string(300, 'x')}) {
+    try {
+      load_model(folder);
+      ADD_FAILURE() << folder;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kIo) << error.what();
+      EXPECT_NE(std::string(error.what()).find("cannot be looked at"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST_F(Checkpoint, AMissingShardAndAMissingFolderAreNamed) {
   const auto folder = saved(BaseDtype::kBFloat16, 600);
   const auto index = load_json(folder / "model.safetensors.index.json");

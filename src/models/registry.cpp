@@ -41,7 +41,7 @@ std::span<const ModelEntry> model_families() {
 }
 
 std::unique_ptr<CausalLm> load_model(const fs::path& folder, BaseDtype dtype) {
-  EK_CHECK(fs::is_directory(folder), kCheckpoint, folder.string(), " is not a folder");
+  EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
   const auto& family = family_of(config);
   const auto source = folder_source(folder, dtype);
@@ -91,6 +91,7 @@ void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, 
 }
 
 fs::path resolve_model_path(const std::string& path) {
+  check_path_text(path, "the model's path");
   if (!path.starts_with(kBuiltinPrefix)) return path;
   return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
 }

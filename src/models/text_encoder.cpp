@@ -78,7 +78,7 @@ TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_
 }
 
 TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, BaseDtype dtype) {
-  EK_CHECK(fs::is_directory(folder), kCheckpoint, folder.string(), " is not a folder");
+  EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
   family_of(config);  // another family is named before its tensors are opened
   const auto source = folder_source(folder, dtype);

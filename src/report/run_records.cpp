@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 9> kRoundNumbers = {
 /// Complete lines of a file of JSON lines, handed over with "file, line n".
 template <typename Use>
 void for_each_line(const fs::path& file, Use use) {
-  if (!fs::exists(file)) return;
+  if (!path_exists(file)) return;
   const std::string text = read_file(file);
   size_t start = 0, number = 1;
   for (size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1, ++number) {
@@ -27,18 +27,26 @@ void for_each_line(const fs::path& file, Use use) {
   }
 }
 
-void check_round(const Json& record, const std::string& place) {
-  EK_CHECK(record.is_object(), kCheckpoint, place, ": not a JSON object");
-  for (const auto key : kRoundNumbers)
-    EK_CHECK(record.contains(key) && record[std::string(key)].is_number(), kCheckpoint, place, ": ", key,
-             " is missing or not a number");
+/// Everything that tables and charts read of a round, by type.
+void check_round(const JsonView& record) {
+  for (const auto key : kRoundNumbers) record.at(key).number();
+  for (const auto* key : {"bytes_up_parts", "bytes_down_parts"})
+    if (const auto parts = record.find(key))
+      for (const auto& part : parts->members()) part.number();
+  if (const auto dead = record.find("dead_experts"); dead && dead->json().is_array()) dead->integers(0);
+  if (const auto clients = record.find("clients"))
+    for (const auto& client : clients->items())
+      for (const auto* key : {"bytes_up", "bytes_down", "flops"})
+        if (client.json().contains(key)) client.at(key).number();
 }
 
 Evaluation evaluation_of(const Json& line, const std::string& place) {
+  const JsonView view(line, place, kCheckpoint);
+  const auto round = view.at("round").integer(0);
   try {
-    return {line.at("round").get<int64_t>(), task_score(line)};
+    return {round, task_score(line)};
   } catch (const Json::exception&) {
-    throw Error(kCheckpoint, concat(place, ": not the record of an evaluation"));
+    view.refuse(": not the record of an evaluation");
   }
 }
 
@@ -61,7 +69,9 @@ void read_config(RunRecords& run) {
 }
 
 std::string folder_name(const fs::path& folder) {
-  const auto path = fs::weakly_canonical(folder);
+  std::error_code error;
+  const auto path = fs::weakly_canonical(folder, error);
+  EK_CHECK(!error, kIo, folder.string(), ": has no whole path: ", error.message());
   return path.filename().string();
 }
 
@@ -86,9 +96,10 @@ RunRecords load_run(const fs::path& folder) {
   run.folder = folder;
   run.label = folder_name(folder);
   run.manifest = load_json(folder / "manifest.json", kCheckpoint);
+  JsonView(run.manifest, (folder / "manifest.json").string(), kCheckpoint).string_or("version", "");
   read_config(run);
   for_each_line(folder / "rounds.jsonl", [&](Json record, const std::string& place) {
-    check_round(record, place);
+    check_round(JsonView(record, place, kCheckpoint));
     run.rounds.push_back(std::move(record));
   });
   for_each_line(folder / "evaluations.jsonl",

@@ -21,7 +21,8 @@ constexpr size_t kEmptyTokens = 2;  // the special tokens alone
 
 int64_t layer_of(const fs::path& folder, const BertScoreOptions& options) {
   if (options.layer) return *options.layer;
-  const auto path = fs::absolute(folder).lexically_normal();  // a link keeps its own name
+  std::error_code error;
+  const auto path = fs::absolute(folder, error).lexically_normal();  // a link keeps its own name
   const auto name = (path.has_filename() ? path : path.parent_path()).filename().string();
   const auto layer = default_layer(name);
   EK_CHECK(layer, kConfig, "no layer is given, and \"", name, "\" is no encoder of the BERTScore table");
@@ -99,7 +100,7 @@ BertScorer::BertScorer(TextEncoder encoder, SentenceTokenizer tokenizer, const B
 
 BertScorer BertScorer::load(const fs::path& folder, const BertScoreOptions& options) {
   EK_CHECK(options.batch_tokens > 0, kConfig, "batch_tokens is ", options.batch_tokens, ", allowed: 1 or more");
-  EK_CHECK(fs::is_directory(folder), kCheckpoint, folder.string(), " is not a folder");
+  EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   auto encoder = TextEncoder::load(folder, layer_of(folder, options), options.dtype);
   auto tokenizer = SentenceTokenizer::load(folder, encoder.spec().max_tokens);
   return {std::move(encoder), std::move(tokenizer), options};

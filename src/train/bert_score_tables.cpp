@@ -2,11 +2,14 @@
 
 #include <array>
 #include <charconv>
-#include <fstream>
+#include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
@@ -63,19 +66,19 @@ std::vector<std::string_view> fields_of(std::string_view line) {
 double number_of(std::string_view field, const std::string& place) {
   double value = 0;
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  EK_CHECK(error == std::errc() && end == field.data() + field.size(), kData, place, ": \"", field,
+  EK_CHECK(error == std::errc() && end == field.data() + field.size(), kData, place, ": \"", shown(field),
            "\" is not a number");
   return value;
 }
 
 double baseline_of(std::string_view field, const std::string& place) {
   const double value = number_of(field, place);
-  EK_CHECK(value < 1, kData, place, ": a baseline is ", value, ", allowed: below 1");
+  EK_CHECK(std::isfinite(value) && value < 1, kData, place, ": a baseline is ", value, ", allowed: below 1");
   return value;
 }
 
 /// The next line without its end, which may be \r\n.
-bool read_line(std::ifstream& lines, std::string& line) {
+bool read_line(std::istream& lines, std::string& line) {
   if (!std::getline(lines, line)) return false;
   if (line.ends_with('\r')) line.pop_back();
   return true;
@@ -91,10 +94,10 @@ std::optional<int64_t> default_layer(std::string_view name) {
 }
 
 MatchScore load_baseline(const std::filesystem::path& file, int64_t layer) {
-  std::ifstream lines(file);
-  EK_CHECK(lines.good(), kIo, file.string(), " cannot be read");
+  constexpr size_t kMostBytes = 1 << 20;
+  std::istringstream lines(read_file(file, kMostBytes));
   std::string line;
-  EK_CHECK(read_line(lines, line) && line == kHeader, kData, file.string(), ": the first line is \"", line,
+  EK_CHECK(read_line(lines, line) && line == kHeader, kData, file.string(), ": the first line is \"", shown(line),
            "\", expected \"", kHeader, "\"");
   for (int64_t number = 2; read_line(lines, line); ++number) {
     const auto place = concat(file.string(), " line ", number);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {
@@ -24,22 +25,6 @@ struct Question {
 };
 
 // --- reading ---
-
-const Json& take(const Json& from, const char* field, bool (Json::*is_of_type)() const noexcept, const char* type,
-                 const std::string& where) {
-  EK_CHECK(from.is_object(), kData, where, " is not an object");
-  const auto found = from.find(field);
-  EK_CHECK(found != from.end() && ((*found).*is_of_type)(), kData, where, ": \"", field, "\" is missing or not ", type);
-  return *found;
-}
-
-std::string take_string(const Json& from, const char* field, const std::string& where) {
-  return take(from, field, &Json::is_string, "a string", where).get<std::string>();
-}
-
-const Json& take_array(const Json& from, const char* field, const std::string& where) {
-  return take(from, field, &Json::is_array, "an array", where);
-}
 
 /// Byte at which code point number `count` begins; npos beyond the end.
 size_t byte_of(std::string_view text, int64_t count) {
@@ -63,62 +48,55 @@ std::string without_trailing_space(std::string text) {
 }
 
 /// Adds one annotator's answer. The second annotator of the file left some empty: they say nothing.
-void add_answer(const Json& answer, const std::string& where, Row& row) {
-  const auto text = take_string(answer, "text", where);
-  const int64_t start = take(answer, "answer_start", &Json::is_number_integer, "a whole number", where).get<int64_t>();
+void add_answer(const JsonView& answer, Row& row) {
+  const auto& text = answer.at("text").string();
+  const auto start = answer.at("answer_start");
+  const int64_t code_point = start.integer();
   if (text.empty()) return;
-  const size_t at = start < 0 ? std::string_view::npos : byte_of(row.input, start);
-  EK_CHECK(stands_at(row.input, at, text), kData, where, ": the context does not say \"", text, "\" at answer_start ",
-           start);
+  const size_t at = code_point < 0 ? std::string_view::npos : byte_of(row.input, code_point);
+  answer.require(stands_at(row.input, at, text), ": the context does not say \"", shown(text), "\" at answer_start ",
+                 code_point);
   if (row.references.empty()) row.answer_at = static_cast<int64_t>(at);
   row.references.push_back(without_trailing_space(text));
 }
 
-void add_answers(const Json& answers, const std::string& where, Row& row) {
-  for (size_t i = 0; i < answers.size(); ++i) add_answer(answers[i], concat(where, ", answer ", i), row);
-  EK_CHECK(!row.references.empty(), kData, where, " has no answer, and is_impossible is false");
-}
-
 /// A question with everything but its document. \return whether it takes part.
-bool read_question(const Json& json, const std::string& where, bool impossible, Question& question) {
+bool read_question(const JsonView& json, bool impossible, Question& question) {
   auto& row = question.row;
-  question.id = take_string(json, "id", where);
-  row.instruction = take_string(json, "question", where);
-  const auto& answers = take_array(json, "answers", where);
-  if (!take(json, "is_impossible", &Json::is_boolean, "true or false", where).get<bool>())
-    add_answers(answers, where, row);
-  else if (!impossible)
+  question.id = json.at("id").string();
+  row.instruction = json.at("question").string();
+  const auto answers = json.at("answers").items();
+  if (!json.at("is_impossible").flag()) {
+    for (const auto& answer : answers) add_answer(answer, row);
+    json.require(!row.references.empty(), " has no answer, and is_impossible is false");
+  } else if (!impossible) {
     return false;
-  else
+  } else {
     row.references.emplace_back(kUnanswerable);  // the spans the file gives are implausible ones
+  }
   row.output = row.answer = row.references.front();
   return true;
 }
 
-void read_paragraph(const Json& json, const std::string& where, const Question& document, bool impossible,
-                    std::vector<Question>& questions) {
-  const auto context = take_string(json, "context", where);
-  EK_CHECK(!context.empty(), kData, where, ": \"context\" is empty");
-  const auto& asked = take_array(json, "qas", where);
-  for (size_t i = 0; i < asked.size(); ++i) {
+void read_paragraph(const JsonView& json, const Question& document, bool impossible, std::vector<Question>& questions) {
+  const auto context = json.at("context");
+  context.require(!context.string().empty(), " is empty");
+  for (const auto& asked : json.at("qas").items()) {
     Question question = document;
-    question.row.input = context;
-    const auto place = concat(where, ", question ", i);
-    if (read_question(asked[i], place, impossible, question)) questions.push_back(std::move(question));
+    question.row.input = context.string();
+    if (read_question(asked, impossible, question)) questions.push_back(std::move(question));
   }
 }
 
 std::vector<Question> read_questions(const std::filesystem::path& file, bool impossible) {
-  const auto json = load_json(file);
+  const Json json = load_json(file);
   std::vector<Question> questions;
-  const auto& documents = take_array(json, "data", file.string());
-  for (size_t i = 0; i < documents.size(); ++i) {
-    const auto where = concat(file.string(), ": document ", i);
+  for (const auto& document : JsonView(json, file.string()).at("data").items()) {
     Question unasked;
-    unasked.docid = take_string(documents[i], "docid", where);
-    unasked.source = take_string(documents[i], "source", where);
-    for (const auto& paragraph : take_array(documents[i], "paragraphs", where))
-      read_paragraph(paragraph, where, unasked, impossible, questions);
+    unasked.docid = document.at("docid").string();
+    unasked.source = document.at("source").string();
+    for (const auto& paragraph : document.at("paragraphs").items())
+      read_paragraph(paragraph, unasked, impossible, questions);
   }
   return questions;
 }
