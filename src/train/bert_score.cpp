@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "train/bert_score_tables.h"
 
 namespace evenkeel {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kEmptyTokens = 2;  // the special tokens alone
 
