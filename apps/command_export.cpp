@@ -40,13 +40,14 @@ struct Trained {
 
 Trained read_run(const fs::path& folder) {
   const auto config = run_config(folder);
-  const Checkpoint checkpoint(folder / "checkpoint");
-  const auto last = checkpoint.last();
-  EK_CHECK(last, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
-  const auto record = parse_json(last->record, (folder / "checkpoint/commit.json").string(), kCheckpoint);
-  const auto state = checkpoint.load(last->round).state;
+  const auto last = Checkpoint(folder / "checkpoint").read();
+  EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
+  const auto record = unsealed(last.commit.record, (last.folder / "commit.json (record)").string());
+  const auto& state = last.snapshot.state;
   const auto& extras = state.global.extras;
   auto adapters = whole_adapter(state);
+  EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
+           ": the state holds no adapter, there is nothing to export");
   const auto info = peft_info(resolve_model_path(config.model.path).string(), adapters);
   return {.adapters = std::move(adapters),
           .info = info,
@@ -86,14 +87,14 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
     if (path_exists(from / name)) write_file_atomic(to / name, read_file(from / name));
 }
 
-void save_merged(const ExportFlags& flags, const Trained& trained) {
+void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& trained) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   const auto model = load_model(trained.info.base_model);
   auto weights = model->parameters();
   for (const auto& [site, factors] : trained.adapters) merge_site(weights, site, factors, dtype);
-  write_checkpoint(flags.out, merged_config(model->config_json(), trained.renormalises), std::move(weights), dtype,
+  write_checkpoint(out, merged_config(model->config_json(), trained.renormalises), std::move(weights), dtype,
                    kShardBytes);
-  copy_tokenizer(trained.info.base_model, flags.out);
+  copy_tokenizer(trained.info.base_model, out);
 }
 
 void run_export(const ExportFlags& flags) {
@@ -104,15 +105,17 @@ void run_export(const ExportFlags& flags) {
   if (trained.modulates)
     log::warning("[export] the run adds phi to its router scores, which no format of these holds: elsewhere the model ",
                  "routes as here with phi_at_eval = false");
+  AtomicFolder staged(flags.out);
   if (format == Format::kMerged) {
-    save_merged(flags, trained);
+    save_merged(staged.path(), flags, trained);
   } else {
-    make_new_folder(flags.out);
-    (format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter)(flags.out, trained.adapters, trained.info);
+    (format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter)(staged.path(), trained.adapters,
+                                                                            trained.info);
     if (trained.renormalises)
       log::warning("[export] the run renormalised gate weights over the selected experts: set norm_topk_prob to true ",
                    "in the base model's config where this adapter is used");
   }
+  staged.commit();
   std::cerr << "written to " << flags.out << '\n';
 }
 

@@ -1,6 +1,7 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,29 +18,27 @@ struct TrainFlags {
   std::string config, out, device = "cpu";
   std::vector<std::string> settings;
   int64_t threads = 0;
+  std::optional<int64_t> from_round;
   bool resume = false, print_config = false;
 };
 
-ExperimentConfig read_config(const TrainFlags& flags) {
-  auto config = ExperimentConfig::load(flags.config, flags.settings);
-  if (!flags.out.empty()) config.output.dir = flags.out;
-  if (flags.threads > 0) config.threads = flags.threads;
-  return config;
+RunRequest request_of(const TrainFlags& flags) {
+  RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out};
+  if (flags.threads > 0) request.settings.push_back(concat("threads=", flags.threads));
+  return request;
 }
 
 void check(const TrainFlags& flags) {
   EK_CHECK(flags.device == "cpu", kConfig, "--device is ", flags.device,
            ", allowed: cpu (this version computes there only)");
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
-  EK_CHECK(!flags.resume || (flags.settings.empty() && flags.threads == 0), kConfig,
-           "--resume goes on with the config in the run folder: --set and --threads cannot change it");
+  EK_CHECK(!flags.from_round || flags.resume, kConfig, "--from-round is ", *flags.from_round,
+           ", which is a round of the run that --resume goes on with");
+  EK_CHECK(flags.from_round.value_or(0) >= 0, kConfig, "--from-round is ", *flags.from_round, ", allowed: 0 or more");
 }
 
 Run open_run(const TrainFlags& flags) {
-  auto config = read_config(flags);
-  if (!flags.resume) return begin_run(std::move(config));
-  const auto folder = config.folder();
-  return resume_run(folder, std::move(config));
+  return flags.resume ? resume_run(request_of(flags), flags.from_round) : begin_run(request_of(flags));
 }
 
 /// The table on stdout, where to look next on stderr.
@@ -55,7 +54,7 @@ void conclude(const Run& run, const std::vector<TaskScore>& scores) {
 void run_train(const TrainFlags& flags) {
   check(flags);
   if (flags.print_config) {
-    std::cout << read_config(flags).text(true);
+    std::cout << request_of(flags).config().text(true);
     return;
   }
   watch_interrupts();
@@ -81,6 +80,10 @@ void add_train_command(CLI::App& program) {
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
   command->add_flag("--resume", flags->resume, "go on from the last committed round in the run folder");
+  command->add_option(
+      "--from-round", flags->from_round,
+      "with --resume: go on from this round, for when the last one is damaged (the last two are kept; 0: "
+      "from the beginning)");
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
   command->add_option("--device", flags->device, "cpu")->capture_default_str();
   command->add_flag("--print-config", flags->print_config, "print every key with its value and meaning, and stop");

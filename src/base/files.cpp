@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/folders.h"
 #include "base/mappings.h"
 #include "base/text.h"
 
@@ -47,12 +48,6 @@ void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
     EK_CHECK(done >= 0, kIo, file.string(), ": cannot be written: ", std::strerror(errno));
     bytes.remove_prefix(done);
   }
-}
-
-/// A rename is on disk only when its folder is.
-void flush_folder(const fs::path& folder) {
-  const Descriptor descriptor(folder.empty() ? fs::path(".") : folder, O_RDONLY | O_DIRECTORY);
-  ::fsync(descriptor.get());
 }
 
 size_t read_some(int descriptor, char* into, size_t room, const fs::path& file) {
@@ -87,6 +82,7 @@ class Sha256 {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
+/// What is_part_of() (base/folders.h) knows again.
 fs::path temporary_beside(const fs::path& file) {
   static std::atomic<unsigned> serial{0};
   return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
@@ -124,9 +120,13 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 }
 
 void make_folders(const fs::path& folder) {
+  if (is_folder(folder)) return;
+  const auto parent = folder.parent_path();
+  if (!parent.empty() && parent != folder) make_folders(parent);
   std::error_code error;
-  fs::create_directories(folder, error);
+  const bool made = fs::create_directory(folder, error);
   EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  if (made) flush_folder(parent);
 }
 
 void remove_path(const fs::path& path) {
@@ -192,9 +192,12 @@ void write_file_atomic(const fs::path& file, std::span<const std::string_view> p
 }
 
 void append_line(const fs::path& file, std::string_view line) {
+  std::error_code error;
+  const bool is_new = !fs::exists(file, error);
   const Descriptor descriptor(file, O_WRONLY | O_CREAT | O_APPEND);
   write_all(descriptor.get(), concat(line, '\n'), file);
   EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", std::strerror(errno));
+  if (is_new) flush_folder(file.parent_path());
 }
 
 namespace {

@@ -1,155 +1,162 @@
 #include "fed/checkpoint.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
-#include <array>
-#include <vector>
+#include <charconv>
+#include <optional>
 
-#include "base/files.h"
+#include "base/folders.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kExtra = "extra/", kMemory = "memory/";
+constexpr std::string_view kMarker = "commit.json", kState = "state.safetensors", kMemory = "memory.safetensors";
+constexpr std::string_view kRound = "round-", kUploads = "uploads-";
 
-/// The adapter states of a server, each under a prefix of its own.
-struct Part {
-  std::string_view prefix;
-  AdapterState& (*of)(ServerState& state);
-};
-constexpr std::array kParts = {
-    Part{"adapter/", [](ServerState& state) -> AdapterState& { return state.global.adapters; }},
-    Part{"base_delta/", [](ServerState& state) -> AdapterState& { return state.global.base_delta; }},
-    Part{"fixed/", [](ServerState& state) -> AdapterState& { return state.common.fixed; }},
-    Part{"base_change/", [](ServerState& state) -> AdapterState& { return state.common.base_change; }},
-};
-
-at::Tensor scalar(double value) { return at::full({}, value, at::kDouble); }
-
-void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
-  for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
+OrderedJson to_json(const Commit& commit) {
+  return {{"round", commit.round}, {"record", commit.record}, {"files", to_json(commit.files)}};
 }
 
-void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) {
-  for (const auto& [site, factors] : adapters) {
-    const auto put = [&](std::string_view name, const at::Tensor& tensor) {
-      if (tensor.defined()) out.emplace(concat(prefix, site, "/", name), tensor);
-    };
-    put("a", factors.a);
-    put("b", factors.b);
-    put("core", factors.core);
-    put("ranks", factors.ranks);
-    put("scaling", scalar(factors.scaling));
-  }
+Commit read_commit(const fs::path& file) {
+  const Json json = read_sealed(file);
+  const JsonView commit(json, file.string(), kCheckpoint);
+  return {commit.at("round").integer(0), commit.at("record").string(), file_seals(commit.at("files"))};
 }
 
-TensorMap flatten(ServerState state) {
-  TensorMap out;
-  for (const auto& part : kParts) add(out, part.prefix, part.of(state));
-  add(out, kExtra, state.global.extras);
-  add(out, kMemory, state.memory);
-  return out;
-}
-
-void set_factor(LoraFactors& factors, std::string_view part, const at::Tensor& tensor) {
-  if (part == "a") factors.a = tensor;
-  if (part == "b") factors.b = tensor;
-  if (part == "core") factors.core = tensor;
-  if (part == "ranks") factors.ranks = tensor;
-  if (part == "scaling") factors.scaling = tensor.item<double>();
-}
-
-/// Puts "fixed/<site>/a" in its place.
-void place_factor(ServerState& state, std::string_view name, const at::Tensor& tensor) {
-  for (const auto& part : kParts) {
-    if (!name.starts_with(part.prefix)) continue;
-    const size_t slash = name.rfind('/'), begin = part.prefix.size();
-    set_factor(part.of(state)[std::string(name.substr(begin, slash - begin))], name.substr(slash + 1), tensor);
-  }
-}
-
-ServerState unflatten(const TensorMap& tensors, int64_t round) {
-  ServerState state{.round = round};
-  for (const auto& [name, tensor] : tensors) {
-    if (name.starts_with(kExtra)) {
-      state.global.extras.emplace(name.substr(kExtra.size()), tensor);
-    } else if (name.starts_with(kMemory)) {
-      state.memory.emplace(name.substr(kMemory.size()), tensor);
-    } else {
-      place_factor(state, name, tensor);
-    }
-  }
-  return state;
-}
-
-TensorMap flatten(const ClientMemories& memories) {
-  TensorMap out;
-  for (const auto& [id, tensors] : memories) add(out, concat(id, "/"), tensors);
-  return out;
-}
-
-// Copies: a client may write into its memory, and a mapped file must not be written to.
-ClientMemories unflatten_memories(const TensorMap& tensors) {
-  ClientMemories memories;
-  for (const auto& [name, tensor] : tensors) {
-    const size_t slash = name.find('/');
-    memories[std::stoll(name.substr(0, slash))].emplace(name.substr(slash + 1), tensor.clone());
-  }
-  return memories;
-}
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  EK_CHECK(!error, kIo, folder.string(), " cannot be made: ", error.message());
+/// t of "round-<t>"
+std::optional<int64_t> number_after(std::string_view prefix, std::string_view name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
 }
 
 }  // namespace
 
-std::optional<Commit> Checkpoint::last() const {
-  const auto marker = folder_ / "commit.json";
-  if (!fs::exists(marker)) return std::nullopt;
-  const Json json = load_json(marker, kCheckpoint);
-  const bool complete = json.contains("round") && json.contains("record") && json.contains("records_before");
-  EK_CHECK(complete, kCheckpoint, marker.string(), " is damaged: round, record or records_before is missing");
-  return Commit{json["round"], json["record"], json["records_before"]};
+void Checkpoint::begin() const {
+  make_folders(folder_);
+  write_sealed(folder_ / kMarker, to_json(Commit{}));
 }
 
-Snapshot Checkpoint::load(int64_t round) const {
-  const auto folder = round_folder(round);
-  return {unflatten(load_safetensors(folder / "state.safetensors").tensors, round),
-          unflatten_memories(load_safetensors(folder / "memory.safetensors").tensors)};
+Commit Checkpoint::last() const {
+  const auto marker = folder_ / kMarker;
+  EK_CHECK(path_exists(marker), kCheckpoint, marker.string(), " is missing: every run has it from its beginning");
+  return read_commit(marker);
 }
 
-void Checkpoint::commit(const Snapshot& snapshot, const Commit& commit) const {
+CommittedRound Checkpoint::load(Commit commit) const {
   const auto folder = round_folder(commit.round);
-  make_folder(folder);
-  save_safetensors(folder / "state.safetensors", flatten(snapshot.state));
-  save_safetensors(folder / "memory.safetensors", flatten(snapshot.memories));
-  const OrderedJson marker = {
-      {"round", commit.round}, {"records_before", commit.records_before}, {"record", commit.record}};
-  write_file_atomic(folder_ / "commit.json", marker.dump());
-  remove_folders_but(std::array{folder});
+  CommittedRound round{std::move(commit), {}, folder};
+  if (round.commit.round == 0) return round;
+  for (const auto name : {kState, kMemory}) {
+    const auto* seal = find_seal(round.commit.files, name);
+    EK_CHECK(seal, kCheckpoint, (folder_ / kMarker).string(), ": names no ", name);
+    seal->check(folder);
+  }
+  EK_CHECK(read_commit(folder / kMarker) == round.commit, kCheckpoint, (folder / kMarker).string(), ": differs from ",
+           (folder_ / kMarker).string());
+  round.snapshot = {load_state(folder / kState, round.commit.round), load_memories(folder / kMemory)};
+  return round;
 }
 
-void Checkpoint::repair() const {
-  if (!fs::exists(folder_)) return;
-  const auto done = last();
-  const int64_t round = done ? done->round : 0;
-  remove_folders_but(std::array{round_folder(round), uploads(round + 1)});
+CommittedRound Checkpoint::load_kept(int64_t round) const {
+  const auto file = round_folder(round) / kMarker;
+  auto commit = read_commit(file);
+  EK_CHECK(commit.round == round, kCheckpoint, file.string(), ": is of round ", commit.round);
+  return load(std::move(commit));
 }
 
-fs::path Checkpoint::uploads(int64_t round) const { return folder_ / concat("uploads-", round); }
+CommittedRound Checkpoint::read() const {
+  try {
+    for (;;) {
+      const auto marker = last();
+      try {
+        return load(marker);
+      } catch (const Error&) {
+        if (last() == marker) throw;  // else a run beside us has gone on, and the round we were reading is gone
+      }
+    }
+  } catch (const Error& damage) {
+    throw with_way_out(damage);
+  }
+}
 
-fs::path Checkpoint::round_folder(int64_t round) const { return folder_ / concat("round-", round); }
+CommittedRound Checkpoint::read(int64_t round) const {
+  if (round == 0) return load({});
+  EK_CHECK(path_exists(round_folder(round)), kCheckpoint, "--from-round is ", round, ", allowed for ", folder_.string(),
+           ": ", join(whole_rounds()));
+  return load_kept(round);
+}
 
-void Checkpoint::remove_folders_but(std::span<const fs::path> kept) const {
-  std::vector<fs::path> old;
-  for (const auto& entry : fs::directory_iterator(folder_))
-    if (entry.is_directory() && std::find(kept.begin(), kept.end(), entry.path()) == kept.end())
-      old.push_back(entry.path());
-  for (const auto& path : old) fs::remove_all(path);
+std::vector<int64_t> Checkpoint::whole_rounds() const {
+  std::vector<int64_t> whole = {0};
+  for (const auto& entry : is_folder(folder_) ? entries_of(folder_) : std::vector<fs::path>{}) {
+    const auto round = number_after(kRound, entry.filename().string());
+    try {
+      if (round) whole.push_back(load_kept(*round).commit.round);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what cannot be read is not whole
+    }
+  }
+  std::sort(whole.begin(), whole.end(), std::greater<>());
+  return whole;
+}
+
+Error Checkpoint::with_way_out(const Error& damage, const RoundFilter& fits) const {
+  for (const int64_t round : whole_rounds()) {
+    if (round > 0 && fits && !fits(round)) continue;
+    const auto way = round > 0
+                         ? concat("round ", round, " is whole, train --resume --from-round ", round, " goes on from it")
+                         : "no round can be gone on from, train --resume --from-round 0 begins anew";
+    return damage.with_context(concat(way, "; nothing was changed"));
+  }
+  return damage;
+}
+
+void Checkpoint::commit(const Snapshot& snapshot, const std::string& record) const {
+  const int64_t round = snapshot.state.round;
+  const auto folder = round_folder(round);
+  make_folders(folder);
+  save_state(folder / kState, snapshot.state);
+  save_memories(folder / kMemory, snapshot.memories);
+  const Commit commit{round, record, {FileSeal::of(folder / kState), FileSeal::of(folder / kMemory)}};
+  write_sealed(folder / kMarker, to_json(commit));
+  write_sealed(folder_ / kMarker, to_json(commit));
+  remove_but(round);
+}
+
+void Checkpoint::settle(const Commit& commit) const {
+  make_folders(folder_);
+  bool standing = false;
+  try {
+    standing = last() == commit;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is about to be written anew
+  }
+  if (!standing) write_sealed(folder_ / kMarker, to_json(commit));
+  remove_parts(folder_, {std::string(kMarker)});
+  const std::vector<std::string> names = {std::string(kState), std::string(kMemory), std::string(kMarker)};
+  for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), names);
+  remove_but(commit.round);
+}
+
+void Checkpoint::remove_but(int64_t last_round) const {
+  for (const auto& entry : entries_of(folder_)) {
+    const auto name = entry.filename().string();
+    const auto round = number_after(kRound, name), upload = number_after(kUploads, name);
+    if ((round && *round != last_round && *round != last_round - 1) || (upload && *upload != last_round + 1))
+      remove_path(entry);
+  }
+}
+
+fs::path Checkpoint::uploads(int64_t round) const { return folder_ / concat(kUploads, round); }
+
+fs::path Checkpoint::round_folder(int64_t round) const { return folder_ / concat(kRound, round); }
+
+void remove_parts(const fs::path& folder, const std::vector<std::string>& names) {
+  if (!is_folder(folder)) return;
+  for (const auto& entry : entries_of(folder))
+    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_part_of(entry, name); }))
+      remove_path(entry);
 }
 
 }  // namespace evenkeel

@@ -1,26 +1,28 @@
 /// \file  The server's state on disk, committed round by round. A round is committed by renaming one small file; until
-/// then the round before it stands, untouched.
+/// then the round before it stands, untouched. Everything here is sealed (base/sealed.h), and read back before it is
+/// believed.
 ///
 /// Layout of `checkpoint/`:
-///   commit.json        the last committed round, its record, and how long rounds.jsonl was before it
-///   round-<t>/         state.safetensors (server) and memory.safetensors (clients) after t rounds
-///   uploads-<t>/       the journal (fed/journal.h) of the round that makes t, removed when it is committed
+///   commit.json        the marker: a copy of the commit.json of the last committed round; round 0 before the first
+///   round-<t>/         after t rounds: state.safetensors (server), memory.safetensors (clients) and commit.json, which
+///                      names both with their SHA-256 and holds the round's line of rounds.jsonl
+///   round-<t-1>/       the round before, in case the last one is damaged
+///   uploads-<t+1>/     the journal (fed/journal.h) of the next round, removed when it is committed
+///
+/// Readers need no lock: two rounds are kept, so what a marker names stays until the round after the next is committed,
+/// and Checkpoint::read() looks again when it is gone.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <optional>
-#include <span>
+#include <functional>
 #include <string>
+#include <vector>
 
-#include "base/json.h"
-#include "methods/method.h"
+#include "base/sealed.h"
+#include "fed/state_file.h"
 
 namespace evenkeel {
-
-/// Client id -> what that client keeps across rounds.
-using ClientMemories = std::map<int64_t, TensorMap>;
 
 /// Everything a run needs to go on: to the bit.
 struct Snapshot {
@@ -30,31 +32,59 @@ struct Snapshot {
 };
 
 struct Commit {
-  int64_t round = 0;           ///< rounds done
-  std::string record;          ///< the round's line of rounds.jsonl
-  int64_t records_before = 0;  ///< bytes of rounds.jsonl before that line
+  int64_t round = 0;            ///< rounds done
+  std::string record;           ///< the round's line of rounds.jsonl, sealed; empty before the first round
+  std::vector<FileSeal> files;  ///< of the round's folder; none before the first round
+  bool operator==(const Commit& other) const { return round == other.round && record == other.record; }
 };
+
+/// A committed round as it was read back.
+struct CommittedRound {
+  Commit commit;
+  Snapshot snapshot;  ///< tensors of the state are views of the file; empty before the first round
+  std::filesystem::path folder;
+};
+
+/// Whether a whole round can be gone on from, whatever else that takes.
+using RoundFilter = std::function<bool(int64_t round)>;
 
 class Checkpoint {
  public:
   explicit Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// The last committed round; empty when there is none yet. \throws kCheckpoint when the marker is damaged.
-  std::optional<Commit> last() const;
-  /// The snapshot of a committed round; tensors are views of the files.
-  Snapshot load(int64_t round) const;
-  /// Writes the snapshot, then the marker. Older rounds and finished journals are removed after that.
-  void commit(const Snapshot& snapshot, const Commit& commit) const;
-  /// Removes what a killed process left: older and uncommitted rounds, and journals but that of the next round.
-  void repair() const;
+  /// Makes the folder and the marker of a run without a round.
+  void begin() const;
+
+  /// The marker. \throws kCheckpoint when it is missing or damaged: a run has one from its beginning.
+  Commit last() const;
+  /// The last committed round. \throws kCheckpoint, kNumeric naming the file that is damaged, and before it the round
+  /// that is whole.
+  CommittedRound read() const;
+  /// A committed round that is still there, 0: the beginning. \throws kCheckpoint naming those that are whole.
+  CommittedRound read(int64_t round) const;
+  /// `damage`, with the last round in front of it that is whole and `fits`, and how to go on from there.
+  Error with_way_out(const Error& damage, const RoundFilter& fits = {}) const;
+
+  /// Writes the snapshot and its commit.json, then the marker; then removes the round before the last and the journal.
+  void commit(const Snapshot& snapshot, const std::string& record) const;
+  /// Makes `commit` the last one, and removes what a killed process left: temporary files, rounds but the last two, and
+  /// journals but that of the next round.
+  void settle(const Commit& commit) const;
+
   /// Folder of the journal of the round that makes `round`.
   std::filesystem::path uploads(int64_t round) const;
 
  private:
   std::filesystem::path round_folder(int64_t round) const;
-  void remove_folders_but(std::span<const std::filesystem::path> kept) const;
+  CommittedRound load(Commit commit) const;
+  CommittedRound load_kept(int64_t round) const;
+  std::vector<int64_t> whole_rounds() const;
+  void remove_but(int64_t last_round) const;
 
   std::filesystem::path folder_;
 };
+
+/// Removes what killed writes of `names` left in `folder`.
+void remove_parts(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
 }  // namespace evenkeel

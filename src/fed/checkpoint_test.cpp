@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <set>
 
 #include "base/files.h"
 #include "base/testing.h"
 #include "fed/journal.h"
+#include "fed/manifest.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {
@@ -45,11 +47,40 @@ void expect_same(const at::Tensor& x, const at::Tensor& y) {
   EXPECT_TRUE(at::equal(x, y));
 }
 
+/// The names in a folder.
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+void flip_bit(const fs::path& file, size_t bit) {
+  auto text = read_file(file);
+  text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << (bit % 8)));
+  write_file_atomic(file, text);
+}
+
+std::string line_of(int64_t round) { return sealed({{"round", round}}); }
+
+template <typename Use>
+std::string refusal(Use&& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+#define EXPECT_REFUSAL(expression, words) \
+  EXPECT_NE(refusal([&] { expression; }).find(words), std::string::npos) << refusal([&] { expression; })
+
 TEST_F(CheckpointFolder, ACommittedSnapshotComesBackToTheBit) {
   const Checkpoint checkpoint(path_);
   const auto before = snapshot(3);
-  checkpoint.commit(before, {3, "{\"round\":3}", 17});
-  const auto after = checkpoint.load(checkpoint.last()->round);
+  checkpoint.begin();
+  checkpoint.commit(before, line_of(3));
+  const auto after = checkpoint.read().snapshot;
   EXPECT_EQ(after.state.round, 3);
   ASSERT_EQ(after.state.global.adapters.size(), 2u);
   for (const auto& [site, f] : before.state.global.adapters) {
@@ -64,36 +95,85 @@ TEST_F(CheckpointFolder, ACommittedSnapshotComesBackToTheBit) {
   expect_same(before.memories.at(7).at("norm"), after.memories.at(7).at("norm"));
 }
 
+TEST_F(CheckpointFolder, TheLastTwoRoundsAreKept) {
+  const Checkpoint checkpoint(path_);
+  checkpoint.begin();
+  EXPECT_EQ(checkpoint.read().commit.round, 0);
+  for (int64_t round : {1, 2, 3}) checkpoint.commit(snapshot(round), line_of(round));
+  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-2", "round-3"}));
+  EXPECT_EQ(checkpoint.read().commit.record, line_of(3));
+  EXPECT_EQ(checkpoint.read(2).commit.record, line_of(2));
+  EXPECT_REFUSAL(checkpoint.read(1), "--from-round is 1, allowed for " + path_.string() + ": 3, 2, 0");
+}
+
 TEST_F(CheckpointFolder, ARoundThatWasNotCommittedLeavesTheOneBefore) {
   const Checkpoint checkpoint(path_);
-  EXPECT_FALSE(checkpoint.last());
-  checkpoint.commit(snapshot(1), {1, "one", 0});
+  checkpoint.begin();
+  checkpoint.commit(snapshot(1), line_of(1));
   fs::create_directories(path_ / "round-2");
   write_file_atomic(path_ / "round-2" / "state.safetensors", "half a file");
-  EXPECT_EQ(checkpoint.last()->round, 1);
-  EXPECT_EQ(checkpoint.load(1).state.round, 1);
-  checkpoint.commit(snapshot(2), {2, "two", 4});
-  EXPECT_EQ(checkpoint.last()->record, "two");
-  EXPECT_FALSE(fs::exists(path_ / "round-1"));
-  EXPECT_EQ(checkpoint.load(2).state.round, 2);
+  EXPECT_EQ(checkpoint.read().snapshot.state.round, 1);
+  checkpoint.settle(checkpoint.last());
+  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-1"}));
 }
 
-TEST_F(CheckpointFolder, RepairLeavesTheLastCommitAndTheJournalOfTheNextRound) {
+TEST_F(CheckpointFolder, SettlingLeavesTwoRoundsTheNextJournalAndWhatIsNotOurs) {
   const Checkpoint checkpoint(path_);
-  checkpoint.repair();  // nothing there yet
-  checkpoint.commit(snapshot(2), {2, "two", 0});
-  for (const auto* name : {"round-1", "round-3", "uploads-2", "uploads-3"}) fs::create_directories(path_ / name);
-  checkpoint.repair();
-  std::set<std::string> left;
-  for (const auto& entry : fs::directory_iterator(path_)) left.insert(entry.path().filename());
-  EXPECT_EQ(left, (std::set<std::string>{"commit.json", "round-2", "uploads-3"}));
+  checkpoint.begin();
+  for (int64_t round : {2, 3}) checkpoint.commit(snapshot(round), line_of(round));
+  for (const auto* name : {"round-1", "round-4", "uploads-3", "uploads-4", "round-x", "my round-1"})
+    fs::create_directories(path_ / name);
+  for (const auto* name :
+       {"commit.json.part-1-0", "commit.json.part-1", "notes.part-1-0", "round-3/state.safetensors.part-2-7"})
+    write_file_atomic(path_ / name, "");
+  checkpoint.settle(checkpoint.last());
+  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "commit.json.part-1", "notes.part-1-0", "round-2",
+                                                    "round-3", "uploads-4", "round-x", "my round-1"}));
+  EXPECT_FALSE(fs::exists(path_ / "round-3/state.safetensors.part-2-7"));
 }
 
-TEST_F(CheckpointFolder, ADamagedMarkerIsAClearError) {
-  write_file_atomic(path_ / "commit.json", "{\"round\":");
-  EXPECT_THROW(Checkpoint(path_).last(), Error);
-  write_file_atomic(path_ / "commit.json", "{}");
-  EXPECT_THROW(Checkpoint(path_).last(), Error);
+TEST_F(CheckpointFolder, EveryFlippedBitOfTheMarkerIsFoundAndTheWayOutNamed) {
+  const Checkpoint checkpoint(path_);
+  checkpoint.begin();
+  for (int64_t round : {1, 2}) checkpoint.commit(snapshot(round), line_of(round));
+  const auto bits = 8 * fs::file_size(path_ / "commit.json");
+  for (size_t bit = 0; bit < bits; bit += 7) {
+    flip_bit(path_ / "commit.json", bit);
+    EXPECT_THROW(checkpoint.last(), Error) << bit;
+    flip_bit(path_ / "commit.json", bit);
+  }
+  flip_bit(path_ / "commit.json", 99);
+  EXPECT_REFUSAL(checkpoint.read(),
+                 "round 2 is whole, train --resume --from-round 2 goes on from it; nothing was changed");
+  fs::remove(path_ / "commit.json");
+  EXPECT_REFUSAL(checkpoint.read(), "commit.json is missing");
+  checkpoint.settle(checkpoint.read(2).commit);
+  EXPECT_EQ(checkpoint.read().commit.round, 2);
+}
+
+TEST_F(CheckpointFolder, EveryFlippedBitOfASnapshotIsFoundAndTheRoundBeforeOffered) {
+  const Checkpoint checkpoint(path_);
+  checkpoint.begin();
+  for (int64_t round : {1, 2}) checkpoint.commit(snapshot(round), line_of(round));
+  for (const auto* name : {"state.safetensors", "memory.safetensors", "commit.json"}) {
+    const auto file = path_ / "round-2" / name;
+    const auto bits = 8 * fs::file_size(file);
+    for (size_t bit = 3; bit < bits; bit += bits / 9) {
+      flip_bit(file, bit);
+      const auto text = refusal([&] { checkpoint.read(); });
+      EXPECT_NE(text.find(concat("round-2/", name, ": damaged")), std::string::npos) << text;
+      EXPECT_NE(text.find("--from-round 1"), std::string::npos) << text;
+      flip_bit(file, bit);
+    }
+  }
+  EXPECT_EQ(checkpoint.read().commit.round, 2);
+}
+
+TEST_F(CheckpointFolder, ValuesOfTheWrongTypeNameTheFile) {
+  write_sealed(path_ / "commit.json", {{"round", "two"}, {"record", ""}, {"files", OrderedJson::object()}});
+  EXPECT_REFUSAL(Checkpoint(path_).last(), "[checkpoint] " + (path_ / "commit.json").string() + ": a value is missing");
+  write_sealed(path_ / "commit.json", {{"round", 2}});
+  EXPECT_REFUSAL(Checkpoint(path_).last(), "commit.json: a value is missing or of the wrong type");
 }
 
 ClientRecord record(int64_t id) {
@@ -131,21 +211,41 @@ TEST_F(JournalFolder, AnUploadWithoutItsRecordNeverArrived) {
   EXPECT_FALSE(journal.holds(5));
 }
 
+TEST_F(JournalFolder, ADamagedUploadCountsAsNoneAndIsNeverRead) {
+  const RoundJournal journal(path_, TransportDtype::kFloat32);
+  Payload upload;
+  upload.adapters["s"] = factors(1);
+  journal.store(record(5), upload, {{"kept", at::ones({2})}});
+  for (const auto* name : {"5.upload.safetensors", "5.memory.safetensors", "5.json"}) {
+    const auto bits = 8 * fs::file_size(path_ / name);
+    for (size_t bit = 5; bit < bits; bit += bits / 9) {
+      flip_bit(path_ / name, bit);
+      EXPECT_FALSE(journal.holds(5)) << name << bit;
+      EXPECT_THROW((journal.update({.id = 5}), journal.memory(5)), Error) << name << bit;
+      flip_bit(path_ / name, bit);
+    }
+  }
+  EXPECT_TRUE(journal.holds(5));
+}
+
 TEST_F(PreparedFolder, ARunThatNeverBeganMayBeBegunAgain) {
   const auto folder = path_ / "run";
   EXPECT_TRUE(RunFolder::nothing_began(folder));
-  RunFolder::prepare(folder);
+  (void)RunFolder::prepare(folder);
   write_file_atomic(folder / "config.toml", "");
+  Checkpoint(folder / "checkpoint").begin();
+  write_file_atomic(folder / "checkpoint/commit.json.part-1-0", "");
   EXPECT_TRUE(RunFolder::nothing_began(folder));
-  EXPECT_NO_THROW(RunFolder::prepare(folder));
-  EXPECT_FALSE(fs::exists(folder / "config.toml"));
+  const auto lock = RunFolder::prepare(folder);
+  EXPECT_EQ(names_in(folder), (std::set<std::string>{".lock", ".unfinished"}));
+  EXPECT_REFUSAL(RunFolder::prepare(folder), "in use by process");
 }
 
 TEST_F(PreparedFolder, ABeginningKilledWhileItsMarkerWasWrittenMayBeBegunAgain) {
-  fs::create_directories(path_);
   write_file_atomic(path_ / ".unfinished.part-1-0", "");
+  write_file_atomic(path_ / ".lock", "process 1 on a machine that was switched off\n");
   EXPECT_TRUE(RunFolder::nothing_began(path_));
-  RunFolder::prepare(path_);
+  (void)RunFolder::prepare(path_);
   EXPECT_FALSE(fs::exists(path_ / ".unfinished.part-1-0"));
 }
 
@@ -156,31 +256,145 @@ TEST_F(PreparedFolder, AFolderOfSomebodyElseIsLeftAlone) {
   EXPECT_FALSE(RunFolder::nothing_began(path_));
 }
 
+TEST_F(PreparedFolder, ANameThatOnlyContainsOursIsLeftAlone) {
+  write_file_atomic(path_ / ".unfinished", "");
+  write_file_atomic(path_ / "my config.toml", "mine");
+  EXPECT_REFUSAL(RunFolder::prepare(path_), "not empty");
+  EXPECT_EQ(read_file(path_ / "my config.toml"), "mine");
+}
+
 TEST_F(PreparedFolder, AFolderWithARunIsNotBegunAgain) {
   write_file_atomic(path_ / "manifest.json", "{}");
   EXPECT_THROW(RunFolder::prepare(path_), Error);
   EXPECT_FALSE(RunFolder::nothing_began(path_));
 }
 
-/// A run folder whose second round's line was lost, or half written, or has a line too many.
-void expect_repaired(const fs::path& folder, std::string_view rounds) {
-  fs::create_directories(folder / "checkpoint");
-  write_file_atomic(folder / "manifest.json", "{}");
-  Checkpoint(folder / "checkpoint").commit(snapshot(2), {2, "{\"round\":2}", 12});
-  write_file_atomic(folder / "rounds.jsonl", rounds);
-  write_file_atomic(folder / "evaluations.jsonl", "{\"round\":0}\n{\"rou");
-  write_file_atomic(folder / "adapter.part-1-0", "");
-  const auto run = RunFolder::open(folder);
-  EXPECT_EQ(read_file(folder / "rounds.jsonl"), "{\"round\":1}\n{\"round\":2}\n");
-  EXPECT_EQ(run.evaluations().size(), 1u);
-  EXPECT_FALSE(fs::exists(folder / "adapter.part-1-0"));
+/// A run folder of two rounds, as a run leaves it.
+class Records : public Folder {
+ protected:
+  Records() {
+    auto config = ExperimentConfig::read(config::Table::parse("threads = 1\nmodel = {compute_dtype = 'float32'}", "x"));
+    config.resolve();
+    write_file_atomic(path_ / "config.toml", config.text());
+    write_manifest(path_, make_manifest(config, {}, {}));
+    const Checkpoint checkpoint(path_ / "checkpoint");
+    checkpoint.begin();
+    for (int64_t round : {1, 2}) {
+      checkpoint.commit(snapshot(round), line_of(round));
+      append_line(rounds_, line_of(round));
+      OrderedJson score = {{"round", round}};
+      score.update(to_json(TaskScore{.task = "alpha"}));
+      append_sealed(evaluations_, score);
+    }
+  }
+  void expect_settled() const {
+    RunFolder::open(path_).settle();
+    EXPECT_EQ(read_file(rounds_), line_of(1) + "\n" + line_of(2) + "\n");
+    EXPECT_EQ(RunFolder::open(path_).evaluations().size(), 2u);
+  }
+
+  const fs::path rounds_ = path_ / "rounds.jsonl", evaluations_ = path_ / "evaluations.jsonl";
+};
+
+TEST_F(Records, AreBroughtBackToTheLastCommit) {
+  const auto one = line_of(1) + "\n", two = line_of(2) + "\n";
+  for (const auto& rounds : {one, one + two.substr(0, 5), one + two}) {
+    write_file_atomic(rounds_, rounds);
+    expect_settled();
+  }
+  const auto scores = read_file(evaluations_);
+  write_file_atomic(evaluations_, scores + "{\"rou");
+  write_file_atomic(path_ / "report.html.part-1-0", "");
+  write_file_atomic(path_ / "adapter.part-1-0.notes", "mine");
+  expect_settled();
+  EXPECT_EQ(read_file(evaluations_), scores);
+  EXPECT_FALSE(fs::exists(path_ / "report.html.part-1-0"));
+  EXPECT_TRUE(fs::exists(path_ / "adapter.part-1-0.notes"));
 }
 
-TEST_F(PreparedFolder, RecordsAreBroughtBackToTheLastCommit) {
-  expect_repaired(path_ / "lost", "{\"round\":1}\n");
-  expect_repaired(path_ / "half", "{\"round\":1}\n{\"rou");
-  expect_repaired(path_ / "whole", "{\"round\":1}\n{\"round\":2}\n");
-  expect_repaired(path_ / "more", "{\"round\":1}\n{\"round\":2}\n{\"round\":3}\n");
+TEST_F(Records, ThatAreDamagedAreLeftAsTheyAre) {
+  const auto whole = read_file(rounds_);
+  for (size_t bit = 0; bit < 8 * whole.size(); bit += 5) {
+    flip_bit(rounds_, bit);
+    const auto damaged = read_file(rounds_);
+    EXPECT_REFUSAL(RunFolder::open(path_), concat("rounds.jsonl, line ", bit < 4 * whole.size() ? 1 : 2, ": damaged"));
+    EXPECT_EQ(read_file(rounds_), damaged);
+    write_file_atomic(rounds_, whole);
+  }
+  flip_bit(evaluations_, 99);
+  EXPECT_REFUSAL(RunFolder::open(path_), "evaluations.jsonl, line 1: damaged");
+  EXPECT_REFUSAL(RunFolder::open(path_), "round 2 is whole, train --resume --from-round 2");
+}
+
+TEST_F(Records, TheLastLineIsRestoredFromTheCommitWhereThatIsAskedFor) {
+  const auto whole = read_file(rounds_);
+  flip_bit(rounds_, 8 * (whole.size() - 4));
+  EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl, line 2: damaged");
+  RunFolder::open(path_, 2).settle();
+  EXPECT_EQ(read_file(rounds_), whole);
+}
+
+TEST_F(Records, MoreLinesThanRoundsAreNotThrownAway) {
+  append_line(rounds_, line_of(3));
+  EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl: holds 3 whole lines, committed are 2 rounds");
+  RunFolder::open(path_, 2).settle();
+  EXPECT_EQ(read_file(rounds_), line_of(1) + "\n" + line_of(2) + "\n");
+}
+
+TEST_F(Records, ThatAreLostAreMissed) {
+  fs::remove(rounds_);
+  EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl: holds 0 whole lines, committed are 2 rounds");
+  EXPECT_REFUSAL(RunFolder::open(path_), "round 1 is whole, train --resume --from-round 1");
+  write_file_atomic(rounds_, line_of(2) + "\n");
+  EXPECT_REFUSAL(RunFolder::open(path_), "rounds.jsonl, line 1: is of round 2, expected 1");
+}
+
+TEST_F(Records, ARunGoesOnFromTheRoundBefore) {
+  flip_bit(path_ / "checkpoint/round-2/state.safetensors", 77);
+  flip_bit(rounds_, 8 * (read_file(rounds_).size() - 4));
+  EXPECT_THROW(RunFolder::open(path_), Error);
+  auto run = RunFolder::open(path_, 1);
+  EXPECT_EQ(run.checkpoint().last().round, 2);  // nothing is changed before settle()
+  run.settle();
+  EXPECT_EQ(run.checkpoint().last().round, 1);
+  EXPECT_EQ(read_file(rounds_), line_of(1) + "\n");
+  EXPECT_EQ(run.evaluations().size(), 1u);
+  EXPECT_FALSE(fs::exists(path_ / "checkpoint/round-2"));
+  EXPECT_EQ(run.take_snapshot()->state.round, 1);
+}
+
+TEST_F(Records, ARunBeginsAnewFromRoundZero) {
+  auto run = RunFolder::open(path_, 0);
+  run.settle();
+  EXPECT_EQ(fs::file_size(rounds_) + fs::file_size(evaluations_), 0u);
+  EXPECT_EQ(names_in(path_ / "checkpoint"), (std::set<std::string>{"commit.json"}));
+  EXPECT_FALSE(run.take_snapshot());
+}
+
+TEST_F(Records, OneProcessWorksInAFolderAndOthersRead) {
+  const auto run = RunFolder::open(path_);
+  EXPECT_REFUSAL(RunFolder::open(path_), concat("in use by process ", ::getpid()));
+  EXPECT_EQ(run_config(path_).seed, 42);
+  EXPECT_EQ(Checkpoint(path_ / "checkpoint").read().commit.round, 2);
+}
+
+TEST_F(Records, AConfigThatWasEditedNamesItsKeys) {
+  auto text = read_file(path_ / "config.toml");
+  text.replace(text.find("seed = 42"), 9, "seed = 43");
+  text.replace(text.find("rank = 20"), 9, "rank = 16");
+  write_file_atomic(path_ / "config.toml", text);
+  EXPECT_REFUSAL(run_config(path_), "seed is 43, in the run 42; lora.rank is 16, in the run 20");
+  write_file_atomic(path_ / "config.toml", "");
+  EXPECT_REFUSAL(run_config(path_), "config.toml is not as the run wrote it");
+  write_file_atomic(path_ / "config.toml", text + "[train");
+  EXPECT_REFUSAL(run_config(path_), "config.toml is not as the run wrote it");
+}
+
+TEST_F(Records, ARunWithoutChecksumsIsRefusedByWhatItIs) {
+  write_file_atomic(path_ / "manifest.json", R"({"program": "evenkeel", "version": "0.1.0", "files": []})");
+  EXPECT_REFUSAL(run_config(path_), "made by an older version, whose files carry no checksums");
+  write_file_atomic(path_ / "manifest.json", R"({"format": 2, "version": "0.1.0", "files": []})");
+  EXPECT_REFUSAL(run_config(path_), "manifest.json: damaged");
 }
 
 }  // namespace

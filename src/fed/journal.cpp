@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 
 #include "base/files.h"
-#include "base/json.h"
+#include "base/folders.h"
+#include "base/log.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr std::string_view kUpload = ".upload.safetensors", kMemory = ".memory.safetensors", kRecord = ".json";
 
 OrderedJson counts_json(const RoutingByLayer& counts) {
   OrderedJson json = OrderedJson::object();
@@ -18,14 +21,26 @@ OrderedJson counts_json(const RoutingByLayer& counts) {
   return json;
 }
 
-RoutingByLayer counts_from(const Json& json) {
+RoutingByLayer counts_from(const JsonView& json) {
   RoutingByLayer counts;
-  for (const auto& [layer, entry] : json.items()) {
-    auto& stats = counts[layer];
-    stats.tokens = entry.at("tokens");
-    stats.counts = at::tensor(entry.at("counts").get<std::vector<int64_t>>(), at::kLong);
+  for (const auto& entry : json.members()) {
+    auto& stats = counts[entry.key()];
+    stats.tokens = entry.at("tokens").integer(0);
+    stats.counts = at::tensor(entry.at("counts").integers(0), at::kLong);
   }
   return counts;
+}
+
+std::map<std::string, int64_t> whole_numbers(const JsonView& json) {
+  std::map<std::string, int64_t> numbers;
+  for (const auto& entry : json.members()) numbers[entry.key()] = entry.integer();
+  return numbers;
+}
+
+std::map<std::string, double> numbers(const JsonView& json) {
+  std::map<std::string, double> numbers;
+  for (const auto& entry : json.members()) numbers[entry.key()] = entry.number();
+  return numbers;
 }
 
 }  // namespace
@@ -45,56 +60,84 @@ OrderedJson to_json(const ClientRecord& record) {
           {"counts", counts_json(record.counts)},
           {"metrics", record.metrics},
           {"flops", record.flops},
-          {"seconds", record.seconds}};
+          {"seconds", record.seconds},
+          {"files", to_json(record.files)}};
 }
 
-ClientRecord client_record(const Json& json) {
-  return {.id = json.at("id"),
-          .steps = json.at("steps"),
-          .tokens = json.at("tokens"),
-          .targets = json.at("targets"),
-          .loss_sum = json.at("loss_sum"),
-          .first_loss = json.at("first_loss"),
-          .last_loss = json.at("last_loss"),
-          .bytes_down = json.at("bytes_down"),
-          .bytes_up = json.at("bytes_up"),
-          .down_parts = json.at("down_parts"),
-          .up_parts = json.at("up_parts"),
+ClientRecord client_record(const JsonView& json) {
+  return {.id = json.at("id").integer(0),
+          .steps = json.at("steps").integer(0),
+          .tokens = json.at("tokens").integer(0),
+          .targets = json.at("targets").integer(0),
+          .loss_sum = json.at("loss_sum").number(),
+          .first_loss = json.at("first_loss").number(),
+          .last_loss = json.at("last_loss").number(),
+          .bytes_down = json.at("bytes_down").integer(0),
+          .bytes_up = json.at("bytes_up").integer(0),
+          .down_parts = whole_numbers(json.at("down_parts")),
+          .up_parts = whole_numbers(json.at("up_parts")),
           .counts = counts_from(json.at("counts")),
-          .metrics = json.at("metrics"),
-          .flops = json.at("flops"),
-          .seconds = json.at("seconds")};
+          .metrics = numbers(json.at("metrics")),
+          .flops = json.at("flops").number(),
+          .seconds = json.at("seconds").number(),
+          .files = file_seals(json.at("files"))};
 }
 
 RoundJournal::RoundJournal(fs::path folder, TransportDtype dtype) : folder_(std::move(folder)), dtype_(dtype) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  EK_CHECK(!error, kIo, folder_.string(), " cannot be made: ", error.message());
+  make_folders(folder_);
 }
 
 fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
 
-bool RoundJournal::holds(int64_t client) const { return fs::exists(file(client, ".json")); }
+bool RoundJournal::holds(int64_t client) const {
+  for (const auto kind : {kUpload, kMemory, kRecord})
+    EK_CHECK(!is_folder(file(client, kind)), kIo, file(client, kind).string(), ": is a folder, not a file");
+  if (!path_exists(file(client, kRecord))) return false;
+  try {
+    for (const auto& seal : record(client).files) seal.check(folder_);
+    return true;
+  } catch (const Error& damage) {
+    log::warning("[train] the upload of client ", client, " is made again: ", damage.what());
+    return false;
+  }
+}
 
 void RoundJournal::store(ClientRecord record, const Payload& upload, const TensorMap& memory) const {
-  record.bytes_up = save_payload(file(record.id, ".upload.safetensors"), upload, dtype_);
+  record.bytes_up = save_payload(file(record.id, kUpload), upload, dtype_);
   record.up_parts = payload_parts(upload, dtype_);
-  if (!memory.empty()) save_safetensors(file(record.id, ".memory.safetensors"), memory);
-  write_file_atomic(file(record.id, ".json"), to_json(record).dump());
+  record.files = {FileSeal::of(file(record.id, kUpload))};
+  if (!memory.empty()) {
+    save_safetensors(file(record.id, kMemory), memory);
+    record.files.push_back(FileSeal::of(file(record.id, kMemory)));
+  }
+  write_sealed(file(record.id, kRecord), to_json(record));
 }
 
 ClientRecord RoundJournal::record(int64_t client) const {
-  return client_record(load_json(file(client, ".json"), kCheckpoint));
+  const auto path = file(client, kRecord);
+  const Json json = read_sealed(path);
+  return client_record({json, path.string(), kCheckpoint});
+}
+
+std::optional<fs::path> RoundJournal::checked(const ClientRecord& record, std::string_view suffix) const {
+  const auto path = file(record.id, suffix);
+  const auto* seal = find_seal(record.files, path.filename().string());
+  if (seal == nullptr) return std::nullopt;
+  seal->check(folder_);
+  return path;
 }
 
 ClientUpdate RoundJournal::update(const ClientProfile& client) const {
-  return {client, load_payload(file(client.id, ".upload.safetensors")), record(client.id).steps};
+  const auto sent = record(client.id);
+  const auto path = checked(sent, kUpload);
+  EK_CHECK(path, kCheckpoint, file(client.id, kRecord).string(), ": names no upload");
+  return {client, load_payload(*path), sent.steps};
 }
 
 TensorMap RoundJournal::memory(int64_t client) const {
-  const auto path = file(client, ".memory.safetensors");
-  if (!fs::exists(path)) return {};
-  TensorMap memory = load_safetensors(path).tensors;
+  const auto path = checked(record(client), kMemory);
+  if (!path) return {};
+  TensorMap memory = load_safetensors(*path).tensors;
   for (auto& [name, tensor] : memory) tensor = tensor.clone();
   return memory;
 }

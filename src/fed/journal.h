@@ -5,15 +5,18 @@
 /// Layout of a journal's folder, per client id:
 ///   <id>.upload.safetensors   the payload, as it crossed the wire: its length is what traffic reports count
 ///   <id>.memory.safetensors   what the client keeps for itself until its next round; absent when it keeps nothing
-///   <id>.json                 what the client measured; written last: an upload without it never arrived
+///   <id>.json                 what the client measured, and the SHA-256 of the files above; sealed (base/sealed.h) and
+///                             written last: an upload without it never arrived
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "base/json.h"
+#include "base/sealed.h"
 #include "methods/method.h"
 #include "train/local_training.h"
 
@@ -30,9 +33,10 @@ struct ClientRecord {
   std::map<std::string, double> metrics;
   double flops = 0;
   double seconds = 0;
+  std::vector<FileSeal> files{};  ///< of the upload and, where there is one, the memory
 };
 OrderedJson to_json(const ClientRecord& record);
-ClientRecord client_record(const Json& json);
+ClientRecord client_record(const JsonView& json);
 
 /// The journal of one round. Cheap to make; all state is in the folder.
 class RoundJournal {
@@ -40,18 +44,22 @@ class RoundJournal {
   /// Makes the folder if it is missing.
   RoundJournal(std::filesystem::path folder, TransportDtype dtype);
 
+  /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the client
+  /// makes it again, to the bit.
   bool holds(int64_t client) const;
-  /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up and up_parts.
+  /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up, up_parts and files.
   void store(ClientRecord record, const Payload& upload, const TensorMap& memory) const;
 
   ClientRecord record(int64_t client) const;
-  /// The client's contribution; tensors are views of the file. \throws kCheckpoint when the file is damaged.
+  /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all below.
   ClientUpdate update(const ClientProfile& client) const;
   /// A copy of what the client keeps; empty when it keeps nothing.
   TensorMap memory(int64_t client) const;
 
  private:
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
+  /// The client's file of that kind after its bytes were checked; nothing when `record` names none.
+  std::optional<std::filesystem::path> checked(const ClientRecord& record, std::string_view suffix) const;
 
   std::filesystem::path folder_;
   TransportDtype dtype_;

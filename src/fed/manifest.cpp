@@ -4,16 +4,18 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <chrono>
-#include <ctime>
 #include <fstream>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/machine.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr int64_t kFormat = 2;  // 1: without checksums
+constexpr std::string_view kManifest = "manifest.json";
 
 OrderedJson machine_record() {
   utsname name{};
@@ -50,15 +52,6 @@ std::string git_hash() {
   }
 }
 
-std::string now() {
-  const std::time_t time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&time, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
 OrderedJson fingerprint(const fs::path& file) {
   return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {"sha256", sha256_file(file)}};
 }
@@ -75,11 +68,12 @@ std::vector<fs::path> model_files(const fs::path& folder) {
   return files;
 }
 
-void check_file(const Json& entry) {
-  const fs::path file = entry.at("path").get<std::string>();
-  EK_CHECK(fs::exists(file), kIo, file.string(), " is gone, but the run was made with it");
-  const uintmax_t then = entry.at("bytes"), today = fs::file_size(file);
-  const bool same = then == today && sha256_file(file) == entry.at("sha256").get<std::string>();
+void check_file(const JsonView& entry) {
+  const fs::path file = entry.at("path").string();
+  const auto then = static_cast<uint64_t>(entry.at("bytes").integer(0));
+  EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
+  const uint64_t today = evenkeel::file_size(file);
+  const bool same = then == today && sha256_file(file) == entry.at("sha256").string();
   EK_CHECK(same, kData, file.string(), " has changed since the run was made (", then, " bytes then, ", today,
            " now): a run goes on with the files it began with");
 }
@@ -103,16 +97,50 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   return files;
 }
 
-OrderedJson make_manifest(std::span<const fs::path> files) {
+OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) inputs.push_back(fingerprint(file));
-  return {{"program", "evenkeel"},    {"version", version()},        {"git", git_hash()}, {"created", now()},
-          {"libraries", libraries()}, {"machine", machine_record()}, {"files", inputs}};
+  return {{"format", kFormat},
+          {"program", "evenkeel"},
+          {"version", version()},
+          {"git", git_hash()},
+          {"created", utc_now()},
+          {"libraries", libraries()},
+          {"machine", machine_record()},
+          {"files", inputs},
+          {"request", {{"file", request.file.string()}, {"settings", request.settings}}},
+          {"config", config.text()}};
 }
 
-void check_manifest(const Json& manifest) {
-  for (const auto& entry : manifest.at("files")) check_file(entry);
-  const std::string made_by = manifest.at("version");
+void write_manifest(const fs::path& folder, const OrderedJson& manifest) {
+  write_sealed(folder / kManifest, manifest, 2);
+}
+
+Json read_manifest(const fs::path& folder) {
+  const auto file = folder / kManifest;
+  EK_CHECK(!is_unsealed_run(folder), kCheckpoint, folder.string(),
+           " was made by an older version, whose files carry no checksums: only that version goes on with it, `report` "
+           "reads it");
+  Json manifest = read_sealed(file);
+  const auto format = JsonView(manifest, file.string(), kCheckpoint).at("format").integer();
+  EK_CHECK(format == kFormat, kCheckpoint, file.string(), ": run folders of format ", format,
+           " are unknown, allowed: ", kFormat);
+  return manifest;
+}
+
+bool is_unsealed_run(const fs::path& folder) {
+  try {
+    const Json json = load_json(folder / kManifest, kCheckpoint);
+    return json.is_object() && !json.contains("format") && !json.contains("checksum");
+  } catch (const Error&) {
+    return false;  // whatever it is, it is not that
+  }
+}
+
+void check_manifest(const fs::path& folder, const Json& manifest) {
+  const JsonView view(manifest, (folder / kManifest).string(), kCheckpoint);
+  for (const auto& entry : view.at("files").items()) check_file(entry);
+  const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "fed/config.h"
+#include "base/sealed.h"
+#include "fed/run_request.h"
 
 namespace evenkeel {
 
@@ -18,12 +18,21 @@ std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
                                                const std::filesystem::path& model_folder,
                                                std::span<const std::string> training_files);
 
-/// Version, git hash (when built from a checkout), library versions, machine, time of creation, and path, bytes and
-/// sha256 of `files`. Cost: one read of all files.
-OrderedJson make_manifest(std::span<const std::filesystem::path> files);
+/// Format of the run folder, version, git hash (when built from a checkout), library versions, machine, time of creation;
+/// path, bytes and sha256 of `files`; what the command line asked for and the resolved config it came to. Cost: one read
+/// of all files.
+OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request,
+                          std::span<const std::filesystem::path> files);
 
-/// \throws kIo or kData naming the first file of `manifest` that is gone or not the same any more.
+/// manifest.json of a run folder, sealed (base/sealed.h): its presence makes the run.
+void write_manifest(const std::filesystem::path& folder, const OrderedJson& manifest);
+/// \throws kCheckpoint when it is damaged, or of an older version without checksums.
+Json read_manifest(const std::filesystem::path& folder);
+/// Whether the run was made before run folders had checksums.
+bool is_unsealed_run(const std::filesystem::path& folder);
+
+/// \throws kIo or kData naming the first input file of `manifest` that is gone or not the same any more.
 /// Warns when the program's version is another.
-void check_manifest(const Json& manifest);
+void check_manifest(const std::filesystem::path& folder, const Json& manifest);
 
 }  // namespace evenkeel

@@ -74,10 +74,10 @@ TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
   RunProgress progress(e, 0);
   const auto first = run_round(e, before_first_round(e), journal("first"), progress);
   const Checkpoint checkpoint(root() / "checkpoint");
-  fs::create_directories(root() / "checkpoint");
-  checkpoint.commit(first.next, {1, "{}", 0});
+  checkpoint.begin();
+  checkpoint.commit(first.next, sealed(first.record));
   const auto from_memory = run_round(e, first.next, journal("second-memory"), progress);
-  const auto from_disk = run_round(e, checkpoint.load(1), journal("second-disk"), progress);
+  const auto from_disk = run_round(e, checkpoint.read().snapshot, journal("second-disk"), progress);
   expect_same(from_disk.next.state, from_memory.next.state);
 }
 

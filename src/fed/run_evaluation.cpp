@@ -31,8 +31,10 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
 }  // namespace
 
 ServerState last_state(const Experiment& e, const Checkpoint& checkpoint) {
-  const auto last = checkpoint.last();
-  return last ? checkpoint.load(last->round).state : e.method->initialize(e.server());
+  auto last = checkpoint.read();
+  if (last.commit.round == 0) return e.method->initialize(e.server());
+  check_state(last.snapshot.state, e.sites, (last.folder / "state.safetensors").string());
+  return std::move(last.snapshot.state);
 }
 
 std::vector<EvaluationPoint> evaluation_points(const Experiment& e) {
@@ -91,38 +93,38 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
 
 namespace {
 
-void read_choice(const Json& json, TaskScore& score) {
-  score.accuracy = json.at("accuracy");
-  score.accuracy_cased = json.at("accuracy_cased");
-  score.accuracy_lowercase = json.at("accuracy_lowercase");
-  score.invalid_rate = json.at("invalid_rate");
-  score.accuracy_valid = json.at("accuracy_valid");
-  score.accuracy_likelihood = json.at("accuracy_likelihood");
-  score.chance = json.at("chance");
-  score.majority = json.at("majority");
+void read_choice(const JsonView& json, TaskScore& score) {
+  score.accuracy = json.at("accuracy").number();
+  score.accuracy_cased = json.at("accuracy_cased").number();
+  score.accuracy_lowercase = json.at("accuracy_lowercase").number();
+  score.invalid_rate = json.at("invalid_rate").number();
+  score.accuracy_valid = json.at("accuracy_valid").number();
+  score.accuracy_likelihood = json.at("accuracy_likelihood").number();
+  score.chance = json.at("chance").number();
+  score.majority = json.at("majority").number();
 }
 
-void read_text(const Json& json, TaskScore& score) {
+void read_text(const JsonView& json, TaskScore& score) {
   score.kind = AnswerKind::kText;
-  score.exact_match = json.at("exact_match");
-  score.f1 = json.at("f1");
-  if (json.contains("bert_score")) score.bert_score = json.at("bert_score").get<double>();
-  score.empty_rate = json.at("empty_rate");
-  score.context_cut = json.at("context_cut");
+  score.exact_match = json.at("exact_match").number();
+  score.f1 = json.at("f1").number();
+  if (const auto found = json.find("bert_score")) score.bert_score = found->number();
+  score.empty_rate = json.at("empty_rate").number();
+  score.context_cut = json.at("context_cut").number();
 }
 
 }  // namespace
 
-TaskScore task_score(const Json& json) {
+TaskScore task_score(const JsonView& json) {
   TaskScore score;
-  score.task = json.at("task");
-  score.budget = json.at("budget");
-  score.reading = json.value("reading", "");
-  score.top_k = json.at("top_k");
-  score.rows = json.at("rows");
-  score.questions = json.at("questions");
-  json.contains("exact_match") ? read_text(json, score) : read_choice(json, score);
-  score.seconds = json.at("seconds");
+  score.task = json.at("task").string();
+  score.budget = json.at("budget").number();
+  score.reading = json.string_or("reading", "");
+  score.top_k = json.at("top_k").integer(0);
+  score.rows = json.at("rows").integer(0);
+  score.questions = json.at("questions").integer(0);
+  json.has("exact_match") ? read_text(json, score) : read_choice(json, score);
+  score.seconds = json.at("seconds").number();
   return score;
 }
 

@@ -56,7 +56,7 @@ using ScoreCallback = std::function<void(const TaskScore&, std::span<const Predi
 std::vector<TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
                                     const EvaluationProgress& on_progress = {}, const ScoreCallback& on_score = {});
 
-/// Reads back what to_json(TaskScore) wrote.
-TaskScore task_score(const Json& json);
+/// Reads back what to_json(TaskScore) wrote. \throws naming the place of a value that is missing or of another type.
+TaskScore task_score(const JsonView& json);
 
 }  // namespace evenkeel

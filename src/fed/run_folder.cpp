@@ -4,60 +4,59 @@
 #include <array>
 
 #include "base/files.h"
+#include "base/folders.h"
+#include "base/log.h"
 #include "fed/manifest.h"
+#include "fed/run_evaluation.h"
 #include "lora/peft.h"
 
 namespace evenkeel {
 namespace {
 
 /// Stands in the folder from prepare() until the manifest is written. What lies beside it then is ours to replace.
-constexpr std::string_view kMarker = ".unfinished";
-constexpr std::array<std::string_view, 4> kFirstFiles = {"config.toml", "partition.json", "manifest.json", kMarker};
+constexpr std::string_view kUnfinished = ".unfinished";
+constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json", kManifest = "manifest.json";
+constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl";
+const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition), std::string(kManifest),
+                                              std::string(kUnfinished)};
 
-bool left_by_beginning(const fs::path& file) {
-  const auto name = file.filename().string();
-  return std::any_of(kFirstFiles.begin(), kFirstFiles.end(),
-                     [&](auto known) { return name.find(known) != std::string::npos; });
+bool names_exactly(const fs::path& file, std::string_view name) {
+  return file.filename() == name || is_part_of(file, name);
 }
 
-/// The marker stands there, or nothing but the temporary file it was being written as.
-bool only_began(const fs::path& folder) {
-  if (!fs::is_directory(folder)) return false;
-  if (fs::exists(folder / kMarker)) return true;
-  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const fs::directory_entry& entry) {
-    return entry.path().filename().string().starts_with(kMarker);
+/// Nothing but a lock, and the marker as it was being written.
+bool only_locked(const fs::path& folder) {
+  const auto entries = entries_of(folder);
+  return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
+    return entry.filename() == FolderLock::kFile || names_exactly(entry, kUnfinished);
   });
 }
 
-void remove_leftovers(const fs::path& folder) {
-  if (!only_began(folder)) return;
-  std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (left_by_beginning(entry.path())) leftovers.push_back(entry.path());
-  for (const auto& file : leftovers) fs::remove(file);
+bool only_began(const fs::path& folder) {
+  return is_folder(folder) && (path_exists(folder / kUnfinished) || only_locked(folder));
 }
 
-int64_t size_of(const fs::path& file) { return fs::exists(file) ? static_cast<int64_t>(fs::file_size(file)) : 0; }
+/// What create() makes, as far as it came.
+void remove_leftovers(const fs::path& folder) {
+  for (const auto& name : kFirstFiles) remove_path(folder / name);
+  remove_parts(folder, kFirstFiles);
+  const auto checkpoint = folder / "checkpoint";
+  remove_path(checkpoint / "commit.json");
+  remove_parts(checkpoint, {"commit.json"});
+  std::error_code not_empty;  // then it is somebody else's, and the folder not empty
+  fs::remove(checkpoint, not_empty);
+}
+
+/// \throws kIo unless the lock is all that is there.
+void check_empty(const fs::path& folder) {
+  EK_CHECK(only_locked(folder), kIo, folder.string(), ": exists already and is not empty; choose another --out");
+}
 
 void shorten(const fs::path& file, int64_t bytes) {
-  if (size_of(file) > bytes) fs::resize_file(file, static_cast<uintmax_t>(bytes));
-}
-
-/// Cuts what follows the last line break: a line that was being written when the program was stopped.
-void drop_partial_line(const fs::path& file) {
-  if (!fs::exists(file)) return;
-  const std::string text = read_file(file);
-  const size_t end = text.rfind('\n');
-  shorten(file, end == std::string::npos ? 0 : static_cast<int64_t>(end) + 1);
-}
-
-/// Temporary files of atomic writes (base/files.h) that were being written when the program was killed.
-void remove_half_written(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  std::vector<fs::path> parts;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().find(".part-") != std::string::npos) parts.push_back(entry.path());
-  for (const auto& part : parts) fs::remove(part);
+  if (!path_exists(file) || evenkeel::file_size(file) <= static_cast<uint64_t>(bytes)) return;
+  std::error_code error;
+  fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
+  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", error.message());
 }
 
 OrderedJson partition_json(const Shards& shards) {
@@ -67,58 +66,150 @@ OrderedJson partition_json(const Shards& shards) {
           {"clients", shards.rows}};
 }
 
+ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
+  auto config = ExperimentConfig::read(config::Table::parse(text, (folder / file).string()));
+  config.output.dir = folder.string();
+  return config;
+}
+
+/// The config that `manifest` holds. \throws kConfig unless config.toml says the same, byte for byte.
+ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
+  const auto file = folder / kConfigFile;
+  const auto then = JsonView(manifest, (folder / kManifest).string(), kCheckpoint).at("config").string();
+  auto config = parse_config(then, folder, kManifest);
+  const auto now = read_file(file);
+  if (now == then) return config;
+  const auto who = concat(file.string(), " is not as the run wrote it (manifest.json holds that text as \"config\")");
+  std::vector<std::string> changes;
+  try {
+    changes = differences(parse_config(now, folder, kConfigFile), config);
+  } catch (const Error& error) {
+    throw error.with_context(who);
+  }
+  fail(kConfig, who, ": ", changes.empty() ? "no key has another value, but bytes differ" : join(changes, "; "));
+}
+
+SealedLines numbered(SealedLines lines) {
+  for (size_t i = 0; i < lines.lines.size(); ++i) {
+    const auto& line = lines.lines[i];
+    const auto round = line.view().at("round").integer();
+    if (round == static_cast<int64_t>(i) + 1) continue;
+    lines.damage = Error(kCheckpoint, concat(line.place, ": is of round ", round, ", expected ", i + 1));
+    lines.lines.resize(i);
+    break;
+  }
+  return lines;
+}
+
+/// \throws kCheckpoint naming the first line of either that is damaged or not what it should be.
+void check_whole(const SealedLines& rounds, const SealedLines& evaluations) {
+  rounds.whole();
+  for (const auto& line : evaluations.whole().lines) task_score(line.view());
+}
+
+/// How many lines stand before the first of a later round than `round`.
+size_t lines_until(const SealedLines& evaluations, int64_t round) {
+  const auto& lines = evaluations.lines;
+  const auto later = std::find_if(lines.begin(), lines.end(),
+                                  [&](const SealedLine& line) { return line.view().at("round").integer() > round; });
+  return static_cast<size_t>(later - lines.begin());
+}
+
 }  // namespace
 
-void RunFolder::prepare(const fs::path& folder) {
+FolderLock RunFolder::prepare(const fs::path& folder) {
   EK_CHECK(!holds_run(folder), kIo, folder.string(),
            " holds a run already: go on with it by --resume, or choose another --out");
-  remove_leftovers(folder);
-  make_new_folder(folder);
-  write_file_atomic(folder / kMarker, "");
+  if (!only_began(folder)) make_new_folder(folder);
+  FolderLock lock(folder);
+  EK_CHECK(!holds_run(folder), kIo, folder.string(), " holds a run by now, another process began it");
+  if (only_began(folder)) remove_leftovers(folder);
+  check_empty(folder);
+  write_file_atomic(folder / kUnfinished, "");
+  return lock;
 }
 
-bool RunFolder::holds_run(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
+bool RunFolder::holds_run(const fs::path& folder) { return path_exists(folder / kManifest); }
 
 bool RunFolder::nothing_began(const fs::path& folder) {
-  if (holds_run(folder)) return false;
-  return !fs::exists(folder) || only_began(folder);
+  return !holds_run(folder) && (!path_exists(folder) || only_began(folder));
 }
 
-RunFolder RunFolder::create(const fs::path& folder, const Experiment& e) {
-  write_file_atomic(folder / "config.toml", e.config.text());
-  write_file_atomic(folder / "partition.json", partition_json(e.shards).dump());
+RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Experiment& e, const RunRequest& request) {
+  RunFolder run(folder, std::move(lock));
+  run.config_ = e.config;
+  write_file_atomic(folder / kConfigFile, e.config.text());
+  write_sealed(folder / kPartition, partition_json(e.shards));
+  run.checkpoint_.begin();
   const auto files = input_files(e.config, e.model_folder, e.shards.files);
-  write_file_atomic(folder / "manifest.json", make_manifest(files).dump(2) + "\n");
-  fs::remove(folder / kMarker);
-  return RunFolder(folder);
-}
-
-RunFolder RunFolder::open(const fs::path& folder) {
-  EK_CHECK(holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
-  RunFolder run(folder);
-  run.repair();
+  write_manifest(folder, make_manifest(e.config, request, files));
+  remove_path(folder / kUnfinished);
   return run;
 }
 
-void RunFolder::repair() const {
-  fs::remove(folder_ / kMarker);
-  for (const auto& folder : {folder_, folder_ / "checkpoint", folder_ / "adapter"}) remove_half_written(folder);
-  checkpoint_.repair();
-  drop_partial_line(folder_ / "evaluations.jsonl");
-  const auto rounds = folder_ / "rounds.jsonl";
-  const auto last = checkpoint_.last();
-  const int64_t before = last ? last->records_before : 0;
-  const int64_t line = last ? static_cast<int64_t>(last->record.size()) + 1 : 0;
-  if (size_of(rounds) == before + line) return;
-  shorten(rounds, before);
-  if (last) append_line(rounds, last->record);
+RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_round) {
+  EK_CHECK(holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  RunFolder run(folder, FolderLock(folder));
+  run.config_ = run_config(folder);
+  run.opened_ = from_round ? run.checkpoint_.read(*from_round) : run.checkpoint_.read();
+  run.read_records(from_round);
+  return run;
+}
+
+/// What was opened needs the lines of its rounds, each whole; its own one may be missing, as the commit holds it. Where a
+/// round was asked for, what comes after it is no matter.
+void RunFolder::read_records(std::optional<int64_t> from_round) {
+  const auto rounds = read_rounds(folder_), evaluations = read_evaluations(folder_);
+  const auto& commit = opened_.commit;
+  const auto needed = static_cast<size_t>(std::max<int64_t>(commit.round - 1, 0));
+  const auto reaches = [&](int64_t round) { return static_cast<int64_t>(rounds.lines.size()) + 1 >= round; };
+  try {
+    if (!from_round) check_whole(rounds, evaluations);
+    const bool enough = rounds.lines.size() >= needed;
+    const bool too_many = !from_round && static_cast<int64_t>(rounds.lines.size()) > commit.round;
+    EK_CHECK(enough && !too_many, kCheckpoint, (folder_ / kRounds).string(), ": holds ", rounds.lines.size(),
+             " whole lines, committed are ", commit.round, " rounds");
+  } catch (const Error& damage) {
+    throw checkpoint_.with_way_out(damage, reaches);
+  }
+  record_missing_ = static_cast<int64_t>(rounds.lines.size()) < commit.round;
+  const size_t kept = std::min(rounds.lines.size(), static_cast<size_t>(commit.round));
+  round_bytes_ = kept > 0 ? rounds.lines[kept - 1].end : 0;
+  const size_t scores = lines_until(evaluations, commit.round);
+  evaluation_bytes_ = scores > 0 ? evaluations.lines[scores - 1].end : 0;
+  if (evaluations.damage && scores == evaluations.lines.size())
+    log::warning("[train] ", evaluations.damage->what(), "; evaluations from that line on are dropped");
+}
+
+void RunFolder::check(const Experiment& e) const {
+  const auto file = folder_ / kPartition;
+  Json partition = read_sealed(file);
+  EK_CHECK(partition == Json(partition_json(e.shards)), kCheckpoint, file.string(),
+           ": config and data deal out other rows than the run was made with");
+  if (opened_.commit.round > 0)
+    check_state(opened_.snapshot.state, e.sites, (opened_.folder / "state.safetensors").string());
+}
+
+void RunFolder::settle() const {
+  checkpoint_.settle(opened_.commit);
+  remove_path(folder_ / kUnfinished);
+  remove_parts(folder_, kFirstFiles);
+  remove_parts(folder_, {"report.html"});
+  remove_parts(folder_ / "adapter", {"adapter_model.safetensors", "adapter_config.json"});
+  shorten(folder_ / kEvaluations, evaluation_bytes_);
+  shorten(folder_ / kRounds, round_bytes_);
+  if (record_missing_) append_line(folder_ / kRounds, opened_.commit.record);
+}
+
+std::optional<Snapshot> RunFolder::take_snapshot() {
+  if (opened_.commit.round == 0) return std::nullopt;
+  return std::move(opened_.snapshot);
 }
 
 void RunFolder::commit(const Snapshot& snapshot, const OrderedJson& record, const Experiment& e) const {
-  const auto rounds = folder_ / "rounds.jsonl";
-  const Commit commit{snapshot.state.round, record.dump(), size_of(rounds)};
-  checkpoint_.commit(snapshot, commit);
-  append_line(rounds, commit.record);
+  const auto line = sealed(record);
+  checkpoint_.commit(snapshot, line);
+  append_line(folder_ / kRounds, line);
   save_adapter(snapshot.state, e);
 }
 
@@ -127,24 +218,17 @@ void RunFolder::save_adapter(const ServerState& state, const Experiment& e) cons
   save_peft_adapter(folder_ / "adapter", adapter, peft_info(e.model_folder.string(), adapter));
 }
 
-void RunFolder::add_evaluation(const OrderedJson& line) const {
-  append_line(folder_ / "evaluations.jsonl", line.dump());
-}
+void RunFolder::add_evaluation(const OrderedJson& line) const { append_sealed(folder_ / kEvaluations, line); }
 
-std::vector<Json> RunFolder::evaluations() const {
-  const auto file = folder_ / "evaluations.jsonl";
-  std::vector<Json> lines;
-  if (!fs::exists(file)) return lines;
-  std::istringstream text(read_file(file));
-  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, file.string(), kCheckpoint));
-  return lines;
-}
+std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations(folder_).whole().lines; }
 
 ExperimentConfig run_config(const fs::path& folder) {
   EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
-  auto config = ExperimentConfig::load(folder / "config.toml");
-  config.output.dir = folder.string();
-  return config;
+  return checked_config(folder, read_manifest(folder));
 }
+
+SealedLines read_rounds(const fs::path& folder) { return numbered(read_sealed_lines(folder / kRounds)); }
+
+SealedLines read_evaluations(const fs::path& folder) { return read_sealed_lines(folder / kEvaluations); }
 
 }  // namespace evenkeel

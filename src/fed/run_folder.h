@@ -1,39 +1,55 @@
-/// \file  The folder of a run, never half-written: readers see the last committed round.
+/// \file  The folder of a run, never half-written: readers see the last committed round. All that is ours in it is sealed
+/// (base/sealed.h); one process at a time writes (base/folder_lock.h), any number may read.
 ///
-///   config.toml        resolved; what a resumed run uses         manifest.json   fed/manifest.h; its presence makes
-///   the run partition.json     row indices of every client               checkpoint/     fed/checkpoint.h rounds.jsonl
-///   a line per committed round                adapter/        the global adapter in PEFT's layout evaluations.jsonl  a
-///   line per round, task and budget
+///   config.toml        resolved; equal to what manifest.json holds under "config"
+///   manifest.json      fed/manifest.h; its presence makes the run
+///   partition.json     row indices of every client
+///   checkpoint/        fed/checkpoint.h
+///   rounds.jsonl       a line per committed round
+///   evaluations.jsonl  a line per round, task and budget
+///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
 #pragma once
 
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/folder_lock.h"
 #include "fed/checkpoint.h"
 #include "fed/experiment.h"
+#include "fed/run_request.h"
 
 namespace evenkeel {
 
 class RunFolder {
  public:
-  /// A folder to hold a new run: made, or empty already, or left by a run that was stopped before it began.
-  /// \throws kIo when it holds anything else, or is not writable.
-  static void prepare(const std::filesystem::path& folder);
+  /// A folder to hold a new run, locked: made, or empty already, or left by a run that was stopped before it began.
+  /// \throws kIo when it holds anything else, is not writable, or another process works in it.
+  static FolderLock prepare(const std::filesystem::path& folder);
   /// Whether a run lives there.
   static bool holds_run(const std::filesystem::path& folder);
   /// Whether there is no such folder, it is empty, or create() did not get to its end there.
   static bool nothing_began(const std::filesystem::path& folder);
 
-  /// Writes config, partition and, last, the manifest. REQUIRES prepare().
-  static RunFolder create(const std::filesystem::path& folder, const Experiment& experiment);
-  /// A run that was begun earlier; record files are brought back to the last commit. \throws kIo when there is none.
-  static RunFolder open(const std::filesystem::path& folder);
+  /// Writes config, partition, the marker and, last, the manifest. \param lock  of prepare()
+  static RunFolder create(const std::filesystem::path& folder, FolderLock lock, const Experiment& experiment,
+                          const RunRequest& request);
+
+  /// A run that was begun earlier, locked, read and checked; nothing is changed before settle().
+  /// \param from_round  go on from that round, which may not be the last one; what came after it need not be whole
+  /// \throws kIo when there is none or another process works in it; kCheckpoint, kNumeric saying what is damaged and
+  /// what is whole.
+  static RunFolder open(const std::filesystem::path& folder, std::optional<int64_t> from_round = std::nullopt);
+  /// \throws kCheckpoint when state or partition are not those of `experiment`.
+  void check(const Experiment& experiment) const;
+  /// After all checks: brings everything back to the round that was opened and removes what a killed process left.
+  void settle() const;
 
   const std::filesystem::path& path() const { return folder_; }
   const Checkpoint& checkpoint() const { return checkpoint_; }
+  const ExperimentConfig& config() const { return config_; }
+  /// The round that was opened; nothing before the first one.
+  std::optional<Snapshot> take_snapshot();
 
   /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/.
   void commit(const Snapshot& snapshot, const OrderedJson& record, const Experiment& experiment) const;
@@ -41,17 +57,29 @@ class RunFolder {
   void save_adapter(const ServerState& state, const Experiment& experiment) const;
   void add_evaluation(const OrderedJson& line) const;
   /// All lines of evaluations.jsonl.
-  std::vector<Json> evaluations() const;
+  std::vector<SealedLine> evaluations() const;
 
  private:
-  explicit RunFolder(const std::filesystem::path& folder) : folder_(folder), checkpoint_(folder / "checkpoint") {}
-  void repair() const;
+  RunFolder(const std::filesystem::path& folder, FolderLock lock)
+      : folder_(folder), lock_(std::move(lock)), checkpoint_(folder / "checkpoint") {}
+  void read_records(std::optional<int64_t> from_round);
 
   std::filesystem::path folder_;
+  FolderLock lock_;
   Checkpoint checkpoint_;
+  ExperimentConfig config_;
+  CommittedRound opened_;
+  int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // of the lines that the opened round leaves standing
+  bool record_missing_ = false;                     // its own line of rounds.jsonl was not written any more
 };
 
-/// The config a run folder was made with. \throws kIo when no run lives there.
+/// The config a run was made with. \throws kIo when no run lives there, kCheckpoint, kConfig when config.toml is not what
+/// the run wrote, naming the keys that differ.
 ExperimentConfig run_config(const std::filesystem::path& folder);
+
+/// Lines of rounds.jsonl up to the first that is damaged or not the next round.
+SealedLines read_rounds(const std::filesystem::path& folder);
+/// Lines of evaluations.jsonl.
+SealedLines read_evaluations(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

@@ -10,12 +10,22 @@
 namespace evenkeel {
 namespace {
 
-Snapshot last_snapshot(Run& run) {
-  const auto last = run.folder.checkpoint().last();
-  auto snapshot = last ? run.folder.checkpoint().load(last->round) : before_first_round(run.experiment);
-  if (last) run.folder.save_adapter(snapshot.state, run.experiment);
+Snapshot first_snapshot(Run& run) {
+  auto opened = run.folder.take_snapshot();
+  if (opened) run.folder.save_adapter(opened->state, run.experiment);
+  auto snapshot = opened ? std::move(*opened) : before_first_round(run.experiment);
   rehearse(run.experiment, snapshot.state);
   return snapshot;
+}
+
+/// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be repeated.
+void refuse_changes(const RunRequest& request, const RunFolder& folder) {
+  const Json manifest = read_manifest(folder.path());
+  const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
+  const auto begun_with = request_then.at("request").at("settings").strings();
+  const auto changes = differences(resolved_like(request.config(begun_with), folder.config()), folder.config());
+  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
+           ", which no config file, --set or --threads can change: ", join(changes, "; "));
 }
 
 bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
@@ -23,12 +33,14 @@ bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
   return round == config.train.rounds || (config.evaluate.every > 0 && round % config.evaluate.every == 0);
 }
 
-std::optional<TaskScore> known_score(const std::vector<Json>& lines, int64_t round, const EvaluationPoint& point,
+std::optional<TaskScore> known_score(const std::vector<SealedLine>& lines, int64_t round, const EvaluationPoint& point,
                                      const std::string& task) {
-  for (const auto& line : lines)
-    if (line.at("round") == round && line.at("budget") == point.budget && line.value("reading", "") == point.reading &&
-        line.at("task") == task)
-      return task_score(line);
+  for (const auto& line : lines) {
+    const auto score = task_score(line.view());
+    if (line.view().at("round").integer() == round && score.budget == point.budget && score.reading == point.reading &&
+        score.task == task)
+      return score;
+  }
   return std::nullopt;
 }
 
@@ -94,30 +106,34 @@ Snapshot advance(const Run& run, const Snapshot& now, RunProgress& progress) {
 
 }  // namespace
 
-Run begin_run(ExperimentConfig config) {
+Run begin_run(const RunRequest& request) {
+  auto config = request.config();
   const fs::path folder = config.folder();
-  RunFolder::prepare(folder);
+  auto lock = RunFolder::prepare(folder);
   config.resolve();
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-  auto run_folder = RunFolder::create(folder, experiment);
+  auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
   return {std::move(experiment), std::move(run_folder)};
 }
 
-Run resume_run(const fs::path& folder, ExperimentConfig config) {
-  if (RunFolder::nothing_began(folder)) {
-    log::warning("[train] ", folder.string(), " holds no run yet: this one begins");
-    config.output.dir = folder.string();
-    return begin_run(std::move(config));
+Run resume_run(const RunRequest& request, std::optional<int64_t> from_round) {
+  const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
+  if (RunFolder::nothing_began(path)) {
+    log::warning("[train] ", path.string(), " holds no run yet: this one begins");
+    return begin_run(request);
   }
-  config = run_config(folder);
-  check_manifest(load_json(folder / "manifest.json", kCheckpoint));
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-  return {std::move(experiment), RunFolder::open(folder)};
+  auto folder = RunFolder::open(path, from_round);
+  refuse_changes(request, folder);
+  check_manifest(path, read_manifest(path));
+  auto experiment = make_experiment(folder.config(), Purpose::kTrain);
+  folder.check(experiment);
+  folder.settle();
+  return {std::move(experiment), std::move(folder)};
 }
 
 std::vector<TaskScore> complete_run(Run& run) {
   const auto& config = run.experiment.config;
-  Snapshot now = last_snapshot(run);
+  Snapshot now = first_snapshot(run);
   if (now.state.round < config.train.rounds) log_beginning(run.experiment, now.state.round);
   RunProgress progress(run.experiment, now.state.round);
   for (;;) {

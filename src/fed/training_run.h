@@ -1,7 +1,7 @@
 /// \file  A federated fine-tuning run from beginning, or from where it stopped, to end.
 #pragma once
 
-#include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "fed/experiment.h"
@@ -15,14 +15,17 @@ struct Run {
   RunFolder folder;
 };
 
-/// A new run: checks the folder, builds everything, writes config, partition and manifest. `config` need not be
-/// resolved. \throws Error of whatever is wrong; the folder then holds no run.
-Run begin_run(ExperimentConfig config);
+/// A new run: checks the folder, builds everything, writes config, partition and manifest. \throws Error of whatever is
+/// wrong; the folder then holds no run.
+Run begin_run(const RunRequest& request);
 
 /// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
-/// run was stopped before its first round), one begins from `config`.
-/// \throws kIo, kData when the folder holds something else, or a file the run was made with is gone or changed.
-Run resume_run(const std::filesystem::path& folder, ExperimentConfig config);
+/// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run
+/// needs was read and checked. \param from_round  go on from this round instead of the last committed one
+/// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or damaged, or a file the run was made
+/// with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has. What it
+/// leaves out of the settings that the run was begun with is not asked for.
+Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt);
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed
 /// anywhere, a resumed run ends with the same bits. \return the scores of the last round. \throws Interrupted at a safe

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/files.h"
+#include "base/folders.h"
 
 namespace evenkeel::peft {
 

@@ -6,6 +6,8 @@
 
 #include "base/config.h"
 #include "base/files.h"
+#include "base/log.h"
+#include "fed/manifest.h"
 #include "fed/run_evaluation.h"
 #include "fed/run_folder.h"
 
@@ -15,9 +17,9 @@ namespace {
 constexpr std::array<std::string_view, 9> kRoundNumbers = {
     "round", "loss", "steps", "tokens", "bytes_up", "bytes_down", "experts_per_token", "flops", "participants"};
 
-/// Complete lines of a file of JSON lines, handed over with "file, line n".
+/// Complete lines of a file as versions without checksums wrote it, handed over with "file, line n".
 template <typename Use>
-void for_each_line(const fs::path& file, Use use) {
+void for_each_unsealed_line(const fs::path& file, Use use) {
   if (!path_exists(file)) return;
   const std::string text = read_file(file);
   size_t start = 0, number = 1;
@@ -42,12 +44,7 @@ void check_round(const JsonView& record) {
 
 Evaluation evaluation_of(const Json& line, const std::string& place) {
   const JsonView view(line, place, kCheckpoint);
-  const auto round = view.at("round").integer(0);
-  try {
-    return {round, task_score(line)};
-  } catch (const Json::exception&) {
-    view.refuse(": not the record of an evaluation");
-  }
+  return {view.at("round").integer(0), task_score(view)};
 }
 
 void add(std::vector<Evaluation>& all, Evaluation made) {
@@ -61,7 +58,6 @@ void add(std::vector<Evaluation>& all, Evaluation made) {
 }
 
 void read_config(RunRecords& run) {
-  run.config = read_file(run.folder / "config.toml");
   const auto table = config::Table::parse(run.config, (run.folder / "config.toml").string());
   run.seed = table.integer("seed").value_or(0);
   run.model = table.table("model").string("path").value_or("");
@@ -73,6 +69,37 @@ std::string folder_name(const fs::path& folder) {
   const auto path = fs::weakly_canonical(folder, error);
   EK_CHECK(!error, kIo, folder.string(), ": has no whole path: ", error.message());
   return path.filename().string();
+}
+
+void add_round(RunRecords& run, Json record, const std::string& place) {
+  check_round(JsonView(record, place, kCheckpoint));
+  run.rounds.push_back(std::move(record));
+}
+
+void read_unsealed(RunRecords& run) {
+  log::warning("[report] ", run.folder.string(),
+               " was made by an older version, whose files carry no checksums: what it says is taken as it is");
+  run.manifest = load_json(run.folder / "manifest.json", kCheckpoint);
+  JsonView(run.manifest, (run.folder / "manifest.json").string(), kCheckpoint).string_or("version", "");
+  run.config = read_file(run.folder / "config.toml");
+  read_config(run);
+  for_each_unsealed_line(run.folder / "rounds.jsonl",
+                         [&](Json record, const std::string& place) { add_round(run, std::move(record), place); });
+  for_each_unsealed_line(run.folder / "evaluations.jsonl", [&](const Json& line, const std::string& place) {
+    add(run.evaluations, evaluation_of(line, place));
+  });
+}
+
+void read_sealed_run(RunRecords& run) {
+  run_config(run.folder);  // checks it against the manifest
+  run.manifest = read_manifest(run.folder);
+  run.config = read_file(run.folder / "config.toml");
+  read_config(run);
+  auto rounds = read_rounds(run.folder);
+  rounds.whole();
+  for (auto& line : rounds.lines) add_round(run, std::move(line.json), line.place);
+  for (const auto& line : read_evaluations(run.folder).whole().lines)
+    add(run.evaluations, evaluation_of(line.json, line.place));
 }
 
 }  // namespace
@@ -95,15 +122,7 @@ RunRecords load_run(const fs::path& folder) {
   RunRecords run;
   run.folder = folder;
   run.label = folder_name(folder);
-  run.manifest = load_json(folder / "manifest.json", kCheckpoint);
-  JsonView(run.manifest, (folder / "manifest.json").string(), kCheckpoint).string_or("version", "");
-  read_config(run);
-  for_each_line(folder / "rounds.jsonl", [&](Json record, const std::string& place) {
-    check_round(JsonView(record, place, kCheckpoint));
-    run.rounds.push_back(std::move(record));
-  });
-  for_each_line(folder / "evaluations.jsonl",
-                [&](const Json& line, const std::string& place) { add(run.evaluations, evaluation_of(line, place)); });
+  is_unsealed_run(folder) ? read_unsealed(run) : read_sealed_run(run);
   return run;
 }
 

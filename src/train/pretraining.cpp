@@ -9,12 +9,14 @@
 #include <numbers>
 
 #include "base/files.h"
-#include "base/json.h"
+#include "base/folder_lock.h"
+#include "base/folders.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data/builtin_text.h"
 #include "data/tokenizer_training.h"
+#include "train/pretraining_folder.h"
 
 namespace evenkeel {
 namespace {
@@ -35,18 +37,17 @@ std::vector<std::string> load_text(const PretrainConfig& config) {
   return texts;
 }
 
-/// The configured tokenizer, or one trained on the text, copied into `out` so that the result is a complete model
+/// The configured tokenizer, or one trained on the text, copied to `target` so that the result is a complete model
 /// folder.
 Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::string> texts, int64_t vocab_size,
-                            const fs::path& out) {
-  const fs::path target = out / "tokenizer.json";
-  if (!fs::exists(target)) {
+                            const fs::path& target) {
+  if (!path_exists(target)) {
     if (config.model.tokenizer.empty()) {
       log::info("[pretrain] training a tokenizer of ", vocab_size, " ids");
       write_file_atomic(target, train_tokenizer(texts, {.vocab_size = vocab_size}));
     } else {
       fs::path source = expand_data_path(config.model.tokenizer, "model.tokenizer");
-      if (fs::is_directory(source)) source /= "tokenizer.json";
+      if (is_folder(source)) source /= "tokenizer.json";
       write_file_atomic(target, read_file(source));
     }
   }
@@ -128,15 +129,18 @@ class Pretraining {
  public:
   Pretraining(const PretrainConfig& config, const fs::path& out)
       : config_(config),
-        out_(out),
+        folder_(out),
         model_(init_model(config.model.config, BaseDtype::kFloat32, config.seed)),
         named_(model_->parameters()),
         optimizer_(trainable(), config.train.optimizer),
         texts_(load_text(config)) {}
 
-  bool run(bool resume, const StopRequest& stop) {
+  /// Goes on from the checkpoint.
+  bool run(const StopRequest& stop) {
+    folder_.open();
+    folder_.settle();
     load_data();
-    int64_t step = resume ? load_checkpoint() : 0;
+    int64_t step = load_checkpoint();
     log::info("[pretrain] ", corpus_->tokens(), " tokens, ", corpus_->training(), " training and ",
               corpus_->validation(), " validation sequences, ", parameter_count(), " parameters");
     log::Progress progress("pretrain");
@@ -146,7 +150,7 @@ class Pretraining {
       const double loss = train_step(step++, order);
       record(step, loss, progress);
       const bool stopping = stop && stop();
-      if (stopping || step % config_.train.checkpoint_every == 0) save_checkpoint(step);
+      if (stopping || step % config_.train.checkpoint_every == 0 || step == config_.train.steps) save_checkpoint(step);
       if (stopping && step < config_.train.steps) return false;
     }
     finish();
@@ -167,7 +171,7 @@ class Pretraining {
   }
 
   void load_data() {
-    const auto tokenizer = install_tokenizer(config_, texts_, model_->spec().vocab_size, out_);
+    const auto tokenizer = install_tokenizer(config_, texts_, model_->spec().vocab_size, folder_.tokenizer());
     corpus_ = std::make_unique<Corpus>(texts_, tokenizer, model_->spec().eos, config_.train.sequence_length,
                                        config_.data.validation);
     EK_CHECK(corpus_->training() >= 1, kConfig, "pretrain: the text has ", corpus_->tokens(),
@@ -233,28 +237,28 @@ class Pretraining {
     progress.update(concat("step ", step, "/", config_.train.steps, "  loss ", loss, "  ", std::llround(speed),
                            " tokens/s  ", std::llround(left), " s left"));
     if (step % config_.train.log_every != 0 && step != config_.train.steps) return;
-    append_line(out_ / "pretrain.jsonl",
-                OrderedJson{{"step", step}, {"loss", loss}, {"tokens_per_second", std::llround(speed)}}.dump());
+    folder_.record({{"step", step}, {"loss", loss}, {"tokens_per_second", std::llround(speed)}});
   }
 
   void save_checkpoint(int64_t step) const {
     TensorMap state = optimizer_.state();
     for (const auto& [name, tensor] : named_) state["model." + name] = tensor.detach();
-    save_safetensors(out_ / "checkpoint.safetensors", state, {{"step", std::to_string(step)}});
+    folder_.save(step, state);
   }
 
   int64_t load_checkpoint() {
+    if (folder_.step() == 0) return 0;
     const at::NoGradGuard no_grad;
-    auto [tensors, metadata] = load_safetensors(out_ / "checkpoint.safetensors");
+    auto tensors = folder_.tensors();
     for (auto& [name, tensor] : named_) {
       const auto saved = tensors.find("model." + name);
-      EK_CHECK(saved != tensors.end() && saved->second.sizes() == tensor.sizes(), kCheckpoint, out_.string(),
-               "/checkpoint.safetensors does not hold ", name, " of this model's shape");
+      EK_CHECK(saved != tensors.end() && saved->second.sizes() == tensor.sizes(), kCheckpoint, folder_.path().string(),
+               ": the checkpoint does not hold ", name, " of this model's shape");
       tensor.copy_(saved->second);
       tensors.erase(saved);
     }
     optimizer_.load_state(tensors);
-    return std::stoll(metadata.at("step"));
+    return folder_.step();
   }
 
   /// Validation loss at every budget, with the checkpoint's own gating and the renormalised one: what fewer experts
@@ -266,24 +270,20 @@ class Pretraining {
       OrderedJson line{{"step", config_.train.steps}, {"top_k", model_->spec().num_experts > 0 ? top_k : 0}};
       line["validation_loss"] = validation_loss(full > 0 ? top_k : 0, GateNorm::kCheckpoint);
       if (full > 0) line["validation_loss_renorm_selected"] = validation_loss(top_k, GateNorm::kRenormSelected);
-      append_line(out_ / "pretrain.jsonl", line.dump());
+      folder_.record(line);
       log::info("[pretrain] ", line.dump());
     }
   }
 
+  /// The checkpoint of the last step stands until everything else does: whatever is cut short here is done again.
   void finish() {
     record_validation();
     for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
-    const fs::path staging = out_ / ".model";
-    fs::remove_all(staging);
-    save_model(*model_, staging, config_.model.dtype);
-    for (const auto& entry : fs::directory_iterator(staging)) fs::rename(entry.path(), out_ / entry.path().filename());
-    fs::remove_all(staging);
-    fs::remove(out_ / "checkpoint.safetensors");
+    folder_.finish([&](const fs::path& staging) { save_model(*model_, staging, config_.model.dtype); });
   }
 
   const PretrainConfig& config_;
-  fs::path out_;
+  PretrainingFolder folder_;
   std::unique_ptr<CausalLm> model_;
   TensorMap named_;
   AdamW optimizer_;
@@ -339,16 +339,18 @@ bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bo
   config.check();
   require_memory(memory_plan(config), machine::memory(), "pre-training");
   const std::string resolved = config::write(config);
+  const PretrainingFolder folder(out);
+  const bool begins = folder.nothing_began();
+  EK_CHECK(begins || resume, kIo, out.string(), ": exists already and is not empty; choose another --out");
+  if (!begins) folder.check_resumable(resolved);
   Pretraining pretraining(config, out);  // reads all input: a mistake there must not leave an output folder behind
-  if (resume) {
-    EK_CHECK(fs::exists(out / "checkpoint.safetensors"), kIo, out.string(), " holds no checkpoint to go on from");
-    EK_CHECK(read_file(out / "pretrain.toml") == resolved, kConfig, "the configuration differs from ", out.string(),
-             "/pretrain.toml, which this run began with");
-  } else {
-    make_new_folder(out);
-    write_file_atomic(out / "pretrain.toml", resolved);
-  }
-  return pretraining.run(resume, stop);
+  make_folders(out);
+  const FolderLock lock(out);
+  EK_CHECK(begins == folder.nothing_began(), kIo, out.string(), " has changed meanwhile, another process was at it");
+  if (begins) folder.begin(resolved);
+  if (!folder.finished()) return pretraining.run(stop);
+  folder.tidy();
+  return true;
 }
 
 }  // namespace evenkeel

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from safetensors.torch import load_file
 
-from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, evenkeel, sealed, settings, succeed, tiny_model  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,8 @@ def test_export_refuses_what_it_cannot_do(run, tmp_path):
     refused("export", "--run", run, "--dtype", "float32", "--out", tmp_path / "x", says="--dtype is for --format merged")
     begun = tmp_path / "begun"
     shutil.copytree(run, begun)
-    shutil.rmtree(begun / "checkpoint")
+    shutil.rmtree(begun / "checkpoint/round-1")
+    (begun / "checkpoint/commit.json").write_text(sealed({"round": 0, "record": "", "files": {}}) + "\n")
     refused("export", "--run", begun, "--out", tmp_path / "x", says="no round is committed yet")
 
 
@@ -115,4 +116,4 @@ def test_report_refuses_what_it_cannot_read(run, tmp_path):
     shutil.copytree(run, damaged)
     with open(damaged / "rounds.jsonl", "a") as file:
         file.write("{broken\n")
-    refused("report", damaged, says="rounds.jsonl, line 2: not valid JSON")
+    refused("report", damaged, says="rounds.jsonl, line 2: damaged")

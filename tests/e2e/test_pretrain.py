@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -63,7 +64,7 @@ def test_loss_falls_and_the_folder_is_a_model(config, tmp_path):
     assert losses[-1] < 0.8 * losses[0]
     assert {row["top_k"] for row in curve(out) if "top_k" in row} == {1, 2}
     assert {"config.json", "model.safetensors", "tokenizer.json", "pretrain.toml"} <= {f.name for f in out.iterdir()}
-    assert not (out / "checkpoint.safetensors").exists()
+    assert not list(out.glob("checkpoint*")) and not (out / ".lock").exists()
 
 
 def test_interrupted_run_ends_with_the_same_bits(config, tmp_path):
@@ -72,7 +73,7 @@ def test_interrupted_run_ends_with_the_same_bits(config, tmp_path):
     broken = tmp_path / "broken"
     process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(broken)], stderr=subprocess.PIPE, text=True)
     deadline = time.time() + 120
-    while not (broken / "checkpoint.safetensors").exists() and time.time() < deadline:
+    while not list(broken.glob("checkpoint-*.safetensors")) and time.time() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -81,6 +82,68 @@ def test_interrupted_run_ends_with_the_same_bits(config, tmp_path):
     done = pretrain(file, "--out", broken, "--resume")
     assert done.returncode == 0, done.stderr
     assert (broken / "model.safetensors").read_bytes() == (tmp_path / "straight" / "model.safetensors").read_bytes()
+
+
+def without_speed(folder):
+    return [{key: value for key, value in row.items() if key not in ("tokens_per_second", "checksum")} for row in curve(folder)]
+
+
+def test_killed_at_any_instant_it_ends_with_the_same_bits_and_each_line_once(config, tmp_path):
+    file, straight, out = config(60), tmp_path / "straight", tmp_path / "killed"
+    began = time.monotonic()
+    assert pretrain(file, "--out", straight).returncode == 0
+    duration, clock = time.monotonic() - began, random.Random(3)
+    for _ in range(8):
+        process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out), "--resume"], stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=clock.uniform(0.15, 0.8) * duration)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+    done = pretrain(file, "--out", out, "--resume")
+    assert done.returncode == 0, done.stderr
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        assert (out / name).read_bytes() == (straight / name).read_bytes()
+    assert without_speed(out) == without_speed(straight)
+    assert {path.name for path in out.iterdir()} == {path.name for path in straight.iterdir()}
+    assert pretrain(file, "--out", out, "--resume").returncode == 0  # nothing is left to do
+
+
+def interrupted(file, out):
+    """Stopped after its first checkpoint."""
+    process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.PIPE, text=True)
+    while not list(out.glob("checkpoint-*.safetensors")):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+
+def test_a_damaged_checkpoint_is_refused_and_left_as_it_is(config, tmp_path):
+    file, out = config(400), tmp_path / "out"
+    interrupted(file, out)
+    tensors = next(out.glob("checkpoint-*.safetensors")).name
+    for name in (tensors, "checkpoint.json", "pretrain.jsonl", "tokenizer.json"):
+        data = (out / name).read_bytes()
+        (out / name).write_bytes(data[:len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1:])
+        before = {path.name: path.read_bytes() for path in out.iterdir()}
+        done = pretrain(file, "--out", out, "--resume")
+        assert done.returncode == 1 and name in done.stderr, done.stderr
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+        (out / name).write_bytes(data)
+    (out / "checkpoint.json").unlink()
+    done = pretrain(file, "--out", out, "--resume")
+    assert done.returncode == 1 and "checkpoint.json" in done.stderr, done.stderr
+
+
+def test_one_process_works_in_a_folder(config, tmp_path):
+    file, out = config(400), tmp_path / "out"
+    process = subprocess.Popen([PROGRAM, "pretrain", file, "--out", str(out)], stderr=subprocess.DEVNULL)
+    while not list(out.glob("checkpoint-*.safetensors")):
+        time.sleep(0.005)
+    done = pretrain(file, "--out", out, "--resume")
+    process.kill()
+    process.wait()
+    assert done.returncode == 1 and f"in use by process {process.pid} on " in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("setting, words", [

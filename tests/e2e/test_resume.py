@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, model, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, model, one_line, settings, succeed, tiny_model,  # noqa: F401
+                  without_seconds)
 
 ADAPTER = "adapter/adapter_model.safetensors"
 
@@ -119,12 +120,6 @@ def test_a_finished_run_resumes_to_itself(undisturbed, tmp_path):
     assert before == {path: path.read_bytes() for path in before}
 
 
-def one_line(done, *words):
-    assert done.returncode == 1, done.stderr
-    last = done.stderr.strip().splitlines()[-1]
-    assert all(word in last for word in words), last
-
-
 def test_a_changed_model_file_is_refused(model, tmp_path):  # noqa: F811
     out = tmp_path / "run"
     succeed(*arguments(model, out, resume=False), *settings(train__rounds=1))
@@ -138,7 +133,8 @@ def test_a_changed_model_file_is_refused(model, tmp_path):  # noqa: F811
 
 def test_a_resumed_run_keeps_its_config(undisturbed):
     out, _ = undisturbed
-    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=9"), "--set", "--resume")
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=9"), "--set", "--resume",
+             "train.rounds is 9, in the run 3")
 
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):

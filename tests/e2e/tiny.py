@@ -1,5 +1,6 @@
 """A model and a federated run of seconds, made by the program itself from configs/tiny."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -37,10 +38,26 @@ def lines(file):
 
 
 def without_seconds(value):
-    """Records as they are, less everything that is measured in wall time."""
+    """Records as they are, less everything that is measured in wall time and the checksum that covers it."""
     if isinstance(value, dict):
-        return {key: without_seconds(entry) for key, entry in value.items() if key != "seconds"}
+        return {key: without_seconds(entry) for key, entry in value.items() if key not in ("seconds", "checksum")}
     return [without_seconds(entry) for entry in value] if isinstance(value, list) else value
+
+
+def sealed(value):
+    """A JSON object as the program seals it (base/sealed.h): for files that are whole and wrong all the same."""
+    text = json.dumps({key: entry for key, entry in value.items() if key != "checksum"}, separators=(",", ":"))[:-1] + ","
+    return text + f'"checksum":"{hashlib.sha256(text.encode()).hexdigest()[:16]}"}}'
+
+
+def one_line(done, *words):
+    """A refusal: exit code 1 and one line that holds `words`, last on stderr."""
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    said = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
+    assert len(said) == 1 and done.stderr.rstrip().endswith(said[0]), done.stderr
+    for word in words:
+        assert str(word) in said[0], said[0]
+    return said[0]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,65 @@
+#include "base/folder_lock.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <optional>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/testing.h"
+
+namespace evenkeel {
+namespace {
+
+class Locked : public ::testing::Test {
+ protected:
+  std::string refusal() const {
+    try {
+      const FolderLock lock(folder_);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+TEST_F(Locked, TheSecondOneIsToldWhoIsThere) {
+  std::optional<FolderLock> lock(folder_);
+  const auto text = refusal();
+  EXPECT_NE(text.find(concat("in use by process ", ::getpid(), " on ")), std::string::npos) << text;
+  EXPECT_NE(text.find(" since 2"), std::string::npos) << text;
+  lock.reset();
+  EXPECT_EQ(refusal(), "no error");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Locked, ALockMovesWithItsOwner) {
+  FolderLock first(folder_);
+  {
+    const FolderLock second = std::move(first);
+    EXPECT_NE(refusal(), "no error");
+  }
+  EXPECT_EQ(refusal(), "no error");
+}
+
+TEST_F(Locked, ALockDiesWithItsProcess) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FolderLock lock(folder_);
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(fs::exists(folder_ / FolderLock::kFile));
+  EXPECT_EQ(refusal(), "no error");
+}
+
+TEST_F(Locked, AFolderThatIsNotThereIsNotLocked) { EXPECT_THROW(FolderLock(folder_ / "none"), Error); }
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,17 @@
+/// \file  What is in a folder, and on disk: new folders, and what a killed process leaves in them.
+#pragma once
+
+#include <string_view>
+
+#include "base/files.h"
+
+namespace evenkeel {
+
+/// What was made, renamed or removed in `folder` is on disk when it returns.
+void flush_folder(const fs::path& folder);
+
+/// Whether `file` is what a killed process left of an atomic write (base/files.h) of `written`, a file of the same folder:
+/// "<written>.part-<process>-<number>".
+bool is_part_of(const fs::path& file, std::string_view written);
+
+}  // namespace evenkeel

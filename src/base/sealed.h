@@ -1,0 +1,70 @@
+/// \file  Files of ours that say whether they are whole: JSON objects whose last member is a checksum of all bytes before
+/// it, and which name the length and SHA-256 of the binary files that lie beside them. Any changed byte is found, and the
+/// JSON stays readable for every tool. Example:  append_sealed(file, {{"round", 1}});  for (auto& line :
+/// read_sealed_lines(file).lines) ...
+///
+///   {"round":1,"loss":2.25,"checksum":"<first 16 hex digits of the SHA-256 of everything before this key>"}
+///
+/// Against damage, not against forgery: whoever edits a file can seal it anew.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace evenkeel {
+
+/// The text of `object` with its checksum, on one line or, with an indent, on several. REQUIRES an object with a member.
+std::string sealed(const OrderedJson& object, int indent = -1);
+/// The object that sealed() wrote, without its checksum. \throws kCheckpoint naming `place` when the bytes are not those
+/// that were sealed.
+Json unsealed(std::string_view text, const std::string& place);
+
+/// A file that holds one sealed object and a line break.
+void write_sealed(const std::filesystem::path& file, const OrderedJson& object, int indent = -1);
+Json read_sealed(const std::filesystem::path& file);
+
+struct SealedLine {
+  Json json;
+  std::string place;  ///< "rounds.jsonl, line 3", for messages
+  JsonView view() const { return {json, place, kCheckpoint}; }
+  int64_t end = 0;  ///< bytes of the file up to its end, with the line break
+};
+
+struct SealedLines {
+  std::vector<SealedLine> lines;  ///< up to the first damaged one
+  std::optional<Error> damage;    ///< what is wrong with the line after these
+
+  /// \throws what is wrong.
+  const SealedLines& whole() const;
+  /// Bytes that the lines take.
+  int64_t bytes() const { return lines.empty() ? 0 : lines.back().end; }
+};
+
+/// The lines of a file that append_sealed() made; none when there is no such file. The beginning of a line at the end,
+/// which is being written or was when its process died, is left out.
+SealedLines read_sealed_lines(const std::filesystem::path& file);
+/// Appends a line and flushes it to disk.
+void append_sealed(const std::filesystem::path& file, const OrderedJson& object);
+
+/// Length and SHA-256 of a file, as a sealed object beside it tells them.
+struct FileSeal {
+  std::string name;  ///< in the folder of the object
+  int64_t bytes = 0;
+  std::string sha256;
+
+  static FileSeal of(const std::filesystem::path& file);
+  /// \throws kCheckpoint when the file in `folder` is not the one that was sealed, kIo when it is gone.
+  void check(const std::filesystem::path& folder) const;
+};
+OrderedJson to_json(const std::vector<FileSeal>& seals);
+std::vector<FileSeal> file_seals(const JsonView& json);
+/// The seal of `name`; null when there is none.
+const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name);
+
+}  // namespace evenkeel

@@ -1,0 +1,68 @@
+#include "fed/run_request.h"
+
+#include <map>
+#include <sstream>
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+/// Full key and TOML value of every line of a resolved config: "[section]" lines and "key = value" lines, nothing else.
+Values values_of(const ExperimentConfig& config) {
+  Values values;
+  std::istringstream text(config.text());
+  std::string section;
+  for (std::string line; std::getline(text, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with('['))
+      section = concat(line.substr(1, line.size() - 2), ".");
+    else if (equals != std::string::npos)
+      values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
+  }
+  return values;
+}
+
+/// `asked`, or the run's when that is the same place below the data folder, wherever that is today.
+void leave_to_run(std::string& asked, const std::string& run) {
+  if (!asked.starts_with(kDataVariable)) return;
+  if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
+}
+
+}  // namespace
+
+ExperimentConfig RunRequest::config(std::span<const std::string> before) const {
+  std::vector<std::string> all(before.begin(), before.end());
+  all.insert(all.end(), settings.begin(), settings.end());
+  auto config = ExperimentConfig::load(file, all);
+  if (!out.empty()) config.output.dir = out;
+  return config;
+}
+
+std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
+  auto known_values = values_of(run);
+  std::map<std::string, std::string> known(known_values.begin(), known_values.end());
+  std::vector<std::string> result;
+  for (const auto& [key, value] : values_of(asked)) {
+    const auto found = known.extract(key);
+    if (key == "output.dir" || (found && found.mapped() == value)) continue;
+    result.push_back(concat(key, " is ", value, ", in the run ", found ? found.mapped() : "not there"));
+  }
+  for (const auto& [key, value] : known) result.push_back(concat(key, " is not there, in the run ", value));
+  return result;
+}
+
+ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
+  if (asked.threads == 0) asked.threads = run.threads;
+  if (asked.model.compute_dtype == ComputeDtype::kAuto) asked.model.compute_dtype = run.model.compute_dtype;
+  leave_to_run(asked.data.path, run.data.path);
+  leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
+  leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
+  asked.resolve();
+  return asked;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,177 @@
+#include "fed/state_file.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <charconv>
+
+#include "base/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kExtra = "extra/", kMemory = "memory/";
+
+/// The adapter states of a server, each under a prefix of its own.
+struct Part {
+  std::string_view prefix;
+  AdapterState& (*of)(ServerState& state);
+};
+constexpr std::array kParts = {
+    Part{"adapter/", [](ServerState& state) -> AdapterState& { return state.global.adapters; }},
+    Part{"base_delta/", [](ServerState& state) -> AdapterState& { return state.global.base_delta; }},
+    Part{"fixed/", [](ServerState& state) -> AdapterState& { return state.common.fixed; }},
+    Part{"base_change/", [](ServerState& state) -> AdapterState& { return state.common.base_change; }},
+};
+
+at::Tensor scalar(double value) { return at::full({}, value, at::kDouble); }
+
+void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
+}
+
+void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) {
+  for (const auto& [site, factors] : adapters) {
+    const auto put = [&](std::string_view name, const at::Tensor& tensor) {
+      if (tensor.defined()) out.emplace(concat(prefix, site, "/", name), tensor);
+    };
+    put("a", factors.a);
+    put("b", factors.b);
+    put("core", factors.core);
+    put("ranks", factors.ranks);
+    put("scaling", scalar(factors.scaling));
+  }
+}
+
+/// The tensors of a file, each a number throughout.
+TensorMap load_finite(const fs::path& file) {
+  auto tensors = load_safetensors(file).tensors;
+  for (const auto& [name, tensor] : tensors)
+    EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, file.string(), ": tensor ",
+             name, " holds a value that is not finite");
+  return tensors;
+}
+
+/// Puts the factor `name` in its place. \return whether there is one
+bool set_factor(LoraFactors& factors, std::string_view name, const at::Tensor& tensor) {
+  if (name == "scaling") {
+    if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
+    factors.scaling = tensor.item<double>();
+    return true;
+  }
+  auto* place = name == "a"       ? &factors.a
+                : name == "b"     ? &factors.b
+                : name == "core"  ? &factors.core
+                : name == "ranks" ? &factors.ranks
+                                  : nullptr;
+  if (place) *place = tensor;
+  return place != nullptr;
+}
+
+/// Puts "fixed/<site>/a" in its place. \return whether there is one
+bool place_factor(ServerState& state, std::string_view name, const at::Tensor& tensor) {
+  for (const auto& part : kParts) {
+    if (!name.starts_with(part.prefix)) continue;
+    const size_t slash = name.rfind('/'), begin = part.prefix.size();
+    if (slash < begin) return false;
+    return set_factor(part.of(state)[std::string(name.substr(begin, slash - begin))], name.substr(slash + 1), tensor);
+  }
+  return false;
+}
+
+/// The client's id in "<id>/<name>"; -1 where there is none.
+int64_t id_of(std::string_view name) {
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  return error == std::errc() && end != name.data() + name.size() && *end == '/' ? id : -1;
+}
+
+/// \throws kCheckpoint unless the tensor, if any, has the site's experts in front, then `rows` and `columns`; -1: any.
+struct Fit {
+  const std::string& place;
+  const std::string& name;
+  const Site& site;
+
+  void operator()(std::string_view factor, const at::Tensor& tensor, int64_t rows, int64_t columns) const {
+    if (!tensor.defined()) return;
+    const int64_t axes = site.experts > 0 ? 3 : 2;
+    const bool fits = tensor.dim() == axes && (axes == 2 || tensor.size(0) == site.experts) &&
+                      (rows < 0 || tensor.size(-2) == rows) && (columns < 0 || tensor.size(-1) == columns);
+    EK_CHECK(fits, kCheckpoint, place, ": ", factor, " of site ", name, " has shape ", tensor.sizes(),
+             ", which does not fit the model");
+  }
+};
+
+void check_factors(const LoraFactors& f, const Fit& fit) {
+  fit("a", f.a, -1, fit.site.in);
+  fit("b", f.b, fit.site.out, -1);
+  const int64_t rank = f.a.defined() ? f.a.size(-2) : f.b.defined() ? f.b.size(-1) : -1;
+  fit("b", f.b, fit.site.out, rank);
+  fit("core", f.core, rank, rank);
+  const bool ranks_fit = !f.ranks.defined() || (f.ranks.dim() == 1 && f.ranks.size(0) == fit.site.experts);
+  EK_CHECK(ranks_fit, kCheckpoint, fit.place, ": ranks of site ", fit.name, " are not one per expert");
+}
+
+void check_sites(const AdapterState& adapters, const Sites& sites, const std::string& place) {
+  for (const auto& [name, factors] : adapters) {
+    const auto site = sites.find(name);
+    EK_CHECK(site != sites.end(), kCheckpoint, place, ": the model has no site ", name);
+    check_factors(factors, {place, name, site->second});
+  }
+}
+
+}  // namespace
+
+void save_state(const fs::path& file, const ServerState& state) {
+  TensorMap out;
+  ServerState shallow = state;
+  for (const auto& part : kParts) add(out, part.prefix, part.of(shallow));
+  add(out, kExtra, state.global.extras);
+  add(out, kMemory, state.memory);
+  save_safetensors(file, out);
+}
+
+ServerState load_state(const fs::path& file, int64_t round) {
+  ServerState state{.round = round};
+  for (const auto& [name, tensor] : load_finite(file)) {
+    const std::string_view view = name;
+    if (view.starts_with(kExtra))
+      state.global.extras.emplace(view.substr(kExtra.size()), tensor);
+    else if (view.starts_with(kMemory))
+      state.memory.emplace(view.substr(kMemory.size()), tensor);
+    else
+      EK_CHECK(place_factor(state, view, tensor), kCheckpoint, file.string(), ": unexpected tensor ", name,
+               " of shape ", tensor.sizes());
+  }
+  return state;
+}
+
+void save_memories(const fs::path& file, const ClientMemories& memories) {
+  TensorMap out;
+  for (const auto& [id, tensors] : memories) add(out, concat(id, "/"), tensors);
+  save_safetensors(file, out);
+}
+
+ClientMemories load_memories(const fs::path& file) {
+  ClientMemories memories;
+  for (const auto& [name, tensor] : load_finite(file)) {
+    const int64_t id = id_of(name);
+    EK_CHECK(id >= 0, kCheckpoint, file.string(), ": unexpected tensor ", name);
+    memories[id].emplace(name.substr(name.find('/') + 1), tensor.clone());
+  }
+  return memories;
+}
+
+void check_state(const ServerState& state, const Sites& sites, const std::string& place) {
+  const auto adapters = completed(state.global.adapters, state.common.fixed);
+  for (const auto* part : {&adapters, &state.global.base_delta, &state.common.fixed, &state.common.base_change})
+    check_sites(*part, sites, place);
+  for (const auto& [name, site] : sites) {
+    const auto own = adapters.find(name);
+    const bool whole = own != adapters.end() && own->second.a.defined() && own->second.b.defined();
+    EK_CHECK(whole || state.common.base_change.contains(name), kCheckpoint, place, ": the factors of site ", name,
+             " are missing");
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,31 @@
+/// \file  The server's state and the clients' memories as tensors of a file, and what must hold of a state that is read
+/// back: it fits the model, and every value is a number.
+///
+/// Names: "adapter/<site>/<factor>", likewise base_delta, fixed and base_change, with factors a, b, core, ranks and scaling;
+/// "extra/<name>", "memory/<name>". Of the clients: "<id>/<name>".
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+
+#include "methods/method.h"
+
+namespace evenkeel {
+
+/// Client id -> what that client keeps across rounds.
+using ClientMemories = std::map<int64_t, TensorMap>;
+
+void save_state(const std::filesystem::path& file, const ServerState& state);
+/// Tensors are views of the file. \throws kCheckpoint naming file and tensor when one has no place in a state or is no
+/// scalar where one belongs, kNumeric when a value is not finite.
+ServerState load_state(const std::filesystem::path& file, int64_t round);
+
+void save_memories(const std::filesystem::path& file, const ClientMemories& memories);
+/// Copies, which clients may write to. \throws as load_state().
+ClientMemories load_memories(const std::filesystem::path& file);
+
+/// \throws kCheckpoint naming the site of `sites` that `state` has no factors for, or the factors that do not fit it.
+void check_state(const ServerState& state, const Sites& sites, const std::string& place);
+
+}  // namespace evenkeel

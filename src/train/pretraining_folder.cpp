@@ -1,0 +1,122 @@
+#include "train/pretraining_folder.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/folder_lock.h"
+#include "base/folders.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kResolved = "pretrain.toml", kRecords = "pretrain.jsonl", kTokenizer = "tokenizer.json";
+constexpr std::string_view kMarker = "checkpoint.json", kStaging = ".model";
+constexpr std::string_view kTensors = "checkpoint-", kSuffix = ".safetensors";
+
+std::string tensors_of(int64_t step) { return concat(kTensors, step, kSuffix); }
+
+/// "checkpoint-<step>.safetensors", or what a killed write of one left.
+bool is_tensors(const fs::path& file) {
+  const auto name = file.filename().string();
+  if (!name.starts_with(kTensors)) return false;
+  const size_t end = std::min(name.size(), name.find_first_not_of("0123456789", kTensors.size()));
+  const auto whole = concat(name.substr(0, end), kSuffix);
+  return end > kTensors.size() && (name == whole || is_part_of(file, whole));
+}
+
+int64_t size_of(const fs::path& file) {
+  return path_exists(file) ? static_cast<int64_t>(evenkeel::file_size(file)) : 0;
+}
+
+}  // namespace
+
+fs::path PretrainingFolder::tokenizer() const { return folder_ / kTokenizer; }
+
+bool PretrainingFolder::nothing_began() const {
+  if (!path_exists(folder_)) return true;
+  const auto entries = entries_of(folder_);
+  return std::all_of(entries.begin(), entries.end(), [](const fs::path& file) {
+    return file.filename() == FolderLock::kFile || file.filename() == kMarker || is_part_of(file, kMarker) ||
+           is_part_of(file, kResolved);
+  });
+}
+
+bool PretrainingFolder::finished() const {
+  return path_exists(folder_ / "config.json") && path_exists(folder_ / "model.safetensors") &&
+         !path_exists(folder_ / kMarker);
+}
+
+void PretrainingFolder::check_resumable(const std::string& resolved) const {
+  const auto file = folder_ / kResolved;
+  EK_CHECK(path_exists(file), kIo, folder_.string(), " holds nothing to go on with: ", kResolved, " is missing");
+  EK_CHECK(read_file(file) == resolved, kConfig, "the configuration differs from ", file.string(),
+           ", which this run began with");
+}
+
+void PretrainingFolder::begin(const std::string& resolved) const {
+  write_marker(0, {});
+  write_file_atomic(folder_ / kResolved, resolved);
+}
+
+void PretrainingFolder::open() {
+  const auto marker = folder_ / kMarker, records = folder_ / kRecords;
+  EK_CHECK(path_exists(marker), kCheckpoint, marker.string(),
+           " is missing: an unfinished run has it from its beginning");
+  const Json json = read_sealed(marker);
+  const JsonView view(json, marker.string(), kCheckpoint);
+  for (const auto& seal : file_seals(view.at("files"))) seal.check(folder_);
+  step_ = view.at("step").integer(0);
+  record_bytes_ = view.at("records").integer(0);
+  const auto lines = read_sealed_lines(records);
+  EK_CHECK(lines.whole().bytes() >= record_bytes_, kCheckpoint, records.string(), ": holds ", lines.bytes(),
+           " bytes of whole lines, the checkpoint was made after ", record_bytes_);
+}
+
+void PretrainingFolder::settle() const {
+  remove_path(folder_ / kStaging);
+  if (step_ == 0) remove_path(tokenizer());
+  if (size_of(folder_ / kRecords) > record_bytes_)
+    fs::resize_file(folder_ / kRecords, static_cast<uintmax_t>(record_bytes_));
+  for (const auto name : {kResolved, kTokenizer, kMarker})
+    remove_where([&](const fs::path& file) { return is_part_of(file, name); });
+  remove_tensors_but(step_);
+}
+
+TensorMap PretrainingFolder::tensors() const {
+  return step_ > 0 ? load_safetensors(folder_ / tensors_of(step_)).tensors : TensorMap{};
+}
+
+void PretrainingFolder::save(int64_t step, const TensorMap& tensors) const {
+  const auto file = folder_ / tensors_of(step);
+  save_safetensors(file, tensors);
+  write_marker(step, {FileSeal::of(file), FileSeal::of(tokenizer())});
+  remove_tensors_but(step);
+}
+
+void PretrainingFolder::record(const OrderedJson& line) const { append_sealed(folder_ / kRecords, line); }
+
+void PretrainingFolder::finish(const std::function<void(const fs::path&)>& save_model) const {
+  const auto staging = folder_ / kStaging;
+  save_model(staging);
+  for (const auto& file : entries_of(staging)) fs::rename(file, folder_ / file.filename());
+  remove_path(staging);
+  flush_folder(folder_);
+  remove_path(folder_ / kMarker);
+  tidy();
+}
+
+void PretrainingFolder::write_marker(int64_t step, const std::vector<FileSeal>& files) const {
+  write_sealed(folder_ / kMarker,
+               {{"step", step}, {"records", size_of(folder_ / kRecords)}, {"files", to_json(files)}});
+}
+
+void PretrainingFolder::remove_tensors_but(int64_t step) const {
+  remove_where([&](const fs::path& file) { return is_tensors(file) && file.filename() != tensors_of(step); });
+}
+
+void PretrainingFolder::remove_where(const std::function<bool(const fs::path&)>& goes) const {
+  for (const auto& file : entries_of(folder_))
+    if (goes(file)) remove_path(file);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,331 @@
+"""What a run has stored is believed only after it was checked, and nothing of it is removed before."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+
+from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, sealed, settings, succeed, tiny_model,  # noqa: F401
+                  without_seconds)
+
+ADAPTER = "adapter/adapter_model.safetensors"
+STATE = "checkpoint/round-2/state.safetensors"
+
+
+def quick(model_folder, **changes):
+    return settings(model__path=model_folder, train__rounds=2, evaluate__limit=1, evaluate__budgets="[1.0]",
+                    evaluate__every=1, evaluate__tasks='["builtin:facts"]', **changes)
+
+
+def start(*words):
+    return subprocess.Popen([PROGRAM, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def resume(out, *more):
+    return evenkeel("train", CONFIG, "--out", out, "--resume", *more)
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_model, tmp_path_factory):  # noqa: F811
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    succeed("train", CONFIG, "--out", out, *quick(tiny_model))
+    return out
+
+
+@pytest.fixture(scope="module")
+def half_done(tiny_model, tmp_path_factory):  # noqa: F811
+    """Killed in its second round, after the first upload."""
+    out = tmp_path_factory.mktemp("runs") / "half-done"
+    process = start("train", CONFIG, "--out", out, *quick(tiny_model))
+    wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")))
+    process.kill()
+    process.communicate()
+    return out
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+            for path in folder.rglob("*")}
+
+
+def flip(file, bit):
+    data = bytearray(file.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    file.write_bytes(data)
+
+
+def commands(out, tmp):
+    return {"resume": ["train", CONFIG, "--out", out, "--resume"],
+            "export": ["export", "--run", out, "--out", tmp / "exported"],
+            "evaluate": ["evaluate", "--run", out, "--tasks", "builtin:facts", "--limit", "1"],
+            "pg-alignment": ["pg-alignment", "--run", out, "--limit", "1"],
+            "report": ["report", out]}
+
+
+EVERYBODY = ["resume", "export", "evaluate", "pg-alignment", "report"]
+READERS = {"manifest.json": EVERYBODY, "config.toml": EVERYBODY, "partition.json": ["resume"],
+           "rounds.jsonl": ["resume", "report"], "evaluations.jsonl": ["resume", "report"],
+           **{f"checkpoint/{file}": EVERYBODY[:4] for file in (
+               "commit.json", "round-2/commit.json", "round-2/state.safetensors", "round-2/memory.safetensors")}}
+
+
+def expect_same_run(out, reference):
+    assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
+    assert (out / STATE).read_bytes() == (reference / STATE).read_bytes()
+    for records in ("rounds.jsonl", "evaluations.jsonl"):
+        assert without_seconds(lines(out / records)) == without_seconds(lines(reference / records))
+    assert set(content(out)) == set(content(reference))
+
+
+# --- damage ---
+
+def test_every_file_of_a_run_is_read_by_somebody(finished):
+    known = {*READERS, "report.html", "checkpoint", "adapter", "checkpoint/round-1", "checkpoint/round-2"}
+    assert {name for name in content(finished)
+            if not name.startswith(("adapter/", "checkpoint/round-1/"))} == known
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_flipped_bit_is_found_by_who_reads_it_and_nothing_is_changed(run, tmp_path, name):
+    clock = random.Random(name)
+    bits = 8 * (run / name).stat().st_size
+    for reader in READERS[name]:
+        for bit in {0, bits - 6, clock.randrange(bits)} if reader == "resume" else {clock.randrange(bits)}:
+            flip(run / name, bit)
+            before = content(run)
+            said = one_line(evenkeel(*commands(run, tmp_path)[reader]), name.rsplit("/", 1)[-1])
+            assert content(run) == before, (reader, bit, said)
+            flip(run / name, bit)
+    assert not (tmp_path / "exported").exists()
+
+
+def test_the_line_names_what_is_whole_and_the_flag_ends_with_the_same_bits(run, finished):
+    flip(run / STATE, 4001)
+    assert "--resume --from-round 1" in one_line(resume(run), "round 1 is whole", "nothing was changed")
+    assert resume(run, "--from-round", 1).returncode == 0
+    expect_same_run(run, finished)
+
+
+def test_a_marker_that_is_gone_or_older_destroys_nothing(run, finished):
+    marker = run / "checkpoint/commit.json"
+    text = marker.read_text()
+    for damage in ("", "{}", text.replace('"round":2', '"round":1', 1), text[:-9], None):
+        marker.write_text(damage) if damage is not None else marker.unlink()
+        before = content(run)
+        one_line(resume(run), "commit.json", "--from-round 2")
+        assert content(run) == before
+    one_line(resume(run, "--from-round", 3), "--from-round is 3", "allowed", "2, 1, 0")
+    assert resume(run, "--from-round", 2).returncode == 0
+    expect_same_run(run, finished)
+
+
+def test_a_damaged_upload_is_made_again(half_done, finished, tmp_path):
+    for kind in (".upload.safetensors", ".json"):
+        out = shutil.copytree(half_done, tmp_path / kind)
+        damaged = sorted(out.glob(f"checkpoint/uploads-2/*{kind}"))[0]
+        flip(damaged, 8 * damaged.stat().st_size // 2)
+        done = resume(out)
+        assert done.returncode == 0, done.stderr
+        warning = [line for line in done.stderr.splitlines() if "made again" in line]
+        assert len(warning) == 1 and str(damaged) in warning[0], done.stderr
+        expect_same_run(out, finished)
+
+
+def test_a_folder_where_a_file_should_be_is_one_line(run, tmp_path):
+    for name, readers in READERS.items():
+        data = (run / name).read_bytes()
+        (run / name).unlink()
+        (run / name).mkdir()
+        for reader in readers[:1] if name != "rounds.jsonl" else readers:
+            one_line(evenkeel(*commands(run, tmp_path)[reader]), name)
+        (run / name).rmdir()
+        (run / name).write_bytes(data)
+
+
+def test_values_of_the_wrong_type_name_the_file_before_training(run, tmp_path):
+    def with_changes(name, reader, **changes):
+        text = (run / name).read_text()
+        first, *rest = text.splitlines() if name.endswith("jsonl") else [text]
+        (run / name).write_text("\n".join([sealed({**json.loads(first), **changes}), *rest]) + "\n")
+        one_line(evenkeel(*commands(run, tmp_path)[reader]), name)
+        (run / name).write_text(text)
+    with_changes("manifest.json", "resume", files=7)
+    with_changes("manifest.json", "resume", files=[{"path": 3}])
+    with_changes("manifest.json", "resume", request={})
+    with_changes("manifest.json", "evaluate", config=[])
+    with_changes("manifest.json", "report", format="new")
+    with_changes("checkpoint/commit.json", "resume", round="2")
+    with_changes("checkpoint/commit.json", "export", files={"state.safetensors": 5})
+    with_changes("checkpoint/commit.json", "export", record=None)
+    with_changes("rounds.jsonl", "resume", round=[1])
+    with_changes("rounds.jsonl", "report", loss="low")
+    with_changes("evaluations.jsonl", "resume", round={})
+    with_changes("evaluations.jsonl", "report", task=3)
+    with_changes("partition.json", "resume", clients=[])
+
+
+# --- a state that was sealed and is wrong all the same ---
+
+def reseal(run):
+    """Seals of the second round made anew, as a program would that wrote what is there."""
+    folder = run / "checkpoint/round-2"
+    commit = json.loads((folder / "commit.json").read_text())
+    for name in commit["files"]:
+        data = (folder / name).read_bytes()
+        commit["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    for file in (folder / "commit.json", run / "checkpoint/commit.json"):
+        file.write_text(sealed(commit) + "\n")
+
+
+def rewrite_state(run, change):
+    """Tensors of the state as {name: (dtype, shape, bytes)}, changed and written again."""
+    data = (run / STATE).read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    tensors = {name: (entry["dtype"], entry["shape"], body[slice(*entry["data_offsets"])])
+               for name, entry in header.items() if name != "__metadata__"}
+    change(tensors)
+    header, body = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(content)]}
+        body += content
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    (run / STATE).write_bytes(struct.pack("<Q", len(text)) + text + body)
+    reseal(run)
+
+
+def site_of(tensors, factor="b"):
+    return next(name for name in tensors if name.startswith("adapter/") and name.endswith(f"q_proj/{factor}"))
+
+
+def test_a_state_with_a_value_that_is_no_number_is_refused_by_its_tensor(run, tmp_path):
+    def change(tensors):
+        dtype, shape, data = tensors[site_of(tensors)]
+        tensors[site_of(tensors)] = dtype, shape, struct.pack("<f", float("nan")) + data[4:]
+    rewrite_state(run, change)
+    for reader in EVERYBODY[:4]:
+        one_line(evenkeel(*commands(run, tmp_path)[reader]), "[numeric]", "q_proj/b", "not finite")
+
+
+@pytest.mark.parametrize("change, says", [
+    (lambda tensors: tensors.pop(site_of(tensors)), "are missing"),
+    (lambda tensors: tensors.update({site_of(tensors): (*[tensors[site_of(tensors)][0]],
+                                                        tensors[site_of(tensors)][1][::-1],
+                                                        tensors[site_of(tensors)][2])}), "does not fit the model"),
+    (lambda tensors: tensors.update({site_of(tensors, "scaling"): ("F64", [2], bytes(16))}), "q_proj/scaling of shape [2]"),
+    (lambda tensors: tensors.clear(), "are missing"),
+], ids=["missing", "turned", "vector scaling", "empty"])
+def test_a_state_that_does_not_fit_the_model_is_refused(run, change, says, tmp_path):
+    rewrite_state(run, change)
+    before = content(run)
+    one_line(resume(run), "state.safetensors", says)
+    one_line(evenkeel(*commands(run, tmp_path)["evaluate"]), "state.safetensors", says)
+    assert content(run) == before
+
+
+def test_a_state_without_tensors_is_not_exported(run, tmp_path):
+    rewrite_state(run, lambda tensors: tensors.clear())
+    one_line(evenkeel("export", "--run", run, "--out", tmp_path / "exported"), "no adapter")
+    assert not (tmp_path / "exported").exists()
+
+
+# --- the config ---
+
+def test_a_config_edited_by_hand_is_refused_by_its_keys(run, tmp_path):
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("seed = 5", "seed = 6").replace("rank = 3", "rank = 2"))
+    for reader in EVERYBODY:
+        one_line(evenkeel(*commands(run, tmp_path)[reader]), "config.toml", "seed is 6, in the run 5", "lora.rank is 2, in the run 3")
+
+
+def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_path):  # noqa: F811
+    assert resume(run, *quick(tiny_model), "--threads", 1, "--set", "seed=5").returncode == 0
+    said = one_line(resume(run, *settings(train__rounds=9, seed=5, method__name="fedit")))
+    assert "train.rounds is 9, in the run 2" in said and "method.name" in said and "seed is" not in said, said
+    one_line(resume(run, "--threads", 2), "threads is 2, in the run 1")
+    edited = tmp_path / "edited.toml"
+    edited.write_text(CONFIG.read_text().replace("seed = 5", "seed = 7").replace("rounds = 3", "rounds = 4"))
+    said = one_line(evenkeel("train", edited, "--out", run, "--resume"), "seed is 7, in the run 5")
+    assert "rounds" not in said  # the run was begun with a --set of its own for them
+    one_line(evenkeel("train", CONFIG, "--out", run, "--from-round", 1), "--from-round", "--resume")
+
+
+# --- one process, many readers ---
+
+def test_a_second_process_is_told_who_is_there_and_readers_read_on(tiny_model, finished, tmp_path):  # noqa: F811
+    out = tmp_path / "run"
+    process = start("train", CONFIG, "--out", out, *quick(tiny_model))
+    wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")))
+    said = one_line(resume(out), "in use by process", f"process {process.pid} on", "since")
+    assert process.poll() is None, said
+    for reader in ("report", "evaluate", "export"):
+        succeed(*commands(out, tmp_path)[reader])
+    assert process.wait(120) == 0, process.communicate()
+    expect_same_run(out, finished)
+
+
+def test_a_killed_process_holds_nothing(half_done, finished, tmp_path):
+    out = shutil.copytree(half_done, tmp_path / "run")
+    assert (out / ".lock").exists()
+    assert resume(out).returncode == 0
+    expect_same_run(out, finished)
+
+
+# --- export ---
+
+@pytest.mark.parametrize("form, name", [("peft", "adapter_model.safetensors"), ("merged", "model.safetensors")])
+def test_a_killed_export_leaves_nothing_in_the_way(finished, tmp_path, form, name):
+    words = ["export", "--run", finished, "--format", form, "--out"]
+    began = time.monotonic()
+    succeed(*words, tmp_path / "whole")
+    duration, clock = time.monotonic() - began, random.Random(form)
+    for _ in range(5):
+        process = start(*words, tmp_path / "out")
+        time.sleep(clock.uniform(0.4, 0.95) * duration)
+        process.kill()
+        process.communicate()
+        if (tmp_path / "out").exists():  # it was quicker: then it is whole
+            assert content(tmp_path / "out") == content(tmp_path / "whole")
+            shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out.part").mkdir(exist_ok=True)
+    (tmp_path / "out.part/half").write_text("")
+    (tmp_path / "my.out.part").mkdir()
+    succeed(*words, tmp_path / "out")
+    assert content(tmp_path / "out") == content(tmp_path / "whole") and (tmp_path / "out" / name).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "out", "my.out.part"}
+    one_line(evenkeel(*words, tmp_path / "out"), "not empty")
+
+
+def test_a_run_of_an_older_version_is_refused_and_reported(run):
+    """As it was before there were checksums."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    for key in ("format", "checksum", "config", "request"):
+        del manifest[key]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    for name in ("rounds.jsonl", "evaluations.jsonl"):
+        old = [{key: value for key, value in line.items() if key != "checksum"} for line in lines(run / name)]
+        (run / name).write_text("".join(json.dumps(line) + "\n" for line in old))
+    one_line(resume(run), "older version", "no checksums")
+    done = succeed("report", run)
+    assert "older version" in done.stderr and "ub-smoe" in done.stdout
