@@ -41,7 +41,7 @@ std::pair<std::string, std::string> merge_of(const JsonView& json) {
   const std::string_view line = json.json().is_string() ? std::string_view(json.string()) : std::string_view();
   const size_t gap = line.find(' ');
   const bool two = gap != line.npos && line.find(' ', gap + 1) == line.npos;
-  json.require(two, " is ", shown(json.json()), ", expected \"a b\" or [\"a\", \"b\"]");
+  if (!two) json.refuse(" is ", shown(json.json()), ", expected \"a b\" or [\"a\", \"b\"]");
   return {std::string(line.substr(0, gap)), std::string(line.substr(gap + 1))};
 }
 

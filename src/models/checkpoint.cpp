@@ -66,8 +66,8 @@ const std::string& shard_of(const JsonView& entry) {
   const auto& name = entry.string();
   const bool plain =
       !name.empty() && name != "." && name != ".." && name.find_first_of(std::string_view("/\\\0", 3)) == name.npos;
-  entry.require(plain && is_utf8(name) && escaped(name) == name, " is ", shown(entry.json()),
-                ", allowed: the name of a file in the same folder");
+  if (!plain || !is_utf8(name) || escaped(name) != name)
+    entry.refuse(" is ", shown(entry.json()), ", allowed: the name of a file in the same folder");
   return name;
 }
 

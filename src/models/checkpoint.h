@@ -25,7 +25,7 @@ class ModelConfig {
   const std::string& origin() const { return origin_; }
   bool has(std::string_view key) const;  ///< present and not null
 
-  int64_t integer(std::string_view key) const;  ///< required, 1 .. 2^28
+  int64_t integer(std::string_view key) const;  ///< required, 1 to 2^28
   int64_t integer_or(std::string_view key, int64_t otherwise) const;
   double number_or(std::string_view key, double otherwise) const;
   bool flag_or(std::string_view key, bool otherwise) const;

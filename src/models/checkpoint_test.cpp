@@ -128,7 +128,7 @@ TEST_F(Checkpoint, AModelBeyondTheDiskOrAnyModelIsRefusedBeforeItIsDrawn) {
   edit_config("num_experts", int64_t{1} << 28);
   refused(kCheckpoint, "num_hidden_layers or num_experts is too large");
   edit_config("num_experts", (int64_t{1} << 28) + 1);
-  refused(kCheckpoint, "num_experts is 268435457, allowed: 1 .. 268435456");
+  refused(kCheckpoint, "num_experts is 268435457, allowed: 1 to 268435456");
 }
 
 TEST_F(Checkpoint, AMissingTensorIsNamed) {
