@@ -91,6 +91,12 @@ def test_a_missing_tokenizer(train, model):  # noqa: F811
     train(says=["[data]", "tokenizer.json"], model__path=model)
 
 
+def test_a_path_that_a_run_could_not_read_back(tmp_path):
+    refused("train", CONFIG, "--out", tmp_path / os.fsdecode(b"caf\xe9"), says=["[config] argument 4", "caf\\xe9", "UTF-8"])
+    refused("train", CONFIG, "--out", tmp_path / "a\nb", says=["[config]", "output folder", "a\\nb", "control characters"])
+    assert not list(tmp_path.iterdir())
+
+
 # --- the command line ---
 
 def test_an_alignment_without_a_run_or_without_pseudo_gradients(tiny_model, tmp_path):  # noqa: F811
