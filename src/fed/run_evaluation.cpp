@@ -122,7 +122,7 @@ TaskScore task_score(const JsonView& json) {
   score.reading = json.string_or("reading", "");
   score.top_k = json.at("top_k").integer(0);
   score.rows = json.at("rows").integer(0);
-  score.questions = json.at("questions").integer(0);
+  score.questions = json.integer_or("questions", 0, 0);
   json.has("exact_match") ? read_text(json, score) : read_choice(json, score);
   score.seconds = json.at("seconds").number();
   return score;

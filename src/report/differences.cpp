@@ -46,8 +46,9 @@ std::string gating_of(const RunRecords& run) {
 std::string rows_of(const RunRecords& run) {
   std::map<std::string, std::string> counts;
   for (const auto& score : run.scores(run.last_evaluated()))
-    counts[score.task] =
-        score.questions == score.rows ? std::to_string(score.rows) : concat(score.questions, " in ", score.rows);
+    counts[score.task] = score.questions == score.rows ? std::to_string(score.rows)
+                         : score.questions > 0         ? concat(score.questions, " in ", score.rows)
+                                                       : concat("? in ", score.rows);
   std::vector<std::string> all;
   for (const auto& [task, count] : counts) all.push_back(concat(task, ' ', count));
   return all.empty() ? "nothing is evaluated" : join(all);

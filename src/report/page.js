@@ -155,7 +155,7 @@
       const groups = [['budget', 1], ...scored.map((run) => [run.label, budgets.length]), ['', levels.length + 2]];
       const row = (name, task) => [name,
         ...scored.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
-        ...levels.map((key) => percent(level(task, key))), ...['rows', 'questions'].map((key) => (task ? countOf(task, key) : ''))];
+        ...levels.map((key) => percent(level(task, key))), ...['rows', 'questions'].map((key) => (task ? countOf(task, key) || '–' : ''))];
       table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true, groups);
     }
     function offerMeasures() {

@@ -144,6 +144,14 @@ TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
             "mean     6.2  50.0    3.1  25.0    25.0      30.0\n");
 }
 
+TEST_F(Report, ARecordOfAnOlderVersionDoesNotSayHowManyQuestions) {
+  auto line = evaluation_line(2, "alpha", 1.0, 0.5);
+  line.erase("questions");
+  append_line(folder_ / "one/evaluations.jsonl", line.dump());
+  const auto text = table(runs({"one"}), "accuracy");
+  EXPECT_NE(text.find("alpha    6.2  50.0    25.0      30.0    40          -\n"), std::string::npos) << text;
+}
+
 TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   make_run("mixed", 0.5);
   OrderedJson line = {{"round", 2}, {"method", "fedit"}};

@@ -47,7 +47,7 @@ struct TaskScore {
   std::string reading{};  ///< of "at budget beta" with a rank method: a or b (docs/ambiguities.md, R25); else empty
   int64_t top_k = 0;
   int64_t rows = 0;
-  int64_t questions = 0;          ///< different ones among the rows: what a score rests on
+  int64_t questions = 0;          ///< different ones among the rows: what a score rests on; 0 where a record is older
   double accuracy = 0;            ///< correct / rows, the headline; an answer that cannot be read is wrong
   double accuracy_cased = 0;      ///< from the output as it is
   double accuracy_lowercase = 0;  ///< from the lower-cased output
