@@ -98,7 +98,8 @@ void read_sealed_run(RunRecords& run) {
   auto rounds = read_rounds(run.folder);
   rounds.whole();
   for (auto& line : rounds.lines) add_round(run, std::move(line.json), line.place);
-  for (const auto& line : read_evaluations(run.folder).whole().lines)
+  const auto evaluations = read_evaluations(run.folder);
+  for (const auto& line : evaluations.whole().lines)
     add(run.evaluations, evaluation_of(line.json, line.place));
 }
 
