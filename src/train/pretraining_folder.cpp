@@ -42,8 +42,7 @@ bool PretrainingFolder::nothing_began() const {
 }
 
 bool PretrainingFolder::finished() const {
-  return path_exists(folder_ / "config.json") && path_exists(folder_ / "model.safetensors") &&
-         !path_exists(folder_ / kMarker);
+  return path_exists(folder_ / "config.json") && !path_exists(folder_ / kMarker);
 }
 
 void PretrainingFolder::check_resumable(const std::string& resolved) const {
