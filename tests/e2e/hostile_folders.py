@@ -91,11 +91,12 @@ def device(_):
     return "/dev/full"
 
 
-@pytest.mark.parametrize("where", [missing, file, empty, loop, dangling, long_name, newline, escape, pipe], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("reader", READERS)
+WHERE = [(reader, where) for reader in READERS for where in (missing, file, empty, loop, long_name)] + [
+    (reader, where) for reader in ("score", "evaluate a run", "report", "adapter") for where in (dangling, newline, escape, pipe)]
+
+
+@pytest.mark.parametrize("reader, where", [pytest.param(*one, id=f"{one[0]}: {one[1].__name__}") for one in WHERE])
 def test_a_folder_that_cannot_be_read(tmp_path, reader, where):
-    if (reader, where) == ("tokenize", pipe):
-        pytest.skip("a tokenizer's file may be a pipe")
     refused(*READERS[reader], where(tmp_path), says=[str(tmp_path)[:20]], untouched=tmp_path)
 
 
