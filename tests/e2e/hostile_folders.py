@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, ROOT, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
 
 # Who reads a folder, with the folder last.
 READERS = {
@@ -120,8 +120,6 @@ def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):
 @pytest.mark.parametrize("name", [b"caf\xe9", b"tab\there", b"quote\"d", "é中".encode(), b"line\nbreak", b"-dash", b"a b"],
                          ids=["not UTF-8", "tab", "quote", "UTF-8", "newline", "dash", "space"])
 def test_a_run_in_a_folder_of_any_name_works_or_is_refused_at_once(tmp_path, tiny_model, name):  # noqa: F811
-    from tiny import evenkeel
-
     out = os.path.join(os.fsencode(tmp_path), name)
     done = evenkeel("train", CONFIG, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
                                                evaluate__budgets="[1.0]", method__name="fedit"), "--out", os.fsdecode(out), errors="replace")

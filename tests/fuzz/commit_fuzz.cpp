@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  write("commit.json", input);
+  write("commit.json", resealed(input));
   const Checkpoint checkpoint(folder());
   checkpoint.last();
 }

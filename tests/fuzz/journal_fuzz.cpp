@@ -3,8 +3,9 @@
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  write("3.json", input);
+  write("3.json", resealed(input));
   const RoundJournal journal(folder(), TransportDtype::kFloat32);
+  journal.holds(3);
   const auto record = journal.record(3);
   if (to_json(record).dump().empty()) finding("a record that cannot be written again", {});
 }
