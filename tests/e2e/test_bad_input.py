@@ -1,6 +1,8 @@
 """Settings that are good alone and wrong together, or with this model and these rows: one line, exit code 1. Values that
 are wrong by themselves are in the tables of hostile_*.py."""
 
+import os
+
 import pytest
 
 from tiny import CONFIG, evenkeel, model, settings, tiny_model  # noqa: F401
