@@ -48,9 +48,9 @@ TensorMap route_scores(const Json& job) {
 TensorMap forward(const Json& job) {
   const auto model = load_model(job.at("model").get<std::string>(), BaseDtype::kFloat64);
   const auto router = router_of(job);
-  const auto ids = job.at("ids").get<std::vector<int64_t>>();
+  const std::vector<std::vector<int64_t>> ids{job.at("ids").get<std::vector<int64_t>>()};
   RoutingByLayer routing;
-  const auto hidden_TD = model->hidden(pack_ids({{ids}}), {.router = router, .routing = &routing});
+  const auto hidden_TD = model->hidden(pack_ids(ids), {.router = router, .routing = &routing});
   const auto logits_TV = at::matmul(hidden_TD, model->head().t());
   (logits_TV * tensors(job, "upstream").at("logits")).sum().backward();
   TensorMap out{{"logits", logits_TV.detach()}};
