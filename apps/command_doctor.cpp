@@ -53,7 +53,8 @@ void print_machine() {
             << "cores         " << machine::processors() << ", threads used " << at::get_num_threads() << '\n'
             << "instructions  " << instruction_sets() << '\n'
             << "memory        " << machine::bytes_text(memory.physical) << ", available "
-            << machine::bytes_text(memory.available) << " (" << memory.limited_by << ")\n";
+            << machine::bytes_text(memory.available) << " (" << memory.limited_by << ")\n"
+            << std::flush;  // before what takes its time
 }
 
 void print_matmul() {

@@ -40,7 +40,7 @@ Output::~Output() {
 
 int Output::finish(int code) {
   try {
-    std::cout.flush();
+    if (error_ == 0) std::cout.flush();
   } catch (const OutputLost&) {  // error_ says why
   }
   if (error_ == 0 || error_ == EPIPE || code != 0) return code;

@@ -3,14 +3,15 @@
 #pragma once
 
 #include <array>
-#include <exception>
+#include <ios>
 #include <streambuf>
 
 namespace evenkeel {
 
-/// Thrown out of std::cout when stdout takes no more: a command need not go on. Output::finish() says what it means.
-struct OutputLost : std::exception {
-  const char* what() const noexcept override { return "standard output cannot be written"; }
+/// Thrown out of std::cout when stdout takes no more: a command need not go on. Output::finish() says what it means. What
+/// is printed after it throws the stream's own std::ios_base::failure.
+struct OutputLost : std::ios_base::failure {
+  OutputLost() : failure("standard output cannot be written") {}
 };
 
 class Output final : public std::streambuf {

@@ -69,8 +69,8 @@ Error from_library(std::string_view text) {
 int exit_code_of(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const OutputLost&) {
-    return 0;  // whether that is an error, Output::finish() knows
+  } catch (const std::ios_base::failure&) {
+    return 0;  // stdout takes no more: whether that is an error, Output::finish() knows
   } catch (const Interrupted& interrupted) {
     std::cerr << "evenkeel: " << interrupted.what() << '\n';
     return 130;

@@ -6,7 +6,10 @@ import resource
 import shutil
 import subprocess
 
+import numpy
 import pytest
+from safetensors.numpy import save_file
+from tokenizers import BertWordPieceTokenizer
 
 from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, settings, succeed, tiny_model  # noqa: F401
 
@@ -77,15 +80,30 @@ def test_a_full_device_a_closed_descriptor_and_a_limit_are_errors_and_a_broken_p
     assert done.returncode == 0 and "evenkeel: " not in done.stderr, done.stderr
 
 
-def test_bertscore_is_no_exception(tmp_path):
-    """It needs an encoder to print anything: the smallest there can be."""
-    transformers = pytest.importorskip("transformers")
+def tiny_encoder(folder):
+    """The smallest BERT that there can be."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
-    transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "bert")
-    transformers.BertModel(transformers.BertConfig(
-        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
-        max_position_embeddings=16)).save_pretrained(tmp_path / "bert", safe_serialization=True)
+    BertWordPieceTokenizer({word: i for i, word in enumerate(words)}).save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "bert", "vocab_size": len(words), "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "intermediate_size": 12, "max_position_embeddings": 16, "type_vocab_size": 2, "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12, "pad_token_id": 0}))
+    layer, shapes = "encoder.layer.0", {"embeddings.word_embeddings.weight": (len(words), 8),
+                                        "embeddings.position_embeddings.weight": (16, 8),
+                                        "embeddings.token_type_embeddings.weight": (2, 8)}
+    for name, out, width in [("attention.self.query", 8, 8), ("attention.self.key", 8, 8), ("attention.self.value", 8, 8),
+                             ("attention.output.dense", 8, 8), ("intermediate.dense", 12, 8), ("output.dense", 8, 12)]:
+        shapes |= {f"{layer}.{name}.weight": (out, width), f"{layer}.{name}.bias": (out,)}
+    for name in ("embeddings", f"{layer}.attention.output", f"{layer}.output"):
+        shapes |= {f"{name}.LayerNorm.weight": (8,), f"{name}.LayerNorm.bias": (8,)}
+    draw = numpy.random.default_rng(3)
+    save_file({name: draw.normal(size=shape).astype("float32") for name, shape in shapes.items()},
+              folder / "model.safetensors")
+
+
+def test_bertscore_is_no_exception(tmp_path):
+    (tmp_path / "bert").mkdir()
+    tiny_encoder(tmp_path / "bert")
     (tmp_path / "pairs.jsonl").write_text('{"candidate": "a b", "reference": "a c"}\n')
     command = ["bertscore", "--model", tmp_path / "bert", "--layer", "1", "--input", tmp_path / "pairs.jsonl"]
     assert "mean" in succeed(*command).stdout
