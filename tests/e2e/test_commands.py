@@ -1,6 +1,7 @@
 """init, list, doctor, export and report through the program, with what users get wrong."""
 
 import json
+import shlex
 import shutil
 
 import pytest
@@ -117,3 +118,15 @@ def test_report_refuses_what_it_cannot_read(run, tmp_path):
     with open(damaged / "rounds.jsonl", "a") as file:
         file.write("{broken\n")
     refused("report", damaged, says="rounds.jsonl, line 2: damaged")
+
+
+def test_the_commands_of_the_results_are_commands():
+    """Each says what it would do; other tests run such things to their end."""
+    commands = [shlex.split(line, comments=True)[1:] for line in (ROOT / "docs/results.md").read_text().splitlines()
+                if line.startswith("build/evenkeel ")]
+    trainings = [words for words in commands if words[0] == "train"]
+    assert len(trainings) >= 6
+    for words in trainings:
+        succeed(*words, "--print-config")
+    known = succeed("--help").stdout
+    assert all(words[0] in known for words in commands)
