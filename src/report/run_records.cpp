@@ -99,8 +99,7 @@ void read_sealed_run(RunRecords& run) {
   rounds.whole();
   for (auto& line : rounds.lines) add_round(run, std::move(line.json), line.place);
   const auto evaluations = read_evaluations(run.folder);
-  for (const auto& line : evaluations.whole().lines)
-    add(run.evaluations, evaluation_of(line.json, line.place));
+  for (const auto& line : evaluations.whole().lines) add(run.evaluations, evaluation_of(line.json, line.place));
 }
 
 }  // namespace

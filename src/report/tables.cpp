@@ -127,7 +127,8 @@ std::span<const Level> levels_of(AnswerKind kind) {
 std::array<std::string, 2> counts(std::span<const Scored> runs, const std::string& task) {
   for (const auto& run : runs)
     for (const auto& score : run.scores)
-      if (score.task == task) return {std::to_string(score.rows), score.questions > 0 ? std::to_string(score.questions) : "-"};
+      if (score.task == task)
+        return {std::to_string(score.rows), score.questions > 0 ? std::to_string(score.questions) : "-"};
   return {"-", "-"};
 }
 
