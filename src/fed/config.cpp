@@ -76,7 +76,11 @@ void check(const TrainSection& train) {
 }
 
 void check(const EvaluateSection& evaluate) {
-  expand_tasks(evaluate.tasks);
+  try {
+    expand_tasks(evaluate.tasks);
+  } catch (const Error& error) {
+    throw error.with_context("evaluate.tasks");
+  }
   for (double budget : evaluate.budgets) check_share("evaluate.budgets", budget);
   EK_CHECK(!evaluate.budgets.empty(), kConfig, "evaluate.budgets is empty, allowed: one budget or more");
   EK_CHECK(!evaluate.readings.empty(), kConfig, "evaluate.readings is empty, allowed: a, b");

@@ -37,23 +37,32 @@ std::vector<std::string> load_text(const PretrainConfig& config) {
   return texts;
 }
 
+void check_fits(const Tokenizer& tokenizer, int64_t vocab_size) {
+  EK_CHECK(tokenizer.vocab_size() <= vocab_size, kConfig, "pretrain: the tokenizer has ", tokenizer.vocab_size(),
+           " ids, the model's vocab_size is ", vocab_size);
+}
+
+/// The tokenizer.json that the configuration names; empty when one is to be trained.
+fs::path given_tokenizer(const PretrainConfig& config) {
+  if (config.model.tokenizer.empty()) return {};
+  const fs::path source = expand_data_path(config.model.tokenizer, "model.tokenizer");
+  return is_folder(source) ? source / "tokenizer.json" : source;
+}
+
 /// The configured tokenizer, or one trained on the text, copied to `target` so that the result is a complete model
 /// folder.
 Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::string> texts, int64_t vocab_size,
                             const fs::path& target) {
   if (!path_exists(target)) {
-    if (config.model.tokenizer.empty()) {
+    if (const auto source = given_tokenizer(config); !source.empty()) {
+      write_file_atomic(target, read_file(source));
+    } else {
       log::info("[pretrain] training a tokenizer of ", vocab_size, " ids");
       write_file_atomic(target, train_tokenizer(texts, {.vocab_size = vocab_size}));
-    } else {
-      fs::path source = expand_data_path(config.model.tokenizer, "model.tokenizer");
-      if (is_folder(source)) source /= "tokenizer.json";
-      write_file_atomic(target, read_file(source));
     }
   }
   auto tokenizer = Tokenizer::load(target);
-  EK_CHECK(tokenizer.vocab_size() <= vocab_size, kConfig, "pretrain: the tokenizer has ", tokenizer.vocab_size(),
-           " ids, the model's vocab_size is ", vocab_size);
+  check_fits(tokenizer, vocab_size);
   return tokenizer;
 }
 
@@ -133,7 +142,11 @@ class Pretraining {
         model_(init_model(config.model.config, BaseDtype::kFloat32, config.seed)),
         named_(model_->parameters()),
         optimizer_(trainable(), config.train.optimizer),
-        texts_(load_text(config)) {}
+        texts_(load_text(config)) {
+    const auto tokenizer = given_tokenizer(config);
+    if (!tokenizer.empty() && !path_exists(folder_.tokenizer()))
+      check_fits(Tokenizer::load(tokenizer), model_->spec().vocab_size);
+  }
 
   /// Goes on from the checkpoint.
   bool run(const StopRequest& stop) {
