@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/commands.h"
@@ -105,10 +108,21 @@ std::vector<int64_t> top_ks(const ModelSpec& spec) {
   return all;
 }
 
-void print_fit(const std::string& path) {
+struct ShapedModel {
+  std::string path;  ///< as it was given
+  std::filesystem::path folder;
+  std::unique_ptr<CausalLm> model;
+};
+
+ShapedModel open_shape(const std::string& path) {
   const auto folder = resolve_model_path(path);
-  const auto model = load_shape(folder);
+  auto model = load_shape(folder);
   EK_CHECK(weight_file_bytes(folder) > 0, kCheckpoint, folder.string(), " holds no safetensors files");
+  return {path, folder, std::move(model)};
+}
+
+void print_fit(const ShapedModel& shaped) {
+  const auto& [path, folder, model] = shaped;
   struct Precision {
     std::string_view name;
     double element_size;
@@ -168,9 +182,11 @@ void add_doctor_command(CLI::App& program) {
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
   command->callback([flags] {
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
+    std::optional<ShapedModel> shaped;  // opened first: a mistake is said before anything is measured
+    if (!flags->model.empty()) shaped = open_shape(flags->model);
     print_machine();
     if (flags->config.empty()) print_matmul();
-    if (!flags->model.empty()) print_fit(flags->model);
+    if (shaped) print_fit(*shaped);
     if (!flags->config.empty()) print_foresight(*flags);
   });
 }

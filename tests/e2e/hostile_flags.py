@@ -133,7 +133,7 @@ BAD = {
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
     },
     "list": {},
-    "doctor": {"--model": FOLDER},
+    "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])]},
 }
 
 

@@ -13,7 +13,7 @@ READERS = {
     "score": ["score", "--input", ROOT / "configs/demo.toml", "--model"],
     "generate": ["generate", "--prompt", "Once", "--model"],
     "tokenize": ["tokenize", "--input", ROOT / "configs/demo.toml", "--model"],
-    "bertscore": ["bertscore", "--input", ROOT / "configs/demo.toml", "--model"],
+    "bertscore": ["bertscore", "--layer", "1", "--input", ROOT / "configs/demo.toml", "--model"],
     "doctor": ["doctor", "--model"],
     "evaluate a model": ["evaluate", "--tasks", "builtin", "--model"],
     "evaluate a run": ["evaluate", "--run"],
