@@ -1,17 +1,20 @@
 """Bad input by the table: what is refused, with which line, and that nothing that existed is changed."""
 
 import hashlib
+import json
 import os
 import pathlib
 import stat
 
-from tiny import evenkeel
+import pytest
+
+from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
+
+DEEP = 100_000
 
 
 def cases(table):
     """[(id, *case)] -> arguments of pytest.mark.parametrize, with ids that say what is wrong."""
-    import pytest
-
     ids = [case[0] for case in table]
     assert len(set(ids)) == len(ids), sorted(id for id in set(ids) if ids.count(id) > 1)
     return [pytest.param(*case[1:], id=case[0]) for case in table]
@@ -46,3 +49,50 @@ def refused(*arguments, says, untouched=None, code=1, **options):
     if untouched:
         assert content(untouched) == before
     return line
+
+
+def changed(**changes):
+    """A change of keys of a JSON object; None takes a key away."""
+    def change(text):
+        value = json.loads(text)
+        for key, entry in changes.items():
+            value.pop(key, None) if entry is None else value.update({key: entry})
+        return json.dumps(value)
+    return change
+
+
+def put(text):
+    return lambda _: text
+
+
+# What may happen to any JSON file, whatever it is for: (id, change of its text, what the line says beside its name).
+DAMAGES = [
+    ("empty", put(""), ["JSON"]),
+    ("cut", lambda text: text[:len(text) // 2], ["JSON"]),
+    ("no JSON", put("rounds = 3"), ["JSON"]),
+    ("two values", lambda text: text + text, ["JSON"]),
+    ("a NUL behind", lambda text: text + "\0", []),
+    ("not UTF-8", put(b'{"a": "\xff\xfe"}'), []),
+    ("deep lists", put("[" * DEEP), []),
+    ("deep objects", put('{"a":' * DEEP + "1" + "}" * DEEP), []),
+    ("a list", put("[]"), []),
+    ("null", put("null"), []),
+    ("a number too large", put('{"a": 1e999}'), []),
+]
+
+
+def damaged(file, change):
+    """Rewrites a file; None: it is not there."""
+    if change is None:
+        file.unlink()
+        return
+    text = change(file.read_bytes().decode() if file.exists() else "")
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+@pytest.fixture(scope="session")
+def run(tiny_model, tmp_path_factory):  # noqa: F811
+    out = tmp_path_factory.mktemp("run") / "fedit"
+    succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
+                                                     evaluate__budgets="[1.0]", method__name="fedit"))
+    return out

@@ -6,10 +6,8 @@ import struct
 
 import pytest
 
-from hostile import cases, refused
-from tiny import CONFIG, settings, succeed, tiny_model  # noqa: F401
-
-DEEP = 100_000
+from hostile import DAMAGES, DEEP, cases, changed, damaged, put, refused, run  # noqa: F401
+from tiny import tiny_model  # noqa: F401
 
 
 @pytest.fixture
@@ -26,45 +24,6 @@ def texts(tmp_path):
 @pytest.fixture
 def model(tiny_model, tmp_path):  # noqa: F811
     return shutil.copytree(tiny_model, tmp_path / "model")
-
-
-def changed(**changes):
-    """A change of keys of a JSON object; None takes a key away."""
-    def change(text):
-        value = json.loads(text)
-        for key, entry in changes.items():
-            value.pop(key, None) if entry is None else value.update({key: entry})
-        return json.dumps(value)
-    return change
-
-
-def put(text):
-    return lambda _: text
-
-
-# What may happen to any JSON file, whatever it is for: (id, change of its text, what the line says beside its name).
-DAMAGES = [
-    ("empty", put(""), ["JSON"]),
-    ("cut", lambda text: text[:len(text) // 2], ["JSON"]),
-    ("no JSON", put("rounds = 3"), ["JSON"]),
-    ("two values", lambda text: text + text, ["JSON"]),
-    ("a NUL behind", lambda text: text + "\0", []),
-    ("not UTF-8", put(b'{"a": "\xff\xfe"}'), []),
-    ("deep lists", put("[" * DEEP), []),
-    ("deep objects", put('{"a":' * DEEP + "1" + "}" * DEEP), []),
-    ("a list", put("[]"), []),
-    ("null", put("null"), []),
-    ("a number too large", put('{"a": 1e999}'), []),
-]
-
-
-def damaged(file, change):
-    """Rewrites a file; None: it is not there."""
-    if change is None:
-        file.unlink()
-        return
-    text = change(file.read_bytes().decode() if file.exists() else "")
-    file.write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 # --- config.json ---
@@ -451,14 +410,6 @@ def test_a_file_without_lines(tiny_model, folder):  # noqa: F811
 
 # --- adapters ---
 
-@pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
-    out = tmp_path_factory.mktemp("run") / "fedit"
-    succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
-                                                     evaluate__budgets="[1.0]", method__name="fedit"))
-    return out
-
-
 ADAPTER = DAMAGES + [
     ("missing", None, []),
     ("no kind", changed(peft_type=None), []),
@@ -557,62 +508,3 @@ TOML = [
 def test_a_config(folder, text, says):
     (folder / "bad.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
     refused("train", folder / "bad.toml", "--out", folder / "run", says=["[config]", "bad.toml", *says], untouched=folder)
-
-
-# --- what a run leaves ---
-
-RECORDS = [
-    ("rounds cut", "rounds.jsonl", lambda text: text[:len(text) // 2] + "\n", ["line 1"]),
-    ("rounds no JSON", "rounds.jsonl", put("round 1\n"), ["line 1"]),
-    ("rounds a list", "rounds.jsonl", put("[1]\n"), ["line 1"]),
-    ("rounds deep", "rounds.jsonl", put("[" * DEEP + "\n"), ["line 1"]),
-    ("rounds without a loss", "rounds.jsonl", lambda text: changed(loss=None)(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("rounds of text", "rounds.jsonl", lambda text: changed(steps="4")(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("clients an object", "rounds.jsonl", lambda text: changed(clients={"id": 3})(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("utilization a number", "rounds.jsonl", lambda text: changed(utilization=3)(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("seconds a list", "rounds.jsonl", lambda text: changed(seconds=[])(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("evaluations no JSON", "evaluations.jsonl", put("{\n"), ["line 1"]),
-    ("evaluations of text", "evaluations.jsonl", lambda text: changed(rows="1")(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("evaluations without a task", "evaluations.jsonl", lambda text: changed(task=None)(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("manifest cut", "manifest.json", lambda text: text[:40], []),
-    ("manifest a list", "manifest.json", put("[]"), []),
-    ("manifest of numbers", "manifest.json", put('{"version": 3, "machine": 4, "files": 5}'), []),
-    ("config empty", "config.toml", put(""), []),
-    ("config cut", "config.toml", put("[train\n"), []),
-    ("config of another method", "config.toml", put('[method]\nname = "fedavg"\n'), []),
-]
-
-
-@pytest.mark.parametrize("name, change, says", cases(RECORDS))
-def test_records_that_are_reported(run, folder, name, change, says):
-    copy = shutil.copytree(run, folder / "run")
-    damaged(copy / name, change)
-    refused("report", copy, "--html", folder / "page.html", says=[name, *says], untouched=folder)
-
-
-STATE = [
-    ("marker cut", "commit.json", lambda text: text[:10]),
-    ("marker empty", "commit.json", put("")),
-    ("marker a list", "commit.json", put("[]")),
-    ("marker of another round", "commit.json", lambda text: text.replace('"round":1', '"round":2', 1)),
-    ("marker of text", "commit.json", lambda text: text.replace('"round":1', '"round":"1"', 1)),
-    ("marker below 0", "commit.json", lambda text: text.replace('"round":1', '"round":-1', 1)),
-    ("marker deep", "commit.json", put("[" * DEEP)),
-    ("state cut", "round-1/state.safetensors", lambda old: old[:-4]),
-    ("state with another bit", "round-1/state.safetensors", lambda old: old[:-1] + bytes([old[-1] ^ 1])),
-    ("state missing", "round-1/state.safetensors", None),
-    ("memory cut", "round-1/memory.safetensors", lambda old: old[:4]),
-]
-
-
-@pytest.mark.parametrize("name, change", cases(STATE))
-def test_a_state_that_is_read_again(run, folder, name, change):
-    copy = shutil.copytree(run, folder / "run")
-    file = copy / "checkpoint" / name
-    if change is None:
-        file.unlink()
-    else:
-        old = file.read_bytes()
-        new = change(old if name.endswith("safetensors") else old.decode())
-        file.write_bytes(new if isinstance(new, bytes) else new.encode())
-    refused("export", "--run", copy, "--out", folder / "out", says=["checkpoint"], untouched=folder)

@@ -1,0 +1,70 @@
+"""The files of a run, damaged: whoever reads them says which, and leaves everything as it is."""
+
+import shutil
+
+import pytest
+
+from hostile import DEEP, cases, changed, damaged, put, refused, run  # noqa: F401
+from tiny import tiny_model  # noqa: F401
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path
+
+
+RECORDS = [
+    ("rounds cut", "rounds.jsonl", lambda text: text[:len(text) // 2] + "\n", ["line 1"]),
+    ("rounds no JSON", "rounds.jsonl", put("round 1\n"), ["line 1"]),
+    ("rounds a list", "rounds.jsonl", put("[1]\n"), ["line 1"]),
+    ("rounds deep", "rounds.jsonl", put("[" * DEEP + "\n"), ["line 1"]),
+    ("rounds without a loss", "rounds.jsonl", lambda text: changed(loss=None)(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("rounds of text", "rounds.jsonl", lambda text: changed(steps="4")(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("clients an object", "rounds.jsonl", lambda text: changed(clients={"id": 3})(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("utilization a number", "rounds.jsonl", lambda text: changed(utilization=3)(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("seconds a list", "rounds.jsonl", lambda text: changed(seconds=[])(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("evaluations no JSON", "evaluations.jsonl", put("{\n"), ["line 1"]),
+    ("evaluations of text", "evaluations.jsonl", lambda text: changed(rows="1")(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("evaluations without a task", "evaluations.jsonl", lambda text: changed(task=None)(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("manifest cut", "manifest.json", lambda text: text[:40], []),
+    ("manifest a list", "manifest.json", put("[]"), []),
+    ("manifest of numbers", "manifest.json", put('{"version": 3, "machine": 4, "files": 5}'), []),
+    ("config empty", "config.toml", put(""), []),
+    ("config cut", "config.toml", put("[train\n"), []),
+    ("config of another method", "config.toml", put('[method]\nname = "fedavg"\n'), []),
+]
+
+
+@pytest.mark.parametrize("name, change, says", cases(RECORDS))
+def test_records_that_are_reported(run, folder, name, change, says):  # noqa: F811
+    copy = shutil.copytree(run, folder / "run")
+    damaged(copy / name, change)
+    refused("report", copy, "--html", folder / "page.html", says=[name, *says], untouched=folder)
+
+
+STATE = [
+    ("marker cut", "commit.json", lambda text: text[:10]),
+    ("marker empty", "commit.json", put("")),
+    ("marker a list", "commit.json", put("[]")),
+    ("marker of another round", "commit.json", lambda text: text.replace('"round":1', '"round":2', 1)),
+    ("marker of text", "commit.json", lambda text: text.replace('"round":1', '"round":"1"', 1)),
+    ("marker below 0", "commit.json", lambda text: text.replace('"round":1', '"round":-1', 1)),
+    ("marker deep", "commit.json", put("[" * DEEP)),
+    ("state cut", "round-1/state.safetensors", lambda old: old[:-4]),
+    ("state with another bit", "round-1/state.safetensors", lambda old: old[:-1] + bytes([old[-1] ^ 1])),
+    ("state missing", "round-1/state.safetensors", None),
+    ("memory cut", "round-1/memory.safetensors", lambda old: old[:4]),
+]
+
+
+@pytest.mark.parametrize("name, change", cases(STATE))
+def test_a_state_that_is_read_again(run, folder, name, change):  # noqa: F811
+    copy = shutil.copytree(run, folder / "run")
+    file = copy / "checkpoint" / name
+    if change is None:
+        file.unlink()
+    else:
+        old = file.read_bytes()
+        new = change(old if name.endswith("safetensors") else old.decode())
+        file.write_bytes(new if isinstance(new, bytes) else new.encode())
+    refused("export", "--run", copy, "--out", folder / "out", says=["checkpoint"], untouched=folder)
