@@ -153,7 +153,7 @@ TEST(Config, WhatIsWrittenReadsBackEqual) {
   Outer outer;
   outer.name = "tab\t \"quoted\" back\\slash \x01 ü";
   outer.optimizer.lr = 0.1 + 0.2;
-  outer.optimizer.betas = {1e-300, 20, -0.0, 1e22, std::numeric_limits<double>::infinity(), 5e-324, 123456789.0};
+  outer.optimizer.betas = {1e-300, 20, -0.0, 1e22, std::numeric_limits<double>::max(), 5e-324, 123456789.0};
   outer.colour = Colour::kGreen;
   const auto text = write(outer);
   const auto again = outer_from(text);

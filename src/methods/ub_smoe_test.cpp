@@ -38,8 +38,8 @@ std::unique_ptr<FederatedMethod> method(const std::string& toml = "") {
 
 /// Pseudo-gradients as gradients of norm 2.0 or less, whatever those of others are.
 std::unique_ptr<FederatedMethod> through_adamw(const std::string& toml = "") {
-  return method("pg_apply = \"adam_grad\"\n" +
-                (toml.find("pg_clip_mode") == std::string::npos ? "pg_clip_mode = \"per_expert_norm\"\n" : "") + toml);
+  const bool says_how = toml.find("pg_clip_mode") != std::string::npos;
+  return method(concat("pg_apply = \"adam_grad\"\n", says_how ? "" : "pg_clip_mode = \"per_expert_norm\"\n", toml));
 }
 
 ClientProfile client(int64_t id, int64_t top_k, bool trains = true) {
@@ -375,7 +375,9 @@ TEST(UbSmoeDynamics, TheRelativeClipEndsTheRun) {
     const auto& gt = state.global.extras.at(kUp + ".pseudo_grad_b");
     EXPECT_NEAR(gt[0].mean().item<double>(), 1.0, 1e-3);
     EXPECT_LE(gt[3].mean().item<double>(), 2.0 + 1e-3) << "round " << t;
-    if (t == 12) EXPECT_GT(gt[3].mean().item<double>(), 1.5);
+    if (t == 12) {
+      EXPECT_GT(gt[3].mean().item<double>(), 1.5);
+    }
   }
 }
 
