@@ -61,7 +61,7 @@ TEST(PretrainConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
        {"train.steps=9223372036854775807", "train.sequence_length=4611686018427387904",
         "train.batch_size=1000000000000", "train.warmup_steps=9223372036854775807",
         "train.log_every=9223372036854775807", "train.checkpoint_every=9223372036854775807",
-        "train.final_lr_ratio=1e300", "train.clip_norm=inf", "train.load_balance=nan", "train.router_z=1e300",
+        "train.final_lr_ratio=1e300", "train.clip_norm=1e300", "train.load_balance=1e300", "train.router_z=1e300",
         "train.optimizer.lr=1e300", "data.documents=1000000000000000"}) {
     auto table = config::Table::parse("model = { config = \"x.json\" }", "unit.toml");
     table.set(assignment);
