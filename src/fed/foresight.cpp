@@ -58,7 +58,8 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   const int64_t tokens = longest_batch(e.shards, e.config.train.batch_size);
   const PassShape pass{
       .tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = std::max<int64_t>(1, e.config.threads)};
-  return {{"a client's adapters, gradients and moments", 4 * adapter, kAdapterKeys},
+  // Copy, gradient and two moments; gradients before they are added and a method's edits are most of another copy.
+  return {{"a client's adapters, gradients and moments", 5 * adapter, kAdapterKeys},
           {concat("activations of a micro-batch of up to ", tokens, " tokens"),
            kept_bytes(spec, pass) + passing_bytes(spec, pass), "train.batch_size or data.cutoff"}};
 }

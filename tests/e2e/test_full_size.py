@@ -76,7 +76,7 @@ def test_a_run_of_the_published_size_is_killed_and_resumes_to_the_same_bits(mode
     assert whole.anonymous < 12 * GIB
     killed = Measured(*train(model, space / "killed"))
     arrived = space / "killed/checkpoint"
-    assert not killed.wait(until=lambda: list(arrived.glob("uploads-2/*.json")))
+    assert not killed.wait(until=lambda: list(arrived.glob("uploads-1/*.json")))
     killed.process.kill()
     killed.process.communicate()
     run("resume", "train", CONFIG, "--out", space / "killed", "--resume")
