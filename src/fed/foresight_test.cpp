@@ -39,7 +39,8 @@ TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
 
 TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
   EXPECT_LT(part(plan("train.batch_size=2"), "micro-batch"), part(plan("train.batch_size=4"), "micro-batch"));
-  EXPECT_LT(part(plan("data.cutoff=30"), "micro-batch"), part(plan("data.cutoff=640"), "micro-batch"));
+  EXPECT_LT(part(plan("data={limit=20,cutoff=30,mask_prompt=false}"), "micro-batch"),
+            part(plan("data={limit=20,cutoff=640,mask_prompt=false}"), "micro-batch"));
   EXPECT_LT(part(plan("lora.rank=3"), "client"), part(plan("lora.rank=5"), "client"));
   EXPECT_LT(part(plan("lora.targets=[\"q_proj\"]"), "server"), part(plan("lora.rank=3"), "server"));
   EXPECT_LT(part(plan("data.limit=20"), "rows"), part(plan("data.limit=40"), "rows"));
