@@ -10,13 +10,14 @@ namespace {
 
 struct InitFlags {
   std::string config, out, dtype = "float32";
-  uint64_t seed = 42;
+  int64_t seed = 42;
 };
 
 void run_init(const InitFlags& flags) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   EK_CHECK(dtype != BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
-  write_random_model(flags.config, flags.out, dtype, flags.seed);
+  EK_CHECK(flags.seed >= 0, kConfig, "--seed is ", flags.seed, ", allowed: 0 or more");
+  write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed));
   std::cerr << "the model is in " << flags.out << "; it has no tokenizer.json yet\n";
 }
 

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/safetensors.h"
 #include "train/generation.h"
@@ -75,7 +77,14 @@ void print_row(size_t index, const TokenIds& ids, const TextScore& score) {
   print("%6zu %7zu %12.4f %10.4f\n", index, ids.size(), score.logprob, predicted > 0 ? score.logprob / predicted : 0.0);
 }
 
+/// The logits are written at the end: that they cannot be is said before the work.
+void check_place(const std::string& file) {
+  const auto folder = std::filesystem::path(file).parent_path();
+  EK_CHECK(folder.empty() || is_folder(folder), kIo, file, " cannot be written: ", folder.string(), " is not a folder");
+}
+
 void run_score(const ScoreFlags& flags) {
+  check_place(flags.logits);
   const auto opened = open_model(flags.model);
   const auto texts = InputReader(opened, flags.input).read();
   TensorMap logits;

@@ -441,7 +441,7 @@ def adapter_of(run, folder):
 def test_an_adapters_config(run, tiny_model, texts, folder, change, says):  # noqa: F811
     adapter = adapter_of(run, folder)
     damaged(adapter / "adapter_config.json", change)
-    refused("score", "--model", tiny_model, "--input", texts, "--adapter", adapter, says=["[checkpoint]", "adapter_config.json", *says],
+    refused("score", "--model", tiny_model, "--input", texts, "--adapter", adapter, says=["adapter_config.json", *says],
             untouched=folder)
 
 
@@ -474,7 +474,7 @@ def test_an_adapters_weights(run, tiny_model, texts, folder, change, says):  # n
     file = adapter_of(run, folder) / "adapter_model.safetensors"
     file.unlink() if change is None else file.write_bytes(change(file.read_bytes()))
     refused("score", "--model", tiny_model, "--input", texts, "--adapter", file.parent,
-            says=["[checkpoint]", "adapter_model.safetensors", *says], untouched=folder)
+            says=["adapter_model.safetensors", *says], untouched=folder)
 
 
 # --- TOML ---
