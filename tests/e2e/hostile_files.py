@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hostile import DAMAGES, DEEP, cases, changed, damaged, put, refused, run  # noqa: F401
+from hostile import DAMAGES, DEEP, SOME_DAMAGES, cases, changed, damaged, put, refused, run  # noqa: F401
 from tiny import tiny_model  # noqa: F401
 
 
@@ -180,7 +180,7 @@ def test_weights_that_do_not_fit_the_model(model, texts, folder, change, says):
     refused("score", "--model", model, "--input", texts, says=["[checkpoint]", model, *says], untouched=folder)
 
 
-INDEX = DAMAGES + [
+INDEX = SOME_DAMAGES + [
     ("no map", put('{"metadata": {}}'), ["weight_map"]),
     ("an empty map", put('{"weight_map": {}}'), ["weight_map"]),
     ("a map that is a list", put('{"weight_map": ["a"]}'), ["weight_map"]),
@@ -287,8 +287,7 @@ def without(key):
     return put(json.dumps([ROW, {name: text for name, text in ROW.items() if name != key}]))
 
 
-# "null" and "a number too large" are of the list above, but what follows is said of a list.
-ROWS = DAMAGES[:9] + [
+ROWS = SOME_DAMAGES[:3] + [
     ("an object", put(json.dumps({"rows": [ROW]})), []),
     ("no rows", put("[]"), []),
     ("a row that is text", put(json.dumps([ROW, "row"])), ["1"]),
@@ -323,7 +322,7 @@ def answer(**changes):
     return document(question(answers=[{"text": "N2", "answer_start": 0, **changes}]))
 
 
-TELEQUAD = DAMAGES + [
+TELEQUAD = SOME_DAMAGES + [
     ("no documents", put('{"data": []}'), []),
     ("documents that are an object", put('{"data": {}}'), ["data"]),
     ("a document that is text", put('{"data": ["a"]}'), ["data[0]"]),
@@ -410,7 +409,7 @@ def test_a_file_without_lines(tiny_model, folder):  # noqa: F811
 
 # --- adapters ---
 
-ADAPTER = DAMAGES + [
+ADAPTER = SOME_DAMAGES + [
     ("missing", None, []),
     ("no kind", changed(peft_type=None), []),
     ("another kind", changed(peft_type="IA3"), ["peft_type", "IA3", "LORA"]),

@@ -114,7 +114,8 @@ def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):
     words = [run if word == "<run>" else word for word in WRITERS[writer]]
     model = settings(model__path=tiny_model) if writer == "train" else []
     out = where(tmp_path)
-    refused(*words, out, *model, says=["[io]", "xxx" if where is long_name else out], untouched=tmp_path)
+    named = {long_name: "xxx", below_a_file: tmp_path / "file"}.get(where, out)
+    refused(*words, out, *model, says=["[io]", named], untouched=tmp_path)
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"tab\there", b"quote\"d", "é中".encode(), b"line\nbreak", b"-dash", b"a b"],
