@@ -191,7 +191,9 @@ TEST_P(OptionOfMethod, ChangesARunWhereTheTableSaysSo) {
     const auto changed = outcome(change, concat(change.beside, "\n", change.key, " = ", change.value));
     for (const auto& [site, delta] : changed.trained) EXPECT_TRUE(delta.isfinite().all().item<bool>()) << name;
     EXPECT_EQ(same_tensors(changed.trained, reference.trained), change.seen != Seen::kTraining) << name;
-    if (change.seen == Seen::kEvaluation) EXPECT_FALSE(same_tensors(changed.modulation, reference.modulation)) << name;
+    if (change.seen == Seen::kEvaluation) {
+      EXPECT_FALSE(same_tensors(changed.modulation, reference.modulation)) << name;
+    }
   }
 }
 
