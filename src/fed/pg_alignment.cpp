@@ -95,7 +95,8 @@ struct Sums {
     const auto [least, most] = std::minmax_element(shuffled_products.begin(), shuffled_products.end());
     const double sum = std::accumulate(shuffled_products.begin(), shuffled_products.end(), 0.0);
     const double norms = std::sqrt(gradient * pseudo), count = static_cast<double>(shuffled_products.size());
-    return ShuffledCosine{sum / count / norms, *least / norms, *most / norms};
+    const double mean = std::clamp(sum / count, *least, *most);  // a sum of equal numbers rounds
+    return ShuffledCosine{mean / norms, *least / norms, *most / norms};
   }
 };
 
