@@ -1,7 +1,9 @@
 /// \file  Files of ours that say whether they are whole: JSON objects whose last member is a checksum of all bytes before
 /// it, and which name the length and SHA-256 of the binary files that lie beside them. Any changed byte is found, and the
-/// JSON stays readable for every tool. Example:  append_sealed(file, {{"round", 1}});  for (auto& line :
-/// read_sealed_lines(file).lines) ...
+/// JSON stays readable for every tool. Example:
+///   append_sealed(file, {{"round", 1}});
+///   const auto read = read_sealed_lines(file);  // a name of its own: a loop over a temporary's lines outlives them
+///   for (const auto& line : read.whole().lines) ...
 ///
 ///   {"round":1,"loss":2.25,"checksum":"<first 16 hex digits of the SHA-256 of everything before this key>"}
 ///
