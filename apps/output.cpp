@@ -26,11 +26,10 @@ Output::Output() {
   reserve_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  setp(buffer_.data(), buffer_.data() + buffer_.size());
+  if (::isatty(STDOUT_FILENO) != 1) setp(buffer_.data(), buffer_.data() + buffer_.size());
   before_ = std::cout.rdbuf(this);
   std::cout.exceptions(std::ios::badbit);  // what write_out() throws comes out of operator<<
   std::cerr.tie(nullptr);                  // an error line must not fail because results cannot be written
-  if (::isatty(STDOUT_FILENO) == 1) std::cout << std::unitbuf;
 }
 
 Output::~Output() {
@@ -50,8 +49,15 @@ int Output::finish(int code) {
 
 Output::int_type Output::overflow(int_type next) {
   write_out();
-  if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
+  const char one = traits_type::to_char_type(next);
+  if (!traits_type::eq_int_type(next, traits_type::eof())) xsputn(&one, 1);
   return traits_type::not_eof(next);
+}
+
+std::streamsize Output::xsputn(const char* text, std::streamsize size) {
+  if (pbase() != nullptr) return std::streambuf::xsputn(text, size);
+  write(std::string_view(text, static_cast<size_t>(size)));
+  return size;
 }
 
 int Output::sync() {
@@ -59,14 +65,18 @@ int Output::sync() {
   return 0;
 }
 
+/// What cannot be written is not tried again.
 void Output::write_out() {
-  const char* from = pbase();
-  const char* const end = pptr();
-  setp(buffer_.data(), buffer_.data() + buffer_.size());  // what cannot be written is not tried again
-  while (error_ == 0 && from < end) {
-    const ssize_t done = ::write(STDOUT_FILENO, from, static_cast<size_t>(end - from));
+  const std::string_view text(pbase(), static_cast<size_t>(pptr() - pbase()));
+  if (pbase() != nullptr) setp(buffer_.data(), buffer_.data() + buffer_.size());
+  write(text);
+}
+
+void Output::write(std::string_view text) {
+  while (error_ == 0 && !text.empty()) {
+    const ssize_t done = ::write(STDOUT_FILENO, text.data(), text.size());
     if (done >= 0)
-      from += done;
+      text.remove_prefix(static_cast<size_t>(done));
     else if (errno != EINTR)
       error_ = errno;
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <ios>
 #include <streambuf>
+#include <string_view>
 
 namespace evenkeel {
 
@@ -30,12 +31,14 @@ class Output final : public std::streambuf {
 
  protected:
   int_type overflow(int_type next) override;
+  std::streamsize xsputn(const char* text, std::streamsize size) override;
   int sync() override;
 
  private:
   void write_out();
+  void write(std::string_view text);
 
-  std::array<char, 1 << 15> buffer_{};
+  std::array<char, 1 << 15> buffer_{};  ///< unused on a terminal, where a line is seen when it is printed
   std::streambuf* before_;
   int error_ = 0;  ///< errno of the first write that failed
 };

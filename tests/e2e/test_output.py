@@ -120,6 +120,15 @@ def test_a_closed_stdout_is_not_taken_for_the_next_file(place, tmp_path):
     assert not predictions.exists() or all("output" in line for line in lines(predictions))
 
 
+def test_a_terminal_gets_every_line_and_one_that_hung_up_is_an_error(place):
+    ours, theirs = os.openpty()
+    assert started(words_of("list", place), stdout=theirs).returncode == 0
+    assert b"builtin:tools" in os.read(ours, 1 << 16)
+    os.close(ours)
+    says_so(started(words_of("list", place), stdout=theirs), "Input/output error")
+    os.close(theirs)
+
+
 def test_predictions_that_cannot_be_written_are_an_error(place):
     done = evenkeel(*words_of("evaluate", place), "--predictions", "/dev/full")
     assert done.returncode == 1 and "evenkeel: [io] /dev/full cannot be written" in done.stderr
