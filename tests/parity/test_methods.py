@@ -349,7 +349,7 @@ def test_ub_smoe_pseudo_gradients(tmp_path, precision, activity, clip, limit, rh
     if rho != "none":
         unscaled = injected(tmp_path, dtype, toml.replace(rho, "none"), {**options, "rho_fn": "none"}, 1, 1.75, 7, 3)[0]
         apart = max(np.abs(out[n] - unscaled[n]).max() for n in out if n.startswith("grad/"))
-        assert apart > 1e-3, "rho makes no difference"
+        assert apart > 1e-4, "rho makes no difference"
 
 
 @pytest.mark.parametrize("clip,limit", [("relative", 2.0), ("relative", 0.1), ("per_expert_norm", 2.0), ("off", 2.0)])
