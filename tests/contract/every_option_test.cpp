@@ -78,7 +78,7 @@ const std::vector<Change>& changes() {
       {"ffa-lora", "gate_norm", "'renorm_selected'"},
       {"fedit", "gate_norm", "'renorm_selected'"},
       {"fed-sb", "gate_norm", "'renorm_selected'"},
-      {"fed-sb", "init", "'federated'"},
+      {"fed-sb", "init", "'federated'", "samples = 3"},  // of all rows both take the same
       {"fed-sb", "samples", "4"},
   };
   return all;
@@ -155,7 +155,8 @@ TinyFederation world_of(const Change& change) {
 }
 
 struct Outcome {
-  std::map<std::string, at::Tensor> trained;
+  std::map<std::string, at::Tensor>
+      trained;           ///< every weight's change, and the factors that the next round begins with
   TensorMap modulation;  ///< what an evaluation at K = 2 routes with
 };
 
@@ -167,7 +168,11 @@ Outcome outcome(const Change& change, const std::string& toml) {
   evaluator.trains = false;
   const auto download = method->broadcast(state, evaluator, {.round = 2});
   const auto setup = method->prepare(download, world.view(evaluator, 2, state.common));
-  return {effect(state), setup.router.modulation};
+  auto trained = effect(state);
+  for (const auto& [site, factors] : state.global.adapters)
+    for (const auto& [name, factor] : {std::pair(".a", factors.a), std::pair(".b", factors.b)})
+      if (factor.defined()) trained[site + name] = factor;
+  return {std::move(trained), setup.router.modulation};
 }
 
 template <typename Map>

@@ -316,10 +316,10 @@ double injected(const Federation& world, const ServerState& state, size_t c, con
 
 /// At a site of a few numbers: rho and the mean K do not depend on shapes.
 TEST(PublishedPatterns, HaveTheseMeanKAndScalesOfThePseudoGradient) {
-  constexpr double kTiny = 1e-4;  // below the clip
+  constexpr double kTiny = 1e-4;
   const std::string layer = layer_name(0) + "mlp", site = layer + ".experts.up_proj";
   for (const auto& pattern : kPatterns) {
-    Federation world("ub-smoe", std::vector<int64_t>(32, 2));
+    Federation world("ub-smoe", std::vector<int64_t>(32, 2), "pg_apply = 'adam_grad'\npg_clip_mode = 'off'");
     world.sites = {{site, {kExperts, 3, 5, layer}}};
     const auto top_ks = by_client(pattern, {1, 2, 4, 8});
     for (size_t c = 0; c < top_ks.size(); ++c) world.round.participants[c].top_k = top_ks[c];
