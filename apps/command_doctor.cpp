@@ -148,13 +148,16 @@ void print_fit(const ShapedModel& shaped) {
 }
 
 /// What a run of that config would hold, without its weights being read.
-void print_foresight(const DoctorFlags& flags) {
+MemoryPlan foreseen(const DoctorFlags& flags) {
   auto config = ExperimentConfig::load(flags.config, flags.settings);
   config.model.compute_dtype = ComputeDtype::kFloat32;  // nothing is multiplied
   config.resolve();
-  const auto plan = memory_plan(make_experiment(std::move(config), Purpose::kForesee));
+  return memory_plan(make_experiment(std::move(config), Purpose::kForesee));
+}
+
+void print_plan(const std::string& config, const MemoryPlan& plan) {
   const auto memory = machine::memory();
-  std::cout << "\n" << flags.config << ": memory at the worst moment of the run, GiB\n";
+  std::cout << "\n" << config << ": memory at the worst moment of the run, GiB\n";
   const auto line = [](int64_t bytes, const std::string& what) {
     std::cout << fixed(static_cast<double>(bytes) / kGiB, 2, 8) << "  " << what << '\n';
   };
@@ -182,12 +185,14 @@ void add_doctor_command(CLI::App& program) {
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
   command->callback([flags] {
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
-    std::optional<ShapedModel> shaped;  // opened first: a mistake is said before anything is measured
+    std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
+    std::optional<MemoryPlan> plan;
     if (!flags->model.empty()) shaped = open_shape(flags->model);
+    if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();
-    if (flags->config.empty()) print_matmul();
+    if (!plan) print_matmul();
     if (shaped) print_fit(*shaped);
-    if (!flags->config.empty()) print_foresight(*flags);
+    if (plan) print_plan(flags->config, *plan);
   });
 }
 
