@@ -29,9 +29,13 @@ inline Isa isa() {
 }
 
 #if defined(__x86_64__)
+#if defined(__clang__)  // takes no such wish in an attribute
+#define EK_AVX512_WIDTH ""
+#else
+#define EK_AVX512_WIDTH ",prefer-vector-width=512"
+#endif
 template <typename Loop, typename... Args>
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,prefer-vector-width=512"))) auto run_avx512(
-    Args... args) {
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma" EK_AVX512_WIDTH))) auto run_avx512(Args... args) {
   return Loop::run(args...);
 }
 template <typename Loop, typename... Args>
