@@ -83,6 +83,7 @@ struct Tokenizer::Impl {
   explicit Impl(TokenizerFile file);
   void add_vocabulary(const TokenizerFile& file);
   void add_added_tokens(const TokenizerFile& file);
+  void check_templates() const;
   Entry& entry(int64_t id);
   void encode_text(std::string_view text, std::vector<int64_t>& out) const;
   void encode_raw(std::string_view text, std::vector<int64_t>& out) const;
@@ -108,6 +109,7 @@ Tokenizer::Impl::Impl(TokenizerFile file)
       templates(file.templates) {
   add_vocabulary(file);
   add_added_tokens(file);
+  check_templates();
 }
 
 Entry& Tokenizer::Impl::entry(int64_t id) {
@@ -136,6 +138,15 @@ void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
     entry(token.id) = {true, special.contains(content), token.content, bytes.value_or(content)};
     ids[token.content] = token.id;
   }
+}
+
+/// A model would look for the embedding of such an id where there is none.
+void Tokenizer::Impl::check_templates() const {
+  for (const auto& pieces : templates)
+    for (const auto& piece : pieces)
+      for (const int64_t id : piece.ids)
+        EK_CHECK(static_cast<size_t>(id) < entries.size() && entries[id].exists, kData, "post_processor adds the id ",
+                 id, ", which no token has");
 }
 
 void Tokenizer::Impl::encode_text(std::string_view text, std::vector<int64_t>& out) const {

@@ -152,6 +152,17 @@ TEST(Tokenizer, AppliesTemplates) {
   EXPECT_EQ(loaded(json).encode("x", false), Ids{'x'});
 }
 
+TEST(Tokenizer, RefusesATemplateOfAnIdThatNoTokenHas) {
+  auto json = small_tokenizer();
+  json["post_processor"] = {{"type", "RobertaProcessing"}, {"cls", {"a", 7}}, {"sep", {"b", 100'000}}};
+  try {
+    loaded(json);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("post_processor adds the id 100000"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Tokenizer, EncodesAWordOfAMegabyteSoon) {
   const auto tokenizer = loaded(small_tokenizer());
   const auto start = std::chrono::steady_clock::now();
