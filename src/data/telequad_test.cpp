@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -25,7 +26,7 @@ Json answer(const std::string& text, int64_t start) {
   return {{"text", text}, {"answer_start", start}, {"answer_end", start + 1}, {"contributor", "7"}};
 }
 
-Json question(const std::string& id, Json answers, bool impossible = false) {
+Json question(const std::string& id, const std::vector<Json>& answers, bool impossible = false) {
   return {{"id", id},
           {"type", "SHORT"},
           {"question", "What is " + id + "?"},
@@ -34,11 +35,12 @@ Json question(const std::string& id, Json answers, bool impossible = false) {
           {"contributor", "7"}};
 }
 
-Json document(int64_t docid, const std::string& source, const std::string& context, Json questions) {
+Json document(int64_t docid, const std::string& source, const std::string& context,
+              const std::vector<Json>& questions) {
   return {{"docid", std::to_string(docid)},
           {"title", source},
           {"source", source},
-          {"paragraphs", {{{"qas", questions}, {"context", context}}}}};
+          {"paragraphs", Json::array({Json{{"qas", questions}, {"context", context}}})}};
 }
 
 /// Two specs (one of them in two sections) and a page; the offsets count code points.
