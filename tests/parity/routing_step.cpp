@@ -52,7 +52,8 @@ TensorMap forward(const Json& job) {
   RoutingByLayer routing;
   const auto hidden_TD = model->hidden(pack_ids(ids), {.router = router, .routing = &routing});
   const auto logits_TV = at::matmul(hidden_TD, model->head().t());
-  (logits_TV * tensors(job, "upstream").at("logits")).sum().backward();
+  const auto loss = (logits_TV * tensors(job, "upstream").at("logits")).sum();
+  if (loss.requires_grad()) loss.backward();  // the base is frozen: without phi there is nothing to differentiate by
   TensorMap out{{"logits", logits_TV.detach()}};
   for (const auto& [layer, stats] : routing) out["counts/" + layer] = stats.counts;
   for (const auto& [layer, phi_E] : router.modulation)
