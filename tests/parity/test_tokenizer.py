@@ -281,7 +281,7 @@ def test_bad_input_is_one_line(kinds, tmp_path):
     assert "no tokenizer.json" in fails("--model", tmp_path, "--input", "-")
     assert "cannot be read" in fails("--model", model, "--input", tmp_path / "missing")
     assert "-:2" in fails("--model", model, "--input", "-", text=b"fine\nb\xffd\n")
-    assert "expected a JSON string" in fails("--model", model, "--input", "-", "--jsonl", text=b"[1]\n")
+    assert "the line is [1], expected a string" in fails("--model", model, "--input", "-", "--jsonl", text=b"[1]\n")
     assert "allowed: 0 to" in fails("--model", model, "--input", "-", "--decode", text=b"[1, 999999]\n")
     assert "allowed: 0 to" in fails("--model", model, "--input", "-", "--decode", text=b"[-1]\n")
     assert "not valid JSON" in fails("--model", model, "--input", "-", "--decode", text=b"[1\n")

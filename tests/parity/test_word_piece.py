@@ -104,7 +104,7 @@ def test_bad_input_is_one_line(tmp_path):
 
     tokenizer = trained()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    assert 'pre_tokenizer is "Whitespace", allowed with WordPiece: BertPreTokenizer' in refused(tokenizer)
+    assert 'pre_tokenizer is {"type":"Whitespace"}, allowed with WordPiece: BertPreTokenizer' in refused(tokenizer)
     tokenizer = trained()
     tokenizer.normalizer = normalizers.Sequence([normalizers.BertNormalizer(), normalizers.NFC()])
     assert "nothing may follow BertNormalizer" in refused(tokenizer)
@@ -119,11 +119,9 @@ def test_bad_input_is_one_line(tmp_path):
             Tokenizer.from_file(str(file))
         return fails("--model", file, "--input", "-")
 
-    for part, key, says in [("normalizer", "clean_text", "is missing"), ("normalizer", "handle_chinese_chars", "is missing"),
-                            ("normalizer", "lowercase", "is missing"), ("decoder", "cleanup", "is missing"),
-                            ("decoder", "prefix", "is null, expected a string"), ("model", "unk_token", "is null, expected a string"),
-                            ("model", "continuing_subword_prefix", "is null, expected a string"),
-                            ("model", "max_input_chars_per_word", "is null, expected a whole number, 0 or more")]:
-        assert f"{part}.{key} {says}" in refused_without(part, key)
+    for part, key in [("normalizer", "clean_text"), ("normalizer", "handle_chinese_chars"), ("normalizer", "lowercase"),
+                      ("decoder", "cleanup"), ("decoder", "prefix"), ("model", "unk_token"),
+                      ("model", "continuing_subword_prefix"), ("model", "max_input_chars_per_word")]:
+        assert f"{part}.{key} is missing" in refused_without(part, key)
     file.write_text(json.dumps(good | {"model": good["model"] | {"unk_token": "[unknown]"}}))
     assert 'model.unk_token "[unknown]" is not in the vocabulary' in fails("--model", file, "--input", "-")
