@@ -1,3 +1,3 @@
 #include "apps/program.h"
 
-int main(int argc, char** argv) { return evenkeel::run_program(argc, argv); }
+int main(int argc, char** argv) { evenkeel::run_and_exit(argc, argv); }

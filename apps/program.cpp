@@ -1,5 +1,7 @@
 #include "apps/program.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <new>
 
@@ -90,6 +92,12 @@ int exit_code_of(int argc, char** argv) {
 int run_program(int argc, char** argv) {
   Output output;
   return output.finish(exit_code_of(argc, argv));
+}
+
+void run_and_exit(int argc, char** argv) {
+  const int code = run_program(argc, argv);
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
 
 }  // namespace evenkeel

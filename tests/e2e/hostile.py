@@ -8,7 +8,8 @@ import stat
 
 import pytest
 
-from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from forked import fits, forked
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
 
 DEEP = 100_000
 
@@ -36,7 +37,9 @@ def refused(*arguments, says, untouched=None, code=1, **options):
     """Runs the program, which has to end in one line that holds every word of `says`, having written nothing to stdout
     and changed nothing below the folder `untouched`."""
     before = content(untouched) if untouched else None
-    done = evenkeel(*arguments, timeout=20, errors="replace", **options)
+    plain = options.keys() <= {"cwd"} and fits(*arguments)
+    start = forked if plain else evenkeel
+    done = start(*arguments, timeout=20, errors="replace", **{"cwd": ROOT, **options})
     assert done.returncode == code, (done.returncode, done.stderr[-2000:])
     assert done.stdout == ""
     text = [line for line in done.stderr.split("\n") if line.startswith("evenkeel: ")]

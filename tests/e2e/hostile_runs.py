@@ -1,11 +1,12 @@
 """The files of a run, damaged: whoever reads them says which, and leaves everything as it is."""
 
+import json
 import shutil
 
 import pytest
 
 from hostile import DEEP, cases, changed, damaged, put, refused, run  # noqa: F401
-from tiny import tiny_model  # noqa: F401
+from tiny import sealed, tiny_model  # noqa: F401
 
 
 @pytest.fixture
@@ -13,19 +14,24 @@ def folder(tmp_path):
     return tmp_path
 
 
+def resealed(**changes):
+    """The first object of a file with other members and a checksum that is right: what is read is its meaning."""
+    return lambda text: sealed(json.loads(changed(**changes)(text.splitlines()[0]))) + "\n"
+
+
 RECORDS = [
     ("rounds cut", "rounds.jsonl", lambda text: text[:len(text) // 2] + "\n", ["line 1"]),
     ("rounds no JSON", "rounds.jsonl", put("round 1\n"), ["line 1"]),
     ("rounds a list", "rounds.jsonl", put("[1]\n"), ["line 1"]),
     ("rounds deep", "rounds.jsonl", put("[" * DEEP + "\n"), ["line 1"]),
-    ("rounds without a loss", "rounds.jsonl", lambda text: changed(loss=None)(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("rounds of text", "rounds.jsonl", lambda text: changed(steps="4")(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("clients an object", "rounds.jsonl", lambda text: changed(clients={"id": 3})(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("utilization a number", "rounds.jsonl", lambda text: changed(utilization=3)(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("seconds a list", "rounds.jsonl", lambda text: changed(seconds=[])(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("rounds without a loss", "rounds.jsonl", resealed(loss=None), ["line 1", "loss"]),
+    ("rounds of text", "rounds.jsonl", resealed(steps="4"), ["line 1", "steps"]),
+    ("clients an object", "rounds.jsonl", resealed(clients={"id": 3}), ["line 1", "clients"]),
+    ("dead experts of text", "rounds.jsonl", resealed(dead_experts=["0"]), ["line 1", "dead_experts"]),
+    ("bytes by part a number", "rounds.jsonl", resealed(bytes_up_parts=3), ["line 1", "bytes_up_parts"]),
     ("evaluations no JSON", "evaluations.jsonl", put("{\n"), ["line 1"]),
-    ("evaluations of text", "evaluations.jsonl", lambda text: changed(rows="1")(text.splitlines()[0]) + "\n", ["line 1"]),
-    ("evaluations without a task", "evaluations.jsonl", lambda text: changed(task=None)(text.splitlines()[0]) + "\n", ["line 1"]),
+    ("evaluations of text", "evaluations.jsonl", resealed(rows="1"), ["line 1", "rows"]),
+    ("evaluations without a task", "evaluations.jsonl", resealed(task=None), ["line 1", "task"]),
     ("manifest cut", "manifest.json", lambda text: text[:40], []),
     ("manifest a list", "manifest.json", put("[]"), []),
     ("manifest of numbers", "manifest.json", put('{"version": 3, "machine": 4, "files": 5}'), []),
@@ -46,9 +52,12 @@ STATE = [
     ("marker cut", "commit.json", lambda text: text[:10]),
     ("marker empty", "commit.json", put("")),
     ("marker a list", "commit.json", put("[]")),
-    ("marker of another round", "commit.json", lambda text: text.replace('"round":1', '"round":2', 1)),
-    ("marker of text", "commit.json", lambda text: text.replace('"round":1', '"round":"1"', 1)),
-    ("marker below 0", "commit.json", lambda text: text.replace('"round":1', '"round":-1', 1)),
+    ("marker with another bit", "commit.json", lambda text: text.replace('"round":1', '"round":3', 1)),
+    ("marker of another round", "commit.json", resealed(round=2)),
+    ("marker of text", "commit.json", resealed(round="1")),
+    ("marker below 0", "commit.json", resealed(round=-1)),
+    ("marker without files", "commit.json", resealed(files=None)),
+    ("marker of other files", "commit.json", resealed(files=[3])),
     ("marker deep", "commit.json", put("[" * DEEP)),
     ("state cut", "round-1/state.safetensors", lambda old: old[:-4]),
     ("state with another bit", "round-1/state.safetensors", lambda old: old[:-1] + bytes([old[-1] ^ 1])),

@@ -1,5 +1,5 @@
 /// One method's halves on given numbers, for comparison with the numpy reference of tests/parity/reference.
-/// Usage: method_step JOB.json
+/// A server of jobs (jobs.h).
 /// JOB: {"method", "options": TOML, "sites": {name: {"experts", "in", "out", "moe_layer"}}, "moe_layers": [..], "num_experts",
 ///       "max_top_k", "rank", "alpha", "scale_mode", "lr", "state": payload file, "fixed": payload file or null, "out": file,
 ///       and one of
@@ -14,10 +14,9 @@
 /// Tensors in the precision of the input.
 #include <ATen/ATen.h>
 
-#include <iostream>
-
 #include "base/files.h"
 #include "base/json.h"
+#include "jobs.h"
 #include "lora/payload.h"
 #include "methods/method.h"
 
@@ -200,13 +199,4 @@ void run(const fs::path& file) {
 }  // namespace
 }  // namespace evenkeel
 
-int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  try {
-    evenkeel::run(argv[1]);
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-}
+int main() { return evenkeel::serve_jobs(evenkeel::run); }

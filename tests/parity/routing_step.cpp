@@ -1,6 +1,6 @@
 /// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the numpy
 /// reference of tests/parity/reference.
-/// Usage: routing_step JOB.json
+/// A server of jobs (jobs.h).
 /// JOB: {"options": TOML of [method.ub-smoe], "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file, and one of
 ///         "scores": file of `scores` [T, E]; upstream `weights` [T, E] is d / d gate weights
 ///         "model": folder, "ids": [..]; upstream `logits` [T, V] is d / d logits}
@@ -8,9 +8,8 @@
 /// counts/<layer> [E] and phi_grad/<layer> [E].
 #include <ATen/ATen.h>
 
-#include <iostream>
-
 #include "base/json.h"
+#include "jobs.h"
 #include "methods/method.h"
 #include "models/causal_lm.h"
 
@@ -61,7 +60,7 @@ TensorMap forward(const Json& job) {
   return out;
 }
 
-void run(const std::string& file) {
+void run(const fs::path& file) {
   const Json job = load_json(file);
   save_safetensors(job.at("out").get<std::string>(), job.contains("model") ? forward(job) : route_scores(job));
 }
@@ -69,13 +68,4 @@ void run(const std::string& file) {
 }  // namespace
 }  // namespace evenkeel
 
-int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  try {
-    evenkeel::run(argv[1]);
-    return 0;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-}
+int main() { return evenkeel::serve_jobs(evenkeel::run); }

@@ -4,22 +4,20 @@ Random rounds of 2 to 5 clients with unequal weights, K and (rank methods) ranks
 shape: effective updates agree to 1e-10 in float64 and 1e-5 in float32.
 """
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from jobs import answer  # noqa: E402
 from reference import (a3smoe, common, fed_sb, fedex_lora, fedit, ffa_lora, flexlora, flora, florist, hetlora,  # noqa: E402
                        smoe_llb, ub_smoe)
 
-PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).with_name("method_step")
 LAYER, EXPERTS, K_MAX, LR, ALPHA, RANK = "moe", 4, 3, 0.01, 6.0, 5
 SITES = {"q": {"experts": 0, "in": 7, "out": 9, "moe_layer": ""},
          "gate": {"experts": 0, "in": 7, "out": EXPERTS, "moe_layer": ""},
@@ -74,12 +72,9 @@ def write_payload(path, sites, dtype, extras=None, only=("a", "b", "core")):
 
 
 def run_job(folder, job):
-    job = {"sites": SITES, "moe_layers": [LAYER], "num_experts": EXPERTS, "max_top_k": K_MAX, "rank": RANK, "alpha": ALPHA,
-           "scale_mode": "fixed_alpha", "lr": LR, "fixed": None, "out": str(folder / "out.safetensors"), **job}
-    (folder / "job.json").write_text(json.dumps(job))
-    done = subprocess.run([PROGRAM, folder / "job.json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return load_file(folder / "out.safetensors")
+    return answer("method_step", folder, {
+        "sites": SITES, "moe_layers": [LAYER], "num_experts": EXPERTS, "max_top_k": K_MAX, "rank": RANK, "alpha": ALPHA,
+        "scale_mode": "fixed_alpha", "lr": LR, "fixed": None, **job})
 
 
 def server_step(folder, method, federation_, dtype, toml="", extras=None, client_extras=None, **job):

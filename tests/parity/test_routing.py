@@ -1,8 +1,6 @@
 """UB-SMoE's routing, gates and their gradients beside numpy: on random scores, and inside a whole OLMoE in float64."""
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -11,10 +9,10 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from jobs import answer  # noqa: E402
 from peer import random_model  # noqa: E402
 from reference import olmoe, ub_smoe  # noqa: E402
 
-PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).with_name("routing_step")
 READINGS = [{"dmr_mode": "candidate"}, {"dmr_mode": "candidate", "num_candidates": 0},
             {"dmr_mode": "candidate", "num_candidates": 5}, {"dmr_mode": "candidate_wide", "num_candidates": 6},
             {"dmr_mode": "preserve"}, {"dmr_mode": "preserve", "num_candidates": 0}]
@@ -28,12 +26,9 @@ def toml_of(options):
 def run(folder, options, top_k, phi, upstream, dtype=np.float64, **job):
     save_file({f"{layer}.phi": value.astype(np.float32) for layer, value in phi.items()}, folder / "phi.safetensors")
     save_file({name: value.astype(dtype) for name, value in upstream.items()}, folder / "upstream.safetensors")
-    job = {"options": toml_of(options), "top_k": top_k, "phi": str(folder / "phi.safetensors"),
-           "upstream": str(folder / "upstream.safetensors"), "out": str(folder / "out.safetensors"), **job}
-    (folder / "job.json").write_text(json.dumps(job))
-    done = subprocess.run([PROGRAM, folder / "job.json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return load_file(folder / "out.safetensors")
+    return answer("routing_step", folder, {
+        "options": toml_of(options), "top_k": top_k, "phi": str(folder / "phi.safetensors"),
+        "upstream": str(folder / "upstream.safetensors"), **job})
 
 
 def exact(values):
