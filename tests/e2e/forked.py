@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).with_name("fork_server")
 LONGEST = 100_000  # bytes of a request; the kernel bounds a packet
 
@@ -62,8 +63,8 @@ def stop():
         SERVER = None
 
 
-def forked(*arguments, cwd, timeout, errors="strict"):
-    """As subprocess.run() with captured text."""
+def forked(*arguments, cwd=ROOT, timeout=300, errors="strict"):
+    """As tiny.evenkeel()."""
     words = [*map(str, arguments)]
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:

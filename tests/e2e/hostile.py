@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from forked import fits, forked
-from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
 
 DEEP = 100_000
 
@@ -39,7 +39,7 @@ def refused(*arguments, says, untouched=None, code=1, **options):
     before = content(untouched) if untouched else None
     plain = options.keys() <= {"cwd"} and fits(*arguments)
     start = forked if plain else evenkeel
-    done = start(*arguments, timeout=20, errors="replace", **{"cwd": ROOT, **options})
+    done = start(*arguments, timeout=20, errors="replace", **options)
     assert done.returncode == code, (done.returncode, done.stderr[-2000:])
     assert done.stdout == ""
     text = [line for line in done.stderr.split("\n") if line.startswith("evenkeel: ")]

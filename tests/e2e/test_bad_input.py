@@ -5,20 +5,9 @@ import os
 
 import pytest
 
+from hostile import refused
 from tiny import CONFIG, evenkeel, model, settings, tiny_model  # noqa: F401
 
-
-def refused(*arguments, says, saying_not=()):
-    done = evenkeel(*arguments)
-    assert done.returncode == 1, (done.returncode, done.stderr)
-    assert done.stdout == ""
-    text = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
-    assert len(text) == 1 and done.stderr.rstrip().endswith(text[0]), done.stderr
-    for word in says:
-        assert str(word) in text[0], text[0]
-    for word in saying_not:
-        assert word not in text[0], text[0]
-    return text[0]
 
 
 @pytest.fixture

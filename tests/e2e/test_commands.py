@@ -7,7 +7,8 @@ import shutil
 import pytest
 from safetensors.torch import load_file
 
-from tiny import CONFIG, ROOT, evenkeel, sealed, settings, succeed, tiny_model  # noqa: F401
+from hostile import refused
+from tiny import CONFIG, ROOT, sealed, settings, succeed, tiny_model  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -17,11 +18,6 @@ def run(tiny_model, tmp_path_factory):  # noqa: F811
             *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=2, method__name="fedit"))
     return folder
 
-
-def refused(*arguments, says):
-    done = evenkeel(*arguments)
-    assert done.returncode == 1, done.stderr
-    assert done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
 
 
 def test_init_draws_the_same_weights_from_the_same_seed(tmp_path):
@@ -34,12 +30,12 @@ def test_init_draws_the_same_weights_from_the_same_seed(tmp_path):
 
 
 def test_init_refuses_what_it_cannot_make(tmp_path):
-    refused("init", tmp_path / "missing.json", "--out", tmp_path / "x", says="missing.json")
-    refused("init", "configs/tiny/model.json", "--out", ROOT / "configs", says="exists already and is not empty")
-    refused("init", "configs/tiny/model.json", "--out", tmp_path / "x", "--dtype", "int8", says="allowed: checkpoint")
+    refused("init", tmp_path / "missing.json", "--out", tmp_path / "x", says=["missing.json"])
+    refused("init", "configs/tiny/model.json", "--out", ROOT / "configs", says=["exists already and is not empty"])
+    refused("init", "configs/tiny/model.json", "--out", tmp_path / "x", "--dtype", "int8", says=["allowed: checkpoint"])
     other = json.loads((ROOT / "configs/tiny/model.json").read_text()) | {"model_type": "bert"}
     (tmp_path / "bert.json").write_text(json.dumps(other))
-    refused("init", tmp_path / "bert.json", "--out", tmp_path / "x", says='model_type is "bert"')
+    refused("init", tmp_path / "bert.json", "--out", tmp_path / "x", says=['model_type is "bert"'])
     assert not (tmp_path / "x").exists()
 
 
@@ -52,21 +48,21 @@ def test_list_has_one_line_each_with_a_source(what, holds):
 
 
 def test_list_refuses_other_words():
-    refused("list", "planets", says="allowed: methods, models, tasks, configs")
+    refused("list", "planets", says=["allowed: methods, models, tasks, configs"])
 
 
 def test_doctor_says_what_fits(tiny_model):  # noqa: F811
     out = succeed("doctor", "--model", tiny_model).stdout
     for word in ("cores", "instructions", "memory", "native x W^T", "bfloat16", "yes"):
         assert word in out
-    refused("doctor", "--model", "models/nowhere", says="models/nowhere is not a folder")
+    refused("doctor", "--model", "models/nowhere", says=["models/nowhere is not a folder"])
 
 
 def test_every_format_is_exported_once(run, tiny_model, tmp_path):  # noqa: F811
     base = load_file(tiny_model / "model.safetensors")
     for name in ("peft", "peft-fused", "merged"):
         succeed("export", "--run", run, "--format", name, "--out", tmp_path / name)
-        refused("export", "--run", run, "--format", name, "--out", tmp_path / name, says="exists already and is not empty")
+        refused("export", "--run", run, "--format", name, "--out", tmp_path / name, says=["exists already and is not empty"])
     own, exported = (load_file(folder / "adapter_model.safetensors") for folder in (run / "adapter", tmp_path / "peft"))
     assert own.keys() == exported.keys() and all(own[name].equal(exported[name]) for name in own)
     merged = load_file(tmp_path / "merged/model.safetensors")
@@ -88,14 +84,14 @@ def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tm
 
 
 def test_export_refuses_what_it_cannot_do(run, tmp_path):
-    refused("export", "--run", tmp_path, "--out", tmp_path / "x", says="holds no run")
-    refused("export", "--run", run, "--format", "onnx", "--out", tmp_path / "x", says="allowed: peft, peft-fused, merged")
-    refused("export", "--run", run, "--dtype", "float32", "--out", tmp_path / "x", says="--dtype is for --format merged")
+    refused("export", "--run", tmp_path, "--out", tmp_path / "x", says=["holds no run"])
+    refused("export", "--run", run, "--format", "onnx", "--out", tmp_path / "x", says=["allowed: peft, peft-fused, merged"])
+    refused("export", "--run", run, "--dtype", "float32", "--out", tmp_path / "x", says=["--dtype is for --format merged"])
     begun = tmp_path / "begun"
     shutil.copytree(run, begun)
     shutil.rmtree(begun / "checkpoint/round-1")
     (begun / "checkpoint/commit.json").write_text(sealed({"round": 0, "record": "", "files": {}}) + "\n")
-    refused("export", "--run", begun, "--out", tmp_path / "x", says="no round is committed yet")
+    refused("export", "--run", begun, "--out", tmp_path / "x", says=["no round is committed yet"])
 
 
 def test_report_puts_runs_side_by_side_and_writes_one_page(run, tmp_path):
@@ -111,13 +107,13 @@ def test_report_puts_runs_side_by_side_and_writes_one_page(run, tmp_path):
 
 
 def test_report_refuses_what_it_cannot_read(run, tmp_path):
-    refused("report", tmp_path, says="holds no run")
-    refused("report", run, "--table", "planets", says="allowed: runs, accuracy")
+    refused("report", tmp_path, says=["holds no run"])
+    refused("report", run, "--table", "planets", says=["allowed: runs, accuracy"])
     damaged = tmp_path / "damaged"
     shutil.copytree(run, damaged)
     with open(damaged / "rounds.jsonl", "a") as file:
         file.write("{broken\n")
-    refused("report", damaged, says="rounds.jsonl, line 2: damaged")
+    refused("report", damaged, says=["rounds.jsonl, line 2: damaged"])
 
 
 def test_the_commands_of_the_results_are_commands():

@@ -6,7 +6,9 @@ import math
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tiny import CONFIG, evenkeel, lines, model, settings, succeed, tiny_model  # noqa: F401
+from forked import forked
+from hostile import refused
+from tiny import CONFIG, lines, model, one_line, settings, succeed, tiny_model  # noqa: F401
 
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
@@ -132,15 +134,6 @@ def test_generate_prints_the_text_behind_its_prompt(tiny_model):  # noqa: F811
 
 # --- bad input ---
 
-def refused(*arguments, says, environment=None):
-    done = evenkeel(*arguments)
-    assert done.returncode == 1, (done.returncode, done.stderr)
-    text = [line for line in done.stderr.splitlines() if line.startswith("evenkeel: ")]
-    assert len(text) == 1 and done.stderr.rstrip().endswith(text[0]), done.stderr
-    for word in says:
-        assert str(word) in text[0], text[0]
-
-
 def test_bad_score_and_generate_input(tiny_model, tmp_path):  # noqa: F811
     (tmp_path / "empty.jsonl").write_text("\n")
     refused("score", "--model", tiny_model, "--input", tmp_path / "empty.jsonl", says=["empty.jsonl"])
@@ -157,8 +150,8 @@ def test_what_is_not_finite_is_an_error_that_names_the_first_row(model, data, tm
     weights = load_file(model / "model.safetensors")
     weights["model.layers.0.self_attn.v_proj.weight"][:] = 3e38
     save_file(weights, model / "model.safetensors", {"format": "pt"})
-    refused("score", "--model", model, "--input", texts(tmp_path, {"ids": [1]}, {"ids": [1, 2]}), "--json",
-            says=["[numeric]", "text 1", "not finite"])
+    scored = forked("score", "--model", model, "--input", texts(tmp_path, {"ids": [1]}, {"ids": [1, 2]}), "--json")
+    one_line(scored, "[numeric]", "text 1", "not finite")
     refused("evaluate", "--model", model, "--tasks", "boolq", "--data", data, "--json",
             says=["[numeric]", "task boolq: row 0", "not finite"])
     for flags in ([], ["--beams", 2]):

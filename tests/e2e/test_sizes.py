@@ -10,18 +10,12 @@ import time
 import pytest
 from safetensors import safe_open
 
+from hostile import refused
 from measured import Measured
-from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, model, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, lines, model, settings, succeed, tiny_model  # noqa: F401
 
 MODEL_CONFIG = ROOT / "configs/tiny/model.json"
 
-
-def refused(*arguments, says, **options):
-    done = evenkeel(*arguments, **options)
-    assert done.returncode == 1, (done.returncode, done.stderr)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("evenkeel: [") and all(str(word) in last for word in says), done.stderr
-    return last
 
 
 # --- numbers beyond the machine ---
