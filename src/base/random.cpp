@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/box_muller.h"
 #include "base/error.h"
 
 namespace evenkeel {
@@ -174,11 +175,14 @@ void RandomStream::fill_uniform(std::span<float> out, double low, double high) {
 }
 
 void RandomStream::fill_normal(std::span<float> out, double scale) {
-  for (size_t i = 0; i < out.size(); i += 2) {
-    const double radius = scale * std::sqrt(-2.0 * std::log((next_u32() + 0.5) * 0x1.0p-32));
-    const double angle = 2.0 * std::numbers::pi * 0x1.0p-32 * next_u32();
-    out[i] = static_cast<float>(radius * std::cos(angle));
-    if (i + 1 < out.size()) out[i + 1] = static_cast<float>(radius * std::sin(angle));
+  std::array<uint32_t, 2 * kPairsAtOnce> words;
+  std::array<float, 2 * kPairsAtOnce> normals;
+  while (!out.empty()) {
+    const size_t count = std::min(out.size(), normals.size()), pairs = (count + 1) / 2;
+    std::generate_n(words.begin(), 2 * pairs, [this] { return next_u32(); });
+    box_muller(words.data(), pairs, scale, normals.data());
+    std::copy_n(normals.begin(), count, out.begin());
+    out = out.subspan(count);
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
+#include "base/box_muller.h"
 #include "base/error.h"
 
 namespace evenkeel {
@@ -177,6 +179,22 @@ TEST(RandomStream, BlocksOfNormalsDrawnApartAreThoseDrawnTogether) {
     stream.fill_normal(std::span(apart).subspan(begin, std::min<size_t>(128, apart.size() - begin)), 0.5);
   }
   EXPECT_EQ(together, apart);
+}
+
+TEST(BoxMuller, IsTheCLibrarysToTheLastBitOfAFloat) {
+  constexpr uint32_t kTurn = uint32_t{1} << 30;
+  std::vector<uint32_t> words = {0, 0,         ~0u, ~0u,       1, kTurn,     3, 3 * kTurn,
+                                 7, 2 * kTurn, ~0u, kTurn / 2, 1, kTurn - 1, 1, kTurn + 1};
+  RandomStream stream(11, "words");
+  while (words.size() < 2 * kPairsAtOnce) words.push_back(static_cast<uint32_t>(stream.next_u64()));
+  std::vector<float> ours(words.size());
+  box_muller(words.data(), kPairsAtOnce, 0.02, ours.data());
+  for (size_t i = 0; i < words.size(); i += 2) {
+    const double radius = 0.02 * std::sqrt(-2.0 * std::log((words[i] + 0.5) * 0x1p-32));
+    const double angle = 2.0 * std::numbers::pi * 0x1p-32 * words[i + 1];
+    EXPECT_EQ(ours[i], static_cast<float>(radius * std::cos(angle))) << words[i] << ' ' << words[i + 1];
+    EXPECT_EQ(ours[i + 1], static_cast<float>(radius * std::sin(angle))) << words[i] << ' ' << words[i + 1];
+  }
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ bool receive(std::vector<char>& words, Streams& streams) {
   message.msg_controllen = control.size();
   const auto size = ::recvmsg(kSocket, &message, MSG_CMSG_CLOEXEC);
   const cmsghdr* passed = CMSG_FIRSTHDR(&message);
-  if (size <= 0 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || !passed || passed->cmsg_len != CMSG_LEN(sizeof(Streams)))
+  if (size <= 0 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || !passed ||
+      passed->cmsg_len != CMSG_LEN(sizeof(Streams)))
     return false;
   std::memcpy(streams.data(), CMSG_DATA(passed), sizeof(Streams));
   words.resize(static_cast<size_t>(size));
@@ -39,7 +40,8 @@ bool receive(std::vector<char>& words, Streams& streams) {
 /// The command, in a process of its own: never returns to the server.
 [[noreturn]] void be_the_program(std::vector<char>& words, const Streams& streams) {
   std::vector<char*> arguments;
-  for (char* word = words.data(); word < words.data() + words.size(); word += std::strlen(word) + 1) arguments.push_back(word);
+  for (char* word = words.data(); word < words.data() + words.size(); word += std::strlen(word) + 1)
+    arguments.push_back(word);
   if (::chdir(arguments.at(0)) != 0) ::_exit(126);
   for (int i = 0; i < 3; ++i) {
     if (::dup2(streams[i], i) != i) ::_exit(126);

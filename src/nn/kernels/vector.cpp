@@ -7,8 +7,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "base/dispatch.h"
 #include "base/error.h"
-#include "nn/kernels/dispatch.h"
 
 namespace evenkeel::kernels {
 namespace {

@@ -9,7 +9,7 @@
 
 #define EK_INLINE inline __attribute__((always_inline))
 
-namespace evenkeel::kernels {
+namespace evenkeel {
 
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
@@ -53,4 +53,4 @@ auto vectorised(Args... args) {
   return Loop::run(args...);
 }
 
-}  // namespace evenkeel::kernels
+}  // namespace evenkeel
