@@ -6,12 +6,14 @@
 #include <numeric>
 
 #include "base/box_muller.h"
+#include "base/dispatch.h"
 #include "base/error.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr double kUnit = 0x1.0p-53;
+constexpr int kPhiloxRounds = 10;
 
 /// Finaliser of SplitMix64: every input bit reaches every output bit.
 uint64_t mix(uint64_t x) {
@@ -54,6 +56,42 @@ double log_gamma_draw(RandomStream& stream, double alpha) {
   return boosted + std::log(open_uniform(stream)) / alpha;
 }
 
+using Counter = std::array<uint32_t, 4>;
+using Key = std::array<uint32_t, 2>;
+
+Counter philox_round(const Counter& counter, const Key& key) {
+  const uint64_t left = 0xD2511F53ull * counter[0];
+  const uint64_t right = 0xCD9E8D57ull * counter[2];
+  return {static_cast<uint32_t>(right >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(right),
+          static_cast<uint32_t>(left >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(left)};
+}
+
+Key next_key(const Key& key) { return {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u}; }
+
+Counter advanced(Counter counter, uint64_t blocks) {
+  blocks += static_cast<uint64_t>(counter[1]) << 32 | counter[0];
+  return {static_cast<uint32_t>(blocks), static_cast<uint32_t>(blocks >> 32), counter[2], counter[3]};
+}
+
+constexpr size_t kBlocksAtOnce = 64;
+
+/// The blocks of `first` and the counters after it, side by side in vector registers.
+struct PhiloxBlocks {
+  static EK_INLINE void run(const Counter& first, Key key, uint32_t* out) {
+    std::array<std::array<uint32_t, kBlocksAtOnce>, 4> lanes;
+    for (size_t i = 0; i < kBlocksAtOnce; ++i)
+      for (size_t word = 0; word < 4; ++word) lanes[word][i] = advanced(first, i)[word];
+    for (int round = 0; round < kPhiloxRounds; ++round, key = next_key(key)) {
+      for (size_t i = 0; i < kBlocksAtOnce; ++i) {
+        const auto next = philox_round({lanes[0][i], lanes[1][i], lanes[2][i], lanes[3][i]}, key);
+        for (size_t word = 0; word < 4; ++word) lanes[word][i] = next[word];
+      }
+    }
+    for (size_t i = 0; i < kBlocksAtOnce; ++i)
+      for (size_t word = 0; word < 4; ++word) out[4 * i + word] = lanes[word][i];
+  }
+};
+
 }  // namespace
 
 RandomStream::RandomStream(uint64_t seed, std::string_view purpose, uint64_t key0, uint64_t key1) {
@@ -63,27 +101,29 @@ RandomStream::RandomStream(uint64_t seed, std::string_view purpose, uint64_t key
   counter_ = {0, 0, static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)};
 }
 
-void RandomStream::refill() {
-  block_ = philox4x32(counter_, key_);
-  if (++counter_[0] == 0) ++counter_[1];
-  used_ = 0;
-}
-
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t left = 0xD2511F53ull * counter[0];
-    const uint64_t right = 0xCD9E8D57ull * counter[2];
-    counter = {static_cast<uint32_t>(right >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(right),
-               static_cast<uint32_t>(left >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(left)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
-  }
+  for (int round = 0; round < kPhiloxRounds; ++round, key = next_key(key)) counter = philox_round(counter, key);
   return counter;
 }
 
 uint32_t RandomStream::next_u32() {
-  if (used_ == 4) refill();
+  if (used_ == 4) {
+    block_ = philox4x32(counter_, key_);
+    counter_ = advanced(counter_, 1);
+    used_ = 0;
+  }
   return block_[used_++];
+}
+
+void RandomStream::fill(std::span<uint32_t> out) {
+  constexpr size_t kAtOnce = 4 * kBlocksAtOnce;
+  size_t i = 0;
+  while (i < out.size() && used_ < 4) out[i++] = next_u32();
+  for (; out.size() - i >= kAtOnce; i += kAtOnce) {
+    vectorised<PhiloxBlocks>(counter_, key_, &out[i]);
+    counter_ = advanced(counter_, kBlocksAtOnce);
+  }
+  while (i < out.size()) out[i++] = next_u32();
 }
 
 uint64_t RandomStream::next_u64() {
@@ -95,9 +135,7 @@ void RandomStream::skip(uint64_t words) {
   const uint64_t here = std::min<uint64_t>(words, 4 - used_);
   used_ += static_cast<int>(here);
   words -= here;
-  const uint64_t blocks = (static_cast<uint64_t>(counter_[1]) << 32 | counter_[0]) + words / 4;
-  counter_[0] = static_cast<uint32_t>(blocks);
-  counter_[1] = static_cast<uint32_t>(blocks >> 32);
+  counter_ = advanced(counter_, words / 4);
   for (words %= 4; words > 0; --words) next_u32();
 }
 
@@ -179,7 +217,7 @@ void RandomStream::fill_normal(std::span<float> out, double scale) {
   std::array<float, 2 * kPairsAtOnce> normals;
   while (!out.empty()) {
     const size_t count = std::min(out.size(), normals.size()), pairs = (count + 1) / 2;
-    std::generate_n(words.begin(), 2 * pairs, [this] { return next_u32(); });
+    fill(std::span(words).first(2 * pairs));
     box_muller(words.data(), pairs, scale, normals.data());
     std::copy_n(normals.begin(), count, out.begin());
     out = out.subspan(count);

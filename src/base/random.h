@@ -50,8 +50,8 @@ class RandomStream {
   void fill_normal(std::span<float> out, double scale);
 
  private:
-  void refill();
   uint32_t next_u32();
+  void fill(std::span<uint32_t> out);
 
   std::array<uint32_t, 2> key_;
   std::array<uint32_t, 4> counter_;

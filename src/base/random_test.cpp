@@ -170,6 +170,21 @@ TEST(RandomStream, SkippingIsDrawingWithoutLooking) {
   }
 }
 
+TEST(RandomStream, ManyAtOnceAreThoseOneByOne) {
+  for (const int before : {0, 1, 3}) {
+    RandomStream many(3, "many"), single(3, "many");
+    many.skip(before), single.skip(before);
+    std::vector<float> seen(1200);
+    many.fill_normal(seen, 1.0);
+    for (size_t i = 0; i < seen.size(); i += 2) {
+      const uint64_t words = single.next_u64();
+      const double radius = std::sqrt(-2.0 * std::log((static_cast<uint32_t>(words) + 0.5) * 0x1p-32));
+      EXPECT_EQ(seen[i], static_cast<float>(radius * std::cos(2.0 * std::numbers::pi * 0x1p-32 * (words >> 32)))) << i;
+    }
+    EXPECT_EQ(many.next_u64(), single.next_u64());
+  }
+}
+
 TEST(RandomStream, BlocksOfNormalsDrawnApartAreThoseDrawnTogether) {
   std::vector<float> together(1001), apart(1001);
   RandomStream(5, "normals").fill_normal(together, 0.5);
