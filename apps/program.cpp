@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 
 #include "apps/commands.h"
 #include "apps/output.h"
@@ -67,6 +68,10 @@ Error from_library(std::string_view text) {
   return Error(kInternal, std::string(text.substr(0, text.find('\n'))));
 }
 
+Error out_of_memory() {
+  return Error(kIo, "out of memory: the machine has not what this command needs; smaller sizes need less");
+}
+
 /// Every way in which a command can end, as an exit code; an error ends in one line.
 int exit_code_of(int argc, char** argv) {
   try {
@@ -78,8 +83,12 @@ int exit_code_of(int argc, char** argv) {
     return 130;
   } catch (const Error& error) {
     return say(error);
+  } catch (const fs::filesystem_error& error) {
+    return say(Error(kIo, concat(shown(error.path1().string()), ": ", error.code().message())));
   } catch (const std::bad_alloc&) {
-    return say(Error(kIo, "out of memory: the machine has not what this command needs; smaller sizes need less"));
+    return say(out_of_memory());
+  } catch (const std::length_error&) {  // of a container: as many as no machine has
+    return say(out_of_memory());
   } catch (const std::exception& error) {
     return say(from_library(error.what()));
   } catch (...) {

@@ -152,7 +152,7 @@ class Pretraining {
   bool run(const StopRequest& stop) {
     folder_.open();
     folder_.settle();
-    load_data();
+    load_data_or_forget();
     int64_t step = load_checkpoint();
     log::info("[pretrain] ", corpus_->tokens(), " tokens, ", corpus_->training(), " training and ",
               corpus_->validation(), " validation sequences, ", parameter_count(), " parameters");
@@ -181,6 +181,16 @@ class Pretraining {
     int64_t count = 0;
     for (const auto& [name, tensor] : named_) count += tensor.numel();
     return count;
+  }
+
+  /// Text that does not do is not known before it is tokenised, and must not hold the folder for this config.
+  void load_data_or_forget() {
+    try {
+      load_data();
+    } catch (const Error&) {
+      if (folder_.step() == 0) folder_.forget();
+      throw;
+    }
   }
 
   void load_data() {

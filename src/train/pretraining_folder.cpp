@@ -81,6 +81,10 @@ void PretrainingFolder::settle() const {
   remove_tensors_but(step_);
 }
 
+void PretrainingFolder::forget() const {
+  for (const auto name : {kTokenizer, kRecords, kResolved, kMarker}) remove_path(folder_ / name);
+}
+
 TensorMap PretrainingFolder::tensors() const {
   return step_ > 0 ? load_safetensors(folder_ / tensors_of(step_)).tensors : TensorMap{};
 }

@@ -40,6 +40,9 @@ class PretrainingFolder {
   /// Back to the checkpoint that was opened: what came after it will be made again.
   void settle() const;
 
+  /// Removes what stands of a run before its first step, so that another config may begin there. REQUIRES step() of 0.
+  void forget() const;
+
   int64_t step() const { return step_; }  ///< of the checkpoint that was opened
   TensorMap tensors() const;              ///< of it, views of the file; none at step 0
   /// A new checkpoint after `step` steps in place of the last.

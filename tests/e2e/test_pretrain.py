@@ -160,6 +160,13 @@ def test_bad_input_is_one_line(config, tmp_path, setting, words):
     assert len([line for line in done.stderr.splitlines() if line.startswith("evenkeel:")]) == 1
 
 
+def test_text_that_does_not_do_leaves_the_folder_to_another_config(config, tmp_path):
+    out = tmp_path / "out"
+    done = pretrain(config(), "--out", out, "--set", "data.documents=1", "--set", "train.sequence_length=250")
+    assert done.returncode == 1 and "too few for one sequence of 250" in done.stderr, done.stderr
+    assert pretrain(config(5), "--out", out).returncode == 0
+
+
 def test_existing_output_is_left_alone(config, tmp_path):
     out = tmp_path / "taken"
     out.mkdir()
