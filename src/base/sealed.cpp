@@ -1,5 +1,10 @@
 #include "base/sealed.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
 #include "base/files.h"
 
 namespace evenkeel {
@@ -73,12 +78,21 @@ SealedLines read_sealed_lines(const fs::path& file) {
 
 void append_sealed(const fs::path& file, const OrderedJson& object) { append_line(file, sealed(object)); }
 
+FileIdentity FileIdentity::of(const fs::path& file) {
+  struct stat status = {};
+  EK_CHECK(::stat(file.c_str(), &status) == 0, kIo, file.string(), ": ", std::strerror(errno));
+  const auto nanoseconds = [](const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
+  return {status.st_dev, status.st_ino, status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
 FileSeal FileSeal::of(const fs::path& file) {
-  return {file.filename().string(), static_cast<int64_t>(evenkeel::file_size(file)), sha256_file(file)};
+  const auto before = FileIdentity::of(file);
+  return {file.filename().string(), before.bytes, sha256_file(file), before};
 }
 
 void FileSeal::check(const fs::path& folder) const {
   const auto file = folder / name;
+  if (hashed && *hashed == FileIdentity::of(file)) return;
   EK_CHECK(sha256_file(file) == sha256, kCheckpoint, file.string(), ": damaged: its ", evenkeel::file_size(file),
            " bytes are not the ", bytes, " that were written");
 }

@@ -54,15 +54,31 @@ SealedLines read_sealed_lines(const std::filesystem::path& file);
 /// Appends a line and flushes it to disk.
 void append_sealed(const std::filesystem::path& file, const OrderedJson& object);
 
+/// Which file a path names and when it was last changed, as the file system knows it.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0;
+  int64_t bytes = 0, modified_ns = 0, changed_ns = 0;
+
+  /// \throws kIo when there is no such file.
+  static FileIdentity of(const std::filesystem::path& file);
+  bool operator==(const FileIdentity&) const = default;
+};
+
 /// Length and SHA-256 of a file, as a sealed object beside it tells them.
 struct FileSeal {
   std::string name;  ///< in the folder of the object
   int64_t bytes = 0;
   std::string sha256;
+  /// Set by of(), kept by nobody on disk: a file that this process hashed and nobody touched since is not read again.
+  std::optional<FileIdentity> hashed{};
 
   static FileSeal of(const std::filesystem::path& file);
   /// \throws kCheckpoint when the file in `folder` is not the one that was sealed, kIo when it is gone.
   void check(const std::filesystem::path& folder) const;
+  /// The same bytes under the same name, whoever hashed them.
+  bool operator==(const FileSeal& other) const {
+    return name == other.name && bytes == other.bytes && sha256 == other.sha256;
+  }
 };
 OrderedJson to_json(const std::vector<FileSeal>& seals);
 std::vector<FileSeal> file_seals(const JsonView& json);

@@ -109,5 +109,14 @@ TEST_F(Sealed, AFileBesideIsTheOneThatWasSealed) {
   EXPECT_FALSE(find_seal(seals, "other"));
 }
 
+TEST_F(Sealed, AFileThatThisProcessHashedIsReadAgainOnlyWhenItWasTouched) {
+  write_file_atomic(file_, "tensors");
+  auto seal = FileSeal::of(file_);
+  seal.sha256 = "none that a file has";
+  EXPECT_NO_THROW(seal.check(temporary_.path()));
+  write_file_atomic(file_, "tensors");
+  EXPECT_THROW(seal.check(temporary_.path()), Error);
+}
+
 }  // namespace
 }  // namespace evenkeel

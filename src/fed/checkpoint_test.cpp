@@ -186,7 +186,7 @@ ClientRecord record(int64_t id) {
 }
 
 TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
-  const RoundJournal journal(path_ / "uploads-1", TransportDtype::kFloat32);
+  RoundJournal journal(path_ / "uploads-1", TransportDtype::kFloat32);
   EXPECT_FALSE(journal.holds(5));
   Payload upload;
   upload.adapters["s"] = factors(1);
@@ -207,13 +207,13 @@ TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
 }
 
 TEST_F(JournalFolder, AnUploadWithoutItsRecordNeverArrived) {
-  const RoundJournal journal(path_, TransportDtype::kFloat32);
+  RoundJournal journal(path_, TransportDtype::kFloat32);
   write_file_atomic(path_ / "5.upload.safetensors", "half");
   EXPECT_FALSE(journal.holds(5));
 }
 
 TEST_F(JournalFolder, ADamagedUploadCountsAsNoneAndIsNeverRead) {
-  const RoundJournal journal(path_, TransportDtype::kFloat32);
+  RoundJournal journal(path_, TransportDtype::kFloat32);
   Payload upload;
   upload.adapters["s"] = factors(1);
   journal.store(record(5), upload, {{"kept", at::ones({2})}});

@@ -102,7 +102,7 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const Payload& upload, const TensorMap& memory) const {
+void RoundJournal::store(ClientRecord record, const Payload& upload, const TensorMap& memory) {
   record.bytes_up = save_payload(file(record.id, kUpload), upload, dtype_);
   record.up_parts = payload_parts(upload, dtype_);
   record.files = {FileSeal::of(file(record.id, kUpload))};
@@ -111,12 +111,16 @@ void RoundJournal::store(ClientRecord record, const Payload& upload, const Tenso
     record.files.push_back(FileSeal::of(file(record.id, kMemory)));
   }
   write_sealed(file(record.id, kRecord), to_json(record));
+  written_[record.id] = std::move(record.files);
 }
 
 ClientRecord RoundJournal::record(int64_t client) const {
   const auto path = file(client, kRecord);
   const Json json = read_sealed(path);
-  return client_record({json, path.string(), kCheckpoint});
+  auto sent = client_record({json, path.string(), kCheckpoint});
+  if (const auto own = written_.find(client); own != written_.end() && own->second == sent.files)
+    sent.files = own->second;  // these know when they were hashed
+  return sent;
 }
 
 std::optional<fs::path> RoundJournal::checked(const ClientRecord& record, std::string_view suffix) const {

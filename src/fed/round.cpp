@@ -70,7 +70,7 @@ ClientRecord make_record(const Experiment& e, const ClientProfile& client, const
 struct Round {
   const Experiment& e;
   const Snapshot& now;
-  const RoundJournal& journal;
+  RoundJournal& journal;
   RunProgress& progress;
   RoundView view;
   PhaseSeconds seconds{};
@@ -144,7 +144,7 @@ Snapshot before_first_round(const Experiment& e) {
   return begun;
 }
 
-RoundResult run_round(const Experiment& e, const Snapshot& now, const RoundJournal& journal, RunProgress& progress) {
+RoundResult run_round(const Experiment& e, const Snapshot& now, RoundJournal journal, RunProgress& progress) {
   Round round{e, now, journal, progress,
               draw_round(e.clients, e.config.clients.participation, e.seed(), now.state.round)};
   progress.begin_round(round.view);

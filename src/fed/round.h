@@ -19,7 +19,6 @@ Snapshot before_first_round(const Experiment& experiment);
 /// Runs the round that follows `now`. Uploads that `journal` holds already are not made again. The result depends on
 /// `now` and the config alone: not on the order in which clients ran, nor on interruptions. \throws Error naming round,
 /// client and method; Interrupted between optimiser steps, with all finished uploads kept.
-RoundResult run_round(const Experiment& experiment, const Snapshot& now, const RoundJournal& journal,
-                      RunProgress& progress);
+RoundResult run_round(const Experiment& experiment, const Snapshot& now, RoundJournal journal, RunProgress& progress);
 
 }  // namespace evenkeel

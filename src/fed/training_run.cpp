@@ -97,8 +97,8 @@ void log_round(const OrderedJson& record, int64_t rounds) {
 
 Snapshot advance(const Run& run, const Snapshot& now, RunProgress& progress) {
   const auto& e = run.experiment;
-  const RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1), e.config.train.transport_dtype);
-  auto result = run_round(e, now, journal, progress);
+  RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1), e.config.train.transport_dtype);
+  auto result = run_round(e, now, std::move(journal), progress);
   run.folder.commit(result.next, result.record, e);
   log_round(result.record, e.config.train.rounds);
   return std::move(result.next);
