@@ -39,15 +39,15 @@ test-debug: build-debug/build.ninja
 	@tools/sanitized ctest --test-dir build-debug -L unit -j $(JOBS) --progress --output-on-failure --no-tests=error
 
 MINUTES ?= 20
-# Optimised, for many runs a second.
-fuzz: build-fuzz/build.ninja
-	@$(NINJA) -C build-fuzz fuzz_targets
-	@JOBS=$(JOBS) tools/fuzz build-fuzz $$(( $(MINUTES) * 60 )) $(TARGETS)
+fuzz: build-fuzz
+	@JOBS=$(JOBS) tools/fuzz $$(( $(MINUTES) * 60 )) $(TARGETS)
 
-# The build of test-debug, which compiles soon.
-fuzz-smoke: build-debug/build.ninja
+fuzz-smoke: build-fuzz
+	@JOBS=$(JOBS) tools/fuzz 10
+
+.PHONY: build-fuzz
+build-fuzz: build-debug/build.ninja
 	@$(NINJA) -C build-debug fuzz_targets
-	@JOBS=$(JOBS) tools/fuzz build-debug 10
 
 bench: build-all
 	@for program in build/*_bench; do $$program || exit $$?; done
@@ -76,7 +76,7 @@ sizes:
 	@python3 tools/sizes.py
 
 clean:
-	@rm -rf build build-debug build-fuzz
+	@rm -rf build build-debug
 
 .PHONY: setup-build setup-test
 setup-build:
@@ -88,6 +88,6 @@ setup-test:
 build/build.ninja: | setup-build
 	@echo "configuring build/"; cmake --preset release >build-configure.log || { cat build-configure.log; exit 1; }
 	@rm -f build-configure.log
-build-debug/build.ninja build-fuzz/build.ninja: build-%/build.ninja: | setup-build
-	@echo "configuring build-$*/"; cmake --preset $* >build-$*-configure.log || { cat build-$*-configure.log; exit 1; }
-	@rm -f build-$*-configure.log
+build-debug/build.ninja: | setup-build
+	@echo "configuring build-debug/"; cmake --preset debug >build-debug-configure.log || { cat build-debug-configure.log; exit 1; }
+	@rm -f build-debug-configure.log
