@@ -122,13 +122,14 @@ class HeaderReader {
   std::string file_;
 };
 
-at::Tensor view(const std::shared_ptr<MappedFile>& file, std::string_view data, const Entry& entry) {
+/// \param bytes  whose part `data` is, kept alive by the view
+at::Tensor view(const at::Tensor& bytes, std::string_view data, const Entry& entry) {
   const auto options = at::TensorOptions().dtype(entry.type);
   if (entry.begin == entry.end) return at::empty(entry.shape, options);
   auto* address = const_cast<char*>(data.data() + entry.begin);
   if (reinterpret_cast<uintptr_t>(address) % at::elementSize(entry.type) == 0)
     return at::from_blob(
-        address, entry.shape, [file](void*) {}, options);
+        address, entry.shape, [bytes](void*) {}, options);
   auto aligned =
       at::empty(entry.shape, options);  // foreign writers may place a wide dtype after an odd number of bytes
   std::memcpy(aligned.data_ptr(), address, entry.end - entry.begin);
@@ -169,19 +170,25 @@ std::string file_head(const TensorMap& tensors, const Metadata& metadata) {
 Safetensors load_safetensors(const std::filesystem::path& file) {
   const auto mapped = std::make_shared<MappedFile>(file);
   const auto span = mapped->bytes();
-  const std::string_view bytes(reinterpret_cast<const char*>(span.data()), span.size());
-  const HeaderReader reader(file.string());
+  const auto bytes = at::from_blob(
+      const_cast<std::byte*>(span.data()), {static_cast<int64_t>(span.size())}, [mapped](void*) {}, at::kByte);
+  return decode_safetensors(bytes, file.string());
+}
+
+Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& place) {
+  const std::string_view bytes(static_cast<const char*>(buffer.const_data_ptr()), buffer.nbytes());
+  const HeaderReader reader(place);
   const auto text = reader.header(bytes);
   const Json document =
-      parse_json(text, concat(file.string(), " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
-  const JsonView header(document, concat(file.string(), " (header)"), kCheckpoint);
+      parse_json(text, concat(place, " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
+  const JsonView header(document, concat(place, " (header)"), kCheckpoint);
   std::vector<Entry> entries;
   for (const auto& tensor : header.members())
     if (tensor.key() != "__metadata__") entries.push_back(reader.entry(tensor));
   const auto data = bytes.substr(8 + text.size());
   reader.check_layout(entries, data.size());
   Safetensors result{{}, reader.metadata(header)};
-  for (const auto& entry : entries) result.tensors.emplace(entry.name, view(mapped, data, entry));
+  for (const auto& entry : entries) result.tensors.emplace(entry.name, view(buffer, data, entry));
   return result;
 }
 
@@ -207,6 +214,18 @@ int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& s
   }
   out.commit();
   return written;
+}
+
+at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata) {
+  const std::string head = file_head(tensors, metadata);
+  auto bytes = at::empty({safetensors_size(tensors, metadata)}, at::kByte);
+  auto* end = static_cast<char*>(std::memcpy(bytes.mutable_data_ptr(), head.data(), head.size())) + head.size();
+  for (const auto& name : writing_order(tensors)) {
+    const auto tensor = tensors.at(name).detach().cpu().contiguous();
+    if (tensor.nbytes() > 0) std::memcpy(end, tensor.const_data_ptr(), tensor.nbytes());
+    end += tensor.nbytes();
+  }
+  return bytes;
 }
 
 int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata) {

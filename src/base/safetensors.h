@@ -1,5 +1,5 @@
-/// \file  The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes.
-/// Reading maps the file: tensors are views of it, read-only by convention, and keep the mapping alive.
+/// \file  The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes; as a file or
+/// as bytes in memory. Reading maps the file: tensors are views of it, read-only by convention, and keep the mapping alive.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,10 +23,16 @@ struct Safetensors {
 /// JSON or too large, unknown dtype, byte ranges that overlap, leave holes, run out of the file or disagree with dtype
 /// and shape.
 Safetensors load_safetensors(const std::filesystem::path& file);
+/// The same of bytes in memory, [N] uint8, which the tensors are views of and keep alive. \param place  whose bytes they
+/// are, for errors
+Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place);
 
 /// Writes atomically, one tensor after the other (made contiguous on CPU on the way), wide dtypes first, then by name,
 /// data at a multiple of 64 bytes. Deterministic: same content, same bytes. \return bytes written.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
+
+/// The bytes that save_safetensors would write, [N] uint8.
+at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {});
 
 /// Makes the tensor of that name when its turn comes.
 using TensorMaker = std::function<at::Tensor(const std::string& name)>;

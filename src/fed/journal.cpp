@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::string_view kUpload = ".upload.safetensors", kMemory = ".memory.safetensors", kRecord = ".json";
 
+std::string_view text_of(const at::Tensor& bytes_N) {
+  return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
+}
+
 OrderedJson counts_json(const RoutingByLayer& counts) {
   OrderedJson json = OrderedJson::object();
   for (const auto& [layer, stats] : counts) {
@@ -83,9 +87,7 @@ ClientRecord client_record(const JsonView& json) {
           .files = file_seals(json.at("files"))};
 }
 
-RoundJournal::RoundJournal(fs::path folder, TransportDtype dtype) : folder_(std::move(folder)), dtype_(dtype) {
-  make_folders(folder_);
-}
+RoundJournal::RoundJournal(fs::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
 
 fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
 
@@ -102,9 +104,10 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const Payload& upload, const TensorMap& memory) {
-  record.bytes_up = save_payload(file(record.id, kUpload), upload, dtype_);
-  record.up_parts = payload_parts(upload, dtype_);
+void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
+  write_file_atomic(file(record.id, kUpload), text_of(upload.bytes));
+  record.bytes_up = upload.size();
+  record.up_parts = upload.parts;
   record.files = {FileSeal::of(file(record.id, kUpload))};
   if (!memory.empty()) {
     save_safetensors(file(record.id, kMemory), memory);

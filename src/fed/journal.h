@@ -43,13 +43,13 @@ ClientRecord client_record(const JsonView& json);
 class RoundJournal {
  public:
   /// Makes the folder if it is missing.
-  RoundJournal(std::filesystem::path folder, TransportDtype dtype);
+  explicit RoundJournal(std::filesystem::path folder);
 
   /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the client
   /// makes it again, to the bit.
   bool holds(int64_t client) const;
   /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up, up_parts and files.
-  void store(ClientRecord record, const Payload& upload, const TensorMap& memory);
+  void store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
 
   ClientRecord record(int64_t client) const;
   /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all below.
@@ -63,7 +63,6 @@ class RoundJournal {
   std::optional<std::filesystem::path> checked(const ClientRecord& record, std::string_view suffix) const;
 
   std::filesystem::path folder_;
-  TransportDtype dtype_;
   std::map<int64_t, std::vector<FileSeal>> written_;  ///< by client
 };
 

@@ -46,8 +46,7 @@ int64_t bytes_of(const Payload& payload, TransportDtype dtype) {
 }
 
 ClientRecord make_record(const Experiment& e, const ClientProfile& client, const LocalResult& result,
-                         const Payload& sent) {
-  const auto dtype = e.config.train.transport_dtype;
+                         const EncodedPayload& sent) {
   const int64_t sequences = result.steps * e.config.train.batch_size * e.config.train.accumulation;
   return {.id = client.id,
           .steps = result.steps,
@@ -56,9 +55,9 @@ ClientRecord make_record(const Experiment& e, const ClientProfile& client, const
           .loss_sum = result.loss_sum,
           .first_loss = result.first_loss,
           .last_loss = result.last_loss,
-          .bytes_down = payload_size(sent, dtype),
+          .bytes_down = sent.size(),
           .bytes_up = 0,
-          .down_parts = payload_parts(sent, dtype),
+          .down_parts = sent.parts,
           .up_parts = {},
           .counts = result.counts,
           .metrics = result.metrics,
@@ -83,8 +82,9 @@ struct Round {
   void train(const ClientProfile& client) {
     progress.begin_client(client);
     const auto dtype = e.config.train.transport_dtype;
-    const Payload sent = timed(seconds.broadcast, [&] { return e.method->broadcast(now.state, client, view); });
-    const Payload download = timed(seconds.broadcast, [&] { return through_wire(sent, dtype); });
+    const auto sent =
+        timed(seconds.broadcast, [&] { return encode(e.method->broadcast(now.state, client, view), dtype); });
+    const Payload download = received(decode(sent.bytes, context(client)));
     TensorMap memory = memory_of(now, client.id);
     const auto own = e.view(client, now.state, view.round, memory);
     const auto& shard = e.shards.examples[static_cast<size_t>(client.id)];
@@ -92,7 +92,7 @@ struct Round {
     const auto result = train_locally(*e.model, *e.method, download, own, shard, e.config.train.local(), on_step);
     check_mapped_files();
     timed(seconds.upload, [&] {
-      journal.store(make_record(e, client, result, sent), result.upload, memory);
+      journal.store(make_record(e, client, result, sent), encode(result.upload, dtype), memory);
       return true;
     });
     progress.end_client();

@@ -13,7 +13,7 @@ namespace {
 
 class RoundTest : public testing::SmallRun {
  protected:
-  static RoundJournal journal(std::string_view name) { return {root() / name, TransportDtype::kFloat32}; }
+  static RoundJournal journal(std::string_view name) { return RoundJournal(root() / name); }
 
   /// Files of one client's upload from one journal to another.
   static void hand_over(std::string_view from, std::string_view to, int64_t client) {

@@ -52,9 +52,8 @@ std::vector<EvaluationPoint> evaluation_points(const Experiment& e) {
 LocalSetup evaluation_setup(const Experiment& e, const ServerState& state, const EvaluationPoint& point) {
   const auto client = evaluator(e, point);
   TensorMap memory;
-  const auto sent = e.method->broadcast(state, client, {.round = state.round});
-  return e.method->prepare(through_wire(sent, e.config.train.transport_dtype),
-                           e.view(client, state, state.round, memory));
+  const auto sent = encode(e.method->broadcast(state, client, {.round = state.round}), e.config.train.transport_dtype);
+  return e.method->prepare(received(decode(sent.bytes, "an evaluation")), e.view(client, state, state.round, memory));
 }
 
 TaskScore evaluate_prepared(const Experiment& e, const Common& common, const LocalSetup& setup,

@@ -97,7 +97,7 @@ void log_round(const OrderedJson& record, int64_t rounds) {
 
 Snapshot advance(const Run& run, const Snapshot& now, RunProgress& progress) {
   const auto& e = run.experiment;
-  RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1), e.config.train.transport_dtype);
+  RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1));
   auto result = run_round(e, now, std::move(journal), progress);
   run.folder.commit(result.next, result.record, e);
   log_round(result.record, e.config.train.rounds);

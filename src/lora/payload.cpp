@@ -139,47 +139,49 @@ LoraFactors received(const LoraFactors& sent) {
   return {widen(sent.a), widen(sent.b), widen(sent.core), sent.scaling, sent.ranks};
 }
 
-AdapterState through_wire(const AdapterState& adapters, TransportDtype dtype) {
-  const auto pass = [&](const at::Tensor& t) { return t.defined() ? received(t.to(wire_type(t, dtype))) : t; };
+AdapterState received(const AdapterState& sent) {
   AdapterState result;
-  for (const auto& [site, f] : adapters)
-    result.emplace(site, LoraFactors{pass(f.a), pass(f.b), pass(f.core), f.scaling, f.ranks});
+  for (const auto& [site, factors] : sent) result.emplace(site, received(factors));
   return result;
 }
 
-Payload through_wire(const Payload& payload, TransportDtype dtype) {
-  Payload result{.adapters = through_wire(payload.adapters, dtype),
-                 .extras = {},
-                 .base_delta = through_wire(payload.base_delta, dtype)};
-  for (const auto& [name, tensor] : payload.extras)
-    result.extras.emplace(name, received(tensor.to(wire_type(tensor, dtype))));
-  return result;
+Payload received(const Payload& sent) {
+  return {.adapters = received(sent.adapters), .extras = sent.extras, .base_delta = received(sent.base_delta)};
 }
 
-int64_t save_payload(const std::filesystem::path& file, const Payload& payload, TransportDtype dtype) {
+EncodedPayload encode(const Payload& payload, TransportDtype dtype) {
   const auto tensors =
       file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) { return t.to(type).contiguous(); });
-  return save_safetensors(file, tensors, file_metadata(payload));
+  return {encode_safetensors(tensors, file_metadata(payload)), payload_parts(payload, dtype)};
 }
 
-Payload load_payload(const std::filesystem::path& file) {
-  const auto content = load_safetensors(file);
+namespace {
+
+Payload payload_of(const Safetensors& content, const std::string& place) {
   Payload payload;
   for (const auto& [name, tensor] : content.tensors) {
     const std::string_view view = name;
     if (view.starts_with(kAdapter))
-      place_factor(payload.adapters, view.substr(kAdapter.size()), tensor, file.string());
+      place_factor(payload.adapters, view.substr(kAdapter.size()), tensor, place);
     else if (view.starts_with(kBaseDelta))
-      place_factor(payload.base_delta, view.substr(kBaseDelta.size()), tensor, file.string());
+      place_factor(payload.base_delta, view.substr(kBaseDelta.size()), tensor, place);
     else if (view.starts_with(kExtra))
       payload.extras.emplace(view.substr(kExtra.size()), received(tensor));
     else
-      fail(kCheckpoint, file.string(), ": unexpected tensor ", name);
+      fail(kCheckpoint, place, ": unexpected tensor ", name);
   }
-  complete(payload.adapters, content.metadata, kScaling, file.string());
-  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, file.string());
+  complete(payload.adapters, content.metadata, kScaling, place);
+  if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, place);
   return payload;
 }
+
+}  // namespace
+
+Payload decode(const at::Tensor& bytes, const std::string& place) {
+  return payload_of(decode_safetensors(bytes, place), place);
+}
+
+Payload load_payload(const std::filesystem::path& file) { return payload_of(load_safetensors(file), file.string()); }
 
 int64_t payload_size(const Payload& payload, TransportDtype dtype) {
   return safetensors_size(shapes_on_the_wire(payload, dtype), file_metadata(payload));

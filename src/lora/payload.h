@@ -1,4 +1,4 @@
-/// \file  What crosses the wire, and its bytes: one safetensors file per direction and client.
+/// \file  What crosses the wire, and its bytes: one safetensors file per direction and client, in memory or on disk.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,29 @@ struct Payload {
 /// Precision of floating-point tensors of two and more axes on the wire; integers, vectors and scalars travel as they are.
 enum class TransportDtype { kFloat32, kBFloat16 };
 
-/// The payload as a receiver sees it: factors and extras rounded through `dtype`, back in float32.
-Payload through_wire(const Payload& payload, TransportDtype dtype);
+/// A payload as it crosses: encoded once, by who sends it.
+struct EncodedPayload {
+  at::Tensor bytes;                      ///< [N] uint8: a safetensors file
+  std::map<std::string, int64_t> parts;  ///< N by content, see payload_parts()
 
-/// Writes `payload` atomically in transport precision. \return bytes written: what traffic reports count.
-int64_t save_payload(const std::filesystem::path& file, const Payload& payload, TransportDtype dtype);
+  int64_t size() const { return bytes.numel(); }  ///< what traffic reports count
+};
 
-/// The state as a receiver sees it: as through_wire(Payload).
-AdapterState through_wire(const AdapterState& adapters, TransportDtype dtype);
+/// Floating-point tensors in transport precision.
+EncodedPayload encode(const Payload& payload, TransportDtype dtype);
 
-/// Maps a payload written by save_payload. Factors are views of the file, in the precision they arrived in: received()
-/// widens one site when its turn comes. Extras are widened.
+/// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes. Extras
+/// are widened. \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload.
+Payload decode(const at::Tensor& bytes, const std::string& place);
+/// The same of a file, which is mapped.
 Payload load_payload(const std::filesystem::path& file);
 
-/// Factors as a receiver sees them: bfloat16 widened to float32, float32 as it is.
+/// What a receiver sees: bfloat16 widened to float32, float32 as it is.
 LoraFactors received(const LoraFactors& sent);
+AdapterState received(const AdapterState& sent);
+Payload received(const Payload& sent);
 
-/// The length save_payload would write.
+/// The length that encode() would make, of tensors that need no storage (device meta).
 int64_t payload_size(const Payload& payload, TransportDtype dtype);
 
 /// The same by content: "adapters" and "base_delta", those of routers apart as "router_adapters" and "router_base_delta"

@@ -39,24 +39,37 @@ void expect_equal(const at::Tensor& x, const at::Tensor& y, const std::string& w
   EXPECT_TRUE(at::equal(x, y)) << what;
 }
 
-TEST_F(PayloadTest, WhatArrivesEqualsThroughWireAndTheSizeIsHonest) {
+/// The payload on the other side.
+Payload arrived(const Payload& payload, TransportDtype dtype) {
+  return received(decode(encode(payload, dtype).bytes, "the wire"));
+}
+
+TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
   for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
-    const auto bytes = save_payload(file_, example(), dtype);
-    EXPECT_EQ(bytes, static_cast<int64_t>(fs::file_size(file_)));
-    EXPECT_EQ(bytes, payload_size(example(), dtype));
-    const auto loaded = load_payload(file_);
-    const auto wired = through_wire(example(), dtype);
-    ASSERT_EQ(loaded.adapters.size(), wired.adapters.size());
-    for (const auto& [site, f] : wired.adapters) {
-      const auto arrived = received(loaded.adapters.at(site));
-      expect_equal(arrived.a, f.a, site);
-      expect_equal(arrived.b, f.b, site);
-      expect_equal(arrived.core, f.core, site);
+    const auto encoded = encode(example(), dtype);
+    EXPECT_EQ(encoded.size(), payload_size(example(), dtype));
+    EXPECT_EQ(encoded.parts, payload_parts(example(), dtype));
+    write_file_atomic(file_, {static_cast<const char*>(encoded.bytes.const_data_ptr()), encoded.bytes.nbytes()});
+    const auto loaded = load_payload(file_), wired = arrived(example(), dtype);
+    ASSERT_EQ(loaded.adapters.size(), example().adapters.size());
+    for (const auto& [site, f] : example().adapters) {
+      const auto widened = received(loaded.adapters.at(site));
+      const auto& in_memory = wired.adapters.at(site);
+      expect_equal(widened.a, in_memory.a, site);
+      expect_equal(widened.b, in_memory.b, site);
+      expect_equal(widened.core, in_memory.core, site);
+      EXPECT_EQ(in_memory.scaling, f.scaling);
       EXPECT_EQ(loaded.adapters.at(site).scaling, f.scaling);
     }
-    ASSERT_EQ(loaded.extras.size(), wired.extras.size());
+    ASSERT_EQ(loaded.extras.size(), example().extras.size());
     for (const auto& [name, tensor] : wired.extras) expect_equal(loaded.extras.at(name), tensor, name);
   }
+}
+
+TEST_F(PayloadTest, WhatIsDecodedKeepsItsBytesAlive) {
+  const auto original = example();
+  const auto decoded = decode(encode(original, TransportDtype::kFloat32).bytes.clone(), "gone");
+  for (const auto& [site, f] : original.adapters) EXPECT_TRUE(at::equal(decoded.adapters.at(site).a, f.a));
 }
 
 TEST_F(PayloadTest, ThePartsAreTheWhole) {
@@ -86,9 +99,9 @@ TEST_F(PayloadTest, ThePartsAreTheWhole) {
 TEST_F(PayloadTest, Float32KeepsEveryBitAndBFloat16Rounds) {
   const auto original = example();
   const auto& site = original.adapters.begin()->first;
-  const auto exact = through_wire(original, TransportDtype::kFloat32);
+  const auto exact = arrived(original, TransportDtype::kFloat32);
   EXPECT_TRUE(at::equal(exact.adapters.at(site).a, original.adapters.at(site).a));
-  const auto rounded = through_wire(original, TransportDtype::kBFloat16);
+  const auto rounded = arrived(original, TransportDtype::kBFloat16);
   EXPECT_FALSE(at::equal(rounded.adapters.at(site).a, original.adapters.at(site).a));
   EXPECT_TRUE(rounded.adapters.at(site).a.allclose(original.adapters.at(site).a, 0.004));
   EXPECT_EQ(rounded.extras.at("rho").item<double>(), 1.0 / 3);
@@ -98,16 +111,15 @@ TEST_F(PayloadTest, Float32KeepsEveryBitAndBFloat16Rounds) {
 }
 
 TEST_F(PayloadTest, RoundingTwiceChangesNothingMore) {
-  const auto once = through_wire(example(), TransportDtype::kBFloat16);
-  const auto twice = through_wire(once, TransportDtype::kBFloat16);
+  const auto once = arrived(example(), TransportDtype::kBFloat16);
+  const auto twice = arrived(once, TransportDtype::kBFloat16);
   for (const auto& [site, f] : once.adapters) EXPECT_TRUE(at::equal(f.a, twice.adapters.at(site).a));
 }
 
 TEST_F(PayloadTest, GradientsStayBehind) {
   auto payload = example();
   for (auto& [site, f] : payload.adapters) f.a.requires_grad_();
-  save_payload(file_, payload, TransportDtype::kFloat32);
-  EXPECT_FALSE(load_payload(file_).adapters.begin()->second.a.requires_grad());
+  EXPECT_FALSE(arrived(payload, TransportDtype::kFloat32).adapters.begin()->second.a.requires_grad());
 }
 
 TEST_F(PayloadTest, FilesThatAreNoPayloadAreRefused) {

@@ -4,7 +4,7 @@
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   write("3.json", resealed(input));
-  const RoundJournal journal(folder(), TransportDtype::kFloat32);
+  const RoundJournal journal(folder());
   journal.holds(3);
   const auto record = journal.record(3);
   if (to_json(record).dump().empty()) finding("a record that cannot be written again", {});
