@@ -6,9 +6,9 @@ namespace evenkeel::log {
 namespace {
 
 std::string captured(const std::function<void()>& work) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   work();
-  return testing::internal::GetCapturedStderr();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 TEST(Log, LinesBelowTheLevelAreDropped) {

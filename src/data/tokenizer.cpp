@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 /// One id: what it is called, and what it decodes to.
-struct Entry {
+struct Token {
   bool exists = false;
   bool special = false;
   std::string content;
@@ -84,10 +84,10 @@ struct Tokenizer::Impl {
   void add_vocabulary(const TokenizerFile& file);
   void add_added_tokens(const TokenizerFile& file);
   void check_templates() const;
-  Entry& entry(int64_t id);
+  Token& entry(int64_t id);
   void encode_text(std::string_view text, std::vector<int64_t>& out) const;
   void encode_raw(std::string_view text, std::vector<int64_t>& out) const;
-  void decode_token(const Entry& token, bool first, std::string& out) const;
+  void decode_token(const Token& token, bool first, std::string& out) const;
 
   Model model;
   Normalizer normalizer;
@@ -96,7 +96,7 @@ struct Tokenizer::Impl {
   bool cleanup;
   std::vector<Template> templates;
   AddedTokenMatcher raw_tokens, normalized_tokens;
-  std::vector<Entry> entries;
+  std::vector<Token> entries;
   std::unordered_map<std::string, int64_t> ids;
 };
 
@@ -112,7 +112,7 @@ Tokenizer::Impl::Impl(TokenizerFile file)
   check_templates();
 }
 
-Entry& Tokenizer::Impl::entry(int64_t id) {
+Token& Tokenizer::Impl::entry(int64_t id) {
   if (static_cast<size_t>(id) >= entries.size()) entries.resize(id + 1);
   return entries[id];
 }
@@ -154,7 +154,7 @@ void Tokenizer::Impl::encode_text(std::string_view text, std::vector<int64_t>& o
 }
 
 /// Appends a token as it stands in decoded text, first or behind others.
-void Tokenizer::Impl::decode_token(const Entry& token, bool first, std::string& out) const {
+void Tokenizer::Impl::decode_token(const Token& token, bool first, std::string& out) const {
   if (decoder == TokenDecoder::kNone && !first) out += ' ';
   if (decoder != TokenDecoder::kWordPiece) {
     out += token.bytes;

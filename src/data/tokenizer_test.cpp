@@ -60,7 +60,7 @@ std::string error_of_text(const std::string& json) {
 
 std::string error_of(const Json& json) { return error_of_text(json.dump()); }
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> gpt2_words(std::string_view text) {
   std::vector<std::string> words;
   while (!text.empty()) {
     words.emplace_back(text.substr(0, gpt2_word(text)));
@@ -248,13 +248,13 @@ TEST(TokenizerFile, RefusesBrokenJsonAndMissingFiles) {
 }
 
 TEST(Gpt2Words, FollowThePattern) {
-  EXPECT_EQ(words_of("it's  we'LL"), (Words{"it", "'s", " ", " we", "'", "LL"}));
-  EXPECT_EQ(words_of("a 12b\n\n c  "), (Words{"a", " 12", "b", "\n\n", " c", "  "}));
-  EXPECT_EQ(words_of("x\ny\t\tz"), (Words{"x", "\n", "y", "\t", "\t", "z"}));
-  EXPECT_EQ(words_of(" \u00e9t\u00e9\u00bd\u0301!"), (Words{" \u00e9t\u00e9", "\u00bd", "\u0301!"}));
-  EXPECT_EQ(words_of("a\u3000b \u00a0 c"), (Words{"a", "\u3000", "b", " \u00a0", " c"}));
-  EXPECT_EQ(words_of(" "), Words{" "});
-  EXPECT_EQ(words_of("'"), Words{"'"});
+  EXPECT_EQ(gpt2_words("it's  we'LL"), (Words{"it", "'s", " ", " we", "'", "LL"}));
+  EXPECT_EQ(gpt2_words("a 12b\n\n c  "), (Words{"a", " 12", "b", "\n\n", " c", "  "}));
+  EXPECT_EQ(gpt2_words("x\ny\t\tz"), (Words{"x", "\n", "y", "\t", "\t", "z"}));
+  EXPECT_EQ(gpt2_words(" \u00e9t\u00e9\u00bd\u0301!"), (Words{" \u00e9t\u00e9", "\u00bd", "\u0301!"}));
+  EXPECT_EQ(gpt2_words("a\u3000b \u00a0 c"), (Words{"a", "\u3000", "b", " \u00a0", " c"}));
+  EXPECT_EQ(gpt2_words(" "), Words{" "});
+  EXPECT_EQ(gpt2_words("'"), Words{"'"});
 }
 
 TEST(Gpt2Words, AreThoseOfTheRegularExpression) {
@@ -272,7 +272,7 @@ TEST(Gpt2Words, AreThoseOfTheRegularExpression) {
     }
     Words expected;
     for (const auto& span : pattern.find(text)) expected.push_back(text.substr(span.begin, span.end - span.begin));
-    EXPECT_EQ(words_of(text), expected) << text;
+    EXPECT_EQ(gpt2_words(text), expected) << text;
   }
 }
 

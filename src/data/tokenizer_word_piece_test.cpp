@@ -25,7 +25,7 @@ std::string normalized(std::string_view text, const BertNormalizer& settings = {
   return std::string(settings.normalized(text, storage));
 }
 
-Words words_of(std::string_view text) {
+Words words_for_bert(std::string_view text) {
   Words words;
   bert_words(text, [&](std::string_view word) { words.emplace_back(word); });
   return words;
@@ -61,9 +61,9 @@ TEST(BertText, IsCleanedCutLoweredAndWithoutAccents) {
 }
 
 TEST(BertText, WordsEndAtWhiteSpaceAndPunctuationStandsAlone) {
-  EXPECT_EQ(words_of("don't  stop--now $5 «ja»"),
+  EXPECT_EQ(words_for_bert("don't  stop--now $5 «ja»"),
             (Words{"don", "'", "t", "stop", "-", "-", "now", "$", "5", "«", "ja", "»"}));
-  EXPECT_EQ(words_of(" \u2028"), Words{});
+  EXPECT_EQ(words_for_bert(" \u2028"), Words{});
 }
 
 }  // namespace

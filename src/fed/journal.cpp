@@ -9,7 +9,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kUpload = ".upload.safetensors", kMemory = ".memory.safetensors", kRecord = ".json";
+constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
+                           kRecordSuffix = ".json";
 
 std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
@@ -92,9 +93,9 @@ RoundJournal::RoundJournal(fs::path folder) : folder_(std::move(folder)) { make_
 fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
 
 bool RoundJournal::holds(int64_t client) const {
-  for (const auto kind : {kUpload, kMemory, kRecord})
+  for (const auto kind : {kUploadSuffix, kMemorySuffix, kRecordSuffix})
     EK_CHECK(!is_folder(file(client, kind)), kIo, file(client, kind).string(), ": is a folder, not a file");
-  if (!path_exists(file(client, kRecord))) return false;
+  if (!path_exists(file(client, kRecordSuffix))) return false;
   try {
     for (const auto& seal : record(client).files) seal.check(folder_);
     return true;
@@ -105,20 +106,20 @@ bool RoundJournal::holds(int64_t client) const {
 }
 
 void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
-  write_file_atomic(file(record.id, kUpload), text_of(upload.bytes));
+  write_file_atomic(file(record.id, kUploadSuffix), text_of(upload.bytes));
   record.bytes_up = upload.size();
   record.up_parts = upload.parts;
-  record.files = {FileSeal::of(file(record.id, kUpload))};
+  record.files = {FileSeal::of(file(record.id, kUploadSuffix))};
   if (!memory.empty()) {
-    save_safetensors(file(record.id, kMemory), memory);
-    record.files.push_back(FileSeal::of(file(record.id, kMemory)));
+    save_safetensors(file(record.id, kMemorySuffix), memory);
+    record.files.push_back(FileSeal::of(file(record.id, kMemorySuffix)));
   }
-  write_sealed(file(record.id, kRecord), to_json(record));
+  write_sealed(file(record.id, kRecordSuffix), to_json(record));
   written_[record.id] = std::move(record.files);
 }
 
 ClientRecord RoundJournal::record(int64_t client) const {
-  const auto path = file(client, kRecord);
+  const auto path = file(client, kRecordSuffix);
   const Json json = read_sealed(path);
   auto sent = client_record({json, path.string(), kCheckpoint});
   if (const auto own = written_.find(client); own != written_.end() && own->second == sent.files)
@@ -136,13 +137,13 @@ std::optional<fs::path> RoundJournal::checked(const ClientRecord& record, std::s
 
 ClientUpdate RoundJournal::update(const ClientProfile& client) const {
   const auto sent = record(client.id);
-  const auto path = checked(sent, kUpload);
-  EK_CHECK(path, kCheckpoint, file(client.id, kRecord).string(), ": names no upload");
+  const auto path = checked(sent, kUploadSuffix);
+  EK_CHECK(path, kCheckpoint, file(client.id, kRecordSuffix).string(), ": names no upload");
   return {client, load_payload(*path), sent.steps};
 }
 
 TensorMap RoundJournal::memory(int64_t client) const {
-  const auto path = checked(record(client), kMemory);
+  const auto path = checked(record(client), kMemorySuffix);
   if (!path) return {};
   TensorMap memory = load_safetensors(*path).tensors;
   for (auto& [name, tensor] : memory) tensor = tensor.clone();

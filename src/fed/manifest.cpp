@@ -15,7 +15,6 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kFormat = 2;  // 1: without checksums
-constexpr std::string_view kManifest = "manifest.json";
 
 OrderedJson machine_record() {
   utsname name{};
@@ -113,11 +112,11 @@ OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& requ
 }
 
 void write_manifest(const fs::path& folder, const OrderedJson& manifest) {
-  write_sealed(folder / kManifest, manifest, 2);
+  write_sealed(folder / kManifestFile, manifest, 2);
 }
 
 Json read_manifest(const fs::path& folder) {
-  const auto file = folder / kManifest;
+  const auto file = folder / kManifestFile;
   EK_CHECK(!is_unsealed_run(folder), kCheckpoint, folder.string(),
            " was made by an older version, whose files carry no checksums: only that version goes on with it, `report` "
            "reads it");
@@ -130,7 +129,7 @@ Json read_manifest(const fs::path& folder) {
 
 bool is_unsealed_run(const fs::path& folder) {
   try {
-    const Json json = load_json(folder / kManifest, kCheckpoint);
+    const Json json = load_json(folder / kManifestFile, kCheckpoint);
     return json.is_object() && !json.contains("format") && !json.contains("checksum");
   } catch (const Error&) {
     return false;  // whatever it is, it is not that
@@ -138,7 +137,7 @@ bool is_unsealed_run(const fs::path& folder) {
 }
 
 void check_manifest(const fs::path& folder, const Json& manifest) {
-  const JsonView view(manifest, (folder / kManifest).string(), kCheckpoint);
+  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   for (const auto& entry : view.at("files").items()) check_file(entry);
   const auto made_by = view.at("version").string();
   if (made_by != version())

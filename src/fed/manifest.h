@@ -5,12 +5,15 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/sealed.h"
 #include "fed/run_request.h"
 
 namespace evenkeel {
+
+inline constexpr std::string_view kManifestFile = "manifest.json";  ///< in a run folder
 
 /// Files a run depends on: the model folder's weights, config and tokenizer, the training file and the test files of
 /// its tasks.

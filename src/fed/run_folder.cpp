@@ -15,10 +15,10 @@ namespace {
 
 /// Stands in the folder from prepare() until the manifest is written. What lies beside it then is ours to replace.
 constexpr std::string_view kUnfinished = ".unfinished";
-constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json", kManifest = "manifest.json";
+constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json";
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl";
-const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition), std::string(kManifest),
-                                              std::string(kUnfinished)};
+const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
+                                              std::string(kManifestFile), std::string(kUnfinished)};
 
 bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_part_of(file, name);
@@ -75,8 +75,8 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
 /// The config that `manifest` holds. \throws kConfig unless config.toml says the same, byte for byte.
 ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   const auto file = folder / kConfigFile;
-  const auto then = JsonView(manifest, (folder / kManifest).string(), kCheckpoint).at("config").string();
-  auto config = parse_config(then, folder, kManifest);
+  const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("config").string();
+  auto config = parse_config(then, folder, kManifestFile);
   const auto now = read_file(file);
   if (now == then) return config;
   const auto who = concat(file.string(), " is not as the run wrote it (manifest.json holds that text as \"config\")");
@@ -129,7 +129,7 @@ FolderLock RunFolder::prepare(const fs::path& folder) {
   return lock;
 }
 
-bool RunFolder::holds_run(const fs::path& folder) { return path_exists(folder / kManifest); }
+bool RunFolder::holds_run(const fs::path& folder) { return path_exists(folder / kManifestFile); }
 
 bool RunFolder::nothing_began(const fs::path& folder) {
   return !holds_run(folder) && (!path_exists(folder) || only_began(folder));

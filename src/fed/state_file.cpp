@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kExtra = "extra/", kMemory = "memory/";
+constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/";
 
 /// The adapter states of a server, each under a prefix of its own.
 struct Part {
@@ -126,8 +126,8 @@ void save_state(const fs::path& file, const ServerState& state) {
   TensorMap out;
   ServerState shallow = state;
   for (const auto& part : kParts) add(out, part.prefix, part.of(shallow));
-  add(out, kExtra, state.global.extras);
-  add(out, kMemory, state.memory);
+  add(out, kExtraPrefix, state.global.extras);
+  add(out, kMemoryPrefix, state.memory);
   save_safetensors(file, out);
 }
 
@@ -135,10 +135,10 @@ ServerState load_state(const fs::path& file, int64_t round) {
   ServerState state{.round = round};
   for (const auto& [name, tensor] : load_finite(file)) {
     const std::string_view view = name;
-    if (view.starts_with(kExtra))
-      state.global.extras.emplace(view.substr(kExtra.size()), tensor);
-    else if (view.starts_with(kMemory))
-      state.memory.emplace(view.substr(kMemory.size()), tensor);
+    if (view.starts_with(kExtraPrefix))
+      state.global.extras.emplace(view.substr(kExtraPrefix.size()), tensor);
+    else if (view.starts_with(kMemoryPrefix))
+      state.memory.emplace(view.substr(kMemoryPrefix.size()), tensor);
     else
       EK_CHECK(place_factor(state, view, tensor), kCheckpoint, file.string(), ": unexpected tensor ", name,
                " of shape ", tensor.sizes());

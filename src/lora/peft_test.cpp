@@ -22,7 +22,7 @@ const Sites kSites = {{kQuery, {0, 7, 5, {}}},
                       {"model.layers.0.mlp.experts.down_proj", {3, 4, 7, "model.layers.0.mlp"}}};
 const PeftInfo kInfo{.base_model = "models/x", .alpha = 4, .rank = 2};
 
-AdapterState example() {
+AdapterState example_adapters() {
   auto adapters = make_adapters(kSites, 2, 2.0, 42);
   for (auto& [name, f] : adapters)
     f.b = make_lora(name, {f.a.dim() == 3 ? 3 : 0, 2, f.b.size(-2), {}}, f.b.size(-2), 1, 7).a;
@@ -31,7 +31,7 @@ AdapterState example() {
 
 class Peft : public ::testing::Test {
  protected:
-  Peft() { save_peft_adapter(folder_, example(), kInfo); }
+  Peft() { save_peft_adapter(folder_, example_adapters(), kInfo); }
 
   void set_config(const std::string& key, const Json& value) const {
     auto config = load_json(folder_ / "adapter_config.json");
@@ -58,7 +58,7 @@ class Peft : public ::testing::Test {
 TEST_F(Peft, ARoundTripGivesTheSameFactors) {
   const auto loaded = load_peft_adapter(folder_, kSites);
   ASSERT_EQ(loaded.size(), kSites.size());
-  for (const auto& [site, f] : example()) {
+  for (const auto& [site, f] : example_adapters()) {
     EXPECT_TRUE(at::equal(loaded.at(site).a, f.a)) << site;
     EXPECT_TRUE(at::equal(loaded.at(site).b, f.b)) << site;
     EXPECT_EQ(loaded.at(site).scaling, 2.0);
@@ -69,7 +69,7 @@ TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
   const auto saved = tensors();
   EXPECT_EQ(saved.size(), 2u * (1 + 1 + 3 + 3));
   EXPECT_TRUE(at::equal(saved.at("base_model.model.model.layers.0.mlp.experts.2.up_proj.lora_B.weight"),
-                        example().at(kUp).b[2]));
+                        example_adapters().at(kUp).b[2]));
   EXPECT_TRUE(saved.contains("base_model.model.model.layers.0.mlp.gate.lora_A.weight"));
   const auto config = load_json(folder_ / "adapter_config.json");
   EXPECT_EQ(config["target_modules"], Json::array({"down_proj", "gate", "q_proj", "up_proj"}));
@@ -109,7 +109,7 @@ TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
                                                          {"loftq_config", {{"loftq_bits", 4}}},
                                                          {"a_key_of_tomorrow", nullptr}};
   for (const auto& [key, value] : bad) {
-    save_peft_adapter(folder_, example(), kInfo);
+    save_peft_adapter(folder_, example_adapters(), kInfo);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
@@ -138,7 +138,7 @@ TEST_F(Peft, WrongTypesAreNamedWithWhatIsExpected) {
                                                          {"use_rslora", "yes"},
                                                          {"bias", Json::array({Json::array({1})})}};
   for (const auto& [key, value] : bad) {
-    save_peft_adapter(folder_, example(), kInfo);
+    save_peft_adapter(folder_, example_adapters(), kInfo);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
@@ -170,7 +170,7 @@ TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
 }
 
 TEST_F(Peft, WhatPeftCannotHoldIsNotWritten) {
-  auto adapters = example();
+  auto adapters = example_adapters();
   adapters.at(kQuery).scaling = 3;
   EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kInfo), Error);
   EXPECT_FALSE(fs::exists(folder_ / "new"));
@@ -184,7 +184,7 @@ at::Tensor fused_delta(const at::Tensor& a, const at::Tensor& b, int64_t experts
 
 TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
   const std::string gate = "model.layers.0.mlp.experts.gate_proj";
-  auto adapters = example();
+  auto adapters = example_adapters();
   adapters[gate] = make_lora(gate, kSites.at(kUp), 2, 2.0, 5);
   adapters[gate].b = at::rand_like(adapters[gate].b);
   save_fused_peft_adapter(folder_, adapters, kInfo);
@@ -207,12 +207,12 @@ TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
 }
 
 TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
-  save_fused_peft_adapter(folder_, {{kUp, example().at(kUp)}}, kInfo);
+  save_fused_peft_adapter(folder_, {{kUp, example_adapters().at(kUp)}}, kInfo);
   const auto saved = tensors();
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
   const auto delta = fused_delta(saved.at(experts + ".lora_A.weight"), saved.at(experts + ".lora_B.weight"), 3, 1);
   EXPECT_EQ(delta.slice(0, 0, 4).abs().max().item<float>(), 0);
-  EXPECT_TRUE(delta.slice(0, 4, 8).allclose(delta_weight(example().at(kUp))[1] / 2, 1e-5, 1e-6));
+  EXPECT_TRUE(delta.slice(0, 4, 8).allclose(delta_weight(example_adapters().at(kUp))[1] / 2, 1e-5, 1e-6));
   EXPECT_TRUE(load_json(folder_ / "adapter_config.json")["rank_pattern"].empty());
 }
 

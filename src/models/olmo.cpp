@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr DecoderKind kKind{.family = "olmo", .rms_norm = false, .qk_norm = false};
+constexpr DecoderKind kOlmo{.family = "olmo", .rms_norm = false, .qk_norm = false};
 
 struct Mlp {
   at::Tensor gate, up;  // [F, D]
@@ -20,7 +20,7 @@ struct Mlp {
 
 class Olmo final : public CausalLm {
  public:
-  Olmo(const ModelConfig& config, TensorSource& source) : decoder_(kKind, config) {
+  Olmo(const ModelConfig& config, TensorSource& source) : decoder_(kOlmo, config) {
     decoder_.take(source, [&](size_t, const std::string& prefix) { mlps_.push_back(take_mlp(prefix, source)); });
   }
 

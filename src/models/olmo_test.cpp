@@ -8,10 +8,10 @@
 namespace evenkeel {
 namespace {
 
-std::unique_ptr<CausalLm> make_model() { return testing::make_model("olmo", BaseDtype::kFloat32); }
+std::unique_ptr<CausalLm> make_olmo() { return testing::make_model("olmo", BaseDtype::kFloat32); }
 
 TEST(Olmo, NamesItsSitesLikeTheCheckpoint) {
-  const auto model = make_model();
+  const auto model = make_olmo();
   const auto sites = model->sites(testing::targets_of(*model));
   EXPECT_EQ(sites.size(), 14u);
   const auto& down = sites.at("model.layers.1.mlp.down_proj");
@@ -24,7 +24,7 @@ TEST(Olmo, NamesItsSitesLikeTheCheckpoint) {
 }
 
 TEST(Olmo, HasNoNormWeightsNoExpertsAndNoRouting) {
-  const auto model = make_model();
+  const auto model = make_olmo();
   for (const auto& [name, tensor] : model->parameters()) EXPECT_EQ(tensor.dim(), 2) << name;
   EXPECT_EQ(model->parameters().size(), 2u + 2 * 7);
   EXPECT_EQ(model->spec().num_experts, 0);
@@ -37,7 +37,7 @@ TEST(Olmo, HasNoNormWeightsNoExpertsAndNoRouting) {
 }
 
 TEST(Olmo, HiddenStatesHaveMeanZeroAndUnitVariance) {
-  const auto x_TD = make_model()->hidden(pack_ids(testing::kSequences), {});
+  const auto x_TD = make_olmo()->hidden(pack_ids(testing::kSequences), {});
   EXPECT_LT(x_TD.mean(1).abs().max().item<double>(), 1e-6);
   EXPECT_LT((x_TD.square().mean(1) - 1).abs().max().item<double>(), 1e-3);
 }

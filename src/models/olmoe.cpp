@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr DecoderKind kKind{.family = "olmoe", .rms_norm = true, .qk_norm = true};
+constexpr DecoderKind kOlmoe{.family = "olmoe", .rms_norm = true, .qk_norm = true};
 
 struct Mixture {
   at::Tensor router;  // [E, D]
@@ -23,7 +23,7 @@ struct Mixture {
 class Olmoe final : public CausalLm {
  public:
   Olmoe(const ModelConfig& config, TensorSource& source)
-      : decoder_(kKind, config), norm_topk_prob_(config.flag_or("norm_topk_prob", false)) {
+      : decoder_(kOlmoe, config), norm_topk_prob_(config.flag_or("norm_topk_prob", false)) {
     read_experts(config);
     decoder_.take(source, [&](size_t layer, const std::string& prefix) {
       decoder_.spec.moe_layers.push_back(prefix + "mlp");

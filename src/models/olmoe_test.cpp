@@ -10,10 +10,10 @@ namespace {
 
 using testing::kSequences;
 
-std::unique_ptr<CausalLm> make_model() { return testing::make_model("olmoe", BaseDtype::kFloat32); }
+std::unique_ptr<CausalLm> make_olmoe() { return testing::make_model("olmoe", BaseDtype::kFloat32); }
 
 TEST(Olmoe, NamesItsSitesLikeTheCheckpoint) {
-  const auto model = make_model();
+  const auto model = make_olmoe();
   const auto sites = model->sites(testing::targets_of(*model));
   EXPECT_EQ(sites.size(), 16u);
   const auto& down = sites.at("model.layers.1.mlp.experts.down_proj");
@@ -29,7 +29,7 @@ TEST(Olmoe, NamesItsSitesLikeTheCheckpoint) {
 }
 
 TEST(Olmoe, NeverUsesMoreExpertsThanTheBudgetAndCountsEveryToken) {
-  const auto model = make_model();
+  const auto model = make_olmoe();
   const PackedBatch batch = pack_ids(kSequences);
   for (const int64_t k : {0, 1, 2, 5}) {
     RoutingByLayer routing;
@@ -47,7 +47,7 @@ TEST(Olmoe, NeverUsesMoreExpertsThanTheBudgetAndCountsEveryToken) {
 }
 
 TEST(Olmoe, PhiReachesTheRouterOfItsLayer) {
-  const auto model = make_model();
+  const auto model = make_olmoe();
   RoutingByLayer routing;
   ForwardOptions options;
   options.router.top_k = 1;

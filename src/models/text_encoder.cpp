@@ -18,33 +18,33 @@
 namespace evenkeel {
 namespace {
 
-struct Family {
+struct EncoderFamily {
   std::string_view model_type, prefix;
   bool positions_skip_pad;  // RoBERTa numbers positions from pad + 1 on, and a pad token has position pad
   int64_t pad;              // when config.json names none
 };
-constexpr std::array kFamilies{Family{"bert", "bert.", false, 0}, Family{"roberta", "roberta.", true, 1},
-                               Family{"xlm-roberta", "roberta.", true, 1}};
+constexpr std::array kEncoders{EncoderFamily{"bert", "bert.", false, 0}, EncoderFamily{"roberta", "roberta.", true, 1},
+                               EncoderFamily{"xlm-roberta", "roberta.", true, 1}};
 
-const Family& family_of(const ModelConfig& config) {
+const EncoderFamily& encoder_family(const ModelConfig& config) {
   const auto type = config.string_or("model_type", "");
   std::vector<std::string_view> known;
-  for (const auto& family : kFamilies) {
+  for (const auto& family : kEncoders) {
     if (family.model_type == type) return family;
     known.push_back(family.model_type);
   }
   fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known encoders: ", join(known));
 }
 
-void refuse_unsupported(const ModelConfig& config) {
+void refuse_unsupported_encoder(const ModelConfig& config) {
   config.require("hidden_act", "gelu");
   config.require("position_embedding_type", "absolute");
   config.require("is_decoder", false);
   config.require("add_cross_attention", false);
 }
 
-EncoderSpec read_spec(const ModelConfig& config, const Family& family, int64_t layer) {
-  refuse_unsupported(config);
+EncoderSpec read_spec(const ModelConfig& config, const EncoderFamily& family, int64_t layer) {
+  refuse_unsupported_encoder(config);
   EncoderSpec spec;
   spec.family = family.model_type;
   spec.vocab_size = config.integer("vocab_size");
@@ -68,7 +68,7 @@ EncoderSpec read_spec(const ModelConfig& config, const Family& family, int64_t l
 }  // namespace
 
 TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_t layer) {
-  const auto& family = family_of(config);
+  const auto& family = encoder_family(config);
   spec_ = read_spec(config, family, layer);
   positions_skip_pad_ = family.positions_skip_pad;
   if (source.has(concat(family.prefix, "embeddings.word_embeddings.weight"))) prefix_ = family.prefix;
@@ -80,7 +80,7 @@ TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_
 TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, BaseDtype dtype) {
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
-  family_of(config);  // another family is named before its tensors are opened
+  encoder_family(config);  // another family is named before its tensors are opened
   const auto source = folder_source(folder, dtype);
   TextEncoder encoder(config, *source, layer);
   source->finish();

@@ -19,7 +19,7 @@ using testing::random_tensor;
 using Sequences = std::vector<std::vector<int64_t>>;
 
 constexpr int64_t kVocabulary = 17, kHidden = 12, kWidth = 10, kLayers = 3, kHeads = 4, kPositions = 14, kPad = 1;
-const Sequences kSequences{{0, 5, 9, 16, 2}, {0, 2}, {0, 7, 7, 1, 3, 12, 4, 2}};
+const Sequences kTexts{{0, 5, 9, 16, 2}, {0, 2}, {0, 7, 7, 1, 3, 12, 4, 2}};
 
 Json config_of(std::string_view family) {
   return {{"model_type", family},         {"vocab_size", kVocabulary},
@@ -141,46 +141,45 @@ TEST_F(Encoder, RobertaEqualsThePlainFormulasAtEveryLayer) {
   const Sequences positions{{2, 3, 4, 5, 6}, {2, 3}, {2, 3, 4, 1, 5, 6, 7, 8}};
   for (int64_t layer = 0; layer <= kLayers; ++layer) {
     std::vector<at::Tensor> expected;
-    for (size_t i = 0; i < kSequences.size(); ++i)
-      expected.push_back(Plain(weights_).run(kSequences[i], positions[i], layer));
-    EXPECT_LT(max_difference(hidden(kSequences, layer), at::cat(expected)), 1e-11) << "layer " << layer;
+    for (size_t i = 0; i < kTexts.size(); ++i) expected.push_back(Plain(weights_).run(kTexts[i], positions[i], layer));
+    EXPECT_LT(max_difference(hidden(kTexts, layer), at::cat(expected)), 1e-11) << "layer " << layer;
   }
 }
 
 TEST_F(Encoder, BertCountsPositionsFromZero) {
   save("bert", weights_.all);
-  const auto expected = Plain(weights_).run(kSequences[2], {0, 1, 2, 3, 4, 5, 6, 7}, kLayers);
-  EXPECT_LT(max_difference(hidden({kSequences[2]}), expected), 1e-11);
+  const auto expected = Plain(weights_).run(kTexts[2], {0, 1, 2, 3, 4, 5, 6, 7}, kLayers);
+  EXPECT_LT(max_difference(hidden({kTexts[2]}), expected), 1e-11);
 }
 
 TEST_F(Encoder, ASequenceIsTheSameAloneAndAmongOthers) {
-  const auto all = hidden(kSequences);
+  const auto all = hidden(kTexts);
   ASSERT_EQ(all.sizes(), at::IntArrayRef({15, kHidden}));
-  EXPECT_LT(max_difference(all.slice(0, 5, 7), hidden({kSequences[1]})), 1e-12);
-  EXPECT_LT(max_difference(all.slice(0, 0, 5), hidden({kSequences[1], kSequences[0]}).slice(0, 2)), 1e-12);
+  EXPECT_LT(max_difference(all.slice(0, 5, 7), hidden({kTexts[1]})), 1e-12);
+  EXPECT_LT(max_difference(all.slice(0, 0, 5), hidden({kTexts[1], kTexts[0]}).slice(0, 2)), 1e-12);
 }
 
 TEST_F(Encoder, SixteenBitWeightsAreComputedInFloat32) {
   TensorMap narrow;
   for (const auto& [name, tensor] : weights_.all) narrow[name] = tensor.to(at::kBFloat16);
   save("roberta", narrow);
-  const auto states = hidden(kSequences);
+  const auto states = hidden(kTexts);
   EXPECT_EQ(states.scalar_type(), at::kFloat);
-  EXPECT_LT(max_difference(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kSequences)), 1e-4);
+  EXPECT_LT(max_difference(states, TextEncoder::load(folder_, kLayers, BaseDtype::kFloat64).hidden(kTexts)), 1e-4);
 }
 
 TEST_F(Encoder, NamesMayHaveThePrefixAndTheHeadOfAFineTunedModel) {
-  const auto expected = hidden(kSequences);
+  const auto expected = hidden(kTexts);
   TensorMap prefixed{{"lm_head.dense.weight", random_tensor({3, 4}, 1)}, {"lm_head.bias", random_tensor({3}, 1)}};
   for (const auto& [name, tensor] : weights_.all) prefixed["roberta." + name] = tensor;
   prefixed["roberta.pooler.dense.weight"] = random_tensor({kHidden, kHidden}, 1);
   prefixed["roberta.embeddings.position_ids"] = at::arange(kPositions, at::kLong).unsqueeze(0);
   save("roberta", prefixed);
-  EXPECT_LT(max_difference(hidden(kSequences), expected), 1e-12);
+  EXPECT_LT(max_difference(hidden(kTexts), expected), 1e-12);
 }
 
 TEST_F(Encoder, OldNamesOfNormsAreKnown) {
-  const auto expected = hidden(kSequences);
+  const auto expected = hidden(kTexts);
   TensorMap old;
   for (const auto& [name, tensor] : weights_.all) {
     const auto at = name.find("LayerNorm.");
@@ -188,38 +187,38 @@ TEST_F(Encoder, OldNamesOfNormsAreKnown) {
     old[at == std::string::npos ? name : name.substr(0, at + 10) + (is_weight ? "gamma" : "beta")] = tensor;
   }
   save("roberta", old);
-  EXPECT_LT(max_difference(hidden(kSequences), expected), 1e-12);
+  EXPECT_LT(max_difference(hidden(kTexts), expected), 1e-12);
 }
 
 TEST_F(Encoder, LayersAboveTheOneAskedForAreNotNeeded) {
-  const auto expected = hidden(kSequences, 1);
+  const auto expected = hidden(kTexts, 1);
   for (auto it = weights_.all.begin(); it != weights_.all.end();)
     it = it->first.starts_with("encoder.layer.2.") ? weights_.all.erase(it) : std::next(it);
   save("roberta", weights_.all);
-  EXPECT_LT(max_difference(hidden(kSequences, 1), expected), 1e-12);
-  expect_refused(kCheckpoint, "encoder.layer.2.", [&] { hidden(kSequences); });
+  EXPECT_LT(max_difference(hidden(kTexts, 1), expected), 1e-12);
+  expect_refused(kCheckpoint, "encoder.layer.2.", [&] { hidden(kTexts); });
 }
 
 TEST_F(Encoder, AMisshapenOrUnknownTensorIsRefusedByName) {
   weights_.all["encoder.layer.1.attention.self.gate.weight"] = random_tensor({2}, 1);
   save("roberta", weights_.all);
-  expect_refused(kCheckpoint, "encoder.layer.1.attention.self.gate.weight", [&] { hidden(kSequences); });
+  expect_refused(kCheckpoint, "encoder.layer.1.attention.self.gate.weight", [&] { hidden(kTexts); });
   weights_.all.erase("encoder.layer.1.attention.self.gate.weight");
   weights_.all["encoder.layer.1.output.dense.bias"] = random_tensor({kWidth}, 1);
   save("roberta", weights_.all);
   expect_refused(kCheckpoint, "encoder.layer.1.output.dense.bias has shape [10], expected [12]",
-                 [&] { hidden(kSequences); });
+                 [&] { hidden(kTexts); });
 }
 
 TEST_F(Encoder, UnsupportedSettingsAreRefused) {
   auto config = config_of("roberta");
   config["hidden_act"] = "gelu_new";
   save_as(config, weights_.all);
-  expect_refused(kCheckpoint, "hidden_act", [&] { hidden(kSequences); });
+  expect_refused(kCheckpoint, "hidden_act", [&] { hidden(kTexts); });
   save("deberta", weights_.all);
-  expect_refused(kCheckpoint, "known encoders: bert, roberta, xlm-roberta", [&] { hidden(kSequences); });
+  expect_refused(kCheckpoint, "known encoders: bert, roberta, xlm-roberta", [&] { hidden(kTexts); });
   save("roberta", weights_.all);
-  expect_refused(kConfig, "layer 4 is asked for, allowed: 0 .. 3", [&] { hidden(kSequences, 4); });
+  expect_refused(kConfig, "layer 4 is asked for, allowed: 0 .. 3", [&] { hidden(kTexts, 4); });
 }
 
 TEST_F(Encoder, SequencesEndWherePositionsEndAndIdsWhereTheVocabularyEnds) {

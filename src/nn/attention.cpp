@@ -21,12 +21,11 @@ void rotate_all(const at::Tensor& x_THP, const RotaryTable& table, double sign, 
   const T* x = x_THP.const_data_ptr<T>();
   T* out = out_THP.mutable_data_ptr<T>();
   const float *cos = table.cos.const_data_ptr<float>(), *sin = table.sin.const_data_ptr<float>();
-  at::parallel_for(0, x_THP.size(0), std::max<int64_t>(1, 16384 / std::max<int64_t>(heads * width, 1)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin * heads; row < end * heads; ++row)
-                       kernels::rotate(x + row * width, cos + row / heads * width, sin + row / heads * width,
-                                       static_cast<T>(sign), out + row * width, width);
-                   });
+  at::parallel_for(0, x_THP.size(0), kernels::row_grain(heads * width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin * heads; row < end * heads; ++row)
+      kernels::rotate(x + row * width, cos + row / heads * width, sin + row / heads * width, static_cast<T>(sign),
+                      out + row * width, width);
+  });
 }
 
 at::Tensor rotated(const at::Tensor& x_THP, const RotaryTable& table, double sign) {
@@ -169,10 +168,7 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::s
   EK_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(2) == k.size(2) &&
                k.size(1) > 0 && q.size(1) % k.size(1) == 0,
            kShape, "attention: q has sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
-  EK_CHECK(!offsets.empty() && offsets.front() == 0 && offsets.back() == q.size(0), kShape,
-           "attention: offsets end at ", offsets.empty() ? -1 : offsets.back(), ", there are ", q.size(0), " tokens");
-  for (size_t b = 0; b + 1 < offsets.size(); ++b)
-    EK_CHECK(offsets[b] < offsets[b + 1], kShape, "attention: sequence ", b, " is empty");
+  check_offsets(offsets, q.size(0));
 }
 
 }  // namespace
@@ -189,6 +185,13 @@ at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
   EK_CHECK(x_THP.dim() == 3 && table.cos.size(0) == x_THP.size(0) && table.cos.size(1) == x_THP.size(2), kShape,
            "apply_rotary: x has sizes ", x_THP.sizes(), ", the table ", table.cos.sizes());
   return RotaryNode::apply(x_THP, table.cos, table.sin);
+}
+
+void check_offsets(std::span<const int64_t> offsets, int64_t tokens) {
+  EK_CHECK(!offsets.empty() && offsets.front() == 0 && offsets.back() == tokens, kShape, "attention: offsets end at ",
+           offsets.empty() ? -1 : offsets.back(), ", there are ", tokens, " tokens");
+  for (size_t b = 0; b + 1 < offsets.size(); ++b)
+    EK_CHECK(offsets[b] < offsets[b + 1], kShape, "attention: sequence ", b, " is empty");
 }
 
 KvCache KvCache::make(int64_t num_layers, std::span<const int64_t> capacity, int64_t kv_heads, int64_t head_width) {

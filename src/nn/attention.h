@@ -34,11 +34,14 @@ struct KvCache {
   void select(std::span<const int64_t> sources);
 };
 
+/// Where each of B packed sequences begins, and where the last ends. \param offsets [B + 1]. \throws kShape unless they
+/// rise to `tokens` (nothing is empty).
+void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
+
 /// Causal attention within each sequence; query heads share key/value heads in groups of H / G. Scale 1/sqrt(P).
 /// \param q [T, H, P], k, v [T, G, P]; offsets B + 1.
-/// \param cache  null, or the layer's cache: the new keys and values are appended behind `lengths` and attended to as
-/// well
-///               (no gradients then). The caller advances `lengths` after the last layer.
+/// \param cache  null, or the layer's cache: the new keys and values are appended behind `lengths` and attended
+///               to as well (no gradients then). The caller advances `lengths` after the last layer.
 /// \return [T, H * P]
 at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
                             std::span<const int64_t> offsets, LayerCache* cache = nullptr,

@@ -200,7 +200,7 @@ void expert_backward(const Pass<T>& pass, int64_t e, const T* dy_TD, const Gradi
 template <typename T>
 void combine(const ExpertSlots& slots, int64_t top_k, int64_t width, const T* rows, const T* weights, T* out) {
   const auto tokens = static_cast<int64_t>(slots.token.size()) / top_k;
-  at::parallel_for(0, tokens, std::max<int64_t>(1, 16384 / (width * top_k)), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, tokens, kernels::row_grain(width * top_k), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       T* row = out + t * width;
       for (int64_t k = 0; k < top_k; ++k) {

@@ -34,13 +34,11 @@ T finish_row(T* row, int64_t vocabulary, int64_t target, bool to_gradient) {
   return at_target - top - std::log(sum);
 }
 
-int64_t row_grain(int64_t vocabulary) { return std::max<int64_t>(1, 16384 / vocabulary); }
-
 template <typename T>
 void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, bool to_gradient) {
   const int64_t vocabulary = logits_NV.size(1);
   T* logits = logits_NV.mutable_data_ptr<T>();
-  at::parallel_for(0, logits_NV.size(0), row_grain(vocabulary), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, logits_NV.size(0), kernels::row_grain(vocabulary), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)
       logprobs[n] = finish_row(logits + n * vocabulary, vocabulary, targets[n], to_gradient);
   });
@@ -50,7 +48,7 @@ void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, boo
 void finish_narrow_rows(at::Tensor& logits_NV, const int64_t* targets, float* logprobs, bool to_gradient) {
   const int64_t vocabulary = logits_NV.size(1);
   auto* logits = logits_NV.mutable_data_ptr<c10::BFloat16>();
-  at::parallel_for(0, logits_NV.size(0), row_grain(vocabulary), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, logits_NV.size(0), kernels::row_grain(vocabulary), [&](int64_t begin, int64_t end) {
     std::vector<float> row(static_cast<size_t>(vocabulary));
     for (int64_t n = begin; n < end; ++n) {
       kernels::widen(logits + n * vocabulary, at::kBFloat16, row.data(), vocabulary);

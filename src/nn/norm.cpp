@@ -15,14 +15,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-int64_t row_grain(int64_t width) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)); }
-
 template <typename T>
 void normalise(const at::Tensor& x_TD, const at::Tensor& w_D, double eps, at::Tensor& y_TD, at::Tensor& rstd_T) {
   const T *x = x_TD.const_data_ptr<T>(), *w = w_D.const_data_ptr<T>();
   T *y = y_TD.mutable_data_ptr<T>(), *rstd = rstd_T.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
-  at::parallel_for(0, x_TD.size(0), row_grain(width), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const T* row = x + t * width;
       const T mean_square = kernels::dot(row, row, width) / static_cast<T>(width);
@@ -40,7 +38,7 @@ void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const a
   const T* rstd = rstd_T.const_data_ptr<T>();
   T* dx = dx_TD.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
-  at::parallel_for(0, x_TD.size(0), row_grain(width), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       T* out = dx + t * width;
       kernels::scaled_product(rstd[t], dy + t * width, w, out, width);

@@ -219,14 +219,14 @@ std::vector<Row> size_rows() {
   return rows;
 }
 
-struct Entry {
+struct BuiltinTask {
   TaskInfo info;
   Row (*draw)(RandomStream& stream);  ///< one to train on
   std::vector<Row> (*test)();         ///< all to test with
 };
 
-const std::array<Entry, kKindCount>& entries() {
-  static const std::array<Entry, kKindCount> table = {{
+const std::array<BuiltinTask, kKindCount>& entries() {
+  static const std::array<BuiltinTask, kKindCount> table = {{
       {{"builtin:facts", "builtin", "", {"true", "false"}, "is a fact of the built-in world true? (as BoolQ)"},
        draw_fact_row,
        fact_rows},
@@ -267,7 +267,8 @@ std::span<const TaskInfo> builtin_tasks() {
 
 std::vector<Row> builtin_test_rows(const TaskInfo& task, uint64_t seed) {
   const auto& all = entries();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Entry& e) { return e.info.name == task.name; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const BuiltinTask& e) { return e.info.name == task.name; });
   EK_CHECK(found != all.end(), kInternal, "task ", task.name, " is not built in");
   auto rows = found->test();
   for (auto& row : rows) row.label = task.name;

@@ -19,7 +19,7 @@ constexpr std::string_view kFile = "TeleQuAD-v4-full.json";
 constexpr std::string_view kUnanswerable = "unanswerable";
 constexpr int64_t kLastTraining = 137, kFirstTest = 139, kLastTest = 272;
 
-struct Question {
+struct Entry {
   Row row;  ///< its label is set at the end
   std::string id, docid, source;
 };
@@ -61,7 +61,7 @@ void add_answer(const JsonView& answer, Row& row) {
 }
 
 /// A question with everything but its document. \return whether it takes part.
-bool read_question(const JsonView& json, bool impossible, Question& question) {
+bool read_question(const JsonView& json, bool impossible, Entry& question) {
   auto& row = question.row;
   question.id = json.at("id").string();
   row.instruction = json.at("question").string();
@@ -78,21 +78,21 @@ bool read_question(const JsonView& json, bool impossible, Question& question) {
   return true;
 }
 
-void read_paragraph(const JsonView& json, const Question& document, bool impossible, std::vector<Question>& questions) {
+void read_paragraph(const JsonView& json, const Entry& document, bool impossible, std::vector<Entry>& questions) {
   const auto context = json.at("context");
   context.require(!context.string().empty(), " is empty");
   for (const auto& asked : json.at("qas").items()) {
-    Question question = document;
+    Entry question = document;
     question.row.input = context.string();
     if (read_question(asked, impossible, question)) questions.push_back(std::move(question));
   }
 }
 
-std::vector<Question> read_questions(const std::filesystem::path& file, bool impossible) {
+std::vector<Entry> read_questions(const std::filesystem::path& file, bool impossible) {
   const Json json = load_json(file);
-  std::vector<Question> questions;
+  std::vector<Entry> questions;
   for (const auto& document : JsonView(json, file.string()).at("data").items()) {
-    Question unasked;
+    Entry unasked;
     unasked.docid = document.at("docid").string();
     unasked.source = document.at("source").string();
     for (const auto& paragraph : document.at("paragraphs").items())
@@ -111,7 +111,7 @@ std::string spec_of(const std::string& source) {
 
 constexpr std::array<std::string_view, 4> kLabelKeys = {"label", "spec", "source", "docid"};
 
-std::string label_of(const Question& question, std::string_view key) {
+std::string label_of(const Entry& question, std::string_view key) {
   const bool known = std::find(kLabelKeys.begin(), kLabelKeys.end(), key) != kLabelKeys.end();
   EK_CHECK(known, kConfig, "telequad: rows cannot be grouped by \"", key, "\", allowed: ", join(kLabelKeys));
   if (key == "docid") return question.docid;
@@ -120,7 +120,7 @@ std::string label_of(const Question& question, std::string_view key) {
 
 enum class Side { kTraining, kTest, kNeither };
 
-Side side_by_order(const Question& question) {
+Side side_by_order(const Entry& question) {
   int64_t number = 0;
   const char* end = question.docid.data() + question.docid.size();
   const auto read = std::from_chars(question.docid.data(), end, number);
@@ -131,13 +131,13 @@ Side side_by_order(const Question& question) {
 }
 
 /// What a random split keeps together.
-std::string group_of(const Question& question, TelequadSplit split) {
+std::string group_of(const Entry& question, TelequadSplit split) {
   if (split == TelequadSplit::kQuestions) return question.id;
   return split == TelequadSplit::kSpecs ? spec_of(question.source) : question.docid;
 }
 
 /// Groups in random order; each trains if it still fits into the share.
-std::vector<Side> sides_at_random(std::span<const Question> questions, const TelequadConfig& config) {
+std::vector<Side> sides_at_random(std::span<const Entry> questions, const TelequadConfig& config) {
   std::map<std::string, std::vector<size_t>> groups;
   for (size_t i = 0; i < questions.size(); ++i) groups[group_of(questions[i], config.split)].push_back(i);
   std::vector<const std::vector<size_t>*> order;
@@ -153,7 +153,7 @@ std::vector<Side> sides_at_random(std::span<const Question> questions, const Tel
   return sides;
 }
 
-std::vector<Side> sides_of(std::span<const Question> questions, const TelequadConfig& config) {
+std::vector<Side> sides_of(std::span<const Entry> questions, const TelequadConfig& config) {
   if (config.split != TelequadSplit::kOrder) return sides_at_random(questions, config);
   std::vector<Side> sides;
   for (const auto& question : questions) sides.push_back(side_by_order(question));

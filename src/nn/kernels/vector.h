@@ -6,9 +6,13 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/BFloat16.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace evenkeel::kernels {
+
+/// Rows of `width` numbers that one piece of at::parallel_for takes: some 16,384 numbers.
+constexpr int64_t row_grain(int64_t width) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(width, 1)); }
 
 /// dst[i] = src[i] for `src` stored as float64, float32, float16 or bfloat16.
 template <typename T>
