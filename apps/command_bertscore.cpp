@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "train/bert_score.h"
+#include "scoring/bert_score.h"
 
 namespace evenkeel {
 namespace {

@@ -16,8 +16,8 @@
 #include "base/machine.h"
 #include "fed/foresight.h"
 #include "models/causal_lm.h"
+#include "models/cost.h"
 #include "nn/kernels/frozen_matmul.h"
-#include "train/cost.h"
 
 namespace evenkeel {
 namespace {

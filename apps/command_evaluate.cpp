@@ -14,7 +14,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "fed/run_evaluation.h"
-#include "train/evaluation.h"
+#include "report/score_table.h"
+#include "scoring/evaluation.h"
 
 namespace evenkeel {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/machine.h"
-#include "train/generation.h"
-#include "train/memory_plan.h"
+#include "models/memory_plan.h"
+#include "scoring/generation.h"
 
 namespace evenkeel {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/safetensors.h"
-#include "train/generation.h"
-#include "train/scoring.h"
+#include "scoring/generation.h"
+#include "scoring/likelihood.h"
 
 namespace evenkeel {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
+#include "tokenizer/bpe_training.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {

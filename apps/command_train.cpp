@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "fed/training_run.h"
 #include "report/page.h"
+#include "report/score_table.h"
 
 namespace evenkeel {
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "base/config.h"
-#include "data/tokenizer.h"
 #include "models/causal_lm.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 

@@ -12,8 +12,8 @@
 
 #include "base/testing.h"
 #include "data/builtin_text.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
+#include "tokenizer/bpe_training.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {

@@ -1,7 +1,7 @@
 # Makes the build folder a package: find_package(evenkeel) there gives evenkeel::program (the program less its main()),
 # evenkeel::contract (what every method promises, as tests) and a target per room. Nothing is built again.
 set(targets evenkeel_flags evenkeel_program)
-foreach(room base lora data nn models methods train fed report)
+foreach(room ${EVENKEEL_ROOMS})
   list(APPEND targets evenkeel_${room})
 endforeach()
 if(EVENKEEL_TESTS)

@@ -10,8 +10,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"base": 0, "lora": 1, "data": 1, "nn": 2, "models": 3, "methods": 3, "train": 4, "fed": 5, "report": 6,
-          "apps": 7}  # report and apps share the top floor; the program alone may print reports
+FLOORS = {"base": 0, "lora": 1, "tokenizer": 1, "data": 2, "nn": 3, "models": 4, "methods": 4, "scoring": 5, "train": 5,
+          "fed": 6, "report": 7, "apps": 8}
 LIGHT = ("ATen/core/Tensor.h", "ATen/Parallel.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -1,6 +1,6 @@
 /// \file  Upper bounds of the numbers that people give, in one place, and the checks that say them. They keep products,
 /// narrowings and float32 arithmetic meaningful; whether a run fits the machine at hand is asked apart, of its whole
-/// (train/memory_plan.h). Each is far above anything sensible: a number beyond it is a slip.
+/// (models/memory_plan.h). Each is far above anything sensible: a number beyond it is a slip.
 #pragma once
 
 #include <cstdint>

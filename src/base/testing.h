@@ -10,6 +10,13 @@
 
 namespace evenkeel::testing {
 
+/// The folder of data that is no part of the project, which $EVENKEEL_DATA names; without it one that is not there, so that tests
+/// skip and say so.
+inline fs::path data_folder() {
+  const char* given = std::getenv("EVENKEEL_DATA");
+  return given ? given : "$EVENKEEL_DATA";
+}
+
 /// A new empty folder of a name that no other process has, removed with all it holds when the object goes.
 class TemporaryFolder {
  public:

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/testing.h"
-#include "data/tokenizer_training.h"
+#include "tokenizer/bpe_training.h"
 
 namespace evenkeel {
 namespace {

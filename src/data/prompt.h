@@ -8,7 +8,7 @@
 
 #include "base/config.h"
 #include "data/example.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "base/testing.h"
-#include "data/tokenizer_training.h"
+#include "tokenizer/bpe_training.h"
 
 namespace evenkeel {
 namespace {

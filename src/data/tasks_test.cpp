@@ -1,5 +1,4 @@
 #include "data/tasks.h"
-#include "data/testing.h"
 
 #include <gtest/gtest.h>
 

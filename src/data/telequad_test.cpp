@@ -14,7 +14,6 @@
 #include "data/partition.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
-#include "data/testing.h"
 #include "data/text_metrics.h"
 
 namespace evenkeel {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/tokenizer_unicode.h"
+#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -19,8 +19,8 @@
 #include "data/prompt.h"
 #include "methods/method.h"
 #include "models/causal_lm.h"
-#include "train/bert_score.h"
-#include "train/evaluation.h"
+#include "scoring/bert_score.h"
+#include "scoring/evaluation.h"
 #include "train/local_training.h"
 
 namespace evenkeel {

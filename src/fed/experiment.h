@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "data/example.h"
-#include "data/tokenizer.h"
 #include "fed/config.h"
 #include "methods/method.h"
 #include "models/causal_lm.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 

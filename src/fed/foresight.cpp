@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/cost.h"
+#include "models/cost.h"
 
 namespace evenkeel {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fed/experiment.h"
-#include "train/memory_plan.h"
+#include "models/memory_plan.h"
 
 namespace evenkeel {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "train/cost.h"
-#include "train/utilization.h"
+#include "models/cost.h"
+#include "nn/utilization.h"
 
 namespace evenkeel {
 namespace {

@@ -40,7 +40,7 @@ struct OtherTraffic {
 OrderedJson round_record(const Experiment& experiment, const RoundView& round, std::span<const ClientRecord> records,
                          const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
 
-/// FLOPs of a client's round by the convention of train/cost.h, from the tokens it counted.
+/// FLOPs of a client's round by the convention of models/cost.h, from the tokens it counted.
 double client_flops(const Experiment& experiment, const ClientProfile& client, int64_t tokens, int64_t sequences);
 
 /// Token-choices per token, counted, mean over the MoE layers; 0 on a dense model.

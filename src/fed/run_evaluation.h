@@ -13,7 +13,7 @@
 
 #include "fed/checkpoint.h"
 #include "fed/experiment.h"
-#include "train/evaluation.h"
+#include "scoring/evaluation.h"
 
 namespace evenkeel {
 

@@ -9,8 +9,8 @@
 
 #include "base/testing.h"
 #include "data/builtin_text.h"
-#include "data/tokenizer_training.h"
 #include "fed/round.h"
+#include "tokenizer/bpe_training.h"
 
 namespace evenkeel::testing {
 

@@ -6,7 +6,7 @@
 
 #include "fed/experiment.h"
 #include "fed/run_folder.h"
-#include "train/evaluation.h"
+#include "scoring/evaluation.h"
 
 namespace evenkeel {
 

@@ -3,15 +3,14 @@
 //
 //   client   L = L_task + llb_coef mean_l L_B + z_coef mean_l L_z
 //            L_B = E sum_i f_i P_i,   f_i = a_i / (T K_c) (a constant),   P_i = mean_t softmax(s_t)_i
-//            L_z = mean_t logsumexp(s_t)^2
+//            L_z = mean_t logsumexp(s_t)^2                                (nn/balance_losses.h)
 //   server   Theta = sum_c p_c Theta_c
-//
-// Dimension names: T tokens, E experts.
 #include <ATen/ATen.h>
 
 #include <array>
 
 #include "methods/method.h"
+#include "nn/balance_losses.h"
 
 namespace evenkeel {
 namespace {
@@ -41,44 +40,6 @@ struct Config {
   }
 };
 
-/// E sum_i f_i P_i of some tokens' router scores. \param choices_E  token-choices per expert
-at::Tensor load_balance(const at::Tensor& logits_TE, const at::Tensor& choices_E, double choices) {
-  const auto f_E = choices_E.to(logits_TE.scalar_type()) / choices;
-  return static_cast<double>(logits_TE.size(1)) * (f_E * logits_TE.softmax(-1).mean(0)).sum();
-}
-
-/// One layer at a time: 1 when balanced, whatever K_c.
-at::Tensor per_layer_balance(const RoutingByLayer& routing, int64_t top_k) {
-  at::Tensor sum;
-  for (const auto& [layer, stats] : routing) {
-    const auto loss =
-        load_balance(stats.router_logits, stats.counts, static_cast<double>(stats.tokens) * static_cast<double>(top_k));
-    sum = sum.defined() ? sum + loss : loss;
-  }
-  return sum / static_cast<double>(routing.size());
-}
-
-/// All layers' tokens as if they were one layer's: K when balanced. Imbalance that differs between layers cancels.
-at::Tensor pooled_balance(const RoutingByLayer& routing) {
-  std::vector<at::Tensor> logits;
-  at::Tensor choices_E;
-  for (const auto& [layer, stats] : routing) {
-    logits.push_back(stats.router_logits);
-    choices_E = choices_E.defined() ? choices_E + stats.counts : stats.counts;
-  }
-  const auto all_TE = at::cat(logits);
-  return load_balance(all_TE, choices_E, static_cast<double>(all_TE.size(0)));
-}
-
-at::Tensor z_loss(const RoutingByLayer& routing) {
-  at::Tensor sum;
-  for (const auto& [layer, stats] : routing) {
-    const auto loss = stats.router_logits.logsumexp(-1).square().mean();
-    sum = sum.defined() ? sum + loss : loss;
-  }
-  return sum / static_cast<double>(routing.size());
-}
-
 class SmoeLlb : public FederatedMethod {
  public:
   explicit SmoeLlb(const Config& config) : config_(config) {}
@@ -92,9 +53,8 @@ class SmoeLlb : public FederatedMethod {
   at::Tensor extra_loss(const StepView& step) const override {
     const auto& routing = step.micro_batches.back();
     if ((config_.llb_coef == 0 && config_.z_coef == 0) || !routing.begin()->second.router_logits.defined()) return {};
-    const auto balance =
-        config_.llb_norm == Norm::kHf ? pooled_balance(routing) : per_layer_balance(routing, step.view.client.top_k);
-    const auto z = z_loss(routing);
+    const auto balance = config_.llb_norm == Norm::kHf ? pooled_load_balance_loss(routing) : load_balance_loss(routing);
+    const auto z = router_z_loss(routing);
     step.metrics.add("load_balance_loss", balance.item<double>());
     step.metrics.add("router_z_loss", z.item<double>());
     return config_.llb_coef * balance + config_.z_coef * z;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "train/evaluation.h"
+#include "scoring/evaluation.h"
 
 namespace evenkeel {
 

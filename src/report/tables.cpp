@@ -8,12 +8,11 @@
 #include <optional>
 #include <set>
 
+#include "report/score_table.h"
 #include "report/text_grid.h"
 
 namespace evenkeel {
 namespace {
-
-constexpr size_t kWidth = 120;
 
 std::string percent(double share) { return fixed(100 * share, 1); }
 
@@ -21,14 +20,6 @@ std::string budget_title(double budget) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%g", budget);
   return text.data();
-}
-
-template <typename T, typename Get>
-std::vector<T> distinct(std::span<const TaskScore> scores, Get get) {
-  std::vector<T> values;
-  for (const auto& score : scores)
-    if (std::find(values.begin(), values.end(), get(score)) == values.end()) values.push_back(get(score));
-  return values;
 }
 
 /// A run's scores at its last evaluated round, those of one kind and one reading of its budgets (empty but for rank
@@ -45,11 +36,11 @@ std::vector<Scored> scored(std::span<const RunRecords> runs, AnswerKind kind) {
   for (const auto& run : runs) {
     auto every = run.scores(run.last_evaluated());
     std::erase_if(every, [&](const TaskScore& s) { return s.kind != kind; });
-    for (const auto& reading : distinct<std::string>(every, [](const TaskScore& s) { return s.reading; })) {
+    for (const auto& reading : distinct(every, &TaskScore::reading)) {
       std::vector<TaskScore> scores;
       std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
                    [&](const TaskScore& s) { return s.reading == reading; });
-      auto budgets = distinct<double>(scores, [](const TaskScore& s) { return s.budget; });
+      auto budgets = distinct(scores, &TaskScore::budget);
       std::sort(budgets.begin(), budgets.end());
       const auto label = reading.empty() ? run.label : concat(run.label, " (", reading, ")");
       all.push_back({&run, label, std::move(scores), std::move(budgets)});
@@ -68,7 +59,7 @@ const TaskScore* find(const Scored& from, const std::string& task, double budget
 std::vector<std::string> all_tasks(std::span<const Scored> runs) {
   std::vector<TaskScore> every;
   for (const auto& run : runs) every.insert(every.end(), run.scores.begin(), run.scores.end());
-  return distinct<std::string>(every, [](const TaskScore& s) { return s.task; });
+  return distinct(every, &TaskScore::task);
 }
 
 /// A number of a score; nothing where it was not measured.
@@ -198,7 +189,7 @@ std::string task_table(std::span<const RunRecords> runs, const TaskTable& table)
   std::string out = concat(table.title, ", by budget, after the last evaluated round\n");
   for (size_t first = 0, end = 0; first < all.size(); first = end) {
     size_t used = 57;  // names, chance, majority, rows, questions
-    for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kWidth); ++end)
+    for (end = first; end < all.size() && (end == first || used + columns_of(all[end]) <= kPageWidth); ++end)
       used += columns_of(all[end]);
     if (first > 0) out += '\n';
     out += task_grid(std::span(all).subspan(first, end - first), tasks, table);

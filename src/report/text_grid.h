@@ -1,10 +1,13 @@
 /// \file  Cells in columns as plain text: the first column to the left, the others to the right.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace evenkeel {
+
+inline constexpr size_t kPageWidth = 120;  ///< characters that a line of a table may have
 
 class TextGrid {
  public:

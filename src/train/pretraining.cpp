@@ -15,7 +15,8 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "data/builtin_text.h"
-#include "data/tokenizer_training.h"
+#include "nn/balance_losses.h"
+#include "tokenizer/bpe_training.h"
 #include "train/pretraining_folder.h"
 
 namespace evenkeel {
@@ -114,16 +115,6 @@ class Order {
   int64_t sequences_, epoch_ = -1;
   std::vector<int64_t> permutation_;
 };
-
-at::Tensor mean_over_layers(const RoutingByLayer& routing,
-                            const std::function<at::Tensor(const RoutingStats&)>& layer_loss) {
-  at::Tensor sum;
-  for (const auto& [layer, stats] : routing) {
-    const auto loss = layer_loss(stats);
-    sum = sum.defined() ? sum + loss : loss;
-  }
-  return sum.defined() ? sum / static_cast<double>(routing.size()) : sum;
-}
 
 void clip_gradients(const std::vector<at::Tensor>& parameters, double limit) {
   std::vector<at::Tensor> gradients;
@@ -343,19 +334,6 @@ double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_
   const double done =
       static_cast<double>(step - warmup_steps) / static_cast<double>(std::max<int64_t>(steps - 1 - warmup_steps, 1));
   return final_ratio + (1 - final_ratio) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(done, 1.0)));
-}
-
-at::Tensor load_balance_loss(const RoutingByLayer& routing) {
-  return mean_over_layers(routing, [](const RoutingStats& stats) {
-    const auto share_E = stats.counts.to(at::kFloat) / stats.counts.sum().to(at::kFloat);
-    const auto probability_E = stats.router_logits.softmax(-1).mean(0);
-    return (share_E * probability_E).sum() * static_cast<double>(share_E.numel());
-  });
-}
-
-at::Tensor router_z_loss(const RoutingByLayer& routing) {
-  return mean_over_layers(routing,
-                          [](const RoutingStats& stats) { return stats.router_logits.logsumexp(-1).square().mean(); });
 }
 
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {

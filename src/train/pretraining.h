@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/config.h"
-#include "data/tokenizer.h"
 #include "models/causal_lm.h"
-#include "train/memory_plan.h"
+#include "models/memory_plan.h"
+#include "tokenizer/tokenizer.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
@@ -86,12 +86,6 @@ MemoryPlan memory_plan(const PretrainConfig& config);
 
 /// Warm-up from 0 to 1, then cosine to `final_ratio` at the last step. \param step 0 .. steps-1. Dimensionless.
 double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio);
-
-/// M * sum_i f_i P_i per layer, mean over layers, with f normalised to sum 1: 1 when balanced. Differentiable in the
-/// logits. Source: Fedus et al. 2021, eq. 4; per layer as in megablocks.
-at::Tensor load_balance_loss(const RoutingByLayer& routing);
-/// Mean over tokens and layers of logsumexp(s)^2. Source: Zoph et al. 2022, eq. 5.
-at::Tensor router_z_loss(const RoutingByLayer& routing);
 
 /// Asked after every step; true saves a checkpoint and ends the call early.
 using StopRequest = std::function<bool()>;

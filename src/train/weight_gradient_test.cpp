@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/testing.h"
+#include "models/testing.h"
 
 namespace evenkeel {
 namespace {

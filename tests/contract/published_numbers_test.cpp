@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/cost.h"
 #include "tiny_federation.h"
-#include "train/cost.h"
 
 namespace evenkeel {
 namespace {

@@ -1,6 +1,6 @@
 // A tokenizer.json, and what it makes of a text that has every class of characters.
-#include "data/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+#include "tokenizer/tokenizer.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const auto tokenizer = Tokenizer::load(write("tokenizer.json", input));

@@ -1,0 +1,94 @@
+#include "models/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double kFloat = 4;
+constexpr double kHeadChunk = 64.0 * 1024 * 1024;  // nn/loss.cpp
+
+/// Sizes are multiplied in double: a sum beyond 64 bits is simply too large.
+int64_t bytes(double value) {
+  constexpr double kLargest = 0x1p62;
+  return static_cast<int64_t>(std::min(value, kLargest));
+}
+
+double d(int64_t value) { return static_cast<double>(value); }
+
+/// Rows of the feed-forward part per token: K experts, or the one block of a dense model.
+double blocks(const ModelSpec& spec, const PassShape& pass) { return spec.num_experts > 0 ? d(pass.top_k) : 1.0; }
+
+const MemoryPart& largest(const MemoryPlan& plan) {
+  return *std::max_element(plan.parts.begin(), plan.parts.end(),
+                           [](const MemoryPart& x, const MemoryPart& y) { return x.bytes < y.bytes; });
+}
+
+/// The largest part that a key can make smaller; the largest of all when there is none.
+const MemoryPart& to_lower(const MemoryPlan& plan) {
+  const MemoryPart* best = nullptr;
+  for (const auto& part : plan.parts)
+    if (!part.lower.empty() && (!best || part.bytes > best->bytes)) best = &part;
+  return best ? *best : largest(plan);
+}
+
+}  // namespace
+
+int64_t MemoryPlan::needed() const {
+  double sum = 0;
+  for (const auto& part : parts) sum += d(part.bytes);
+  return bytes(sum);
+}
+
+MemoryVerdict verdict(const MemoryPlan& plan, const machine::Memory& memory) {
+  const double needed = d(plan.needed()), with_files = needed + d(plan.mapped);
+  if (needed > d(memory.available) || with_files > d(memory.address_space)) return MemoryVerdict::kTooLarge;
+  return needed > 0.9 * d(memory.available) || with_files > d(memory.available) ? MemoryVerdict::kTight
+                                                                                : MemoryVerdict::kFits;
+}
+
+std::string told(const MemoryPlan& plan, const machine::Memory& memory) {
+  const auto text = machine::bytes_text;
+  const auto& part = to_lower(plan);
+  std::string line = concat("needs about ", text(plan.needed()), " of memory");
+  if (plan.mapped > 0) line += concat(" and maps ", text(plan.mapped), " of files");
+  line += concat(", ", text(memory.available), " are available (", memory.limited_by, ")");
+  if (memory.address_space < std::numeric_limits<int64_t>::max())
+    line += concat(" and ", text(memory.address_space), " of address space (ulimit -v)");
+  line += concat("; ", text(part.bytes), " are ", part.what);
+  return part.lower.empty() ? line : concat(line, ": lower ", part.lower);
+}
+
+void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who) {
+  const auto result = verdict(plan, memory);
+  EK_CHECK(result != MemoryVerdict::kTooLarge, kConfig, who, " ", told(plan, memory));
+  if (result == MemoryVerdict::kTight) log::warning("[memory] ", who, " ", told(plan, memory));
+}
+
+int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass) {
+  const double hidden = d(spec.hidden_size), queries = d(spec.num_heads * spec.head_width),
+               keys = d(spec.num_kv_heads * spec.head_width);
+  const double attention = 2 * hidden + 3 * queries + 3 * keys, feed_forward = 2 * hidden + 4 * d(spec.num_experts);
+  const double inner = blocks(spec, pass) * d(spec.intermediate_size) * (spec.num_experts > 0 ? 2 : 4);
+  return bytes(kFloat * d(spec.num_layers) * d(pass.tokens) * (attention + feed_forward + inner));
+}
+
+int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
+  const double hidden = d(spec.hidden_size), width = d(spec.intermediate_size), tokens = d(pass.tokens);
+  const double residual = 8 * tokens * hidden;
+  const double slots = spec.num_experts > 0 ? blocks(spec, pass) * tokens * hidden : 0;
+  const double workspaces = d(pass.threads) * tokens * (2 * hidden + 4 * width);
+  const double head = 3 * d(pass.targets) * hidden;
+  return bytes(kFloat * (residual + slots + workspaces + head) +
+               std::min(2 * kHeadChunk, 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
+}
+
+int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens) {
+  return bytes(kFloat * 2 * d(spec.num_layers) * d(spec.num_kv_heads * spec.head_width) * d(sequences) * d(tokens));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,97 @@
+#include "models/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+machine::Memory machine_with(int64_t available, int64_t address_space = kNoLimit) {
+  return {.physical = 64 * kGiB, .available = available, .address_space = address_space, .limited_by = "free memory"};
+}
+
+/// 4 GiB of memory, 3 of them movable, and 10 GiB of files.
+const MemoryPlan kPlan{.parts = {{"the program", kGiB, ""},
+                                 {"adapters", kGiB, "lora.rank"},
+                                 {"activations", 2 * kGiB, "train.batch_size"}},
+                       .mapped = 10 * kGiB};
+
+TEST(MemoryPlan, FitsWhenThereIsRoomForAllOfItAndTheFiles) {
+  EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB)), MemoryVerdict::kFits);
+}
+
+TEST(MemoryPlan, IsTightWhenFilesOrATenthAreMissing) {
+  EXPECT_EQ(verdict(kPlan, machine_with(13 * kGiB)), MemoryVerdict::kTight);
+  EXPECT_EQ(verdict({kPlan.parts, 0}, machine_with(4 * kGiB + kGiB / 4)), MemoryVerdict::kTight);
+}
+
+TEST(MemoryPlan, IsTooLargeForTheMemoryOrForTheAddressSpace) {
+  EXPECT_EQ(verdict(kPlan, machine_with(4 * kGiB - 1)), MemoryVerdict::kTooLarge);
+  EXPECT_EQ(verdict(kPlan, machine_with(20 * kGiB, 13 * kGiB)), MemoryVerdict::kTooLarge);
+}
+
+TEST(MemoryPlan, ARefusalSaysWhatIsNeededWhatThereIsAndWhatToLower) {
+  try {
+    require_memory(kPlan, machine_with(3 * kGiB, 12 * kGiB), "the run");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[config] the run needs about 4.0 GiB of memory and maps 10.0 GiB of files, 3.0 GiB are available "
+                 "(free memory) and 12.0 GiB of address space (ulimit -v); 2.0 GiB are activations: lower "
+                 "train.batch_size");
+    EXPECT_EQ(error.exit_code(), 1);
+  }
+  require_memory(kPlan, machine_with(20 * kGiB), "the run");
+}
+
+TEST(MemoryPlan, SizesBeyond64BitsAreSimplyTooLarge) {
+  const ModelSpec spec{.family = "olmoe",
+                       .vocab_size = 50304,
+                       .hidden_size = int64_t{1} << 28,
+                       .intermediate_size = int64_t{1} << 28,
+                       .num_layers = 1 << 20,
+                       .num_heads = 16,
+                       .num_kv_heads = 16,
+                       .head_width = int64_t{1} << 24,
+                       .num_experts = 64,
+                       .top_k = 8,
+                       .moe_layers = {}};
+  const MemoryPlan plan{.parts = {{"x", kept_bytes(spec, {.tokens = int64_t{1} << 44, .targets = 1, .top_k = 8}), ""},
+                                  {"y", cache_bytes(spec, 65'536, int64_t{1} << 28), ""}},
+                        .mapped = 0};
+  EXPECT_GT(plan.needed(), int64_t{1} << 61);
+  EXPECT_EQ(verdict(plan, machine_with(kNoLimit)), MemoryVerdict::kFits);
+  EXPECT_EQ(verdict(plan, machine_with(int64_t{1} << 60)), MemoryVerdict::kTooLarge);
+}
+
+/// The published size; 2,048 tokens as a micro-batch of the paper has. docs/results.md compares whole runs with measurement.
+TEST(MemoryPlan, KeepsOfOlmoeWhatItsShapesSay) {
+  const ModelSpec olmoe{.family = "olmoe",
+                        .vocab_size = 50304,
+                        .hidden_size = 2048,
+                        .intermediate_size = 1024,
+                        .num_layers = 16,
+                        .num_heads = 16,
+                        .num_kv_heads = 16,
+                        .head_width = 128,
+                        .num_experts = 64,
+                        .top_k = 8,
+                        .moe_layers = {}};
+  // Per token and layer 10 hidden rows, 4 values per expert, and two inner rows of each active expert; 4 bytes.
+  EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 1}),
+            int64_t{4} * 16 * 2048 * (20480 + 256 + 2048));
+  EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 8}),
+            int64_t{4} * 16 * 2048 * (20480 + 256 + 16384));
+  EXPECT_EQ(cache_bytes(olmoe, 3, 100), int64_t{4} * 2 * 16 * 2048 * 300);
+  EXPECT_GT(passing_bytes(olmoe, {.tokens = 2048, .targets = 2048, .top_k = 8}),
+            passing_bytes(olmoe, {.tokens = 2048, .targets = 2048, .top_k = 1}));
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,226 @@
+#include "report/score_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iterator>
+#include <optional>
+
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kBlockPageWidth = 22;  // " |" and four numbers
+constexpr size_t kTailWidth = 16;
+constexpr int kNumber = 5, kTailNumber = 7;
+
+/// A number in a table, empty where a score has none.
+struct Column {
+  std::string_view head;
+  std::optional<double> (*value)(const TaskScore&);
+};
+
+/// What a kind of task shows: numbers per budget, numbers per task, and what they are.
+struct Layout {
+  AnswerKind kind;
+  std::vector<Column> block, tail;
+  std::string_view legend;
+};
+
+const std::array<Layout, 2>& layouts() {
+  using Value = std::optional<double>;
+  static const std::array<Layout, 2> all = {{
+      {AnswerKind::kChoice,
+       {{"acc", [](const TaskScore& s) -> Value { return s.accuracy; }},
+        {"inv", [](const TaskScore& s) -> Value { return s.invalid_rate; }},
+        {"val", [](const TaskScore& s) -> Value { return s.accuracy_valid; }},
+        {"lik", [](const TaskScore& s) -> Value { return s.accuracy_likelihood; }}},
+       {{"chance", [](const TaskScore& s) -> Value { return s.chance; }},
+        {"major", [](const TaskScore& s) -> Value { return s.majority; }}},
+       "percent: acc correct, inv no readable answer, val correct of the readable, lik gold ranked first, major most "
+       "frequent\n"},
+      {AnswerKind::kText,
+       {{"EM", [](const TaskScore& s) -> Value { return s.exact_match; }},
+        {"F1", [](const TaskScore& s) -> Value { return s.f1; }},
+        {"bert", [](const TaskScore& s) { return s.bert_score; }},
+        {"none", [](const TaskScore& s) -> Value { return s.empty_rate; }}},
+       {},
+       "percent: EM exact match, F1 of words, bert BERTScore F1 (- without an encoder), none empty answers\n"},
+  }};
+  return all;
+}
+
+std::string share_text(std::optional<double> share, int width) {
+  char text[16];
+  if (share)
+    std::snprintf(text, sizeof text, "%*.*f", width, *share < 0.9995 ? 1 : 0, 100 * *share);
+  else
+    std::snprintf(text, sizeof text, "%*s", width, "-");
+  return text;
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(width, text.size()), ' ');
+  return text;
+}
+
+const TaskScore* find(std::span<const TaskScore> scores, const std::string& task, double budget) {
+  for (const auto& score : scores)
+    if (score.task == task && score.budget == budget) return &score;
+  return nullptr;
+}
+
+/// The unweighted mean over tasks, of those that have the number.
+std::optional<double> mean(std::span<const TaskScore* const> scores, const Column& column) {
+  double sum = 0, count = 0;
+  for (const auto* score : scores)
+    if (const auto value = column.value(*score)) sum += *value, ++count;
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+/// One task, or the mean of several.
+std::string block(const Layout& layout, std::span<const TaskScore* const> scores) {
+  if (scores.empty()) return padded(" |", kBlockPageWidth);
+  std::string text = " |";
+  for (const auto& column : layout.block) text += share_text(mean(scores, column), kNumber);
+  return text;
+}
+
+std::string tail(const Layout& layout, std::span<const TaskScore* const> scores) {
+  std::string text = layout.tail.empty() || scores.empty() ? "" : " |";
+  for (const auto& column : layout.tail)
+    if (!scores.empty()) text += share_text(mean(scores, column), kTailNumber);
+  return text + "\n";
+}
+
+std::string heads(std::span<const Column> columns, int width) {
+  std::string text = columns.empty() ? "" : " |";
+  for (const auto& column : columns) {
+    text.append(static_cast<size_t>(width) - column.head.size(), ' ');
+    text += column.head;
+  }
+  return text;
+}
+
+std::string budget_title(std::span<const TaskScore> scores, double budget) {
+  int64_t top_k = 0;
+  for (const auto& score : scores)
+    if (score.budget == budget) top_k = score.top_k;
+  char text[32];
+  std::snprintf(text, sizeof text, " | budget %g, K=%d", budget, static_cast<int>(top_k));
+  return padded(text, kBlockPageWidth);
+}
+
+std::string table(const Layout& layout, std::span<const TaskScore> scores, std::span<const std::string> tasks,
+                  std::span<const double> budgets, size_t name_width) {
+  std::string titles = padded("", name_width), under = padded("task", name_width), body;
+  for (const double budget : budgets) {
+    titles += budget_title(scores, budget);
+    under += heads(layout.block, kNumber);
+  }
+  if (!layout.tail.empty()) titles += " |";
+  under += heads(layout.tail, kTailNumber);
+  std::vector<std::vector<const TaskScore*>> by_budget(budgets.size());
+  std::vector<const TaskScore*> any;
+  for (const auto& task : tasks) {
+    body += padded(task, name_width);
+    std::vector<const TaskScore*> row;
+    for (size_t b = 0; b < budgets.size(); ++b) {
+      const auto* score = find(scores, task, budgets[b]);
+      body += block(layout, score ? std::span(&score, 1) : std::span<const TaskScore*>());
+      if (!score) continue;
+      by_budget[b].push_back(score);
+      row = {score};
+    }
+    body += tail(layout, row);
+    any.insert(any.end(), row.begin(), row.end());
+  }
+  body += padded("mean", name_width);
+  for (const auto& column : by_budget) body += block(layout, column);
+  return titles + "\n" + under + "\n" + body + tail(layout, any);
+}
+
+std::string mean_over_budgets(const Layout& layout, std::span<const TaskScore> scores, size_t budgets) {
+  std::vector<const TaskScore*> all;
+  for (const auto& score : scores) all.push_back(&score);
+  std::string text = "mean over " + std::to_string(budgets) + " budgets:";
+  std::string_view gap = " ";
+  for (const auto& column : layout.block) {
+    text += concat(gap, column.head, share_text(mean(all, column), kNumber));
+    gap = ", ";
+  }
+  return text + "\n";
+}
+
+/// All tasks and budgets of one reading and kind, in tables that fit the page.
+std::string tables_of(const Layout& layout, std::span<const TaskScore> scores) {
+  const auto tasks = distinct(scores, &TaskScore::task);
+  const auto budgets = distinct(scores, &TaskScore::budget);
+  size_t name_width = 4;
+  for (const auto& task : tasks) name_width = std::max(name_width, task.size());
+  const size_t fitting =
+      std::max<size_t>(1, (kPageWidth - std::min(kPageWidth, name_width + kTailWidth)) / kBlockPageWidth);
+  const size_t tables = (budgets.size() + fitting - 1) / fitting;
+  std::string text;
+  for (size_t i = 0; i < tables; ++i) {
+    const size_t first = i * budgets.size() / tables, end = (i + 1) * budgets.size() / tables;
+    text += table(layout, scores, tasks, std::span(budgets).subspan(first, end - first), name_width) + "\n";
+  }
+  return budgets.size() > 1 ? text + mean_over_budgets(layout, scores, budgets.size()) : text;
+}
+
+std::string counted(const TaskScore& score) {
+  if (score.questions == score.rows) return concat(score.task, ' ', score.rows);
+  return concat(score.task, ' ', score.questions, " in ", score.rows, " rows");
+}
+
+/// "questions: boolq 100, obqa 98 in 100 rows", in lines that fit the page.
+std::string counts(std::span<const TaskScore> scores) {
+  std::vector<std::string> all;
+  for (const auto& score : scores)
+    if (auto text = counted(score); std::find(all.begin(), all.end(), text) == all.end())
+      all.push_back(std::move(text));
+  std::string text = "questions: ", gap;
+  size_t used = text.size();
+  for (const auto& one : all) {
+    if (used + one.size() + 2 > kPageWidth) gap = ",\n  ", used = 0;
+    text += gap + one;
+    used += one.size() + 2;
+    gap = ", ";
+  }
+  return text + '\n';
+}
+
+std::string reading_title(const std::string& reading) {
+  if (reading == "a") return "reading a: the adapter cut to the budget's rank, all experts\n";
+  if (reading == "b") return "reading b: the whole adapter, as many experts as the budget allows\n";
+  return "";
+}
+
+/// The scores of one kind, reading by reading; empty when there are none.
+std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores) {
+  std::string text;
+  std::vector<TaskScore> same, shown;
+  for (const auto& reading : distinct(scores, &TaskScore::reading)) {
+    same.clear();
+    std::copy_if(scores.begin(), scores.end(), std::back_inserter(same),
+                 [&](const TaskScore& score) { return score.kind == layout.kind && score.reading == reading; });
+    if (!same.empty()) text += reading_title(reading) + tables_of(layout, same);
+    shown.insert(shown.end(), same.begin(), same.end());
+  }
+  return text.empty() ? text : text + counts(shown) + std::string(layout.legend);
+}
+
+}  // namespace
+
+std::string score_table(std::span<const TaskScore> scores) {
+  std::string text;
+  for (const auto& layout : layouts()) {
+    const auto tables = kind_tables(layout, scores);
+    text += (text.empty() || tables.empty() ? "" : "\n") + tables;
+  }
+  return text;
+}
+
+}  // namespace evenkeel

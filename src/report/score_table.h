@@ -1,0 +1,28 @@
+/// \file  The scores of an evaluation, for a terminal.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "scoring/evaluation.h"
+
+namespace evenkeel {
+
+/// The values that a member has among `scores`, each once, in order of appearance.
+template <typename T>
+std::vector<T> distinct(std::span<const TaskScore> scores, T TaskScore::*member) {
+  std::vector<T> values;
+  for (const auto& score : scores)
+    if (std::find(values.begin(), values.end(), score.*member) == values.end()) values.push_back(score.*member);
+  return values;
+}
+
+/// Tasks down, one block of columns per budget. Choices: accuracy, invalid, valid, likelihood, in percent; then chance
+/// and majority. Free text, in a table of its own: exact match, F1, BERTScore, empty. Means over tasks last, and over
+/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below. Under each kind, how
+/// many questions its tasks have.
+std::string score_table(std::span<const TaskScore> scores);
+
+}  // namespace evenkeel

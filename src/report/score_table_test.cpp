@@ -1,0 +1,44 @@
+#include "report/score_table.h"
+
+#include <gtest/gtest.h>
+
+namespace evenkeel {
+namespace {
+
+TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
+  std::vector<TaskScore> scores = {
+      {.task = "arc_c", .rows = 10, .accuracy = 0.5},
+      {.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .exact_match = 0.125, .f1 = 0.4567}};
+  const auto both = score_table(scores);
+  for (const auto* part :
+       {"  acc  inv", "   EM   F1 bert none", "telequad |", " 12.5 45.7    -  0.0", "mean     | 12.5"})
+    EXPECT_NE(both.find(part), both.npos) << part << "\n" << both;
+  scores[1].bert_score = 0.891;
+  EXPECT_NE(score_table(scores).find(" 12.5 45.7 89.1"), both.npos);
+  EXPECT_EQ(score_table(std::span(scores).first(1)).find("F1"), both.npos);
+  EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
+}
+
+TEST(ScoreTable, ShowsTasksBudgetsAndMeansInANarrowTable) {
+  std::vector<TaskScore> scores;
+  for (const double budget : {0.125, 0.25, 0.5, 1.0})
+    for (const auto* task : {"arc_c", "builtin:a-long-name"})
+      scores.push_back({.task = task,
+                        .budget = budget,
+                        .top_k = static_cast<int64_t>(8 * budget),
+                        .rows = 10,
+                        .accuracy = budget / 2,
+                        .invalid_rate = 1.0,
+                        .chance = 0.25,
+                        .majority = 0.6217});
+  const auto text = score_table(scores);
+  for (const auto* part :
+       {"budget 0.125, K=1", "budget 1, K=8", "builtin:a-long-name", "62.2", "mean", "chance", " 6.2  100"})
+    EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+  size_t start = 0;
+  for (size_t end = text.find('\n'); end != text.npos; start = end + 1, end = text.find('\n', start))
+    EXPECT_LE(end - start, 120u) << text;
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,93 @@
+/// \file  How well a model answers a task. Choices: by generation and extraction, and by ranking the allowed answers by
+/// likelihood. Free text: by generation, compared with the accepted answers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/prompt.h"
+#include "data/tasks.h"
+#include "models/causal_lm.h"
+#include "tokenizer/tokenizer.h"
+
+namespace evenkeel {
+
+class BertScorer;
+
+enum class Decode { kGreedy, kBeam4 };
+constexpr auto names(Decode) {
+  return std::array{config::EnumName<Decode>{"greedy", Decode::kGreedy},
+                    config::EnumName<Decode>{"beam4", Decode::kBeam4}};
+}
+
+struct EvaluationOptions {
+  PromptTemplate form = PromptTemplate::kPaper;
+  Decode decode = Decode::kGreedy;
+  int64_t max_new_tokens = 32;
+  bool lowercase = false;   ///< headline accuracy from lower-cased output; both are always computed
+  bool likelihood = true;   ///< also rank the allowed answers
+  int64_t batch_size = 32;  ///< prompts generated at once
+  int64_t cutoff = 0;       ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
+  const BertScorer* bert_scorer = nullptr;  ///< compares free text too; borrowed; null: no BERTScore
+};
+
+/// What is measured of a task.
+enum class AnswerKind { kChoice, kText };
+
+/// Printed together, always: none of these means much alone. A task has the measures of its kind.
+struct TaskScore {
+  std::string task;
+  double budget = 1.0;
+  std::string reading{};  ///< of "at budget beta" with a rank method: a or b (docs/ambiguities.md, R25); else empty
+  int64_t top_k = 0;
+  int64_t rows = 0;
+  int64_t questions = 0;          ///< different ones among the rows: what a score rests on; 0 where a record is older
+  double accuracy = 0;            ///< correct / rows, the headline; an answer that cannot be read is wrong
+  double accuracy_cased = 0;      ///< from the output as it is
+  double accuracy_lowercase = 0;  ///< from the lower-cased output
+  double invalid_rate = 0;        ///< rows without any allowed answer in the output
+  double accuracy_valid = 0;      ///< correct / rows with a readable answer; 0 when there is none
+  double accuracy_likelihood =
+      0;  ///< gold answer has the largest log-likelihood among those the row allows; 0 when not asked for
+  double chance = 0, majority = 0;
+  AnswerKind kind = AnswerKind::kChoice;
+  double exact_match = 0, f1 = 0;  ///< means over rows of the best over references (data/text_metrics.h)
+  std::optional<double> bert_score =
+      {};                   ///< F1 (rescaled if the scorer has a baseline), mean over rows; absent without a scorer
+  double empty_rate = 0;    ///< rows answered with nothing
+  int64_t context_cut = 0;  ///< rows whose context lost its tail
+  double seconds = 0;
+};
+/// The keys that the kind of task has; bert_score when there is one.
+OrderedJson to_json(const TaskScore& score);
+
+struct Prediction {
+  std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
+  std::string extracted;  ///< answer read from it; empty when there is none
+  std::string gold;
+  std::string ranked;                        ///< most likely answer; empty when ranking is off
+  std::vector<std::string> references = {};  ///< free text: the accepted answers
+  double exact_match = 0, f1 = 0;            ///< free text: the best over references
+  std::optional<double> bert_score = {};
+};
+
+/// The answers a row allows, from its line "Answer format: a/b/c"; the task's answers when it has no such line.
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
+
+/// Each prompt runs once: its cache serves the ranking of "the correct answer is " + answer (total log-probability,
+/// ties to the answer named first) and then generation. Prompt and answer are tokenised together, as in training. A
+/// context that does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
+/// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite.
+/// \param predictions  filled when given, one per row.
+TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                        const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
+                        std::vector<Prediction>* predictions = nullptr,
+                        const std::function<void(int64_t done, int64_t rows)>& on_progress = {});
+
+}  // namespace evenkeel

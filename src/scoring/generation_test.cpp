@@ -1,0 +1,167 @@
+#include "scoring/generation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/testing.h"
+#include "scoring/beam_search.h"
+#include "scoring/likelihood.h"
+
+namespace evenkeel {
+namespace {
+
+const std::vector<TokenIds> kPrompts{{5, 9, 31, 2}, {44}, {12, 3, 3, 8, 60, 21, 17, 9, 2, 4, 5}, {7, 7}};
+
+TokenIds greedy_without_cache(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, int64_t count) {
+  const at::NoGradGuard no_grad;
+  const size_t prompt = ids.size();
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<TokenIds> one{ids};
+    const auto logits_TV = model.logits(model.hidden(pack_ids(one), forward));
+    ids.push_back(logits_TV[-1].argmax().item<int64_t>());
+  }
+  return {ids.begin() + static_cast<std::ptrdiff_t>(prompt), ids.end()};
+}
+
+double logprob_of(const CausalLm& model, const ForwardOptions& forward, const TokenIds& ids) {
+  double logprob = 0;
+  const std::vector<TokenIds> one{ids};
+  score_texts(model, forward, one, false, [&](size_t, const TextScore& score) { logprob = score.logprob; });
+  return logprob;
+}
+
+TokenIds joined(TokenIds first, const TokenIds& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+TEST(Generate, GreedyEqualsRunningTheWholeTextForEveryToken) {
+  const auto model = testing::random_model(3);
+  for (const int64_t top_k : {1, 3, 5}) {
+    ForwardOptions forward;
+    forward.router.top_k = top_k;
+    const auto outputs = generate(*model, forward, kPrompts, {.max_new_tokens = 12, .eos = 1000});
+    for (size_t i = 0; i < kPrompts.size(); ++i)
+      EXPECT_EQ(outputs[i], greedy_without_cache(*model, forward, kPrompts[i], 12)) << "prompt " << i;
+  }
+}
+
+TEST(Generate, ASequenceThatEndsLeavesTheOthersAsTheyWere) {
+  const auto model = testing::random_model(4);
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = 1000});
+  for (const int64_t eos : {full[0][2], full[1][0], full[2][14]}) {
+    const auto stopped = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = eos});
+    for (size_t i = 0; i < full.size(); ++i)
+      EXPECT_EQ(stopped[i], TokenIds(full[i].begin(), std::find(full[i].begin(), full[i].end(), eos)));
+  }
+}
+
+TEST(Generate, BeamsOfPromptsTogetherEqualBeamsOfEachAlone) {
+  const auto model = testing::random_model(5);
+  const GenerationOptions options{.max_new_tokens = 9, .beams = 3, .eos = 11};
+  const auto together = generate(*model, {}, kPrompts, options);
+  for (size_t i = 0; i < kPrompts.size(); ++i)
+    EXPECT_EQ(together[i], generate(*model, {}, std::span(kPrompts).subspan(i, 1), options).front());
+}
+
+TEST(Generate, WiderBeamsFindTextsThatAreAtLeastAsLikelyHere) {
+  const auto model = testing::random_model(6);
+  const auto narrow = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 1, .eos = 1000});
+  const auto wide = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 24, .eos = 1000});
+  for (size_t i = 0; i < kPrompts.size(); ++i)
+    EXPECT_GE(logprob_of(*model, {}, joined(kPrompts[i], wide[i])) + 1e-4,
+              logprob_of(*model, {}, joined(kPrompts[i], narrow[i])));
+}
+
+TEST(Generate, RefusesPromptsThatDoNotFit) {
+  const auto model = testing::random_model(7);
+  const std::vector<TokenIds> empty{{3}, {}}, foreign{{67}}, longest{TokenIds(500, 3)};
+  EXPECT_THROW(generate(*model, {}, empty, {}), Error);
+  EXPECT_THROW(generate(*model, {}, foreign, {}), Error);
+  EXPECT_THROW(generate(*model, {}, longest, {.max_new_tokens = 13}), Error);
+  EXPECT_EQ(generate(*model, {}, longest, {.max_new_tokens = 12, .eos = 1000}).front().size(), 12u);
+}
+
+TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
+  const auto model = testing::random_model(8);
+  const std::vector<std::vector<TokenIds>> continuations{
+      {{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 6, 7, 8}},  // share a beginning
+      {{9}, {10}},                                       // share nothing
+      {{20, 21}, {20, 21, 22}, {20}},                    // one begins another
+      {{30, 31, 32}},
+  };
+  auto run = run_prompts(*model, {}, kPrompts, 8);
+  const auto together = continuation_logprobs(*model, {}, run, continuations);
+  for (size_t b = 0; b < kPrompts.size(); ++b) {
+    const auto alone = continuation_logprobs(*model, {}, kPrompts[b], continuations[b]);
+    const double prompt = logprob_of(*model, {}, kPrompts[b]);
+    for (size_t i = 0; i < continuations[b].size(); ++i) {
+      const double expected = logprob_of(*model, {}, joined(kPrompts[b], continuations[b][i])) - prompt;
+      EXPECT_NEAR(together[b][i], expected, 2e-4) << b << ' ' << i;
+      EXPECT_NEAR(alone[i], expected, 2e-4) << b << ' ' << i;
+    }
+  }
+}
+
+TEST(ContinuationLogprobs, LeaveTheRunAsItWas) {
+  const auto model = testing::random_model(9);
+  const std::vector<std::vector<TokenIds>> continuations(kPrompts.size(), {{1, 2, 3}, {1, 2, 4}, {1, 5, 6, 7, 8}});
+  const GenerationOptions options{.max_new_tokens = 10, .eos = 1000};
+  auto run = run_prompts(*model, {}, kPrompts, 10);
+  const auto first = continuation_logprobs(*model, {}, run, continuations);
+  EXPECT_EQ(continuation_logprobs(*model, {}, run, continuations), first);
+  EXPECT_EQ(generate(*model, {}, std::move(run), options), generate(*model, {}, kPrompts, options));
+}
+
+at::Tensor logprobs(std::initializer_list<std::vector<float>> rows) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& row : rows) tensors.push_back(at::tensor(row).log());
+  return at::stack(tensors);
+}
+
+TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
+  BeamSearch search(2, 0, 2);
+  const auto first = search.advance(logprobs({{0.01F, 0.5F, 0.4F, 0.09F}}));
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].token, 1);
+  EXPECT_EQ(first[1].token, 2);
+  EXPECT_TRUE(search.advance(logprobs({{0.1F, 0.3F, 0.3F, 0.3F}, {0.01F, 0.01F, 0.03F, 0.95F}})).empty());
+  EXPECT_EQ(search.best(), (TokenIds{2, 3}));
+}
+
+TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
+  BeamSearch search(2, 0, 3);
+  ASSERT_EQ(search.advance(logprobs({{0.45F, 0.5F, 0.05F}})).size(), 2u);  // eos at once: ln 0.45
+  // Then eos: ln(0.5 * 0.5) / 2 is better, and no running beam is better than either.
+  EXPECT_TRUE(search.advance(logprobs({{0.5F, 0.3F, 0.2F}, {0.3F, 0.4F, 0.3F}})).empty());
+  EXPECT_EQ(search.best(), (TokenIds{1}));
+}
+
+TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
+  BeamSearch search(1, 0, 3);
+  ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width`
+  ASSERT_EQ(search.advance(logprobs({{0.1F, 0.9F}})).size(), 1u);
+  EXPECT_TRUE(search.advance(logprobs({{0.2F, 0.8F}})).empty());
+  EXPECT_EQ(search.best(), (TokenIds{1, 1, 1}));
+}
+
+TEST(BeamSearch, BreaksTiesByTheEarlierBeamAndTheLowerId) {
+  BeamSearch search(3, 99, 4);
+  const auto first = search.advance(logprobs({{0.2F, 0.2F, 0.2F, 0.2F, 0.2F}}));
+  ASSERT_EQ(first.size(), 3u);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(first[i].token, i);
+  const std::vector<float> flat(5, 0.2F);
+  const auto second = search.advance(logprobs({flat, flat, flat}));
+  ASSERT_EQ(second.size(), 3u);
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(second[i].parent, 0);
+    EXPECT_EQ(second[i].token, i);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

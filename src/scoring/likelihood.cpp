@@ -1,0 +1,61 @@
+#include "scoring/likelihood.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/loss.h"
+
+namespace evenkeel {
+namespace {
+
+/// Index behind the last text that still goes into a batch that begins with `first`: at least one.
+size_t batch_end(std::span<const std::vector<int64_t>> texts, size_t first, int64_t batch_tokens) {
+  int64_t tokens = 0;
+  size_t end = first;
+  do tokens += static_cast<int64_t>(texts[end++].size());
+  while (end < texts.size() && tokens + static_cast<int64_t>(texts[end].size()) <= batch_tokens);
+  return end;
+}
+
+std::vector<double> target_logprobs_of(const CausalLm& model, const PackedBatch& batch, const at::Tensor& hidden_TD) {
+  if (batch.targets.numel() == 0) return {};
+  const auto rows_ND = hidden_TD.index_select(0, batch.target_rows);
+  const auto logprobs_N = target_logprobs(rows_ND, model.head(), batch.targets).to(at::kDouble);
+  return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
+}
+
+void check_finite(const TextScore& score, size_t index) {
+  const bool known =
+      std::isfinite(score.logprob) && (!score.logits.defined() || score.logits.isfinite().all().item<bool>());
+  EK_CHECK(known, kNumeric, "text ", index, ": the model's logits are not finite");
+}
+
+}  // namespace
+
+void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
+                 bool with_logits, const std::function<void(size_t, const TextScore&)>& on_score,
+                 int64_t batch_tokens) {
+  const at::NoGradGuard no_grad;
+  for (size_t first = 0, end = 0; first < texts.size(); first = end) {
+    end = batch_end(texts, first, batch_tokens);
+    const auto batch = pack_ids(texts.subspan(first, end - first));
+    const auto hidden_TD = model.hidden(batch, forward);
+    const auto logprobs = target_logprobs_of(model, batch, hidden_TD);
+    auto next = logprobs.begin();
+    for (size_t i = first; i < end; ++i) {
+      TextScore score;
+      const auto length = static_cast<int64_t>(texts[i].size());
+      score.token_logprobs.assign(next, next + (length - 1));
+      next += length - 1;
+      for (const double one : score.token_logprobs) score.logprob += one;
+      if (with_logits) score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length));
+      check_finite(score, i);
+      on_score(i, score);
+    }
+  }
+}
+
+}  // namespace evenkeel

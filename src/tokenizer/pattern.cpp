@@ -1,0 +1,292 @@
+#include "tokenizer/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <cctype>
+#include <ctime>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tokenizer/unicode.h"
+
+namespace evenkeel {
+namespace {
+
+// Oniguruma's \w: alphabetic, marks, digits, connectors. PCRE2's own is letters, numbers and the underscore.
+constexpr std::string_view kWordSet =
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{"
+    "1F189}";
+constexpr std::string_view kHexSet = "0-9A-Fa-f";
+
+/// Rewrites one pattern, left to right.
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : in_(pattern) {}
+
+  std::string run() {
+    while (at_ < in_.size()) step();
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what) const {
+    fail(kData, "pattern ", shown(in_), ": ", what, " is not supported");
+  }
+
+  void step() {
+    const char c = in_[at_];
+    if (c == '\\') return escape();
+    if (in_set_) return set_member(c);
+    if (c == '[') return open_set();
+    if (c == '(') check_group();
+    if (c == '}' && next() == '+') refuse("a possessive counted quantifier {n,m}+");
+    copy(1);
+  }
+
+  char next(size_t ahead = 1) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+
+  void copy(size_t count) {
+    out_ += in_.substr(at_, count);
+    at_ += count;
+  }
+
+  void open_set() {
+    in_set_ = true;
+    copy(1);
+    if (at_ < in_.size() && in_[at_] == '^') copy(1);
+    if (at_ < in_.size() && in_[at_] == ']') refuse("a set that starts with ]");
+  }
+
+  void set_member(char c) {
+    if (c == '[' && next() != ':') refuse("a set inside a set");
+    if (c == '&' && next() == '&') refuse("&& in a set");
+    if (c == '[') return copy(in_.find(":]", at_) == std::string_view::npos ? 1 : in_.find(":]", at_) + 2 - at_);
+    if (c == ']') in_set_ = false;
+    copy(1);
+  }
+
+  /// Ruby's option m lets the dot match a newline; PCRE2's moves the anchors.
+  void check_group() const {
+    if (next() != '?') return;
+    for (size_t ahead = 2; std::isalpha(static_cast<unsigned char>(next(ahead))) || next(ahead) == '-'; ++ahead)
+      if (next(ahead) == 'm') refuse("the option m");
+  }
+
+  void escape() {
+    const char c = next();
+    if (c == 'w' || c == 'W') return replace(kWordSet, c == 'W');
+    if (c == 'h' || c == 'H') return replace(kHexSet, c == 'H');
+    if (std::string_view("bBXRKGyYO").find(c) != std::string_view::npos && c != '\0') refuse(in_.substr(at_, 2));
+    const size_t close = next(2) == '{' ? in_.find('}', at_) : std::string_view::npos;  // \p{L}, \x{1F600}
+    copy(close == std::string_view::npos ? 2 : close + 1 - at_);
+  }
+
+  void replace(std::string_view set, bool negated) {
+    if (in_set_ && negated) refuse(in_.substr(at_, 2));
+    if (in_set_)
+      out_ += set;
+    else
+      out_.append(negated ? "[^" : "[").append(set).append("]");
+    at_ += 2;
+  }
+
+  std::string_view in_;
+  std::string out_;
+  size_t at_ = 0;
+  bool in_set_ = false;
+};
+
+// What a catastrophic pattern may cost before it is an error.
+constexpr size_t kMostPattern = size_t{64} << 10;  // bytes
+constexpr uint32_t kMostHeap = 256 << 10;          // KiB
+constexpr size_t kLeastSteps = 10'000'000;         // of PCRE2 at one position, a tenth of a second
+constexpr size_t kWindow = 64;                     // positions between two looks at the clock
+constexpr double kSeconds = 5, kSecondsPerByte = 1e-6;
+
+/// Ends the search in one text when it takes far longer than any sane pattern does. The clock is read after every match:
+/// the coarse one costs a few nanoseconds.
+class Deadline {
+ public:
+  explicit Deadline(size_t bytes) : end_(now() + kSeconds + kSecondsPerByte * static_cast<double>(bytes)) {}
+  bool passed() const { return now() > end_; }
+
+ private:
+  static double now() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  double end_;
+};
+
+std::string message_of(int code) {
+  PCRE2_UCHAR buffer[256];
+  pcre2_get_error_message(code, buffer, sizeof buffer);
+  return reinterpret_cast<const char*>(buffer);
+}
+
+/// What one thread needs to run PCRE2: room for one match, and a JIT stack that grows when a long word asks for it.
+class MatchRoom {
+ public:
+  MatchRoom()
+      : data_(pcre2_match_data_create(1, nullptr)),
+        context_(pcre2_match_context_create(nullptr)),
+        stack_(pcre2_jit_stack_create(size_t{32} << 10, size_t{64} << 20, nullptr)) {
+    pcre2_jit_stack_assign(context_, nullptr, stack_);
+    pcre2_set_heap_limit(context_, kMostHeap);
+  }
+  ~MatchRoom() {
+    pcre2_match_data_free(data_);
+    pcre2_match_context_free(context_);
+    pcre2_jit_stack_free(stack_);
+  }
+  MatchRoom(const MatchRoom&) = delete;
+  MatchRoom& operator=(const MatchRoom&) = delete;
+
+  static MatchRoom& of_this_thread() {
+    thread_local MatchRoom room;
+    return room;
+  }
+
+  /// For the matches in a text of so many bytes: the steps that one position may take.
+  void set_text_size(size_t bytes) {
+    pcre2_set_match_limit(context_, static_cast<uint32_t>(std::clamp<size_t>(16 * bytes, kLeastSteps, UINT32_MAX)));
+  }
+
+  /// Return code of PCRE2 for a match that begins at `from` or up to `until`; the interpreter takes over when the JIT's
+  /// stack does not suffice.
+  int match(const pcre2_code* code, std::string_view text, size_t from, size_t until) {
+    pcre2_set_offset_limit(context_, until);
+    const auto run = [&](uint32_t options) {
+      return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                         PCRE2_NO_UTF_CHECK | options, data_, context_);
+    };
+    const int result = run(0);
+    return result == PCRE2_ERROR_JIT_STACKLIMIT ? run(PCRE2_NO_JIT) : result;
+  }
+  const size_t* bounds() const { return pcre2_get_ovector_pointer(data_); }
+
+ private:
+  pcre2_match_data* data_;
+  pcre2_match_context* context_;
+  pcre2_jit_stack* stack_;
+};
+
+/// The matches of one pattern in one text, within a bounded time.
+class Search {
+ public:
+  Search(const pcre2_code* code, std::string_view text, std::string_view pattern)
+      : code_(code), text_(text), pattern_(pattern), deadline_(text.size()) {
+    room_.set_text_size(text.size());
+  }
+
+  /// Finds the first match that begins at `from` or later. Looks a window at a time, for the clock's sake.
+  bool next(size_t from) {
+    int result = PCRE2_ERROR_NOMATCH;
+    for (; from <= text_.size() && result == PCRE2_ERROR_NOMATCH; from += kWindow) {
+      while (from < text_.size() && (static_cast<unsigned char>(text_[from]) & 0xC0) == 0x80) ++from;
+      result = room_.match(code_, text_, from, from + kWindow + 3);
+      require(result >= 0 || result == PCRE2_ERROR_NOMATCH, message_of(result));
+      require(!deadline_.passed(), "takes too long");
+    }
+    return result >= 0;
+  }
+  std::pair<size_t, size_t> bounds() const { return {room_.bounds()[0], room_.bounds()[1]}; }
+
+ private:
+  void require(bool good, std::string_view problem) const {
+    EK_CHECK(good, kData, "pattern ", shown(pattern_), " on a text of ", text_.size(), " bytes: ", problem);
+  }
+
+  const pcre2_code* code_;
+  std::string_view text_, pattern_;
+  Deadline deadline_;
+  MatchRoom& room_ = MatchRoom::of_this_thread();
+};
+
+/// Code points younger than PCRE2's tables replaced by older ones of the same category and length, so that offsets
+/// stay.
+std::string_view with_known_categories(std::string_view text, std::string& storage) {
+  const auto* flags = unicode::flags();
+  bool replaced = false;
+  for (size_t at = 0; at < text.size();) {
+    const auto code = unicode::decode(text.data() + at);
+    if (flags[code.value] & unicode::kRecent) {
+      if (!std::exchange(replaced, true)) storage = text;
+      std::string other;
+      unicode::append(other, unicode::stand_in(code.value));
+      storage.replace(at, code.length, other);
+    }
+    at += code.length;
+  }
+  return replaced ? std::string_view(storage) : text;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::ispunct(static_cast<unsigned char>(c))) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+struct SplitPattern::Code {
+  ~Code() { pcre2_code_free(compiled); }
+  pcre2_code* compiled = nullptr;
+  std::string shown;
+};
+
+SplitPattern::SplitPattern(std::string pattern, std::string shown) : code_(std::make_unique<Code>()) {
+  EK_CHECK(pattern.size() <= kMostPattern, kData, "pattern ", evenkeel::shown(shown), ": ", pattern.size(),
+           " bytes, allowed: up to ", kMostPattern);
+  int error = 0;
+  size_t offset = 0;
+  code_->compiled =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, &error, &offset, nullptr);
+  EK_CHECK(code_->compiled, kData, "pattern ", evenkeel::shown(shown), ": ", message_of(error), " at byte ", offset);
+  pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
+  code_->shown = std::move(shown);
+}
+
+SplitPattern SplitPattern::regex(std::string_view ruby_syntax) {
+  return SplitPattern(translate_pattern(ruby_syntax), std::string(ruby_syntax));
+}
+
+SplitPattern SplitPattern::literal(std::string_view text) { return SplitPattern(quoted(text), std::string(text)); }
+
+SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
+SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
+SplitPattern::~SplitPattern() = default;
+
+std::vector<TextSpan> SplitPattern::find(std::string_view text) const {
+  std::string storage;
+  const auto subject = with_known_categories(text, storage);
+  Search search(code_->compiled, subject, code_->shown);
+  std::vector<TextSpan> spans;
+  size_t done = 0, from = 0;
+  bool any = false;
+  while (search.next(from)) {
+    const auto [begin, end] = search.bounds();
+    if (begin == end && any && end == done) {  // an empty match right after a match does not count
+      from += from < subject.size() ? unicode::decode(subject.data() + from).length : 1;
+      continue;
+    }
+    if (done != begin) spans.push_back({done, begin, false});
+    spans.push_back({begin, end, true});
+    done = from = end;
+    any = true;
+  }
+  if (done != text.size()) spans.push_back({done, text.size(), false});
+  return spans;
+}
+
+std::string translate_pattern(std::string_view ruby_syntax) { return Translator(ruby_syntax).run(); }
+
+}  // namespace evenkeel

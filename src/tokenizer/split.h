@@ -1,0 +1,72 @@
+/// \file  Pre-tokenisation: cuts text into the words that byte-pair encoding works on.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/unicode.h"
+
+namespace evenkeel {
+
+/// Length in bytes of the first match of GPT-2's pattern in `text`, non-empty and valid UTF-8:
+/// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+/// The pattern matches everywhere, so taking it off the front again and again splits the whole text, in O(n).
+size_t gpt2_word(std::string_view text);
+
+/// The pre-tokenizer of a tokenizer.json: any number of Split and Digits, then one ByteLevel.
+class PreTokenizer {
+ public:
+  /// \throws kData with the place on a kind, key or pattern that is not supported.
+  explicit PreTokenizer(const JsonView& json);
+
+  /// Calls `use(word)` for each word of `text`, in order. Thread-safe.
+  template <typename Use>
+  void split(std::string_view text, Use&& use) const {
+    if (steps_.empty()) return finish(text, use);
+    for (const auto piece : run_steps(text)) finish(piece, use);
+  }
+
+ private:
+  enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+  struct Step {
+    SplitPattern pattern;
+    Behavior behavior;
+    bool invert;
+  };
+
+  void add(const JsonView& json);
+  void add_byte_level(const JsonView& json);
+  void add_split(const JsonView& json);
+  void add_digits(const JsonView& json);
+  static Behavior behavior_of(const JsonView& json);
+  static std::vector<TextSpan> joined(const std::vector<TextSpan>& spans, Behavior behavior);
+  static void apply(const Step& step, std::string_view text, std::vector<std::string_view>& out);
+  std::vector<std::string_view> run_steps(std::string_view text) const;
+
+  template <typename Use>
+  void finish(std::string_view text, Use&& use) const {
+    if (!add_prefix_space_ || text.starts_with(' ')) return words(text, use);
+    std::string prefixed;
+    prefixed.reserve(text.size() + 1);
+    prefixed.append(1, ' ').append(text);
+    words(prefixed, use);
+  }
+
+  template <typename Use>
+  void words(std::string_view text, Use&& use) const {
+    if (!use_regex_) return use(text);
+    while (!text.empty()) {
+      const size_t length = gpt2_word(text);
+      use(text.substr(0, length));
+      text.remove_prefix(length);
+    }
+  }
+
+  std::vector<Step> steps_;
+  bool has_byte_level_ = false, add_prefix_space_ = false, use_regex_ = true;
+};
+
+}  // namespace evenkeel
