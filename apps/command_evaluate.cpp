@@ -13,7 +13,7 @@
 #include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "fed/run_evaluation.h"
+#include "fed/evaluation.h"
 #include "report/score_table.h"
 #include "scoring/evaluation.h"
 

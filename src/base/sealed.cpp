@@ -103,11 +103,9 @@ OrderedJson to_json(const std::vector<FileSeal>& seals) {
   return json;
 }
 
-std::vector<FileSeal> file_seals(const JsonView& json) {
-  std::vector<FileSeal> seals;
+void from_json(const JsonView& json, std::vector<FileSeal>& seals) {
   for (const auto& seal : json.members())
     seals.push_back({seal.key(), seal.at("bytes").integer(0), seal.at("sha256").string()});
-  return seals;
 }
 
 const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name) {

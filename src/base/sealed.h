@@ -80,8 +80,9 @@ struct FileSeal {
     return name == other.name && bytes == other.bytes && sha256 == other.sha256;
   }
 };
+/// {"<name>": {"bytes": ..., "sha256": ...}}, as a field of a record (base/record.h).
 OrderedJson to_json(const std::vector<FileSeal>& seals);
-std::vector<FileSeal> file_seals(const JsonView& json);
+void from_json(const JsonView& json, std::vector<FileSeal>& seals);
 /// The seal of `name`; null when there is none.
 const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name);
 

@@ -97,7 +97,8 @@ TEST_F(Sealed, WhatStandsBeforeADamagedLineIsThere) {
 TEST_F(Sealed, AFileBesideIsTheOneThatWasSealed) {
   write_file_atomic(file_, "tensors");
   const Json json = to_json({FileSeal::of(file_)});
-  const auto seals = file_seals({json, "here"});
+  std::vector<FileSeal> seals;
+  from_json({json, "here"}, seals);
   const auto* seal = find_seal(seals, "records.jsonl");
   ASSERT_TRUE(seal);
   EXPECT_EQ(seal->bytes, 7);

@@ -12,14 +12,9 @@ namespace {
 constexpr std::string_view kMarker = "commit.json", kState = "state.safetensors", kMemory = "memory.safetensors";
 constexpr std::string_view kRound = "round-", kUploads = "uploads-";
 
-OrderedJson to_json(const Commit& commit) {
-  return {{"round", commit.round}, {"record", commit.record}, {"files", to_json(commit.files)}};
-}
-
 Commit read_commit(const fs::path& file) {
   const Json json = read_sealed(file);
-  const JsonView commit(json, file.string(), kCheckpoint);
-  return {commit.at("round").integer(0), commit.at("record").string(), file_seals(commit.at("files"))};
+  return record::read<Commit>({json, file.string(), kCheckpoint});
 }
 
 /// t of "round-<t>"
@@ -36,7 +31,7 @@ std::optional<int64_t> number_after(std::string_view prefix, std::string_view na
 
 void Checkpoint::begin() const {
   make_folders(folder_);
-  write_sealed(folder_ / kMarker, to_json(Commit{}));
+  write_sealed(folder_ / kMarker, record::write(Commit{}));
 }
 
 Commit Checkpoint::last() const {
@@ -120,8 +115,8 @@ void Checkpoint::commit(const Snapshot& snapshot, const std::string& record) con
   save_state(folder / kState, snapshot.state);
   save_memories(folder / kMemory, snapshot.memories);
   const Commit commit{round, record, {FileSeal::of(folder / kState), FileSeal::of(folder / kMemory)}};
-  write_sealed(folder / kMarker, to_json(commit));
-  write_sealed(folder_ / kMarker, to_json(commit));
+  write_sealed(folder / kMarker, record::write(commit));
+  write_sealed(folder_ / kMarker, record::write(commit));
   remove_but(round);
 }
 
@@ -132,7 +127,7 @@ void Checkpoint::settle(const Commit& commit) const {
     standing = last() == commit;
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it is about to be written anew
   }
-  if (!standing) write_sealed(folder_ / kMarker, to_json(commit));
+  if (!standing) write_sealed(folder_ / kMarker, record::write(commit));
   remove_parts(folder_, {std::string(kMarker)});
   const std::vector<std::string> names = {std::string(kState), std::string(kMemory), std::string(kMarker)};
   for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), names);

@@ -19,7 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "base/record.h"
 #include "base/sealed.h"
+#include "fed/message.h"
 #include "fed/state_file.h"
 
 namespace evenkeel {
@@ -27,8 +29,8 @@ namespace evenkeel {
 /// Everything a run needs to go on: to the bit.
 struct Snapshot {
   ServerState state;
-  ClientMemories memories;
-  int64_t start_bytes_up = 0;  ///< what clients sent for the state before the first round; not saved, made with it
+  ClientMemories memories{};
+  OtherTraffic opening{};  ///< what was sent for the state before the first round; not saved, made with it
 };
 
 struct Commit {
@@ -36,6 +38,11 @@ struct Commit {
   std::string record;           ///< the round's line of rounds.jsonl, sealed; empty before the first round
   std::vector<FileSeal> files;  ///< of the round's folder; none before the first round
   bool operator==(const Commit& other) const { return round == other.round && record == other.record; }
+  void visit(auto& field) {  // base/record.h
+    field("round", round);
+    field("record", record);
+    field("files", files);
+  }
 };
 
 /// A committed round as it was read back.

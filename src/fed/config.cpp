@@ -56,6 +56,7 @@ void check(const DataSection& data) {
 void check(const ClientsSection& clients, int64_t max_rank) {
   check_integer("clients.count", clients.count, 1, limits::kClients);
   check_share("clients.participation", clients.participation);
+  check_integer("clients.parallel", clients.parallel, 1, limits::kThreads);
   const auto count = static_cast<size_t>(clients.count);
   EK_CHECK(clients.budgets.empty() || clients.budgets.size() == count, kConfig, "clients.budgets has ",
            clients.budgets.size(), " entries, clients.count is ", count, ": one budget per client is needed");

@@ -102,11 +102,14 @@ struct DataSection {
 struct ClientsSection {
   int64_t count = 8;
   double participation = 1.0;
+  int64_t parallel = 1;
   std::vector<double> budgets;
   std::vector<int64_t> ranks;
   void visit(auto& field) {
     field("count", count, "clients in all, 1 or more");
     field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
+    field("parallel", parallel,
+          "clients that train side by side, each with `threads` threads of its own; the bits are the same");
     field("budgets", budgets,
           "beta_c in (0, 1], one per client; K_c = floor(K_max beta_c); empty: 1/8 1/4 1/2 1 in turn");
     field(

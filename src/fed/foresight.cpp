@@ -34,55 +34,69 @@ int64_t longest_batch(const Shards& shards, int64_t count) {
 }
 
 int64_t most_experts(const Experiment& e) {
-  int64_t most = e.model->spec().num_experts > 0 ? 1 : 0;
-  for (const auto& client : e.clients) most = std::max(most, client.top_k);
+  int64_t most = e.server.model.num_experts > 0 ? 1 : 0;
+  for (const auto& client : e.server.clients) most = std::max(most, client.top_k);
   return most;
 }
 
 /// Bytes that the base takes besides its mapped files: all of it when it is stored in another type than there.
 int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
-  const auto type = e.config.model.dtype;
+  const auto type = e.server.config.model.dtype;
   if (type == BaseDtype::kCheckpoint) return 0;
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : e.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
   const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
   return same_width ? 0 : bytes;
+}
+
+/// At most so many in a round.
+int64_t drawn_clients(const Experiment& e) {
+  return static_cast<int64_t>(
+      std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size())));
 }
 
 using Parts = std::vector<MemoryPart>;
 const std::string kAdapterKeys = "lora.rank or lora.targets";
 
-/// A client in the middle of a step. \param adapter  bytes of one copy of the largest adapter
+/// Clients in the middle of a step. \param adapter  bytes of one copy of the largest adapter
 Parts training_moment(const Experiment& e, int64_t adapter) {
-  const auto& spec = e.model->spec();
-  const int64_t tokens = longest_batch(e.shards, e.config.train.batch_size);
-  const PassShape pass{
-      .tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = std::max<int64_t>(1, e.config.threads)};
+  const auto& spec = e.server.model;
+  const int64_t tokens = longest_batch(e.fabric.shards, e.server.config.train.batch_size);
+  const PassShape pass{.tokens = tokens,
+                       .targets = tokens,
+                       .top_k = most_experts(e),
+                       .threads = std::max<int64_t>(1, e.server.config.threads)};
   // Copy, gradient and two moments; gradients before they are added and a method's edits are most of another copy.
-  return {{"a client's adapters, gradients and moments", 5 * adapter, kAdapterKeys},
-          {concat("activations of a micro-batch of up to ", tokens, " tokens"),
-           kept_bytes(spec, pass) + passing_bytes(spec, pass), "train.batch_size or data.cutoff"}};
+  const int64_t side_by_side = std::min(e.server.config.clients.parallel, drawn_clients(e));
+  const std::string keys = side_by_side > 1 ? ", clients.parallel" : "",
+                    each = side_by_side > 1 ? " of each client" : "";
+  return {
+      {concat("a client's adapters, gradients and moments", side_by_side > 1 ? concat(", times ", side_by_side) : ""),
+       side_by_side * 5 * adapter, kAdapterKeys + keys},
+      {concat("activations of a micro-batch of up to ", tokens, " tokens", each),
+       side_by_side * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
+       concat("train.batch_size or data.cutoff", keys)}};
 }
 
 /// Tokens of the longest prompt: of a task with contexts, all that the positions leave; else about a training row's.
 int64_t prompt_tokens(const Experiment& e) {
-  const auto& evaluate = e.config.evaluate;
-  const int64_t longest = std::max<int64_t>(0, e.model->spec().max_positions - evaluate.max_new_tokens);
-  if (e.config.data.task != "telequad") return std::min(longest, longest_batch(e.shards, 1));
+  const auto& evaluate = e.server.config.evaluate;
+  const int64_t longest = std::max<int64_t>(0, e.server.model.max_positions - evaluate.max_new_tokens);
+  if (e.server.config.data.task != "telequad") return std::min(longest, longest_batch(e.fabric.shards, 1));
   return evaluate.cutoff > 0 ? std::min(evaluate.cutoff, longest) : longest;
 }
 
 /// The prompts of a batch in their forward pass, their caches already there.
 Parts evaluation_moment(const Experiment& e, int64_t adapter) {
-  const auto& spec = e.model->spec();
-  const auto& evaluate = e.config.evaluate;
+  const auto& spec = e.server.model;
+  const auto& evaluate = e.server.config.evaluate;
   const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
   const int64_t prompts = std::min(evaluate.batch_size, limit);
   const int64_t copies = prompts * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
   const PassShape pass{.tokens = prompt * prompts,
                        .targets = copies,
                        .top_k = most_experts(e),
-                       .threads = std::max<int64_t>(1, e.config.threads)};
+                       .threads = std::max<int64_t>(1, e.server.config.threads)};
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation", adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
@@ -90,17 +104,18 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
            "evaluate.batch_size or evaluate.max_new_tokens"}};
 }
 
-/// Factors of everything merged into the base by the last round, before and after it; a stack as high as the weight is
+/// Factors of everything merged into the base by the last round, the server's before and after it and the clients'; a stack as high as the weight is
 /// folded (docs/decisions/0014).
 int64_t base_change_bytes(const Experiment& e) {
-  if (!find_method(e.config.method.name).changes_base) return 0;
-  const auto drawn = std::ceil(e.config.clients.participation * static_cast<double>(e.clients.size()));
-  const double height = static_cast<double>(e.config.train.rounds) * drawn * static_cast<double>(e.max_rank());
+  if (!find_method(e.server.config.method.name).changes_base) return 0;
+  const auto drawn = std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size()));
+  const double height =
+      static_cast<double>(e.server.config.train.rounds) * drawn * static_cast<double>(e.server.max_rank());
   double values = 0;
-  for (const auto& [name, site] : e.sites)
+  for (const auto& [name, site] : e.server.sites)
     values += std::min(height, static_cast<double>(std::min(site.in, site.out))) *
               static_cast<double>(std::max<int64_t>(1, site.experts) * (site.in + site.out));
-  return static_cast<int64_t>(std::min(2.0 * kFloat * values, 0x1p62));
+  return static_cast<int64_t>(std::min(3.0 * kFloat * values, 0x1p62));
 }
 
 int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
@@ -108,11 +123,11 @@ int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
 }  // namespace
 
 MemoryPlan memory_plan(const Experiment& e) {
-  const int64_t file_bytes = weight_file_bytes(e.model_folder), converted = converted_bytes(e, file_bytes);
-  const int64_t adapter = kFloat * lora_parameters(e.sites, e.max_rank());
+  const int64_t file_bytes = weight_file_bytes(e.server.model_folder), converted = converted_bytes(e, file_bytes);
+  const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
   MemoryPlan plan{
       .parts = {{"the program and its tokenizer", kProgram, ""},
-                {"training rows", row_bytes(e.shards), "data.limit"},
+                {"training rows", row_bytes(e.fabric.shards), "data.limit"},
                 {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
       .mapped = converted > 0 ? 0 : file_bytes};
   if (converted > 0) plan.parts.push_back({"the base in another type than its file's", converted, "model.dtype"});

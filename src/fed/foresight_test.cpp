@@ -21,18 +21,18 @@ class Foresight : public SmallRun {
   /// \param prompts  of an evaluation at once: few, and a client's step is the worse moment
   static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
     auto e = experiment("fedit", Purpose::kForesee, setting);
-    e.config.evaluate.batch_size = prompts;
-    e.config.evaluate.limit = 0;
+    e.server.config.evaluate.batch_size = prompts;
+    e.server.config.evaluate.limit = 0;
     return memory_plan(e);
   }
 };
 
 TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
   const auto foreseen = experiment("fedit", Purpose::kForesee), real = experiment("fedit");
-  EXPECT_TRUE(foreseen.model->head().is_meta());
-  EXPECT_FALSE(real.model->head().is_meta());
-  EXPECT_EQ(foreseen.shards.rows, real.shards.rows);
-  ASSERT_EQ(foreseen.sites.size(), real.sites.size());
+  EXPECT_TRUE(foreseen.fabric.place.model->head().is_meta());
+  EXPECT_FALSE(real.fabric.place.model->head().is_meta());
+  EXPECT_EQ(foreseen.fabric.shards.rows, real.fabric.shards.rows);
+  ASSERT_EQ(foreseen.server.sites.size(), real.server.sites.size());
   EXPECT_EQ(memory_plan(foreseen).needed(), memory_plan(real).needed());
   EXPECT_EQ(memory_plan(real).mapped, static_cast<int64_t>(fs::file_size(root() / "model" / "model.safetensors")));
 }

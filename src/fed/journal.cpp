@@ -16,77 +16,7 @@ std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
 }
 
-OrderedJson counts_json(const RoutingByLayer& counts) {
-  OrderedJson json = OrderedJson::object();
-  for (const auto& [layer, stats] : counts) {
-    const auto counts_E = stats.counts.contiguous();
-    const int64_t* data = counts_E.const_data_ptr<int64_t>();
-    json[layer] = {{"tokens", stats.tokens}, {"counts", std::vector<int64_t>(data, data + counts_E.numel())}};
-  }
-  return json;
-}
-
-RoutingByLayer counts_from(const JsonView& json) {
-  RoutingByLayer counts;
-  for (const auto& entry : json.members()) {
-    auto& stats = counts[entry.key()];
-    stats.tokens = entry.at("tokens").integer(0);
-    stats.counts = at::tensor(entry.at("counts").integers(0), at::kLong);
-  }
-  return counts;
-}
-
-std::map<std::string, int64_t> whole_numbers(const JsonView& json) {
-  std::map<std::string, int64_t> numbers;
-  for (const auto& entry : json.members()) numbers[entry.key()] = entry.integer();
-  return numbers;
-}
-
-std::map<std::string, double> numbers(const JsonView& json) {
-  std::map<std::string, double> numbers;
-  for (const auto& entry : json.members()) numbers[entry.key()] = entry.number();
-  return numbers;
-}
-
 }  // namespace
-
-OrderedJson to_json(const ClientRecord& record) {
-  return {{"id", record.id},
-          {"steps", record.steps},
-          {"tokens", record.tokens},
-          {"targets", record.targets},
-          {"loss_sum", record.loss_sum},
-          {"first_loss", record.first_loss},
-          {"last_loss", record.last_loss},
-          {"bytes_down", record.bytes_down},
-          {"bytes_up", record.bytes_up},
-          {"down_parts", record.down_parts},
-          {"up_parts", record.up_parts},
-          {"counts", counts_json(record.counts)},
-          {"metrics", record.metrics},
-          {"flops", record.flops},
-          {"seconds", record.seconds},
-          {"files", to_json(record.files)}};
-}
-
-ClientRecord client_record(const JsonView& json) {
-  return {.id = json.at("id").integer(0),
-          .steps = json.at("steps").integer(0),
-          .tokens = json.at("tokens").integer(0),
-          .targets = json.at("targets").integer(0),
-          .loss_sum = json.at("loss_sum").number(),
-          .first_loss = json.at("first_loss").number(),
-          .last_loss = json.at("last_loss").number(),
-          .bytes_down = json.at("bytes_down").integer(0),
-          .bytes_up = json.at("bytes_up").integer(0),
-          .down_parts = whole_numbers(json.at("down_parts")),
-          .up_parts = whole_numbers(json.at("up_parts")),
-          .counts = counts_from(json.at("counts")),
-          .metrics = numbers(json.at("metrics")),
-          .flops = json.at("flops").number(),
-          .seconds = json.at("seconds").number(),
-          .files = file_seals(json.at("files"))};
-}
 
 RoundJournal::RoundJournal(fs::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
 
@@ -114,14 +44,14 @@ void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, cons
     save_safetensors(file(record.id, kMemorySuffix), memory);
     record.files.push_back(FileSeal::of(file(record.id, kMemorySuffix)));
   }
-  write_sealed(file(record.id, kRecordSuffix), to_json(record));
+  write_sealed(file(record.id, kRecordSuffix), record::write(record));
   written_[record.id] = std::move(record.files);
 }
 
 ClientRecord RoundJournal::record(int64_t client) const {
   const auto path = file(client, kRecordSuffix);
   const Json json = read_sealed(path);
-  auto sent = client_record({json, path.string(), kCheckpoint});
+  auto sent = record::read<ClientRecord>({json, path.string(), kCheckpoint});
   if (const auto own = written_.find(client); own != written_.end() && own->second == sent.files)
     sent.files = own->second;  // these know when they were hashed
   return sent;

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/record.h"
 #include "base/sealed.h"
 #include "methods/method.h"
 #include "train/local_training.h"
@@ -23,20 +24,24 @@
 namespace evenkeel {
 
 /// What is known of one client's round besides its upload.
-struct ClientRecord {
+struct ClientRecord : LocalReport {
   int64_t id = 0;
-  int64_t steps = 0, tokens = 0, targets = 0;
-  double loss_sum = 0, first_loss = 0, last_loss = 0;
   int64_t bytes_down = 0, bytes_up = 0;
-  std::map<std::string, int64_t> down_parts, up_parts;  ///< the same by content (lora/payload.h)
-  RoutingByLayer counts;                                ///< logits undefined
-  std::map<std::string, double> metrics;
+  std::map<std::string, int64_t> down_parts{}, up_parts{};  ///< the same by content (lora/payload.h)
   double flops = 0;
-  double seconds = 0;
   std::vector<FileSeal> files{};  ///< of the upload and, where there is one, the memory
+
+  void visit(auto& field) {  // base/record.h
+    field("id", id);
+    LocalReport::visit(field);
+    field("bytes_down", bytes_down);
+    field("bytes_up", bytes_up);
+    field("down_parts", down_parts);
+    field("up_parts", up_parts);
+    field("flops", flops);
+    field("files", files);
+  }
 };
-OrderedJson to_json(const ClientRecord& record);
-ClientRecord client_record(const JsonView& json);
 
 /// The journal of one round. Cheap to make: all that counts is in the folder. Files that this journal wrote and that nobody
 /// touched since are read without being hashed again, which keeps checksums below 2 % of a round.

@@ -9,7 +9,8 @@
 
 #include "base/files.h"
 #include "base/random.h"
-#include "fed/run_evaluation.h"
+#include "fed/client.h"
+#include "fed/evaluation.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {
@@ -18,14 +19,19 @@ namespace {
 constexpr std::array kFactors{std::pair{".pseudo_grad_a", &LoraFactors::a},
                               std::pair{".pseudo_grad_b", &LoraFactors::b}};
 
-ForwardOptions forward_options(const LocalSetup& setup, const Common& common) {
+ForwardOptions forward_options(const Experiment& e, const LocalSetup& setup) {
+  const auto& common = e.fabric.place.shared->common();
   return {.adapters = &setup.adapters, .base_change = &common.base_change, .router = setup.router};
+}
+
+LocalSetup setup_at(const Experiment& e, const ServerState& state, double budget) {
+  return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
 }
 
 /// Calls `use` with packed batches of the run's size.
 template <typename Use>
 void for_batches(const Experiment& e, std::span<const Example> rows, Use&& use) {
-  const auto size = static_cast<size_t>(e.config.train.batch_size);
+  const auto size = static_cast<size_t>(e.server.config.train.batch_size);
   for (size_t first = 0; first < rows.size(); first += size) {
     std::vector<const Example*> batch;
     for (const auto& row : rows.subspan(first, std::min(size, rows.size() - first))) batch.push_back(&row);
@@ -36,15 +42,15 @@ void for_batches(const Experiment& e, std::span<const Example> rows, Use&& use) 
 /// Layer -> which experts get no token at the smallest client's budget. [E] bool
 TensorMap idle_experts(const Experiment& e, const ServerState& state, std::span<const Example> rows) {
   const auto weaker = [](const auto& x, const auto& y) { return x.budget < y.budget; };
-  const auto weakest = std::min_element(e.clients.begin(), e.clients.end(), weaker);
-  const auto setup = evaluation_setup(e, state, {.budget = weakest->budget});
+  const auto weakest = std::min_element(e.server.clients.begin(), e.server.clients.end(), weaker);
+  const auto setup = setup_at(e, state, weakest->budget);
   const c10::NoGradGuard no_grad;
   TensorMap counts, idle;
   for_batches(e, rows, [&](const PackedBatch& batch) {
     RoutingByLayer routing;
-    auto options = forward_options(setup, state.common);
+    auto options = forward_options(e, setup);
     options.routing = &routing;
-    e.model->hidden(batch, options);
+    e.fabric.place.model->hidden(batch, options);
     for (const auto& [layer, stats] : routing)
       counts[layer] = counts.contains(layer) ? counts[layer] + stats.counts : stats.counts;
   });
@@ -55,8 +61,8 @@ TensorMap idle_experts(const Experiment& e, const ServerState& state, std::span<
 /// The adapters of `state` with the gradient of the task loss over `rows`.
 AdapterState with_gradients(const Experiment& e, const ServerState& state, std::span<const Example> rows,
                             AlignMode mode) {
-  auto setup = evaluation_setup(e, state, {.budget = 1.0});
-  if (mode == AlignMode::kDense) setup.router.top_k = e.model->spec().num_experts;
+  auto setup = setup_at(e, state, 1.0);
+  if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
   for (auto& [site, factors] : setup.adapters)
     for (const auto& [suffix, member] : kFactors) {
       auto& tensor = factors.*member;
@@ -65,7 +71,7 @@ AdapterState with_gradients(const Experiment& e, const ServerState& state, std::
     }
   bool any = false;
   for_batches(e, rows, [&](const PackedBatch& batch) {
-    const auto loss = e.model->loss(batch, forward_options(setup, state.common));
+    const auto loss = e.fabric.place.model->loss(batch, forward_options(e, setup));
     if (loss.count == 0) return;
     (loss.sum / static_cast<double>(loss.count)).backward();
     any = true;
@@ -117,11 +123,11 @@ struct ExpertSums {
 ExpertSums expert_sums(const Experiment& e, const ServerState& state, const AdapterState& adapters,
                        const std::string& layer) {
   ExpertSums sums;
-  for (const auto& [name, site] : e.sites) {
+  for (const auto& [name, site] : e.server.sites) {
     if (site.experts == 0 || site.moe_layer != layer) continue;
     for (const auto& [suffix, member] : kFactors) {
       const auto sent = state.global.extras.find(name + suffix);
-      EK_CHECK(sent != state.global.extras.end(), kConfig, "method ", e.config.method.name,
+      EK_CHECK(sent != state.global.extras.end(), kConfig, "method ", e.server.config.method.name,
                " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
       sums.add((adapters.at(name).*member).grad(), sent->second);
     }
@@ -171,9 +177,10 @@ Sums compare(const ExpertSums& experts, const at::Tensor& idle_E, RandomStream s
 
 std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
   std::vector<Example> rows;
-  for (const auto& name : e.config.evaluate.tasks) {
-    const auto set = test_rows(find_task(name), e.config.data.rows(limit, e.seed()));
-    auto tokenized = tokenize_rows(set.rows, e.tokenizer, e.config.data.tokenize_options(e.model->spec().eos));
+  for (const auto& name : e.server.config.evaluate.tasks) {
+    const auto set = test_rows(find_task(name), e.server.config.data.rows(limit, e.server.seed()));
+    auto tokenized =
+        tokenize_rows(set.rows, e.fabric.place.tokenizer, e.server.config.data.tokenize_options(e.server.model.eos));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }
   return rows;
@@ -183,15 +190,15 @@ std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
 
 std::vector<PgAlignment> pg_alignment(const Experiment& e, const ServerState& state, std::span<const Example> rows,
                                       AlignMode mode) {
-  EK_CHECK(e.model->spec().num_experts > 0, kConfig, "the model is dense: pseudo-gradients are for idle experts");
+  EK_CHECK(e.server.model.num_experts > 0, kConfig, "the model is dense: pseudo-gradients are for idle experts");
   const auto idle = idle_experts(e, state, rows);
   const auto adapters = with_gradients(e, state, rows, mode);
   std::vector<PgAlignment> all;
   PgAlignment together{.layer = "all"};
   Sums whole, shuffled;
-  for (const auto& layer : e.model->spec().moe_layers) {
+  for (const auto& layer : e.server.model.moe_layers) {
     auto& one = all.emplace_back(PgAlignment{.layer = layer});
-    RandomStream stream(e.seed(), "pg-alignment-shuffle", all.size());
+    RandomStream stream(e.server.seed(), "pg-alignment-shuffle", all.size());
     const auto sums = compare(expert_sums(e, state, adapters, layer), idle.at(layer), std::move(stream), one);
     whole.add(sums);
     if (one.compared >= 2) shuffled.add(sums);
@@ -207,7 +214,7 @@ std::vector<PgAlignment> run_pg_alignment(const fs::path& folder, int64_t limit,
                                           const std::string& data) {
   auto config = run_config(folder);
   if (!data.empty()) config.data.path = data;
-  const auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+  auto e = make_experiment(std::move(config), Purpose::kEvaluate);
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   return pg_alignment(e, state, held_out_rows(e, limit), mode);
 }

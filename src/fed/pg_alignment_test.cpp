@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "fed/run_evaluation.h"
 #include "fed/testing.h"
 
 namespace evenkeel {
@@ -11,24 +10,23 @@ namespace {
 class PgAlignmentTest : public testing::SmallRun {
  protected:
   /// A state in which A and B both have gradients.
-  static ServerState moved_state(const Experiment& e) {
-    auto state = before_first_round(e).state;
+  static ServerState moved_state(Experiment& e) {
+    auto state = beginning(e).state;
     at::manual_seed(5);
     for (auto& [site, factors] : state.global.adapters) factors.b = 0.3 * at::randn(factors.b.sizes());
     return state;
   }
   /// Few tokens, so that some experts stay without one.
-  static std::vector<Example> rows_of(const Experiment& e) {
-    auto row = e.shards.examples[0].at(0);
+  static std::vector<Example> rows_of(Experiment& e) {
+    auto row = e.fabric.shards.examples[0].at(0);
     const auto begin = std::max<int64_t>(0, row.first_target - 2);
     row.ids.erase(row.ids.begin(), row.ids.begin() + begin);
     row.first_target -= begin;
     return {row};
   }
   /// Sets every pseudo-gradient to `scale` times the task loss's gradient at `top_k` experts per token.
-  static void point(const Experiment& e, ServerState& state, const std::vector<Example>& rows, int64_t top_k,
-                    double scale) {
-    auto setup = evaluation_setup(e, state, {.budget = 1.0});
+  static void point(Experiment& e, ServerState& state, const std::vector<Example>& rows, int64_t top_k, double scale) {
+    auto setup = setup_at(e, state, 1.0);
     setup.router.top_k = top_k;
     for (auto& [site, factors] : setup.adapters)
       for (auto* tensor : {&factors.a, &factors.b}) {
@@ -36,7 +34,7 @@ class PgAlignmentTest : public testing::SmallRun {
         tensor->mutable_grad() = at::zeros_like(*tensor);
       }
     const std::vector<const Example*> batch{&rows[0]};
-    const auto loss = e.model->loss(
+    const auto loss = e.fabric.place.model->loss(
         pack(batch), {.adapters = &setup.adapters, .base_change = &state.common.base_change, .router = setup.router});
     (loss.sum / static_cast<double>(loss.count)).backward();
     for (const auto& [site, factors] : setup.adapters) {
@@ -48,7 +46,7 @@ class PgAlignmentTest : public testing::SmallRun {
 };
 
 TEST_F(PgAlignmentTest, IsOneAlongTheTrueGradientAndMinusOneAgainstIt) {
-  const auto e = experiment("ub-smoe");
+  auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   for (const auto& [mode, top_k] : {std::pair{AlignMode::kKmax, 4}, std::pair{AlignMode::kDense, 7}})
     for (const double scale : {2.5, -0.5}) {
@@ -68,7 +66,7 @@ TEST_F(PgAlignmentTest, IsOneAlongTheTrueGradientAndMinusOneAgainstIt) {
 }
 
 TEST_F(PgAlignmentTest, AGradientOfOtherExpertsPerTokenIsAnotherGradient) {
-  const auto e = experiment("ub-smoe");
+  auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   auto state = moved_state(e);
   point(e, state, rows, 7, 1.0);
@@ -80,7 +78,7 @@ TEST_F(PgAlignmentTest, AGradientOfOtherExpertsPerTokenIsAnotherGradient) {
 }
 
 TEST_F(PgAlignmentTest, ACosineStandsBesideThoseOfShuffledExperts) {
-  const auto e = experiment("ub-smoe");
+  auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   auto state = moved_state(e);
   point(e, state, rows, 7, 2.5);
@@ -100,7 +98,7 @@ TEST_F(PgAlignmentTest, ACosineStandsBesideThoseOfShuffledExperts) {
 }
 
 TEST_F(PgAlignmentTest, ShufflingDoesNothingWhereAllExpertsAreSentTheSame) {
-  const auto e = experiment("ub-smoe");
+  auto e = experiment("ub-smoe");
   const auto rows = rows_of(e);
   auto state = moved_state(e);
   point(e, state, rows, 7, 1.0);
@@ -113,15 +111,15 @@ TEST_F(PgAlignmentTest, ShufflingDoesNothingWhereAllExpertsAreSentTheSame) {
 }
 
 TEST_F(PgAlignmentTest, BeforeTheFirstRoundEveryPseudoGradientIsZero) {
-  const auto e = experiment("ub-smoe");
-  const auto found = pg_alignment(e, before_first_round(e).state, rows_of(e), AlignMode::kDense);
+  auto e = experiment("ub-smoe");
+  const auto found = pg_alignment(e, beginning(e).state, rows_of(e), AlignMode::kDense);
   EXPECT_EQ(found.back().zero, found.back().compared);
   EXPECT_FALSE(found.back().cosine.has_value());
 }
 
 TEST_F(PgAlignmentTest, AMethodWithoutPseudoGradientsIsRefused) {
-  const auto e = experiment("fedit");
-  EXPECT_THROW(pg_alignment(e, before_first_round(e).state, rows_of(e), AlignMode::kKmax), Error);
+  auto e = experiment("fedit");
+  EXPECT_THROW(pg_alignment(e, beginning(e).state, rows_of(e), AlignMode::kKmax), Error);
 }
 
 }  // namespace

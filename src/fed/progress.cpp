@@ -8,16 +8,17 @@
 namespace evenkeel {
 namespace {
 
-int64_t steps_of(const Experiment& e, const ClientProfile& client) {
-  return local_steps(e.config.train.local(), static_cast<int64_t>(client.examples));
+int64_t steps_of(const Server& server, const ClientProfile& client) {
+  return local_steps(server.config.train.local(), static_cast<int64_t>(client.examples));
 }
 
 /// Exact: who takes part in which round is known beforehand.
-int64_t steps_from(const Experiment& e, int64_t first_round) {
+int64_t steps_from(const Server& server, int64_t first_round) {
   int64_t steps = 0;
-  for (int64_t t = first_round; t < e.config.train.rounds; ++t)
-    for (const auto& client : draw_round(e.clients, e.config.clients.participation, e.seed(), t).participants)
-      steps += steps_of(e, client);
+  for (int64_t t = first_round; t < server.config.train.rounds; ++t)
+    for (const auto& client :
+         draw_round(server.clients, server.config.clients.participation, server.seed(), t).participants)
+      steps += steps_of(server, client);
   return steps;
 }
 
@@ -33,8 +34,8 @@ std::string readable_duration(double seconds) {
   return text;
 }
 
-RunProgress::RunProgress(const Experiment& e, int64_t rounds_done)
-    : experiment_(e), steps_left_(steps_from(e, rounds_done)) {}
+RunProgress::RunProgress(const Server& server, int64_t rounds_done)
+    : server_(server), steps_left_(steps_from(server, rounds_done)) {}
 
 void RunProgress::begin_round(const RoundView& round) {
   round_ = round.round + 1;
@@ -43,15 +44,16 @@ void RunProgress::begin_round(const RoundView& round) {
 }
 
 void RunProgress::skip_client(const ClientProfile& client) {
-  steps_left_ -= steps_of(experiment_, client);
+  steps_left_ -= steps_of(server_, client);
   ++clients_done_;
 }
 
-void RunProgress::begin_client(const ClientProfile&) { client_tokens_ = 0; }
+void RunProgress::begin_client(const ClientProfile& client) { client_tokens_[client.id] = 0; }
 
-void RunProgress::step(int64_t tokens_so_far) {
-  tokens_ += tokens_so_far - client_tokens_;
-  client_tokens_ = tokens_so_far;
+void RunProgress::step(int64_t client, int64_t tokens_so_far) {
+  auto& counted = client_tokens_[client];
+  tokens_ += tokens_so_far - counted;
+  counted = tokens_so_far;
   ++steps_done_;
   --steps_left_;
   show();
@@ -69,7 +71,7 @@ double RunProgress::seconds() const {
 
 void RunProgress::show() {
   const double elapsed = seconds(), per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
-  line_.update(concat("round ", round_, "/", experiment_.config.train.rounds, ", ", clients_done_, "/", clients_,
+  line_.update(concat("round ", round_, "/", server_.config.train.rounds, ", ", clients_done_, "/", clients_,
                       " clients, ", static_cast<int64_t>(static_cast<double>(tokens_) / elapsed), " tokens/s, ",
                       readable_duration(per_step * static_cast<double>(steps_left_)), " left"));
 }

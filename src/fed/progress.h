@@ -4,10 +4,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/log.h"
-#include "fed/experiment.h"
+#include "fed/server.h"
 
 namespace evenkeel {
 
@@ -17,25 +18,26 @@ std::string readable_duration(double seconds);
 class RunProgress {
  public:
   /// \param rounds_done  of a run that goes on; 0 for a new one
-  RunProgress(const Experiment& experiment, int64_t rounds_done);
+  RunProgress(const Server& server, int64_t rounds_done);
 
   void begin_round(const RoundView& round);
   /// A client whose upload was in the journal already.
   void skip_client(const ClientProfile& client);
   void begin_client(const ClientProfile& client);
-  /// After every optimiser step. \throws Interrupted when asked to stop.
-  void step(int64_t tokens_so_far);
+  /// After every optimiser step of a client. \throws Interrupted when asked to stop.
+  void step(int64_t client, int64_t tokens_so_far);
   void end_client();
 
  private:
   double seconds() const;
   void show();
 
-  const Experiment& experiment_;
+  const Server& server_;
   log::Progress line_{"train"};
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t steps_left_ = 0, steps_done_ = 0;
-  int64_t tokens_ = 0, client_tokens_ = 0;
+  int64_t tokens_ = 0;
+  std::map<int64_t, int64_t> client_tokens_;  // of clients at work
   int64_t round_ = 0, clients_ = 0, clients_done_ = 0;
 };
 

@@ -14,9 +14,8 @@ namespace {
 double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
 
 /// Over the selected experts: because the method asks for it, or because the checkpoint is made so.
-bool gates_sum_to_one(const Experiment& e) {
-  const auto config = parse_json(e.model->config_json(), "config.json", kCheckpoint);
-  return e.gate_norm == GateNorm::kRenormSelected || JsonView(config, "config.json").flag_or("norm_topk_prob", false);
+bool gates_sum_to_one(const Server& server) {
+  return server.gate_norm == GateNorm::kRenormSelected || server.norm_topk_prob;
 }
 
 OrderedJson client_json(const ClientProfile& client, double weight, const ClientRecord& record) {
@@ -43,8 +42,8 @@ OrderedJson client_json(const ClientProfile& client, double weight, const Client
 }
 
 /// Sum of a member over the clients.
-template <typename T>
-T total(std::span<const ClientRecord> records, T ClientRecord::*member) {
+template <typename T, typename Record>
+T total(std::span<const ClientRecord> records, T Record::*member) {
   T sum = 0;
   for (const auto& record : records) sum += record.*member;
   return sum;
@@ -64,7 +63,7 @@ Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*pa
   return other;
 }
 
-double mean(std::span<const ClientRecord> records, double ClientRecord::*member) {
+double mean(std::span<const ClientRecord> records, double LocalReport::*member) {
   return per(total(records, member), static_cast<int64_t>(records.size()));
 }
 
@@ -118,9 +117,9 @@ void add_balance(OrderedJson& json, const std::vector<at::Tensor>& u_LE) {
   json["gini_mean"] = at::tensor(ginis, at::kDouble).mean().item<double>();
 }
 
-void add_utilization(OrderedJson& json, const Experiment& e, std::span<const ClientRecord> records,
+void add_utilization(OrderedJson& json, const Server& server, std::span<const ClientRecord> records,
                      std::span<const double> weights) {
-  const auto& layers = e.model->spec().moe_layers;
+  const auto& layers = server.model.moe_layers;
   if (layers.empty()) return;
   std::vector<at::Tensor> u_LE;
   for (const auto& layer : layers) u_LE.push_back(layer_utilization(layer, records, weights));
@@ -128,9 +127,9 @@ void add_utilization(OrderedJson& json, const Experiment& e, std::span<const Cli
   add_balance(json, u_LE);
 }
 
-OrderedJson diagnostics_json(const Experiment& e, const ServerState& state) {
+OrderedJson diagnostics_json(const Server& server, const ServerState& state) {
   OrderedJson json = OrderedJson::object();
-  for (const auto& [name, tensor] : e.method->diagnostics(state)) json[name] = tensor_json(tensor);
+  for (const auto& [name, tensor] : server.method->diagnostics(state)) json[name] = tensor_json(tensor);
   return json;
 }
 
@@ -158,12 +157,14 @@ double experts_per_token(const RoutingByLayer& counts) {
   return per(sum, static_cast<int64_t>(counts.size()));
 }
 
-double client_flops(const Experiment& e, const ClientProfile& client, int64_t tokens, int64_t sequences) {
-  const CostShape shape{.tokens = tokens, .length = sequences > 0 ? tokens / sequences : 0, .top_k = client.top_k};
-  return total(training_flops(forward_cost(e.model->spec(), shape, e.sites, client.rank)));
+double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report) {
+  const int64_t sequences = report.steps * server.config.train.batch_size * server.config.train.accumulation;
+  const CostShape shape{
+      .tokens = report.tokens, .length = sequences > 0 ? report.tokens / sequences : 0, .top_k = client.top_k};
+  return total(training_flops(forward_cost(server.model, shape, server.sites, client.rank)));
 }
 
-OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<const ClientRecord> records,
+OrderedJson round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
                          const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds) {
   OrderedJson clients = OrderedJson::array();
   for (size_t i = 0; i < records.size(); ++i)
@@ -172,9 +173,9 @@ OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<
   const auto down = traffic(records, &ClientRecord::down_parts, other.down);
   const int64_t tokens = total(records, &ClientRecord::tokens), targets = total(records, &ClientRecord::targets);
   OrderedJson json = {{"round", round.round + 1},
-                      {"method", e.config.method.name},
-                      {"gate_norm", config::name_of(e.gate_norm)},
-                      {"gates_sum_to_one", gates_sum_to_one(e)},
+                      {"method", server.config.method.name},
+                      {"gate_norm", config::name_of(server.gate_norm)},
+                      {"gates_sum_to_one", gates_sum_to_one(server)},
                       {"participants", records.size()},
                       {"loss", per(total(records, &ClientRecord::loss_sum), targets)},
                       {"first_loss", mean(records, &ClientRecord::first_loss)},
@@ -189,8 +190,8 @@ OrderedJson round_record(const Experiment& e, const RoundView& round, std::span<
                       {"experts_per_token", mean_experts_per_token(records)},
                       {"flops", total(records, &ClientRecord::flops)},
                       {"metrics", mean_metrics(records)}};
-  add_utilization(json, e, records, round.weights);
-  json["diagnostics"] = diagnostics_json(e, next);
+  add_utilization(json, server, records, round.weights);
+  json["diagnostics"] = diagnostics_json(server, next);
   json["clients"] = clients;
   json["seconds"] = seconds_json(seconds, tokens);
   return json;

@@ -3,7 +3,7 @@
 /// Keys: round (1 = the first), method, gate_norm (what the method asks for), gates_sum_to_one (over the selected experts:
 /// by gate_norm or by the checkpoint's norm_topk_prob), participants, loss, first_loss, last_loss (mean per target token),
 /// tokens, targets, steps, bytes_up, bytes_down (all that was sent, whoever got it), bytes_up_parts and bytes_down_parts
-/// (the same by content: lora/payload.h and OtherTraffic), experts_per_token, flops; clients (the same per client, with
+/// (the same by content: lora/payload.h and fed/message.h), experts_per_token, flops; clients (the same per client, with
 /// id, budget, top_k, rank, examples, weight and metrics); metrics (mean over clients, by steps); layers and, per layer in
 /// that order, utilization [L][E], entropy, gini, dead_experts, nearly_dead_experts; entropy_mean, entropy_std,
 /// entropy_joint, entropy_unnormalized, gini_mean; diagnostics (the method's own tensors, e.g. phi); seconds by phase.
@@ -15,8 +15,8 @@
 #include <string>
 
 #include "base/json.h"
-#include "fed/experiment.h"
 #include "fed/journal.h"
+#include "fed/server.h"
 
 namespace evenkeel {
 
@@ -25,23 +25,13 @@ struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
 };
 
-/// Bytes by content.
-using Traffic = std::map<std::string, int64_t>;
-
-/// What moves in a round beside the participants' payloads.
-struct OtherTraffic {
-  Traffic down{};  ///< base_delta_idle: the last round's change of the base, to the clients that sit this one out;
-                   ///< fixed_factors: to every client before the first round
-  Traffic up{};    ///< gradient_sums: from every client before the first round
-};
-
 /// \param records  one per participant, in the round's order
 /// \param next     the state after the round
-OrderedJson round_record(const Experiment& experiment, const RoundView& round, std::span<const ClientRecord> records,
+OrderedJson round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
                          const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
 
-/// FLOPs of a client's round by the convention of models/cost.h, from the tokens it counted.
-double client_flops(const Experiment& experiment, const ClientProfile& client, int64_t tokens, int64_t sequences);
+/// FLOPs of a client's round by the convention of models/cost.h, from the steps and tokens it counted.
+double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report);
 
 /// Token-choices per token, counted, mean over the MoE layers; 0 on a dense model.
 double experts_per_token(const RoutingByLayer& counts);

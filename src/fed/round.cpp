@@ -1,13 +1,12 @@
 #include "fed/round.h"
 
-#include <c10/util/Exception.h>
-
+#include <algorithm>
 #include <chrono>
 
-#include "base/files.h"
+#include "base/log.h"
+#include "fed/in_context.h"
 #include "fed/records.h"
 #include "fed/sampling.h"
-#include "train/local_training.h"
 
 namespace evenkeel {
 namespace {
@@ -23,102 +22,84 @@ auto timed(double& seconds, const Work& work) {
   return result;
 }
 
-/// Runs `work`; an error says where it happened.
-template <typename Work>
-auto in_context(const std::string& context, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    throw error.with_context(context);
-  } catch (const c10::Error& error) {
-    fail(kInternal, context, ": ", error.what_without_backtrace());
-  }
-}
-
-TensorMap memory_of(const Snapshot& snapshot, int64_t client) {
-  const auto found = snapshot.memories.find(client);
-  return found == snapshot.memories.end() ? TensorMap{} : found->second;
-}
-
-/// The length of what is sent to somebody; nothing when there is nothing to send.
-int64_t bytes_of(const Payload& payload, TransportDtype dtype) {
-  return payload.adapters.empty() && payload.base_delta.empty() ? 0 : payload_size(payload, dtype);
-}
-
-ClientRecord make_record(const Experiment& e, const ClientProfile& client, const LocalResult& result,
-                         const EncodedPayload& sent) {
-  const int64_t sequences = result.steps * e.config.train.batch_size * e.config.train.accumulation;
-  return {.id = client.id,
-          .steps = result.steps,
-          .tokens = result.tokens,
-          .targets = result.targets,
-          .loss_sum = result.loss_sum,
-          .first_loss = result.first_loss,
-          .last_loss = result.last_loss,
-          .bytes_down = sent.size(),
-          .bytes_up = 0,
-          .down_parts = sent.parts,
-          .up_parts = {},
-          .counts = result.counts,
-          .metrics = result.metrics,
-          .flops = client_flops(e, client, result.tokens, sequences),
-          .seconds = result.seconds};
-}
-
 /// One round in the making: what its steps share.
 struct Round {
-  const Experiment& e;
+  const Server& server;
   const Snapshot& now;
   RoundJournal& journal;
   RunProgress& progress;
   RoundView view;
+  OtherTraffic other{};
   PhaseSeconds seconds{};
+  std::map<int64_t, ClientRecord> begun{};  // of clients that have their task
+  std::vector<int64_t> lost{};              // of those who had it and will not reply
 
-  std::string context(const ClientProfile& client) const {
-    return concat("round ", view.round + 1, ", client ", client.id, ", method ", e.config.method.name);
+  const ClientProfile* participant(int64_t id) const {
+    const auto found = std::find_if(view.participants.begin(), view.participants.end(),
+                                    [id](const ClientProfile& client) { return client.id == id; });
+    return found == view.participants.end() ? nullptr : &*found;
   }
 
-  /// What the client does, between its download and its upload.
-  void train(const ClientProfile& client) {
+  /// A change of the base reaches everybody in the round after it was made; participants get it with their task.
+  void announce(Fabric& fabric) {
+    const auto news = server.change_news(now.state);
+    if (news.payload.size() == 0) return;
+    std::vector<ClientProfile> idle;
+    std::copy_if(server.clients.begin(), server.clients.end(), std::back_inserter(idle),
+                 [&](const ClientProfile& client) { return !participant(client.id); });
+    fabric.announce(idle, news);
+    other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();
+  }
+
+  Task task_of(const ClientProfile& client) {
     progress.begin_client(client);
-    const auto dtype = e.config.train.transport_dtype;
-    const auto sent =
-        timed(seconds.broadcast, [&] { return encode(e.method->broadcast(now.state, client, view), dtype); });
-    const Payload download = received(decode(sent.bytes, context(client)));
-    TensorMap memory = memory_of(now, client.id);
-    const auto own = e.view(client, now.state, view.round, memory);
-    const auto& shard = e.shards.examples[static_cast<size_t>(client.id)];
-    const auto on_step = [&](int64_t, int64_t, int64_t tokens) { progress.step(tokens); };
-    const auto result = train_locally(*e.model, *e.method, download, own, shard, e.config.train.local(), on_step);
-    check_mapped_files();
+    auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view); });
+    auto& record = begun[client.id];
+    record.id = client.id;
+    record.bytes_down = task.payload.size();
+    record.down_parts = task.payload.parts;
+    return task;
+  }
+
+  void store(const Reply& reply) {
+    const auto found = begun.extract(reply.client);
+    if (found.empty()) return;  // it came before
+    auto record = found.mapped();
+    static_cast<LocalReport&>(record) = std::get<LocalReport>(reply.report);
+    record.flops = client_flops(server, *participant(reply.client), record);
     timed(seconds.upload, [&] {
-      journal.store(make_record(e, client, result, sent), encode(result.upload, dtype), memory);
+      journal.store(std::move(record), reply.payload, reply.memory);
       return true;
     });
     progress.end_client();
   }
 
+  /// All that are not in the journal yet.
+  void exchange(Fabric& fabric) {
+    std::vector<ClientProfile> missing;
+    for (const auto& client : view.participants)
+      if (journal.holds(client.id))
+        progress.skip_client(client);
+      else
+        missing.push_back(client);
+    fabric.exchange(missing,
+                    {.task_of = [&](const ClientProfile& client) { return task_of(client); },
+                     .on_reply = [&](const Reply& reply) { store(reply); },
+                     .on_progress = [&](const ClientProgress& done) { progress.step(done.client, done.tokens); },
+                     .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); }});
+    if (!lost.empty()) view = without(std::move(view), lost);
+  }
+
+  void lose(int64_t client, const std::string& why) {
+    if (begun.erase(client) == 0) return;
+    log::warning("[train] round ", view.round + 1, ": client ", client, " is lost: ", why);
+    lost.push_back(client);
+  }
+
   ServerState aggregate() {
     std::vector<ClientUpdate> updates;
     for (const auto& client : view.participants) updates.push_back(journal.update(client));
-    return timed(seconds.aggregate, [&] {
-      auto next = e.method->aggregate(e.server(), now.state, view, updates);
-      gain_base_delta(next, e.config.train.transport_dtype);
-      return next;
-    });
-  }
-
-  /// A change of the base reaches everybody in the round after it was made. Fixed factors travel in float32: everybody
-  /// uses them as they are.
-  OtherTraffic other_traffic() const {
-    const auto clients = static_cast<int64_t>(e.clients.size());
-    const int64_t sit_out = clients - static_cast<int64_t>(view.participants.size());
-    const int64_t delta = bytes_of({.base_delta = now.state.global.base_delta}, e.config.train.transport_dtype);
-    const int64_t fixed = bytes_of({.adapters = now.state.common.fixed}, TransportDtype::kFloat32);
-    OtherTraffic other{.down = {{"base_delta_idle", sit_out * delta}}};
-    if (view.round == 0) other.down["fixed_factors"] = clients * fixed;
-    if (view.round == 0) other.up["gradient_sums"] = now.start_bytes_up;
-    return other;
+    return timed(seconds.aggregate, [&] { return server.aggregate(now.state, view, updates); });
   }
 
   ClientMemories memories() const {
@@ -138,26 +119,26 @@ struct Round {
 
 }  // namespace
 
-Snapshot before_first_round(const Experiment& e) {
+Snapshot before_first_round(const Server& server, Fabric& fabric) {
   Snapshot begun;
-  begun.state = e.method->initialize(e.server(&begun.start_bytes_up));
+  begun.state = server.initialize(fabric, &begun.opening);
+  const auto news = server.whole_news(begun.state);
+  fabric.announce(server.clients, news);
+  begun.opening.down["fixed_factors"] += static_cast<int64_t>(server.clients.size()) * news.payload.size();
   return begun;
 }
 
-RoundResult run_round(const Experiment& e, const Snapshot& now, RoundJournal journal, RunProgress& progress) {
-  Round round{e, now, journal, progress,
-              draw_round(e.clients, e.config.clients.participation, e.seed(), now.state.round)};
+RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
+                      RunProgress& progress) {
+  Round round{server, now, journal, progress, server.draw(now.state), now.opening};
   progress.begin_round(round.view);
-  for (const auto& client : round.view.participants) {
-    if (journal.holds(client.id))
-      progress.skip_client(client);
-    else
-      in_context(round.context(client), [&] { round.train(client); });
-  }
-  const auto context = concat("round ", round.view.round + 1, ", method ", e.config.method.name);
+  round.announce(fabric);
+  round.exchange(fabric);
+  const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(); });
-  auto record = round_record(e, round.view, round.records(), round.other_traffic(), next, round.seconds);
-  return {{std::move(next), round.memories()}, std::move(record)};
+  auto record = round_record(server, round.view, round.records(), round.other, next, round.seconds);
+  if (!round.lost.empty()) record["lost"] = round.lost;
+  return {{.state = std::move(next), .memories = round.memories()}, std::move(record)};
 }
 
 }  // namespace evenkeel

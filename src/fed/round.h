@@ -2,9 +2,9 @@
 #pragma once
 
 #include "fed/checkpoint.h"
-#include "fed/experiment.h"
 #include "fed/journal.h"
 #include "fed/progress.h"
+#include "fed/server.h"
 
 namespace evenkeel {
 
@@ -13,12 +13,13 @@ struct RoundResult {
   OrderedJson record;  ///< the line of rounds.jsonl
 };
 
-/// What a run begins with.
-Snapshot before_first_round(const Experiment& experiment);
+/// What a run begins with; all clients know their part of it then.
+Snapshot before_first_round(const Server& server, Fabric& fabric);
 
-/// Runs the round that follows `now`. Uploads that `journal` holds already are not made again. The result depends on
-/// `now` and the config alone: not on the order in which clients ran, nor on interruptions. \throws Error naming round,
-/// client and method; Interrupted between optimiser steps, with all finished uploads kept.
-RoundResult run_round(const Experiment& experiment, const Snapshot& now, RoundJournal journal, RunProgress& progress);
+/// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made again. The
+/// result depends on `now` and the config alone: not on the order in which clients ran or replied, nor on interruptions.
+/// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads kept.
+RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
+                      RunProgress& progress);
 
 }  // namespace evenkeel

@@ -6,8 +6,8 @@
 #include "base/files.h"
 #include "base/folders.h"
 #include "base/log.h"
+#include "fed/evaluation.h"
 #include "fed/manifest.h"
-#include "fed/run_evaluation.h"
 #include "lora/peft.h"
 
 namespace evenkeel {
@@ -137,12 +137,12 @@ bool RunFolder::nothing_began(const fs::path& folder) {
 
 RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Experiment& e, const RunRequest& request) {
   RunFolder run(folder, std::move(lock));
-  run.config_ = e.config;
-  write_file_atomic(folder / kConfigFile, e.config.text());
-  write_sealed(folder / kPartition, partition_json(e.shards));
+  run.config_ = e.server.config;
+  write_file_atomic(folder / kConfigFile, run.config_.text());
+  write_sealed(folder / kPartition, partition_json(e.fabric.shards));
   run.checkpoint_.begin();
-  const auto files = input_files(e.config, e.model_folder, e.shards.files);
-  write_manifest(folder, make_manifest(e.config, request, files));
+  const auto files = input_files(run.config_, e.server.model_folder, e.fabric.shards.files);
+  write_manifest(folder, make_manifest(run.config_, request, files));
   remove_path(folder / kUnfinished);
   return run;
 }
@@ -184,10 +184,10 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
 void RunFolder::check(const Experiment& e) const {
   const auto file = folder_ / kPartition;
   Json partition = read_sealed(file);
-  EK_CHECK(partition == Json(partition_json(e.shards)), kCheckpoint, file.string(),
+  EK_CHECK(partition == Json(partition_json(e.fabric.shards)), kCheckpoint, file.string(),
            ": config and data deal out other rows than the run was made with");
   if (opened_.commit.round > 0)
-    check_state(opened_.snapshot.state, e.sites, (opened_.folder / "state.safetensors").string());
+    check_state(opened_.snapshot.state, e.server.sites, (opened_.folder / "state.safetensors").string());
 }
 
 void RunFolder::settle() const {
@@ -206,16 +206,16 @@ std::optional<Snapshot> RunFolder::take_snapshot() {
   return std::move(opened_.snapshot);
 }
 
-void RunFolder::commit(const Snapshot& snapshot, const OrderedJson& record, const Experiment& e) const {
+void RunFolder::commit(const Snapshot& snapshot, const OrderedJson& record, const Server& server) const {
   const auto line = sealed(record);
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
-  save_adapter(snapshot.state, e);
+  save_adapter(snapshot.state, server);
 }
 
-void RunFolder::save_adapter(const ServerState& state, const Experiment& e) const {
+void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
   const auto adapter = whole_adapter(state);
-  save_peft_adapter(folder_ / "adapter", adapter, peft_info(e.model_folder.string(), adapter));
+  save_peft_adapter(folder_ / "adapter", adapter, peft_info(server.model_folder.string(), adapter));
 }
 
 void RunFolder::add_evaluation(const OrderedJson& line) const { append_sealed(folder_ / kEvaluations, line); }

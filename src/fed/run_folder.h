@@ -52,9 +52,9 @@ class RunFolder {
   std::optional<Snapshot> take_snapshot();
 
   /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/.
-  void commit(const Snapshot& snapshot, const OrderedJson& record, const Experiment& experiment) const;
+  void commit(const Snapshot& snapshot, const OrderedJson& record, const Server& server) const;
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
-  void save_adapter(const ServerState& state, const Experiment& experiment) const;
+  void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const OrderedJson& line) const;
   /// All lines of evaluations.jsonl.
   std::vector<SealedLine> evaluations() const;

@@ -1,6 +1,7 @@
 /// \file  A run of three unequal clients on a small random model, for the tests of this room.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -9,6 +10,8 @@
 
 #include "base/testing.h"
 #include "data/builtin_text.h"
+#include "fed/client.h"
+#include "fed/experiment.h"
 #include "fed/round.h"
 #include "tokenizer/bpe_training.h"
 
@@ -47,6 +50,34 @@ budgets = [0.25, 1.0]
 limit = 2
 )";
 
+inline void expect_same(const AdapterState& x, const AdapterState& y) {
+  ASSERT_EQ(x.size(), y.size());
+  for (const auto& [site, f] : x)
+    for (const auto factor : {&LoraFactors::a, &LoraFactors::b, &LoraFactors::core}) {
+      const auto &one = f.*factor, &other = y.at(site).*factor;
+      ASSERT_EQ(one.defined(), other.defined()) << site;
+      if (one.defined()) {
+        EXPECT_TRUE(at::equal(one, other)) << site;
+      }
+    }
+}
+
+inline void expect_same(const ServerState& x, const ServerState& y) {
+  EXPECT_EQ(x.round, y.round);
+  expect_same(x.global.adapters, y.global.adapters);
+  expect_same(x.global.base_delta, y.global.base_delta);
+  expect_same(x.common.fixed, y.common.fixed);
+  expect_same(x.common.base_change, y.common.base_change);
+  for (const auto& [name, tensor] : x.global.extras) EXPECT_TRUE(at::equal(tensor, y.global.extras.at(name))) << name;
+  for (const auto& [name, tensor] : x.memory) EXPECT_TRUE(at::equal(tensor, y.memory.at(name))) << name;
+}
+
+inline OrderedJson without_seconds(OrderedJson record) {
+  record.erase("seconds");
+  for (auto& client : record["clients"]) client.erase("seconds");
+  return record;
+}
+
 /// A random model with a tokenizer of its own, made once.
 class SmallRun : public ::testing::Test {
  protected:
@@ -64,16 +95,26 @@ class SmallRun : public ::testing::Test {
   }
   static const fs::path& root() { return temporary()->path(); }
 
+  static Snapshot beginning(Experiment& e) { return before_first_round(e.server, e.fabric); }
+
+  /// What the evaluator makes of `state`.
+  static LocalSetup setup_at(Experiment& e, const ServerState& state, double budget) {
+    e.take_up({.state = state});
+    return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
+  }
+
   static Experiment experiment(std::string_view method, Purpose purpose = Purpose::kTrain,
-                               std::string_view setting = "threads=1") {
+                               std::string_view setting = "threads=1",
+                               std::initializer_list<std::string_view> more = {}) {
     auto table = config::Table::parse(kSmallRun, "unit.toml");
     table.set(concat("model.path=\"", (root() / "model").string(), "\""));
     table.set(concat("method.name=\"", method, "\""));
     table.set(setting);
+    for (const auto one : more) table.set(one);
     auto config = ExperimentConfig::read(table);
     config.resolve();
     auto e = make_experiment(std::move(config), purpose);
-    rehearse(e, before_first_round(e).state);
+    e.server.rehearse(beginning(e).state);
     return e;
   }
 };

@@ -3,18 +3,22 @@
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
-#include "fed/run_evaluation.h"
 
 namespace evenkeel {
 namespace {
 
 Snapshot first_snapshot(Run& run) {
+  auto& [server, fabric] = run.experiment;
   auto opened = run.folder.take_snapshot();
-  if (opened) run.folder.save_adapter(opened->state, run.experiment);
-  auto snapshot = opened ? std::move(*opened) : before_first_round(run.experiment);
-  rehearse(run.experiment, snapshot.state);
+  if (opened) {
+    run.folder.save_adapter(opened->state, server);
+    run.experiment.take_up(*opened);
+  }
+  auto snapshot = opened ? std::move(*opened) : before_first_round(server, fabric);
+  server.rehearse(snapshot.state);
   return snapshot;
 }
 
@@ -44,8 +48,8 @@ std::optional<TaskScore> known_score(const std::vector<SealedLine>& lines, int64
   return std::nullopt;
 }
 
-OrderedJson evaluation_line(const Experiment& e, int64_t round, const TaskScore& score) {
-  OrderedJson line = {{"round", round}, {"method", e.config.method.name}};
+OrderedJson evaluation_line(const Server& server, int64_t round, const TaskScore& score) {
+  OrderedJson line = {{"round", round}, {"method", server.config.method.name}};
   line.update(to_json(score));
   return line;
 }
@@ -62,31 +66,29 @@ class EvaluationLine {
 };
 
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
-std::vector<TaskScore> evaluate_round(const Run& run, const ServerState& state) {
-  const auto& e = run.experiment;
+std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state) {
+  auto& [server, fabric] = run.experiment;
   const auto known = run.folder.evaluations();
   std::vector<TaskScore> scores;
   EvaluationLine progress;
-  for (const auto& point : evaluation_points(e)) {
-    std::optional<LocalSetup> setup;
-    for (const auto& task : e.config.evaluate.tasks) {
-      if (const auto score = known_score(known, state.round, point, task)) {
-        scores.push_back(*score);
+  for (const auto& point : evaluation_points(server))
+    for (const auto& task : server.config.evaluate.tasks) {
+      if (const auto already = known_score(known, state.round, point, task)) {
+        scores.push_back(*already);
         continue;
       }
-      if (!setup) setup = evaluation_setup(e, state, point);
-      scores.push_back(evaluate_prepared(e, state.common, *setup, point, task, std::ref(progress)));
-      run.folder.add_evaluation(evaluation_line(e, state.round, scores.back()));
+      scores.push_back(score(server, fabric, state, point, {.task = task}, std::ref(progress)).score);
+      run.folder.add_evaluation(evaluation_line(server, state.round, scores.back()));
     }
-  }
   return scores;
 }
 
 void log_beginning(const Experiment& e, int64_t rounds_done) {
   size_t rows = 0;
-  for (const auto& shard : e.shards.examples) rows += shard.size();
-  log::info("[train] ", e.config.method.name, " on ", e.model_folder.string(), ": ", e.clients.size(), " clients, ",
-            rows, " rows, rounds ", rounds_done + 1, " to ", e.config.train.rounds);
+  for (const auto& shard : e.fabric.shards.examples) rows += shard.size();
+  const auto& server = e.server;
+  log::info("[train] ", server.config.method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
+            " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
 }
 
 void log_round(const OrderedJson& record, int64_t rounds) {
@@ -95,12 +97,13 @@ void log_round(const OrderedJson& record, int64_t rounds) {
             static_cast<int64_t>(record["seconds"]["tokens_per_second"].get<double>()), " tokens/s");
 }
 
-Snapshot advance(const Run& run, const Snapshot& now, RunProgress& progress) {
-  const auto& e = run.experiment;
+Snapshot advance(Run& run, const Snapshot& now, RunProgress& progress) {
+  auto& [server, fabric] = run.experiment;
   RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1));
-  auto result = run_round(e, now, std::move(journal), progress);
-  run.folder.commit(result.next, result.record, e);
-  log_round(result.record, e.config.train.rounds);
+  auto result = run_round(server, fabric, now, std::move(journal), progress);
+  run.folder.commit(result.next, result.record, server);
+  fabric.memories = result.next.memories;
+  log_round(result.record, server.config.train.rounds);
   return std::move(result.next);
 }
 
@@ -132,10 +135,10 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round) {
 }
 
 std::vector<TaskScore> complete_run(Run& run) {
-  const auto& config = run.experiment.config;
+  const auto& config = run.experiment.server.config;
   Snapshot now = first_snapshot(run);
   if (now.state.round < config.train.rounds) log_beginning(run.experiment, now.state.round);
-  RunProgress progress(run.experiment, now.state.round);
+  RunProgress progress(run.experiment.server, now.state.round);
   for (;;) {
     std::vector<TaskScore> scores;
     if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);

@@ -26,7 +26,7 @@ struct EncodedPayload {
   at::Tensor bytes;                      ///< [N] uint8: a safetensors file
   std::map<std::string, int64_t> parts;  ///< N by content, see payload_parts()
 
-  int64_t size() const { return bytes.numel(); }  ///< what traffic reports count
+  int64_t size() const { return bytes.defined() ? bytes.numel() : 0; }  ///< what traffic reports count
 };
 
 /// Floating-point tensors in transport precision.

@@ -26,6 +26,15 @@ struct ClientProfile {
   int64_t rank = 0;     ///< r_c
   double examples = 0;  ///< |D_c|
   bool trains = true;   ///< false: an evaluation, "a client that never trains"
+
+  void visit(auto& field) {  // base/record.h
+    field("id", id, -2);     // clients that never train have negative ones (fed/fabric.h)
+    field("budget", budget);
+    field("top_k", top_k);
+    field("rank", rank);
+    field("examples", examples);
+    field("trains", trains);
+  }
 };
 
 /// Who computes a sum of gradients over training rows: one place that has all rows, or each client on its own.
@@ -40,6 +49,12 @@ struct GradientSample {
   int64_t rows = 0;  ///< in all, or one client's share of them rounded up, times the clients
   SampleFrom from = SampleFrom::kPooled;
   GateNorm gate_norm = GateNorm::kCheckpoint;
+
+  void visit(auto& field) {  // base/record.h
+    field("rows", rows);
+    field("from", from);
+    field("gate_norm", gate_norm);
+  }
 };
 
 /// Gradient of the task loss with respect to the frozen weight of `site`, [*, out, in] float32, summed over `sample` on

@@ -44,6 +44,11 @@ struct RoutingStats {
   at::Tensor router_logits;  ///< [T, E] float32, raw scores s, in the graph (undefined without gradients)
   at::Tensor counts;         ///< [E] int64, token-choices in this forward: real tokens only, each once
   int64_t tokens = 0;        ///< tokens routed in this forward
+
+  void visit(auto& field) {  // base/record.h; what is in a graph is not recorded
+    field("tokens", tokens);
+    field("counts", counts);
+  }
 };
 using RoutingByLayer = std::map<std::string, RoutingStats>;
 

@@ -7,8 +7,8 @@
 #include "base/config.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "fed/evaluation.h"
 #include "fed/manifest.h"
-#include "fed/run_evaluation.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {

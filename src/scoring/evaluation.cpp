@@ -258,4 +258,41 @@ OrderedJson to_json(const TaskScore& score) {
   return json;
 }
 
+namespace {
+
+void read_choice(const JsonView& json, TaskScore& score) {
+  score.accuracy = json.at("accuracy").number();
+  score.accuracy_cased = json.at("accuracy_cased").number();
+  score.accuracy_lowercase = json.at("accuracy_lowercase").number();
+  score.invalid_rate = json.at("invalid_rate").number();
+  score.accuracy_valid = json.at("accuracy_valid").number();
+  score.accuracy_likelihood = json.at("accuracy_likelihood").number();
+  score.chance = json.at("chance").number();
+  score.majority = json.at("majority").number();
+}
+
+void read_text(const JsonView& json, TaskScore& score) {
+  score.kind = AnswerKind::kText;
+  score.exact_match = json.at("exact_match").number();
+  score.f1 = json.at("f1").number();
+  if (const auto found = json.find("bert_score")) score.bert_score = found->number();
+  score.empty_rate = json.at("empty_rate").number();
+  score.context_cut = json.at("context_cut").number();
+}
+
+}  // namespace
+
+TaskScore task_score(const JsonView& json) {
+  TaskScore score;
+  score.task = json.at("task").string();
+  score.budget = json.at("budget").number();
+  score.reading = json.string_or("reading", "");
+  score.top_k = json.at("top_k").integer(0);
+  score.rows = json.at("rows").integer(0);
+  score.questions = json.integer_or("questions", 0, 0);
+  json.has("exact_match") ? read_text(json, score) : read_choice(json, score);
+  score.seconds = json.at("seconds").number();
+  return score;
+}
+
 }  // namespace evenkeel

@@ -66,6 +66,9 @@ struct TaskScore {
 };
 /// The keys that the kind of task has; bert_score when there is one.
 OrderedJson to_json(const TaskScore& score);
+/// Reads it back. \throws naming the place of a value that is missing or of another type.
+TaskScore task_score(const JsonView& json);
+inline void from_json(const JsonView& json, TaskScore& score) { score = task_score(json); }
 
 struct Prediction {
   std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
@@ -75,6 +78,17 @@ struct Prediction {
   std::vector<std::string> references = {};  ///< free text: the accepted answers
   double exact_match = 0, f1 = 0;            ///< free text: the best over references
   std::optional<double> bert_score = {};
+
+  void visit(auto& field) {  // base/record.h
+    field("output", output);
+    field("extracted", extracted);
+    field("gold", gold);
+    field("ranked", ranked);
+    field("references", references);
+    field("exact_match", exact_match);
+    field("f1", f1);
+    field("bert_score", bert_score);
+  }
 };
 
 /// The answers a row allows, from its line "Answer format: a/b/c"; the task's answers when it has no such line.

@@ -33,8 +33,8 @@ struct LocalTraining {
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
 };
 
-struct LocalResult {
-  Payload upload;
+/// What a client measured in a round.
+struct LocalReport {
   int64_t steps = 0;
   int64_t tokens = 0;                    ///< real tokens through the model
   int64_t targets = 0;                   ///< positions with a loss
@@ -43,6 +43,22 @@ struct LocalResult {
   RoutingByLayer counts;                 ///< summed over the round; logits undefined
   std::map<std::string, double> metrics;
   double seconds = 0;
+
+  void visit(auto& field) {  // base/record.h
+    field("steps", steps);
+    field("tokens", tokens);
+    field("targets", targets);
+    field("loss_sum", loss_sum);
+    field("first_loss", first_loss);
+    field("last_loss", last_loss);
+    field("counts", counts);
+    field("metrics", metrics);
+    field("seconds", seconds);
+  }
+};
+
+struct LocalResult : LocalReport {
+  Payload upload;
 };
 
 /// Called after every optimiser step with (steps done, steps in all, tokens so far). May throw to interrupt.

@@ -63,7 +63,9 @@ void PretrainingFolder::open() {
            " is missing: an unfinished run has it from its beginning");
   const Json json = read_sealed(marker);
   const JsonView view(json, marker.string(), kCheckpoint);
-  for (const auto& seal : file_seals(view.at("files"))) seal.check(folder_);
+  std::vector<FileSeal> seals;
+  from_json(view.at("files"), seals);
+  for (const auto& seal : seals) seal.check(folder_);
   step_ = view.at("step").integer(0);
   record_bytes_ = view.at("records").integer(0);
   const auto lines = read_sealed_lines(records);

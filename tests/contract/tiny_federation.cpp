@@ -93,7 +93,7 @@ ServerView TinyFederation::server() const {
           }};
 }
 
-// The rows that stand first in place of the draws of a run (fed/experiment.cpp).
+// The rows that stand first in place of the draws of a run (fed/gradient_sums.cpp).
 at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientSample& sample) const {
   const bool pooled = sample.from == SampleFrom::kPooled;
   const auto count = static_cast<int64_t>(clients.size());

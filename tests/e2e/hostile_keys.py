@@ -54,6 +54,7 @@ BAD = {
     "data.telequad.impossible": NO_OTHER,
     "clients.count": AT_LEAST_ONE,
     "clients.participation": SHARE,
+    "clients.parallel": AT_LEAST_ONE,
     "clients.budgets": [("[0.5]", ["1 entries", "clients.count is 5"]), ("[1.0, 1.0, 1.0, 1.0, 2.0]", ["is 2", "at most 1"])],
     "clients.ranks": [("[3]", ["1 entries", "clients.count is 5"]), ("[3, 3, 3, 3, 4]", ["holds 4", "1 .. lora.rank = 3"]),
                       ("[3, 3, 0, 3, 3]", ["holds 0", "1 .. lora.rank = 3"])],

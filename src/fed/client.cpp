@@ -1,0 +1,78 @@
+#include "fed/client.h"
+
+#include "base/files.h"
+#include "fed/gradient_sums.h"
+
+namespace evenkeel {
+
+Reply Client::answer(const Task& task, const OnProgress& on_progress) {
+  return std::visit([&](const auto& ask) { return answer(task, ask, on_progress); }, task.ask);
+}
+
+LocalSetup Client::prepare(const Task& task) {
+  const auto sent = download(task);
+  return place_.method->prepare(sent, view(task));
+}
+
+Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progress) {
+  const Payload sent = download(task);
+  const auto own = view(task);
+  const auto on_step = [&](int64_t, int64_t, int64_t tokens) {
+    if (on_progress) on_progress({.client = task.client.id, .tokens = tokens});
+  };
+  const auto result =
+      train_locally(*place_.model, *place_.method, sent, own, rows_, place_.config.train.local(), on_step);
+  check_mapped_files();
+  return {.client = task.client.id,
+          .payload = encode(result.upload, place_.config.train.transport_dtype),
+          .report = static_cast<const LocalReport&>(result),
+          .memory = memory_};
+}
+
+/// As many rows from each client.
+Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress&) {
+  std::vector<OwnedRow> rows;
+  for (const auto& row : rows_) rows.push_back({&row, task.client.top_k});
+  const int64_t clients = place_.config.clients.count;
+  return sum_gradients(place_, task, rows, (ask.sample.rows + clients - 1) / clients,
+                       {place_.seed(), "gradient-rows-client", static_cast<uint64_t>(task.client.id)});
+}
+
+Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_progress) {
+  const auto setup = prepare(task);
+  const auto& config = place_.config;
+  const auto& info = find_task(ask.task);
+  const auto set = test_rows(info, config.data.rows(config.evaluate.limit, place_.seed()));
+  const ForwardOptions forward{
+      .adapters = &setup.adapters, .base_change = &place_.shared->common().base_change, .router = setup.router};
+  const auto on_rows = [&](int64_t done, int64_t rows) {
+    if (on_progress)
+      on_progress(
+          {.client = task.client.id, .task = ask.task, .budget = task.client.budget, .rows_done = done, .rows = rows});
+  };
+  Scored scored;
+  scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, info, set, place_.evaluation(),
+                               ask.predictions ? &scored.predictions : nullptr, on_rows);
+  scored.score.budget = task.client.budget;
+  scored.score.reading = ask.reading;
+  scored.score.top_k = setup.router.top_k;
+  return {.client = task.client.id, .report = std::move(scored)};
+}
+
+Payload Client::download(const Task& task) const {
+  auto payload = received(decode(task.payload.bytes, concat("the task of client ", task.client.id)));
+  place_.shared->receive_change(task.round, payload.base_delta);
+  return payload;
+}
+
+ClientView Client::view(const Task& task) {
+  return {.client = task.client,
+          .sites = place_.sites,
+          .common = place_.shared->common(),
+          .scale = place_.config.lora.scale(),
+          .round = task.round,
+          .seed = place_.seed(),
+          .memory = memory_};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,70 @@
+#include "fed/evaluation.h"
+
+#include "base/files.h"
+#include "fed/round.h"
+#include "fed/run_folder.h"
+
+namespace evenkeel {
+namespace {
+
+void apply(const RunEvaluation& changes, ExperimentConfig& config) {
+  auto& evaluate = config.evaluate;
+  if (changes.tasks) evaluate.tasks = expand_tasks(*changes.tasks);
+  if (changes.budgets) evaluate.budgets = *changes.budgets;
+  if (changes.limit) evaluate.limit = *changes.limit;
+  if (changes.adjust) changes.adjust(config);
+}
+
+}  // namespace
+
+std::vector<EvaluationPoint> evaluation_points(const Server& server) {
+  const bool rank_method = find_method(server.config.method.name).family == MethodFamily::kRank;
+  const bool sparse = server.model.num_experts > 0;
+  std::vector<EvaluationPoint> points;
+  for (double budget : server.config.evaluate.budgets) {
+    if (!rank_method) points.push_back({.budget = budget});
+    for (const auto& reading : server.config.evaluate.readings)
+      if (rank_method && (sparse || reading == "a")) points.push_back({budget, reading});
+  }
+  return points;
+}
+
+Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
+             const EvaluationProgress& on_progress) {
+  const std::vector<ClientProfile> evaluator{server.evaluator(point)};
+  Scored scored;
+  fabric.exchange(evaluator, {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, ask); },
+                              .on_reply = [&](Reply reply) { scored = std::get<Scored>(std::move(reply.report)); },
+                              .on_progress =
+                                  [&](const ClientProgress& done) {
+                                    if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
+                                  }});
+  return scored;
+}
+
+ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
+  auto last = checkpoint.read();
+  if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
+  check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
+  e.take_up(last.snapshot);
+  return std::move(last.snapshot.state);
+}
+
+std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
+                                    const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
+  auto config = run_config(folder);
+  apply(changes, config);
+  auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+  const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
+  std::vector<TaskScore> scores;
+  for (const auto& point : evaluation_points(e.server))
+    for (const auto& task : e.server.config.evaluate.tasks) {
+      const auto scored =
+          score(e.server, e.fabric, state, point, {.task = task, .predictions = on_score != nullptr}, on_progress);
+      scores.push_back(scored.score);
+      if (on_score) on_score(scored.score, scored.predictions);
+    }
+  return scores;
+}
+
+}  // namespace evenkeel

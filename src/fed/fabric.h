@@ -1,0 +1,47 @@
+/// \file  How a server reaches its clients. A round hands over tasks and takes replies as they arrive; where the clients are,
+/// and what carries the messages, is known to the fabric alone. Another way of reaching clients is another Fabric.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "fed/message.h"
+
+namespace evenkeel {
+
+/// How far a client is, where its fabric can tell.
+struct ClientProgress {
+  int64_t client = 0;
+  int64_t tokens = 0;               ///< Train: through the model so far, after each optimiser step
+  std::string task{};               ///< Score: which
+  double budget = 0;                ///< Score: at which budget
+  int64_t rows_done = 0, rows = 0;  ///< Score
+};
+
+/// One exchange as the server sees it. All are called by the thread that called Fabric::exchange(), one at a time.
+struct Exchange {
+  /// Asked when the client can take its task and no earlier, so that few are in memory at once.
+  std::function<Task(const ClientProfile& client)> task_of;
+  /// In order of arrival. A message may come twice: what is known already is not heard again.
+  std::function<void(Reply reply)> on_reply;
+  /// May throw Interrupted.
+  std::function<void(const ClientProgress& progress)> on_progress{};
+  /// A client that will not reply any more. Without it, that is an error.
+  std::function<void(int64_t client, const std::string& why)> on_loss{};
+};
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+
+  /// Sends `news` to each of `clients` and to the evaluator, who read it before any later task.
+  virtual void announce(std::span<const ClientProfile> clients, const News& news) = 0;
+
+  /// Gives each of `clients` its task and waits until each has replied or is lost. \throws what a client failed with; kConfig
+  /// for an addressee that this fabric does not reach (kPool).
+  virtual void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) = 0;
+};
+
+}  // namespace evenkeel

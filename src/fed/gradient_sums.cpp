@@ -1,0 +1,46 @@
+#include "fed/gradient_sums.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "train/weight_gradient.h"
+
+namespace evenkeel {
+namespace {
+
+/// Rows that are routed alike, in the order they were drawn, by their K_c.
+using RowsByTopK = std::map<int64_t, std::vector<const Example*>>;
+
+RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream stream) {
+  const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
+  RowsByTopK drawn;
+  for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i) {
+    const auto& row = rows[static_cast<size_t>(order[i])];
+    drawn[row.top_k].push_back(row.example);
+  }
+  return drawn;
+}
+
+at::Tensor gradient_of(const Workplace& place, const SumGradients& ask, const RowsByTopK& rows) {
+  at::Tensor sum;
+  for (const auto& [top_k, examples] : rows) {
+    const RouterOptions router{.top_k = top_k, .gate_norm = ask.sample.gate_norm};
+    const auto part = weight_gradient(*place.model, ask.site, place.sites.at(ask.site), examples,
+                                      place.config.train.batch_size, router);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
+                    RandomStream stream) {
+  Reply reply{.client = task.client.id};
+  const auto sum = gradient_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
+  if (sum.defined()) reply.payload = encode({.extras = {{"gradient", sum}}}, TransportDtype::kFloat32);
+  return reply;
+}
+
+}  // namespace evenkeel

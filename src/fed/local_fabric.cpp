@@ -1,0 +1,45 @@
+#include "fed/local_fabric.h"
+
+#include "fed/gradient_sums.h"
+#include "fed/in_context.h"
+#include "fed/side_by_side.h"
+
+namespace evenkeel {
+
+void LocalFabric::announce(std::span<const ClientProfile>, const News& news) { place.shared->receive(news); }
+
+void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& exchange) {
+  const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
+  const auto work = [this](const Task& task, const OnProgress& on_progress) { return answer(task, on_progress); };
+  if (side_by_side > 1) return exchange_side_by_side(to, exchange, side_by_side, work);
+  for (const auto& client : to) {
+    const Task task = exchange.task_of(client);
+    exchange.on_reply(work(task, exchange.on_progress));
+  }
+}
+
+Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const {
+  if (std::holds_alternative<SumGradients>(task.ask))
+    EK_CHECK(!shards.examples.empty(), kConfig, "method ", place.config.method.name,
+             " begins with gradients over training rows, and an evaluation has none: train a round first");
+  const int64_t id = task.client.id;
+  if (id == kPool) return answer_of_pool(task);
+  if (id == kEvaluator) return Client(place, {}).answer(task, on_progress);
+  const auto known = memories.find(id);
+  Client client(place, shards.examples.at(static_cast<size_t>(id)),
+                known == memories.end() ? TensorMap{} : known->second);
+  const auto work = [&] { return client.answer(task, on_progress); };
+  return std::holds_alternative<Train>(task.ask) ? in_context(training_context(task, place.config.method.name), work)
+                                                 : work();
+}
+
+/// One draw from all clients' rows together.
+Reply LocalFabric::answer_of_pool(const Task& task) const {
+  std::vector<OwnedRow> rows;
+  for (size_t c = 0; c < clients.size(); ++c)
+    for (const auto& row : shards.examples[c]) rows.push_back({&row, clients[c].top_k});
+  return sum_gradients(place, task, rows, std::get<SumGradients>(task.ask).sample.rows,
+                       {place.seed(), "gradient-rows"});
+}
+
+}  // namespace evenkeel

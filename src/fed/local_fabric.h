@@ -1,0 +1,35 @@
+/// \file  All clients on this machine: one frozen base and one copy of what everybody holds alike, so that memory does not grow
+/// with their number but for what each keeps of its own.
+#pragma once
+
+#include <vector>
+
+#include "fed/client.h"
+#include "fed/fabric.h"
+#include "fed/shards.h"
+#include "fed/state_file.h"
+#include "fed/workplace.h"
+
+namespace evenkeel {
+
+/// Answers for its clients, for the pool of their rows, and as an evaluator.
+struct LocalFabric : Fabric {
+  explicit LocalFabric(Workplace workplace) : place(std::move(workplace)) {}
+
+  Workplace place;
+  Shards shards;                       ///< empty where nobody trains
+  std::vector<ClientProfile> clients;  ///< whose rows these are
+  ClientMemories memories;             ///< after the last committed round; a reply brings the next
+
+  /// All read the one copy.
+  void announce(std::span<const ClientProfile> to, const News& news) override;
+  /// In the order of `to`, as many side by side as clients.parallel says, each in a thread of its own then. An error of training
+  /// names round, client and method.
+  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
+
+ private:
+  Reply answer(const Task& task, const OnProgress& on_progress) const;
+  Reply answer_of_pool(const Task& task) const;
+};
+
+}  // namespace evenkeel

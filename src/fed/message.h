@@ -1,0 +1,118 @@
+/// \file  What server and clients send each other, and its bytes. Tensors cross as encoded payloads, whose lengths are the
+/// traffic; what stands beside them is small and plain.
+///
+/// A message in bytes: the length of its header (8 bytes, little-endian), the header as JSON, spaces up to a multiple of 64
+/// bytes, and the payload.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/record.h"
+#include "lora/payload.h"
+#include "methods/method.h"
+#include "scoring/evaluation.h"
+#include "train/local_training.h"
+
+namespace evenkeel {
+
+/// Who answers for all clients together: it has everybody's rows. A fabric whose clients keep their rows has none.
+inline constexpr int64_t kPool = -2;
+/// Who scores tasks: a client that never trains.
+inline constexpr int64_t kEvaluator = -1;
+
+/// What every client learns of the state that all hold alike, whether it takes part in a round or not.
+struct News {
+  int64_t round = 0;   ///< of the state that it belongs to
+  bool whole = false;  ///< all of it, to who begins or comes back; else what changed since the round before
+  /// adapters: the factors that never train; base_delta: what the base gained, in all or since the round before.
+  EncodedPayload payload{};
+};
+
+/// A round of local training on the broadcast in Task::payload. Its reply: a LocalReport, and the upload.
+struct Train {
+  void visit(auto&) {}
+};
+
+/// One site's gradient over the addressee's share of `sample`. Its reply: the extra "gradient", or nothing where no row was
+/// drawn.
+struct SumGradients {
+  std::string site;
+  GradientSample sample;
+
+  void visit(auto& field) {  // base/record.h, as all below
+    field("site", site);
+    field("sample", sample);
+  }
+};
+
+/// The answers to one task of the broadcast in Task::payload, by a client that never trains. Its reply: Scored.
+struct Score {
+  std::string task;
+  std::string reading{};  ///< of the budget, see TaskScore
+  bool predictions = false;
+
+  void visit(auto& field) {
+    field("task", task);
+    field("reading", reading);
+    field("predictions", predictions);
+  }
+};
+
+/// What the server asks of one client.
+struct Task {
+  int64_t round = 0;     ///< rounds done so far
+  ClientProfile client;  ///< the addressee
+  std::variant<Train, SumGradients, Score> ask{};
+  EncodedPayload payload{};
+};
+
+struct Scored {
+  TaskScore score;
+  std::vector<Prediction> predictions;  ///< one per row when they were asked for
+
+  void visit(auto& field) {
+    field("score", score);
+    field("predictions", predictions);
+  }
+};
+
+/// What comes back.
+struct Reply {
+  int64_t client = 0;
+  EncodedPayload payload{};
+  std::variant<LocalReport, Scored> report{};
+  TensorMap
+      memory{};  ///< what the client keeps until its next round. Only whoever runs the client sees it: it never crosses
+};
+
+/// [N] uint8. What a sender keeps to itself (Reply::memory) is not among them.
+at::Tensor to_bytes(const News& news);
+at::Tensor to_bytes(const Task& task);
+at::Tensor to_bytes(const Reply& reply);
+
+/// A message as it was received. Payloads are views of the bytes.
+using Message = std::variant<News, Task, Reply>;
+/// \param place  whose bytes they are, for errors. \throws kData when they are no message.
+Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
+
+/// Bytes by content.
+using Traffic = std::map<std::string, int64_t>;
+
+/// What moves beside the payloads of a round's participants.
+struct OtherTraffic {
+  Traffic down{};  ///< base_delta_idle: the last round's change of the base, to the clients that sit this one out;
+                   ///< fixed_factors: to every client before the first round
+  Traffic up{};    ///< gradient_sums: from every client before the first round
+};
+
+/// "round 3, client 1, method fedit", in front of errors.
+inline std::string training_context(const Task& task, std::string_view method) {
+  return concat("round ", task.round + 1, ", client ", task.client.id, ", method ", method);
+}
+
+}  // namespace evenkeel

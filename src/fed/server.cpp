@@ -1,0 +1,195 @@
+#include "fed/server.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "fed/sampling.h"
+#include "lora/algebra.h"
+
+namespace evenkeel {
+namespace {
+
+/// Promise: a client never trains more than its rank.
+void check_rank(const Server& server, const ClientProfile& client, const Payload& download) {
+  for (const auto& [site, factors] : download.adapters)
+    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives client ", client.id, " rank ", client.rank,
+             ", but method ", server.config.method.name, " sends rank ", factors.rank(), " to every client");
+}
+
+/// Adds parts in the order of their clients, whenever they arrive; holds those that came too early.
+class OrderedSum {
+ public:
+  explicit OrderedSum(std::span<const ClientProfile> clients) : clients_(clients) {}
+  /// \return false for a part that came before, which is left out
+  bool add(int64_t client, at::Tensor part) {
+    if (!heard_.insert(client).second) return false;
+    early_[client] = std::move(part);
+    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_) {
+      const auto own = early_.extract(clients_[next_].id).mapped();
+      if (own.defined()) sum_ = sum_.defined() ? sum_ + own : own;
+    }
+    return true;
+  }
+  const at::Tensor& sum() const { return sum_; }
+
+ private:
+  std::span<const ClientProfile> clients_;
+  size_t next_ = 0;
+  std::set<int64_t> heard_;
+  std::map<int64_t, at::Tensor> early_;
+  at::Tensor sum_;
+};
+
+at::Tensor gradient_in(const Reply& reply) {
+  if (reply.payload.size() == 0) return {};
+  return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras.at("gradient");
+}
+
+/// \param bytes_up  grows by what clients send for sums of their own rows
+at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, int64_t& bytes_up) {
+  const std::vector<ClientProfile> pool{{.id = kPool}};
+  const auto& clients = ask.sample.from == SampleFrom::kPooled ? pool : server.clients;
+  OrderedSum sum(clients);
+  fabric.exchange(clients, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
+                            .on_reply =
+                                [&](const Reply& reply) {
+                                  if (sum.add(reply.client, gradient_in(reply)) && reply.client != kPool)
+                                    bytes_up += reply.payload.size();
+                                }});
+  return sum.sum();
+}
+
+}  // namespace
+
+int64_t Server::max_rank() const { return *std::max_element(config.clients.ranks.begin(), config.clients.ranks.end()); }
+
+ServerView Server::view(GradientSum gradient_sum) const {
+  return {.sites = sites,
+          .moe_layers = model.moe_layers,
+          .num_experts = model.num_experts,
+          .max_top_k = model.top_k,
+          .rank = max_rank(),
+          .scale = scale(),
+          .lr = config.train.optimizer.lr,
+          .seed = seed(),
+          .gradient_sum = std::move(gradient_sum)};
+}
+
+GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
+  return [&](const std::string& site, const GradientSample& sample) {
+    return sum_of_gradients(*this, fabric, {site, sample}, bytes_up);
+  };
+}
+
+ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
+  int64_t bytes_up = 0;
+  auto state = method->initialize(view(gradient_sums(fabric, bytes_up)));
+  if (sent) sent->up["gradient_sums"] += bytes_up;
+  return state;
+}
+
+/// Fixed factors travel in float32: everybody uses them as they are.
+News Server::whole_news(const ServerState& state) const {
+  News news{.round = state.round, .whole = true};
+  const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
+  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kFloat32);
+  return news;
+}
+
+RoundView Server::draw(const ServerState& state) const {
+  return draw_round(clients, config.clients.participation, seed(), state.round);
+}
+
+Task Server::training_task(const ServerState& state, const ClientProfile& client, const RoundView& round) const {
+  return {.round = round.round,
+          .client = client,
+          .ask = Train{},
+          .payload = encode(method->broadcast(state, client, round), config.train.transport_dtype)};
+}
+
+News Server::change_news(const ServerState& state) const {
+  News news{.round = state.round};
+  if (!state.global.base_delta.empty())
+    news.payload = encode({.base_delta = state.global.base_delta}, config.train.transport_dtype);
+  return news;
+}
+
+ServerState Server::aggregate(const ServerState& state, const RoundView& round,
+                              std::span<const ClientUpdate> updates) const {
+  auto next = method->aggregate(view(), state, round, updates);
+  gain_base_delta(next, config.train.transport_dtype);
+  return next;
+}
+
+ClientProfile Server::evaluator(const EvaluationPoint& point) const {
+  const bool cut = point.reading == "a";
+  return {.id = kEvaluator,
+          .budget = point.budget,
+          .top_k = cut ? model.top_k : active_experts(model, point.budget, "evaluation budget"),
+          .rank = cut ? std::min(config.rank_at(point.budget), max_rank()) : max_rank(),
+          .examples = 0,
+          .trains = false};
+}
+
+Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
+  auto task = training_task(state, evaluator(point), {.round = state.round});
+  ask.reading = point.reading;
+  task.ask = std::move(ask);
+  return task;
+}
+
+void Server::rehearse(const ServerState& state) {
+  const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
+  ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
+  client.trains = false;
+  TensorMap memory;
+  const auto download = method->broadcast(state, client, {.round = state.round});
+  check_rank(*this, client, download);
+  const ClientView view{.client = client,
+                        .sites = sites,
+                        .common = state.common,
+                        .scale = scale(),
+                        .round = state.round,
+                        .seed = seed(),
+                        .memory = memory};
+  gate_norm = method->prepare(download, view).router.gate_norm;
+}
+
+int64_t active_experts(const ModelSpec& model, double budget, std::string_view who) {
+  if (model.num_experts == 0) return 0;
+  const auto active = static_cast<int64_t>(std::floor(static_cast<double>(model.top_k) * budget));
+  EK_CHECK(active >= 1, kConfig, who, " is ", budget, ": floor(", model.top_k, " experts per token * ", budget,
+           ") = 0, allowed: ", 1.0 / static_cast<double>(model.top_k), " or more");
+  return active;
+}
+
+namespace {
+
+/// All of the checkpoint's experts with a rank method.
+int64_t client_top_k(const ExperimentConfig& config, const ModelSpec& model, double budget, std::string_view who) {
+  if (find_method(config.method.name).family == MethodFamily::kRank) return model.top_k;
+  return active_experts(model, budget, who);
+}
+
+}  // namespace
+
+std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
+                                        std::span<const size_t> examples) {
+  std::vector<ClientProfile> clients;
+  for (int64_t id = 0; id < config.clients.count; ++id) {
+    const auto i = static_cast<size_t>(id);
+    const double budget = config.clients.budgets[i];
+    clients.push_back({.id = id,
+                       .budget = budget,
+                       .top_k = client_top_k(config, model, budget, concat("clients.budgets[", id, "]")),
+                       .rank = config.clients.ranks[i],
+                       .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
+                       .trains = true});
+  }
+  return clients;
+}
+
+}  // namespace evenkeel

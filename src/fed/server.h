@@ -1,0 +1,73 @@
+/// \file  The server of a run: the method's server half, the clients as it knows them, the shapes of the model. It has no weights
+/// and no rows; what it needs of clients comes through a fabric (fed/fabric.h). Its functions are pure in the state they are
+/// given; a run's state is a Snapshot (fed/checkpoint.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fed/config.h"
+#include "fed/fabric.h"
+
+namespace evenkeel {
+
+/// One way of looking at the global state: a budget and, with a rank method, what it means.
+struct EvaluationPoint {
+  double budget = 1.0;
+  std::string reading{};  ///< a or b, see TaskScore; else empty
+};
+
+struct Server {
+  ExperimentConfig config;             ///< resolved
+  std::filesystem::path model_folder;  ///< named by the adapters it writes
+  ModelSpec model;
+  Sites sites;
+  bool norm_topk_prob = false;  ///< the checkpoint's own gates sum to one
+  std::unique_ptr<FederatedMethod> method;
+  std::vector<ClientProfile> clients;
+  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< what the method asks of the routers, for the records
+
+  uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
+  LoraScale scale() const { return config.lora.scale(); }
+  int64_t max_rank() const;  ///< the largest r_c
+  ServerView view(GradientSum gradient_sum = {}) const;
+
+  /// Sums of gradients as the clients of `fabric` make them; borrows both. \param bytes_up  grows by what clients send
+  GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
+  /// The state before the first round. Gradients that the method begins with come through `fabric`, site by site; `sent` grows
+  /// by their replies' lengths.
+  ServerState initialize(Fabric& fabric, OtherTraffic* sent = nullptr) const;
+  /// What all clients hold alike in `state`, for those who begin or come back.
+  News whole_news(const ServerState& state) const;
+
+  /// The participants of the round that follows `state`.
+  RoundView draw(const ServerState& state) const;
+  Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
+  /// The change of the base that made `state`, for the clients that sit the next round out; nothing to say: no bytes.
+  News change_news(const ServerState& state) const;
+  /// The state after the round.
+  ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates) const;
+
+  /// An evaluator as a client of that budget. \throws kConfig when the budget leaves no expert.
+  ClientProfile evaluator(const EvaluationPoint& point) const;
+  Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
+
+  /// Asks the method, before anything is trained, what it would send to the weakest client and how that client would route;
+  /// fills in gate_norm. \throws kConfig when a client would get more than its rank.
+  void rehearse(const ServerState& state);
+};
+
+/// beta_c, K_c, r_c and |D_c| of every client. \param examples  |D_c|, or nothing where nobody trains
+/// \throws kConfig when some K_c is 0.
+std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
+                                        std::span<const size_t> examples);
+
+/// K = floor(K_max * budget) on a sparse model, 0 on a dense one. \throws kConfig naming `who` when that leaves no
+/// expert.
+int64_t active_experts(const ModelSpec& model, double budget, std::string_view who);
+
+}  // namespace evenkeel

@@ -1,0 +1,67 @@
+#include "fed/shards.h"
+
+#include "base/log.h"
+#include "base/machine.h"
+
+namespace evenkeel {
+namespace {
+
+void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
+  if (tokenized.cut == 0) return;
+  log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
+               tokenized.windowed, " of them keep a window of their context, ", tokenized.without_target,
+               " lost their whole answer and are left out");
+}
+
+/// Labels that the Dirichlet partition groups by.
+std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
+  std::vector<std::string> labels;
+  for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
+  return labels;
+}
+
+void deal_out(TokenizedRows tokenized, std::span<const std::vector<int64_t>> parts, Shards& shards) {
+  for (const auto& part : parts) {
+    auto& examples = shards.examples.emplace_back();
+    auto& rows = shards.rows.emplace_back();
+    for (int64_t index : part) {
+      const auto i = static_cast<size_t>(index);
+      examples.push_back(std::move(tokenized.examples[i]));
+      rows.push_back(tokenized.rows[i]);
+    }
+  }
+}
+
+void check_positions(const ExperimentConfig& config, const ModelSpec& model) {
+  EK_CHECK(config.data.cutoff <= model.max_positions, kConfig, "data.cutoff is ", config.data.cutoff,
+           " tokens, the model has ", model.max_positions, " positions");
+}
+
+/// Generated rows are as many as asked for; read ones are as many as there are.
+void check_generated_rows(const DataSection& data) {
+  constexpr int64_t kRowBytes = 4096;  // text, its tokens, and what both are made from
+  const auto available = machine::memory().available;
+  EK_CHECK(data.task != "builtin" || data.limit * kRowBytes <= available, kConfig, "data.limit is ", data.limit,
+           " rows to generate, about ", machine::bytes_text(data.limit * kRowBytes), " of memory, allowed: up to ",
+           available / kRowBytes, ", ", machine::bytes_text(available), " are available");
+}
+
+}  // namespace
+
+Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  check_positions(config, model);
+  check_generated_rows(config.data);
+  const auto seed = static_cast<uint64_t>(config.seed);
+  const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
+  if (!set.note.empty()) log::warning("[data] ", set.note);
+  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
+  warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  const auto labels = labels_of(set.rows, tokenized);
+  const auto parts = partition(labels, config.clients.count, config.data.partition, seed);
+  Shards shards{
+      .examples = {}, .rows = {}, .files = set.files, .cut = tokenized.cut, .without_target = tokenized.without_target};
+  deal_out(std::move(tokenized), parts, shards);
+  return shards;
+}
+
+}  // namespace evenkeel

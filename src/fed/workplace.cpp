@@ -1,0 +1,31 @@
+#include "fed/workplace.h"
+
+#include "lora/algebra.h"
+
+namespace evenkeel {
+
+void SharedState::receive(const News& news) {
+  const auto payload =
+      news.payload.size() > 0 ? received(decode(news.payload.bytes, "news for all clients")) : Payload{};
+  if (!news.whole) return receive_change(news.round, payload.base_delta);
+  const std::scoped_lock lock(mutex_);
+  common_ = {.fixed = payload.adapters, .base_change = payload.base_delta};
+  round_ = news.round;
+}
+
+void SharedState::receive_change(int64_t round, const AdapterState& base_delta) {
+  const std::scoped_lock lock(mutex_);
+  if (round <= round_) return;
+  EK_CHECK(base_delta.empty() || round == round_ + 1, kData, "a change of the base after round ", round,
+           " arrived, the last one known is of round ", round_);
+  add_to_base(common_.base_change, base_delta);
+  round_ = round;
+}
+
+EvaluationOptions Workplace::evaluation() const {
+  auto options = config.evaluate.options(config.data.form);
+  if (bert_scorer) options.bert_scorer = &*bert_scorer;
+  return options;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,46 @@
+/// \file  What the clients of one machine hold alike, once: one frozen base, the tokenizer, how the run works, and what the server
+/// told everybody.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "fed/config.h"
+#include "fed/message.h"
+#include "models/causal_lm.h"
+#include "scoring/bert_score.h"
+#include "tokenizer/tokenizer.h"
+
+namespace evenkeel {
+
+/// What News says, kept up to date. Threads: receive() may be called by clients that run side by side, in the same round.
+class SharedState {
+ public:
+  void receive(const News& news);
+  /// The change of the base that a task for the round after `round` brings; no matter when it is known already.
+  /// \throws kData when one before it was missed.
+  void receive_change(int64_t round, const AdapterState& base_delta);
+  const Common& common() const { return common_; }
+
+ private:
+  std::mutex mutex_;
+  Common common_;
+  int64_t round_ = 0;  // whose changes are in
+};
+
+struct Workplace {
+  ExperimentConfig config;  ///< resolved
+  std::unique_ptr<CausalLm> model;
+  Tokenizer tokenizer;
+  Sites sites;
+  std::unique_ptr<FederatedMethod> method;
+  std::optional<BertScorer> bert_scorer;  ///< of free-text tasks, when the config names an encoder
+  std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
+
+  uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
+  EvaluationOptions evaluation() const;  ///< borrows the scorer
+};
+
+}  // namespace evenkeel
