@@ -54,43 +54,26 @@ constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
 std::string rescaler_at(int64_t top_k) { return concat(kRescaler, ".", top_k); }
 
-/// w_ci of one layer, columns that sum to one, or zeros where nobody used the expert. \return [C, E] float64
-at::Tensor expert_weights_CE(const std::string& layer, double temperature, const RoundView& round,
-                             std::span<const ClientUpdate> updates) {
-  std::vector<at::Tensor> rows;
-  for (size_t c = 0; c < updates.size(); ++c) {
-    const double tokens = std::max(updates[c].extra(tokens_of(layer)).item<double>(), 1.0);
-    const auto share_E = updates[c].extra(counts_of(layer)).to(at::kDouble) / tokens;
-    rows.push_back(share_E.pow(temperature) * round.weights[c]);
-  }
-  const auto raw_CE = at::stack(rows), sum_E = raw_CE.sum(0);
-  return at::where(sum_E.gt(0), raw_CE / sum_E, at::zeros_like(raw_CE));
+/// p_c (a_ci / n_c)^t of one layer, before it is divided by its sum over clients. \return [E] float64
+at::Tensor activation_E(const std::string& layer, double temperature, const ClientUpdate& update, double weight) {
+  const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
+  const auto share_E = update.extra(counts_of(layer)).to(at::kDouble) / tokens;
+  return share_E.pow(temperature) * weight;
 }
 
 /// The p-weighted mean of the learned rescalers of each K among the participants: "rescaler.<K>", [1] float32.
-TensorMap mean_rescalers(const RoundView& round, std::span<const ClientUpdate> updates) {
-  std::map<int64_t, std::pair<double, double>> sums;
-  for (size_t c = 0; c < updates.size(); ++c) {
-    auto& [sum, weight] = sums[updates[c].client.top_k];
-    sum += round.weights[c] * updates[c].extra(kRescaler).item<double>();
-    weight += round.weights[c];
-  }
+TensorMap mean_rescalers(const RoundView& round, const Uploads& uploads) {
   TensorMap means;
-  for (const auto& [top_k, mean] : sums)
-    means[rescaler_at(top_k)] = at::full({1}, mean.first / mean.second, at::kFloat);
-  return means;
-}
-
-/// sum_c w_ci theta_ci of one factor of one stack. \return [E, ...]
-at::Tensor weighted_by_expert(at::Tensor LoraFactors::*factor, const std::string& site, const at::Tensor& weights_CE,
-                              std::span<const ClientUpdate> updates) {
-  at::Tensor sum;
-  for (size_t c = 0; c < updates.size(); ++c) {
-    const auto theta = (updates[c].factors(site).*factor).to(at::kDouble);
-    const auto part = theta * weights_CE[static_cast<int64_t>(c)].view({-1, 1, 1});
-    sum = sum.defined() ? sum.add_(part) : part;
+  for (const auto& one : round.participants) {
+    double weights = 0;
+    for (size_t c = 0; c < round.participants.size(); ++c)
+      if (round.participants[c].top_k == one.top_k) weights += round.weights[c];
+    const auto sum = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+      return update.client.top_k == one.top_k ? weight * update.extra(kRescaler).to(at::kDouble) : at::Tensor();
+    });
+    means[rescaler_at(one.top_k)] = (sum / weights).to(at::kFloat).view({1});
   }
-  return sum;
+  return means;
 }
 
 class A3Smoe : public FederatedMethod {
@@ -144,20 +127,22 @@ class A3Smoe : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
-    auto next = FederatedMethod::aggregate(server, state, round, updates);
+                        const Uploads& uploads) const override {
+    auto next = FederatedMethod::aggregate(server, state, round, uploads);
     if (config_.rescaler == Rescaler::kLearn)
-      for (const auto& [name, mean] : mean_rescalers(round, updates)) next.memory[name] = mean;
+      for (const auto& [name, mean] : mean_rescalers(round, uploads)) next.memory[name] = mean;
     if (config_.temperature == 0) return next;
-    std::map<std::string, at::Tensor> weights;
+    TensorMap totals;
     for (const auto& layer : server.moe_layers)
-      weights[layer] = expert_weights_CE(layer, config_.temperature, round, updates);
+      totals[layer] = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+        return activation_E(layer, config_.temperature, update, weight);
+      });
     for (auto& [site, factors] : next.global.adapters) {
       const auto& layer = server.sites.at(site).moe_layer;
       if (layer.empty()) continue;
       const auto& old = config_.unused_expert == UnusedExpert::kKeep ? state.global.adapters.at(site) : factors;
-      factors.a = activation_aware(&LoraFactors::a, site, weights.at(layer), old, updates);
-      factors.b = activation_aware(&LoraFactors::b, site, weights.at(layer), old, updates);
+      for (const auto factor : {&LoraFactors::a, &LoraFactors::b})
+        factors.*factor = activation_aware(factor, {site, layer}, totals.at(layer), old, round, uploads);
     }
     check_finite(next.global.adapters, concat("aggregate of round ", round.round));
     return next;
@@ -171,13 +156,19 @@ class A3Smoe : public FederatedMethod {
   }
 
  private:
-  /// The mean by activation, and `fallback` for experts without any.
-  static at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const std::string& site,
-                                     const at::Tensor& weights_CE, const LoraFactors& fallback,
-                                     std::span<const ClientUpdate> updates) {
-    const auto used_E = weights_CE.sum(0).gt(0).view({-1, 1, 1});
-    const auto mean = weighted_by_expert(factor, site, weights_CE, updates).to((fallback.*factor).scalar_type());
-    return at::where(used_E, mean, fallback.*factor);
+  struct Place {
+    const std::string &site, &layer;
+  };
+  /// sum_c w_ci theta_ci with w_ci = activation_ci / total_i, and `fallback` for experts without any.
+  at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const Place& place, const at::Tensor& total_E,
+                              const LoraFactors& fallback, const RoundView& round, const Uploads& uploads) const {
+    const auto used_E = total_E.gt(0);
+    const auto mean = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+      const auto own_E = activation_E(place.layer, config_.temperature, update, weight);
+      const auto w_E = at::where(used_E, own_E / total_E, at::zeros_like(own_E));
+      return (update.factors(place.site).*factor).to(at::kDouble) * w_E.view({-1, 1, 1});
+    });
+    return at::where(used_E.view({-1, 1, 1}), mean.to((fallback.*factor).scalar_type()), fallback.*factor);
   }
 
   const Config config_;

@@ -33,12 +33,12 @@ class FedExLora : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
-    auto next = FederatedMethod::aggregate(server, state, round, updates);
+                        const Uploads& uploads) const override {
+    auto next = FederatedMethod::aggregate(server, state, round, uploads);
     next.global.base_delta.clear();
-    if (updates.size() < 2) return next;
+    if (uploads.size() < 2) return next;
     for (const auto& [site, mean] : next.global.adapters)
-      next.global.base_delta[site] = scaled_residual(site, mean, round.weights, updates);
+      next.global.base_delta[site] = scaled_residual(site, mean, round.weights, uploads.each());
     check_finite(next.global.base_delta, concat("aggregate of round ", round.round));
     return next;
   }
@@ -70,7 +70,8 @@ MethodEntry fedex_lora() {
        .family = MethodFamily::kHomogeneous,
        .exact = true,
        .needs_experts = false,
-       .changes_base = true});
+       .changes_base = true,
+       .needs_individuals = true});
 }
 
 }  // namespace evenkeel

@@ -58,12 +58,12 @@ class FlexLora : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
+                        const Uploads& uploads) const override {
     ServerState next = state;
     ++next.round;
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<LoraFactors> parts;
-      for (const auto& update : updates) parts.push_back(update.factors(site));
+      for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       factors = best_factors(stack(parts, round.weights), factors.rank());
     }
     check_finite(next.global.adapters, concat("aggregate of round ", round.round));
@@ -82,7 +82,8 @@ MethodEntry flexlora() {
                                          .paper = "Bai et al.: FlexLoRA, NeurIPS 2024, arXiv:2402.11505",
                                          .family = MethodFamily::kRank,
                                          .exact = false,
-                                         .needs_experts = false});
+                                         .needs_experts = false,
+                                         .needs_individuals = true});
 }
 
 }  // namespace evenkeel

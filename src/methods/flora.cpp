@@ -60,12 +60,12 @@ class Flora : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
+                        const Uploads& uploads) const override {
     ServerState next = state;
     ++next.round;
     for (const auto& [site, shape] : server.sites) {
       std::vector<LoraFactors> parts;
-      for (const auto& update : updates) parts.push_back(update.factors(site));
+      for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       next.global.base_delta[site] = stack(parts, round.weights);
     }
     check_finite(next.global.base_delta, concat("aggregate of round ", round.round));
@@ -85,7 +85,8 @@ MethodEntry flora() {
                                       .family = MethodFamily::kRank,
                                       .exact = true,
                                       .needs_experts = false,
-                                      .changes_base = true});
+                                      .changes_base = true,
+                                      .needs_individuals = true});
 }
 
 }  // namespace evenkeel

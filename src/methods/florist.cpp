@@ -109,14 +109,14 @@ class Florist : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
+                        const Uploads& uploads) const override {
     ServerState next = state;
     ++next.round;
     auto& kept = config_.mode == Mode::kPaper ? next.global.base_delta : next.global.adapters;
     kept.clear();
     for (const auto& [site, shape] : server.sites) {
       std::vector<LoraFactors> parts;
-      for (const auto& update : updates) parts.push_back(update.factors(site));
+      for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       kept[site] = thresholded(stack(parts, round.weights), config_);
     }
     check_finite(kept, concat("aggregate of round ", round.round));
@@ -146,7 +146,8 @@ MethodEntry florist() {
                                         .family = MethodFamily::kRank,
                                         .exact = false,
                                         .needs_experts = false,
-                                        .changes_base = true});
+                                        .changes_base = true,
+                                        .needs_individuals = true});
 }
 
 }  // namespace evenkeel

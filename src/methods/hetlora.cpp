@@ -92,13 +92,13 @@ class HetLora : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
+                        const Uploads& uploads) const override {
     ServerState next = state;
     ++next.round;
-    const auto weights = norm_weights(state, updates);
+    const auto weights = norm_weights(state, uploads.each());
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<at::Tensor> a, b;
-      for (const auto& update : updates) {
+      for (const auto& update : uploads.each()) {
         const auto wide = padded(rescaled(update.factors(site), 1.0), factors.rank());
         a.push_back(wide.a);
         b.push_back(wide.b);
@@ -106,7 +106,8 @@ class HetLora : public FederatedMethod {
       factors.a = weighted_mean(a, weights);
       factors.b = weighted_mean(b, weights);
     }
-    for (const auto& update : updates) next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
+    for (const auto& update : uploads.each())
+      next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
     check_finite(next.global.adapters, concat("aggregate of round ", round.round));
     return next;
   }
@@ -171,7 +172,8 @@ MethodEntry hetlora() {
                                         .paper = "Cho et al.: Heterogeneous LoRA, EMNLP 2024, arXiv:2401.06432",
                                         .family = MethodFamily::kRank,
                                         .exact = false,
-                                        .needs_experts = false});
+                                        .needs_experts = false,
+                                        .needs_individuals = true});
 }
 
 }  // namespace evenkeel

@@ -25,25 +25,6 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
   add_to_base(next.common.base_change, received(decode(sent.bytes, "a change of the base").base_delta));
 }
 
-LoraFactors ClientUpdate::factors(const std::string& site) const {
-  const auto found = payload.adapters.find(site);
-  EK_CHECK(found != payload.adapters.end(), kShape, "aggregate: client ", client.id, " did not send ", site);
-  return received(found->second);
-}
-
-const at::Tensor& ClientUpdate::extra(const std::string& name) const {
-  const auto found = payload.extras.find(name);
-  EK_CHECK(found != payload.extras.end(), kShape, "aggregate: client ", client.id, " did not send ", name);
-  return found->second;
-}
-
-at::Tensor mean_factor(at::Tensor LoraFactors::*factor, const std::string& site, std::span<const double> weights,
-                       std::span<const ClientUpdate> updates) {
-  std::vector<at::Tensor> parts;
-  for (const auto& update : updates) parts.push_back(update.factors(site).*factor);
-  return weighted_mean(parts, weights);
-}
-
 std::map<std::string, double> Metrics::means() const {
   std::map<std::string, double> result;
   for (const auto& [name, mean] : means_)
@@ -81,14 +62,14 @@ Payload FederatedMethod::broadcast(const ServerState& state, const ClientProfile
 }
 
 ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& state, const RoundView& round,
-                                       std::span<const ClientUpdate> updates) const {
-  EK_CHECK(!updates.empty() && updates.size() == round.weights.size(), kInternal, "aggregate: ", updates.size(),
+                                       const Uploads& uploads) const {
+  EK_CHECK(uploads.size() > 0 && uploads.size() == round.weights.size(), kInternal, "aggregate: ", uploads.size(),
            " updates for ", round.weights.size(), " weights");
   ServerState next = state;
   ++next.round;
   for (auto& [site, factors] : next.global.adapters) {
     for (const auto factor : {&LoraFactors::a, &LoraFactors::b, &LoraFactors::core})
-      if ((factors.*factor).defined()) factors.*factor = mean_factor(factor, site, round.weights, updates);
+      if ((factors.*factor).defined()) factors.*factor = uploads.mean(site, factor, round.weights);
   }
   check_finite(next.global.adapters, concat("aggregate of round ", round.round));
   return next;

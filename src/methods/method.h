@@ -14,28 +14,11 @@
 
 #include "base/config.h"
 #include "lora/payload.h"
+#include "methods/profile.h"
+#include "methods/uploads.h"
 #include "nn/routing.h"
 
 namespace evenkeel {
-
-/// One client as the server knows it.
-struct ClientProfile {
-  int64_t id = 0;
-  double budget = 1.0;  ///< beta_c in (0, 1]
-  int64_t top_k = 0;    ///< K_c; 0 on a dense model
-  int64_t rank = 0;     ///< r_c
-  double examples = 0;  ///< |D_c|
-  bool trains = true;   ///< false: an evaluation, "a client that never trains"
-
-  void visit(auto& field) {  // base/record.h
-    field("id", id, -2);     // clients that never train have negative ones (fed/fabric.h)
-    field("budget", budget);
-    field("top_k", top_k);
-    field("rank", rank);
-    field("examples", examples);
-    field("trains", trains);
-  }
-};
 
 /// Who computes a sum of gradients over training rows: one place that has all rows, or each client on its own.
 enum class SampleFrom { kPooled, kClients };
@@ -103,22 +86,6 @@ struct ServerState {
   Common common{};
 };
 
-/// One client's contribution. Tensors may be views of a journalled file: read them site by site.
-struct ClientUpdate {
-  ClientProfile client;
-  Payload payload;
-  int64_t steps = 0;  ///< optimiser steps done
-
-  /// Its factors of one site, float32 (or wider). \throws kShape when it did not send the site.
-  LoraFactors factors(const std::string& site) const;
-  /// \throws kShape when it did not send the tensor.
-  const at::Tensor& extra(const std::string& name) const;
-};
-
-/// sum_c p_c theta_c of one factor of one site, read update by update. Source: FedAvg (McMahan et al. 2017).
-at::Tensor mean_factor(at::Tensor LoraFactors::*factor, const std::string& site, std::span<const double> weights,
-                       std::span<const ClientUpdate> updates);
-
 /// Which tensors of the adapters get gradients and optimiser state.
 enum class Trainable { kAB, kB, kCore };
 
@@ -185,10 +152,10 @@ class FederatedMethod {
   // --- server half: pure functions of their arguments ---
   virtual ServerState initialize(const ServerView& server) const;
   virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
-  /// `updates` are in the order of round.participants. A change of the base goes into the result's global.base_delta;
+  /// `uploads` are in the order of round.participants. A change of the base goes into the result's global.base_delta;
   /// the round adds it to common.base_change and sends it to everybody. \throws kNumeric when the result is not finite.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
-                                std::span<const ClientUpdate> updates) const;
+                                const Uploads& uploads) const;
   /// Numbers and small tensors ([L], [E] per layer) for the run records.
   virtual TensorMap diagnostics(const ServerState& state) const;
 };
@@ -209,6 +176,7 @@ struct MethodEntry {
   bool exact;                 ///< the aggregate equals sum_c p_c delta W_c
   bool needs_experts;         ///< refuses a dense model
   bool changes_base = false;  ///< hands over base deltas: factors beside every weight, higher by each round's ranks
+  bool needs_individuals = false;  ///< aggregates from uploads one by one; sums over clients are not enough
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes the resolved keys of `table` into the resolved config.

@@ -181,27 +181,20 @@ double mean_top_k(const RoundView& round) {
 }
 
 /// u_i = sum_c p_c a_ci / n_c: sums to Kbar over the experts of a layer (R7).
-at::Tensor utilization_E(const std::string& layer, const RoundView& round, std::span<const ClientUpdate> updates) {
-  at::Tensor u_E;
-  for (size_t c = 0; c < updates.size(); ++c) {
-    const double tokens = std::max(updates[c].extra(tokens_of(layer)).item<double>(), 1.0);
-    u_E = sum_of(u_E, updates[c].extra(counts_of(layer)).to(at::kDouble) * (round.weights[c] / tokens));
-  }
-  return u_E;
-}
-
-at::Tensor mean_phi_E(const std::string& layer, const RoundView& round, std::span<const ClientUpdate> updates) {
-  std::vector<at::Tensor> parts;
-  for (const auto& update : updates) parts.push_back(update.extra(phi_of(layer)));
-  return weighted_mean(parts, round.weights);
+at::Tensor utilization_E(const std::string& layer, const RoundView& round, const Uploads& uploads) {
+  return uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+    const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
+    return update.extra(counts_of(layer)).to(at::kDouble) * (weight / tokens);
+  });
 }
 
 /// Gamma: optimiser steps of a client, in the mean (R12).
-double mean_steps(const RoundView& round, std::span<const ClientUpdate> updates) {
-  double mean = 0;
-  for (size_t c = 0; c < updates.size(); ++c) mean += round.weights[c] * static_cast<double>(updates[c].steps);
-  EK_CHECK(mean > 0, kInternal, "aggregate: no client did an optimiser step");
-  return mean;
+double mean_steps(const RoundView& round, const Uploads& uploads) {
+  const auto mean = uploads.sum(round.weights, [](const ClientUpdate& update, double weight) {
+    return scalar(weight * static_cast<double>(update.steps));
+  });
+  EK_CHECK(mean.item<double>() > 0, kInternal, "aggregate: no client did an optimiser step");
+  return mean.item<double>();
 }
 
 // --- what the client computes ---
@@ -361,16 +354,17 @@ class UbSmoe : public FederatedMethod {
   }
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const override {
-    auto next = FederatedMethod::aggregate(server, state, round, updates);
+                        const Uploads& uploads) const override {
+    auto next = FederatedMethod::aggregate(server, state, round, uploads);
     if (config_.pg) {
-      const double gamma = config_.pg_gamma == PgGamma::kLiteral ? kLiteralGamma : mean_steps(round, updates);
+      const double gamma = config_.pg_gamma == PgGamma::kLiteral ? kLiteralGamma : mean_steps(round, uploads);
       set_pseudo_gradients(server, state, next, server.lr * gamma);
     }
     for (const auto& layer : server.moe_layers) {
-      const auto u_E = utilization_E(layer, round, updates);
+      const auto u_E = utilization_E(layer, round, uploads);
       auto& phi_E = next.global.extras.at(phi_of(layer));
-      if (config_.phi_train == PhiTrain::kLocalFedavg && config_.modulates()) phi_E = mean_phi_E(layer, round, updates);
+      if (config_.phi_train == PhiTrain::kLocalFedavg && config_.modulates())
+        phi_E = uploads.mean(phi_of(layer), round.weights);
       if (config_.phi_update == PhiUpdate::kUtilization) phi_E = updated_phi_E(phi_E, u_E, mean_top_k(round));
       next.memory[utilization_of(layer)] = u_E;
     }

@@ -119,6 +119,20 @@ TEST_P(MethodContract, AggregatingTwiceGivesTheSameBitsAndChangesNoArgument) {
   EXPECT_TRUE(equal(updates[0].payload.adapters, upload_before));
 }
 
+TEST_P(MethodContract, UploadsAreReadOneByOneWhereTheRowSaysSoAndNotElsewhere) {
+  const auto round = world.round(0);
+  const auto updates = world.train_all(*method, state, round);
+  const Uploads sums_only(updates, false);
+  if (entry.needs_individuals) {
+    EXPECT_THROW(method->aggregate(world.server(), state, round, sums_only), Error);
+    return;
+  }
+  const auto open = method->aggregate(world.server(), state, round, updates);
+  const auto locked = method->aggregate(world.server(), state, round, sums_only);
+  EXPECT_TRUE(equal(open.global.adapters, locked.global.adapters));
+  for (const auto& [name, tensor] : open.memory) EXPECT_TRUE(tensor.equal(locked.memory.at(name))) << name;
+}
+
 TEST_P(MethodContract, ReportedBytesAreWhatIsSentAndReadsBackEqual) {
   const auto round = world.round(0, {1});
   const auto updates = world.train_all(*method, state, round);

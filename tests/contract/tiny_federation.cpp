@@ -158,8 +158,8 @@ std::vector<ClientUpdate> TinyFederation::train_all(const FederatedMethod& metho
 }
 
 ServerState TinyFederation::aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
-                                      std::span<const ClientUpdate> updates) const {
-  auto next = method.aggregate(server(), state, round, updates);
+                                      const Uploads& uploads) const {
+  auto next = method.aggregate(server(), state, round, uploads);
   gain_base_delta(next, TransportDtype::kFloat32);
   return next;
 }

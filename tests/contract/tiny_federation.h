@@ -33,7 +33,7 @@ struct TinyFederation {
                                       const RoundView& round) const;
   /// What the round makes of the uploads: the method's aggregate, and the base change that everybody gains.
   ServerState aggregate(const FederatedMethod& method, const ServerState& state, const RoundView& round,
-                        std::span<const ClientUpdate> updates) const;
+                        const Uploads& uploads) const;
   /// `rounds` rounds of all clients from a fresh start.
   ServerState run(const FederatedMethod& method, int64_t rounds) const;
 
