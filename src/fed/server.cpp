@@ -119,7 +119,8 @@ News Server::change_news(const ServerState& state) const {
 
 ServerState Server::aggregate(const ServerState& state, const RoundView& round,
                               std::span<const ClientUpdate> updates) const {
-  auto next = method->aggregate(view(), state, round, Uploads(updates, find_method(config.method.name).needs_individuals));
+  auto next =
+      method->aggregate(view(), state, round, Uploads(updates, find_method(config.method.name).needs_individuals));
   gain_base_delta(next, config.train.transport_dtype);
   return next;
 }
