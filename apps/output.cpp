@@ -14,7 +14,8 @@
 namespace evenkeel {
 namespace {
 
-/// The lowest free descriptor is the one that open() gives. Reading from /dev/null is how stdout fails when it is written.
+/// The lowest free descriptor is the one that open() gives. Reading from /dev/null is how stdout fails when it is
+/// written.
 void reserve_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);

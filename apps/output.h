@@ -9,24 +9,24 @@
 
 namespace evenkeel {
 
-/// Thrown out of std::cout when stdout takes no more: a command need not go on. Output::finish() says what it means. What
-/// is printed after it throws the stream's own std::ios_base::failure.
+/// Thrown out of std::cout when stdout takes no more: a command need not go on. Output::finish() says what it means.
+/// What is printed after it throws the stream's own std::ios_base::failure.
 struct OutputLost : std::ios_base::failure {
   OutputLost() : failure("standard output cannot be written") {}
 };
 
 class Output final : public std::streambuf {
  public:
-  /// Makes sure that descriptors 0 to 2 are taken, so that no file of ours can become stdout: a closed stdout is held by
-  /// something that cannot be written, a closed stderr by something that takes everything. From here on a broken pipe or a
-  /// file beyond its limit is a failed write, not the end of the process: a training outlives its log.
+  /// Makes sure that descriptors 0 to 2 are taken, so that no file of ours can become stdout: a closed stdout is held
+  /// by something that cannot be written, a closed stderr by something that takes everything. From here on a broken
+  /// pipe or a file beyond its limit is a failed write, not the end of the process: a training outlives its log.
   Output();
   ~Output() override;
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Writes what is left. \return `code`; but where that is 0 and something printed could not be written, 1 and one line on
-  /// stderr. A reader that has gone away (`| head`) has seen enough: 0.
+  /// Writes what is left. \return `code`; but where that is 0 and something printed could not be written, 1 and one
+  /// line on stderr. A reader that has gone away (`| head`) has seen enough: 0.
   int finish(int code);
 
  protected:

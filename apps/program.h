@@ -4,11 +4,12 @@
 
 namespace evenkeel {
 
-/// Parses argv and does what one sub-command says; an error ends in one line on stderr. \return the exit code: 0 done, 1
-/// the input is wrong or the output cannot be written (apps/output.h), 2 our fault, 130 interrupted with the state saved.
+/// Parses argv and does what one sub-command says; an error ends in one line on stderr. \return the exit code: 0 done,
+/// 1 the input is wrong or the output cannot be written (apps/output.h), 2 our fault, 130 interrupted with the state
+/// saved.
 int run_program(int argc, char** argv);
-/// run_program(), then the end of the process without destroying what is static: to take LibTorch down takes longer than most
-/// short commands do.
+/// run_program(), then the end of the process without destroying what is static: to take LibTorch down takes longer
+/// than most short commands do.
 [[noreturn]] void run_and_exit(int argc, char** argv);
 
 }  // namespace evenkeel

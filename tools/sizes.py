@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks how large files and functions are: no file above 600 lines, the 95th percentile of functions at most 45 lines.
+"""Checks how large files and functions are: no file above 600 lines, the 95th percentile of functions at most 45 lines,
+no line of C++ above 120 columns (clang-format leaves comments as they are).
 
 Function lengths are first to last line, from Universal Ctags; without it only files are checked. Tests and
 benchmarks keep the cap on files alone. Prints the worst five. Exit 1 when a limit is passed.
@@ -12,7 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FILE_CAP, FUNCTION_P95 = 600, 45
+FILE_CAP, FUNCTION_P95, WIDTH = 600, 45, 120
 FOLDERS = ("src", "apps", "tests", "bench", "tools")
 SUFFIXES = (".h", ".cpp", ".py")
 
@@ -45,6 +46,11 @@ def main():
     worst(f"files: {len(files)}, median {statistics.median(counts):.0f}, p95 {percentile(counts, 0.95)}, "
           f"max {max(counts)} (cap {FILE_CAP})", lengths)
     bad = [name for lines, name in lengths if lines > FILE_CAP]
+
+    for p in files:
+        if p.suffix != ".py":
+            bad += [f"{p.relative_to(ROOT)}:{number} ({len(line)} columns)"
+                    for number, line in enumerate(p.read_text(encoding="utf-8").splitlines(), 1) if len(line) > WIDTH]
 
     code = [p for p in files if p.suffix != ".py" and not p.name.endswith(("_test.cpp", "_bench.cpp"))
             and p.relative_to(ROOT).parts[0] in ("src", "apps")]

@@ -31,8 +31,8 @@ class Error : public std::exception {
 
   Error(ErrorKind kind, std::string message);
   ErrorKind kind() const noexcept { return kind_; }
-  /// One line of at most kLongestMessage bytes: `[kind] context: message`, whatever the parts were: what a terminal acts
-  /// upon is spelled out, and of a longer text the beginning and the end stay.
+  /// One line of at most kLongestMessage bytes: `[kind] context: message`, whatever the parts were: what a terminal
+  /// acts upon is spelled out, and of a longer text the beginning and the end stay.
   const char* what() const noexcept override { return text_.c_str(); }
   /// The same error with `context` in front of its message, e.g. "round 3, client 5, method ub-smoe".
   Error with_context(std::string_view context) const;

@@ -30,7 +30,8 @@ void make_folders(const fs::path& folder);
 void remove_path(const fs::path& path);
 
 /// Refuses a path that no file of ours could hold: TOML and JSON are UTF-8, a message is one line.
-/// \param who  the flag or key that it came from. \throws kConfig when it is empty, not UTF-8 or has control characters.
+/// \param who  the flag or key that it came from. \throws kConfig when it is empty, not UTF-8 or has control
+/// characters.
 void check_path_text(std::string_view path, std::string_view who);
 
 /// Whole file as bytes. \throws kIo naming the file, when it cannot be read or is longer than `most` bytes.
@@ -111,8 +112,8 @@ class MappedFile {
 /// mapped.
 void check_mapped_files();
 
-/// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable. \param key  who asked, for the message.
-/// \throws kConfig when the variable is not set.
+/// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable.
+/// \param key  who asked, for the message. \throws kConfig when the variable is not set.
 fs::path expand_data_path(const std::string& path, std::string_view key);
 
 /// Folder of what the project ships (assets/, configs/): the source tree it was built from, or `share/evenkeel` beside

@@ -6,8 +6,8 @@
 
 namespace evenkeel {
 
-/// Holds `folder` as long as it lives. The lock is an flock(2) on the file `.lock`, which names process, machine and time
-/// for whoever comes second; a file without a living process behind it means nothing. Readers need no lock.
+/// Holds `folder` as long as it lives. The lock is an flock(2) on the file `.lock`, which names process, machine and
+/// time for whoever comes second; a file without a living process behind it means nothing. Readers need no lock.
 class FolderLock {
  public:
   static constexpr const char* kFile = ".lock";

@@ -10,8 +10,8 @@ namespace evenkeel {
 /// What was made, renamed or removed in `folder` is on disk when it returns.
 void flush_folder(const fs::path& folder);
 
-/// Whether `file` is what a killed process left of an atomic write (base/files.h) of `written`, a file of the same folder:
-/// "<written>.part-<process>-<number>".
+/// Whether `file` is what a killed process left of an atomic write (base/files.h) of `written`, a file of the same
+/// folder: "<written>.part-<process>-<number>".
 bool is_part_of(const fs::path& file, std::string_view written);
 
 }  // namespace evenkeel

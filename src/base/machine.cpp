@@ -48,8 +48,8 @@ std::string content(const fs::path& file) {
   return line;
 }
 
-/// The folders of this process' control group and of those above it, innermost first. Inside a container the listed path
-/// may be the host's, with nothing there: then only the mount itself is left.
+/// The folders of this process' control group and of those above it, innermost first. Inside a container the listed
+/// path may be the host's, with nothing there: then only the mount itself is left.
 /// \param controller  "memory", "cpu"; empty: version 2
 std::vector<fs::path> control_groups(const fs::path& root, std::string_view controller) {
   std::ifstream in(root / "proc/self/cgroup");

@@ -1,5 +1,5 @@
-/// \file  What this process may use of the machine: memory, processors, room on disk. Asked anew at every call; a container's
-/// limits count, not only what is built in. Knows nothing of torch.
+/// \file  What this process may use of the machine: memory, processors, room on disk. Asked anew at every call; a
+/// container's limits count, not only what is built in. Knows nothing of torch.
 ///
 /// Example:  if (needed > machine::memory().available) fail(kConfig, ...);
 #pragma once

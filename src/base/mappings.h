@@ -1,5 +1,5 @@
-/// \file  The mapped files of this process, by address: who is at fault when a page cannot be read, and whether a file has
-/// changed since. Private to the base room.
+/// \file  The mapped files of this process, by address: who is at fault when a page cannot be read, and whether a file
+/// has changed since. Private to the base room.
 #pragma once
 
 #include <sys/stat.h>

@@ -22,8 +22,8 @@ class RandomStream {
   RandomStream(uint64_t seed, std::string_view purpose, uint64_t key0 = 0, uint64_t key1 = 0);
 
   uint64_t next_u64();
-  /// Leaves out the next `words` draws of 32 bits, in no time: what another thread draws. A value of fill_uniform() takes
-  /// one, a pair of fill_normal()'s two.
+  /// Leaves out the next `words` draws of 32 bits, in no time: what another thread draws. A value of fill_uniform()
+  /// takes one, a pair of fill_normal()'s two.
   void skip(uint64_t words);
   /// In [0, 1), 53 random bits.
   double uniform();

@@ -11,10 +11,9 @@
 ///   const auto json = record::write(upload);
 ///   const auto again = record::read<Upload>(JsonView(json, "here"));
 ///
-/// Fields are int64_t (0 or more, if no other bound is given), double, bool, std::string, enums with names() (base/config.h),
-/// [N] int64 tensors, structs like this one, and lists, maps by
-/// name and optionals of these. An optional that is empty has no key. A type of another form brings to_json(value) and
-/// from_json(view, value).
+/// Fields are int64_t (0 or more, if no other bound is given), double, bool, std::string, enums with names()
+/// (base/config.h), [N] int64 tensors, structs like this one, and lists, maps by name and optionals of these. An optional
+/// that is empty has no key. A type of another form brings to_json(value) and from_json(view, value).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,7 +52,8 @@ concept Custom = requires(const T& value, T& place, const JsonView& view) {
 template <Visited T>
 OrderedJson write(T value);
 
-/// \throws naming the place of what is missing, of another type or out of range. A key that visit() does not name is left alone.
+/// \throws naming the place of what is missing, of another type or out of range. A key that visit() does not name is
+/// left alone.
 template <Visited T>
 T read(const JsonView& view);
 

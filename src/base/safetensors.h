@@ -1,5 +1,6 @@
-/// \file  The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes; as a file or
-/// as bytes in memory. Reading maps the file: tensors are views of it, read-only by convention, and keep the mapping alive.
+/// \file  The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes; as a
+/// file or as bytes in memory. Reading maps the file: tensors are views of it, read-only by convention, and keep the
+/// mapping alive.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,8 +24,8 @@ struct Safetensors {
 /// JSON or too large, unknown dtype, byte ranges that overlap, leave holes, run out of the file or disagree with dtype
 /// and shape.
 Safetensors load_safetensors(const std::filesystem::path& file);
-/// The same of bytes in memory, [N] uint8, which the tensors are views of and keep alive. \param place  whose bytes they
-/// are, for errors
+/// The same of bytes in memory, [N] uint8, which the tensors are views of and keep alive.
+/// \param place  whose bytes they are, for errors
 Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place);
 
 /// Writes atomically, one tensor after the other (made contiguous on CPU on the way), wide dtypes first, then by name,

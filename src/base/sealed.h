@@ -1,6 +1,6 @@
-/// \file  Files of ours that say whether they are whole: JSON objects whose last member is a checksum of all bytes before
-/// it, and which name the length and SHA-256 of the binary files that lie beside them. Any changed byte is found, and the
-/// JSON stays readable for every tool. Example:
+/// \file  Files of ours that say whether they are whole: JSON objects whose last member is a checksum of all bytes
+/// before it, and which name the length and SHA-256 of the binary files that lie beside them. Any changed byte is
+/// found, and the JSON stays readable for every tool. Example:
 ///   append_sealed(file, {{"round", 1}});
 ///   const auto read = read_sealed_lines(file);  // a name of its own: a loop over a temporary's lines outlives them
 ///   for (const auto& line : read.whole().lines) ...
@@ -21,10 +21,11 @@
 
 namespace evenkeel {
 
-/// The text of `object` with its checksum, on one line or, with an indent, on several. REQUIRES an object with a member.
+/// The text of `object` with its checksum, on one line or, with an indent, on several. REQUIRES an object with a
+/// member.
 std::string sealed(const OrderedJson& object, int indent = -1);
-/// The object that sealed() wrote, without its checksum. \throws kCheckpoint naming `place` when the bytes are not those
-/// that were sealed.
+/// The object that sealed() wrote, without its checksum. \throws kCheckpoint naming `place` when the bytes are not
+/// those that were sealed.
 Json unsealed(std::string_view text, const std::string& place);
 
 /// A file that holds one sealed object and a line break.

@@ -10,8 +10,8 @@
 
 namespace evenkeel::testing {
 
-/// The folder of data that is no part of the project, which $EVENKEEL_DATA names; without it one that is not there, so that tests
-/// skip and say so.
+/// The folder of data that is no part of the project, which $EVENKEEL_DATA names; without it one that is not there, so
+/// that tests skip and say so.
 inline fs::path data_folder() {
   const char* given = std::getenv("EVENKEEL_DATA");
   return given ? given : "$EVENKEEL_DATA";

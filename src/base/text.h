@@ -9,8 +9,8 @@
 namespace evenkeel {
 
 /// Control characters (newline, tab, ESC, NUL, those of Unicode), marks that turn the direction of writing, and bytes
-/// that are not UTF-8, spelled out: "\n", "\x1b", "\u{202e}", "\xff". The rest, backslashes too, stays as it is, so that
-/// escaping what is escaped changes nothing.
+/// that are not UTF-8, spelled out: "\n", "\x1b", "\u{202e}", "\xff". The rest, backslashes too, stays as it is, so
+/// that escaping what is escaped changes nothing.
 std::string escaped(std::string_view text);
 
 /// escaped() in at most `limit` bytes; of what is longer the beginning and the end, with the full length between them:

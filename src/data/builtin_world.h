@@ -40,8 +40,9 @@ std::string statement(int64_t animal, int64_t relation, int64_t value);
 std::string yes_no_question(int64_t animal, int64_t relation, int64_t value);
 std::string open_question(int64_t animal, int64_t relation);
 
-/// Choices under numbered labels: "Answer1: red Answer2: blue". They stand in a fixed order, so that a question asks for
-/// knowledge and for the name of a choice, not for a search in a list. \param gap  what stands between two choices.
+/// Choices under numbered labels: "Answer1: red Answer2: blue". They stand in a fixed order, so that a question asks
+/// for knowledge and for the name of a choice, not for a search in a list.
+/// \param gap  what stands between two choices.
 std::string numbered(std::string_view label, std::span<const std::string_view> choices, std::string_view gap);
 
 /// True for the quarter of things that training rows never ask about. \param a, b, kind  which thing, any numbers.

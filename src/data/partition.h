@@ -39,7 +39,8 @@ struct PartitionConfig {
   }
 };
 
-/// Row indices of each client, disjoint, together all rows (kClient may leave up to clients-1 rows over; they are dealt out).
+/// Row indices of each client, disjoint, together all rows (kClient may leave up to clients-1 rows over; they are dealt
+/// out).
 /// \param labels  one per row; used by kDirichlet only.
 /// \throws kConfig when there are more clients than rows, or a client would be empty.
 std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,

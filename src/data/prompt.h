@@ -14,20 +14,20 @@ namespace evenkeel {
 
 enum class PromptTemplate {
   kPaper,        ///< the paper's Alpaca prompt, no indentation
-  kLlmAdapters,  ///< LLM-Adapters' finetune.py / commonsense_evaluate.py, indented, training and evaluation differ by bytes
+  kLlmAdapters,  ///< LLM-Adapters' finetune.py / commonsense_evaluate.py: indented, training and evaluation differ
 };
 constexpr auto names(PromptTemplate) {
   return std::array{config::EnumName<PromptTemplate>{"paper", PromptTemplate::kPaper},
                     config::EnumName<PromptTemplate>{"llm_adapters", PromptTemplate::kLlmAdapters}};
 }
 
-/// The text before the answer, in training / in evaluation. For kPaper they are the same. A row with `input` (context) uses the
-/// template's context branch.
+/// The text before the answer, in training / in evaluation. For kPaper they are the same. A row with `input` (context)
+/// uses the template's context branch.
 std::string training_prompt(const Row& row, PromptTemplate form);
 std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
-/// The row with as much of its context, from the beginning on, as leaves its evaluation prompt at most `limit` tokens; as
-/// it was when it has none or the prompt fits. \throws kData when the prompt is longer without the context.
+/// The row with as much of its context, from the beginning on, as leaves its evaluation prompt at most `limit` tokens;
+/// as it was when it has none or the prompt fits. \throws kData when the prompt is longer without the context.
 Row fit_context(const Row& row, const Tokenizer& tokenizer, PromptTemplate form, int64_t limit);
 
 struct TokenizeOptions {

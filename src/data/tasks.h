@@ -62,19 +62,21 @@ struct TaskRows {
                        ///< warning; empty when there is nothing to say
 };
 
-/// Test rows of a task: of a file as many as the limit, drawn without replacement; of a built-in task the first of all its
-/// questions, each of which it asks once. \throws kData (file, place, field), kConfig
+/// Test rows of a task: of a file as many as the limit, drawn without replacement; of a built-in task the first of all
+/// its questions, each of which it asks once. \throws kData (file, place, field), kConfig
 TaskRows test_rows(const TaskInfo& task, const RowOptions& options);
 
 /// Training rows of a family. commonsense: commonsense_15k.json first (sha256 checked), then the 11k stand-in with a
 /// visible note.
 TaskRows training_rows(std::string_view family, const RowOptions& options);
 
-/// The first of the task's allowed answers to occur in `text`, anywhere, leftmost hit (LLM-Adapters' rule: no word boundaries;
-/// at the same place the pattern's alternatives are tried in order). Empty when there is none: an invalid answer.
+/// The first of the task's allowed answers to occur in `text`, anywhere, leftmost hit (LLM-Adapters' rule: no word
+/// boundaries; at the same place the pattern's alternatives are tried in order). Empty when there is none: an invalid
+/// answer.
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase);
 
-/// Share of the most frequent gold answer, and of uniform guessing (mean over rows of 1 / options of the row's "Answer format").
+/// Share of the most frequent gold answer, and of uniform guessing (mean over rows of 1 / options of the row's "Answer
+/// format").
 double majority_rate(std::span<const Row> rows);
 double chance_rate(const TaskInfo& task, std::span<const Row> rows);
 

@@ -1,6 +1,6 @@
 /// \file  Which questions of TeleQuAD train and which test. Its file is read by tasks/telequad.cpp.
-/// Source: TeleQuAD v4 (Ericsson, CC BY-ND 4.0): extractive questions on 3GPP specifications and telecom web pages, in a
-/// format like SQuAD's. The file is read as it was published; splits exist in memory only.
+/// Source: TeleQuAD v4 (Ericsson, CC BY-ND 4.0): extractive questions on 3GPP specifications and telecom web pages, in
+/// a format like SQuAD's. The file is read as it was published; splits exist in memory only.
 #pragma once
 
 #include <array>

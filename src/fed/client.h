@@ -23,8 +23,8 @@ class Client {
   /// \throws kData where a task needs rows that are not there, kNumeric, and whatever `on_progress` throws.
   Reply answer(const Task& task, const OnProgress& on_progress = {});
 
-  /// The first half of every answer but a sum of gradients: adapters and router options, as the method makes them of the
-  /// broadcast.
+  /// The first half of every answer but a sum of gradients: adapters and router options, as the method makes them of
+  /// the broadcast.
   LocalSetup prepare(const Task& task);
 
  private:

@@ -236,8 +236,8 @@ struct ExperimentConfig {
 
   /// Fills in what was left open: threads, compute_dtype, budgets, tasks, the run folder.
   void resolve();
-  /// r_c that a budget stands for when clients.ranks does not say: with a rank method round(lora.rank (0.2 + 0.8 beta)),
-  /// which is the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22); else lora.rank.
+  /// r_c that a budget stands for when clients.ranks does not say: with a rank method round(lora.rank (0.2 + 0.8
+  /// beta)), which is the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22); else lora.rank.
   int64_t rank_at(double budget) const;
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;

@@ -22,13 +22,13 @@ using EvaluationProgress = std::function<void(const std::string& task, double bu
 /// The points that `[evaluate]` asks for, budget by budget. Without experts there is no reading b.
 std::vector<EvaluationPoint> evaluation_points(const Server& server);
 
-/// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator. \param ask  its reading is
-/// the point's
+/// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
+/// \param ask  its reading is the point's
 Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
              const EvaluationProgress& on_progress = {});
 
-/// The state after the last committed round, which the fabric's clients then know; before the first one, what a run begins
-/// with.
+/// The state after the last committed round, which the fabric's clients then know; before the first one, what a run
+/// begins with.
 ServerState last_state(Experiment& experiment, const Checkpoint& checkpoint);
 
 /// What `evenkeel evaluate --run` may change of the run's own `[evaluate]`.

@@ -1,5 +1,6 @@
-/// \file  How a server reaches its clients. A round hands over tasks and takes replies as they arrive; where the clients are,
-/// and what carries the messages, is known to the fabric alone. Another way of reaching clients is another Fabric.
+/// \file  How a server reaches its clients. A round hands over tasks and takes replies as they arrive; where the
+/// clients are, and what carries the messages, is known to the fabric alone. Another way of reaching clients is another
+/// Fabric.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,8 @@ class Fabric {
   /// Sends `news` to each of `clients` and to the evaluator, who read it before any later task.
   virtual void announce(std::span<const ClientProfile> clients, const News& news) = 0;
 
-  /// Gives each of `clients` its task and waits until each has replied or is lost. \throws what a client failed with; kConfig
-  /// for an addressee that this fabric does not reach (kPool).
+  /// Gives each of `clients` its task and waits until each has replied or is lost. \throws what a client failed with;
+  /// kConfig for an addressee that this fabric does not reach (kPool).
   virtual void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) = 0;
 };
 

@@ -66,16 +66,16 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
                        .targets = tokens,
                        .top_k = most_experts(e),
                        .threads = std::max<int64_t>(1, e.server.config.threads)};
-  // Copy, gradient and two moments; gradients before they are added and a method's edits are most of another copy.
-  const int64_t side_by_side = std::min(e.server.config.clients.parallel, drawn_clients(e));
-  const std::string keys = side_by_side > 1 ? ", clients.parallel" : "",
-                    each = side_by_side > 1 ? " of each client" : "";
-  return {
-      {concat("a client's adapters, gradients and moments", side_by_side > 1 ? concat(", times ", side_by_side) : ""),
-       side_by_side * 5 * adapter, kAdapterKeys + keys},
-      {concat("activations of a micro-batch of up to ", tokens, " tokens", each),
-       side_by_side * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
-       concat("train.batch_size or data.cutoff", keys)}};
+  const int64_t clients = std::min(e.server.config.clients.parallel, drawn_clients(e));
+  const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
+  const std::string fewer = clients > 1 ? ", clients.parallel" : "";
+  // Copy, gradient and two moments; gradients before they are added and a method's edits are most of another copy. What
+  // is encoded down is the adapters and as much beside them, up the adapters.
+  return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
+          {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
+          {concat("activations of a micro-batch of up to ", tokens, " tokens", of_each),
+           clients * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
+           concat("train.batch_size or data.cutoff", fewer)}};
 }
 
 /// Tokens of the longest prompt: of a task with contexts, all that the positions leave; else about a training row's.
@@ -98,14 +98,14 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
                        .top_k = most_experts(e),
                        .threads = std::max<int64_t>(1, e.server.config.threads)};
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
-  return {{"the adapters of an evaluation", adapter, kAdapterKeys},
+  return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
            cache_bytes(spec, copies, prompt + evaluate.max_new_tokens) + passing_bytes(spec, pass) + logits,
            "evaluate.batch_size or evaluate.max_new_tokens"}};
 }
 
-/// Factors of everything merged into the base by the last round, the server's before and after it and the clients'; a stack as high as the weight is
-/// folded (docs/decisions/0014).
+/// Factors of everything merged into the base by the last round, the server's before and after it and the clients'; a
+/// stack as high as the weight is folded (docs/decisions/0014).
 int64_t base_change_bytes(const Experiment& e) {
   if (!find_method(e.server.config.method.name).changes_base) return 0;
   const auto drawn = std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size()));

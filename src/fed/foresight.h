@@ -1,5 +1,5 @@
-/// \file  What a run will hold in memory, part by part, said before it begins: `evenkeel doctor --config`, and the first thing
-/// that `train` does after reading its rows.
+/// \file  What a run will hold in memory, part by part, said before it begins: `evenkeel doctor --config`, and the
+/// first thing that `train` does after reading its rows.
 #pragma once
 
 #include "fed/experiment.h"

@@ -18,7 +18,8 @@ struct OwnedRow {
 };
 
 /// Sum over micro-batches of the gradient of the frozen weight of `ask.site`, of `count` rows drawn from `rows`, each
-/// routed as its owner routes it: no micro-batch holds rows that are routed differently. The reply's payload: the extra "gradient", [*, out, in] float32; nothing when no row was drawn.
+/// routed as its owner routes it: no micro-batch holds rows that are routed differently. The reply's payload: the extra
+/// "gradient", [*, out, in] float32; nothing when no row was drawn.
 Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 

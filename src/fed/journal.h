@@ -43,21 +43,22 @@ struct ClientRecord : LocalReport {
   }
 };
 
-/// The journal of one round. Cheap to make: all that counts is in the folder. Files that this journal wrote and that nobody
-/// touched since are read without being hashed again, which keeps checksums below 2 % of a round.
+/// The journal of one round. Cheap to make: all that counts is in the folder. Files that this journal wrote and that
+/// nobody touched since are read without being hashed again, which keeps checksums below 2 % of a round.
 class RoundJournal {
  public:
   /// Makes the folder if it is missing.
   explicit RoundJournal(std::filesystem::path folder);
 
-  /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the client
-  /// makes it again, to the bit.
+  /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the
+  /// client makes it again, to the bit.
   bool holds(int64_t client) const;
   /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up, up_parts and files.
   void store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
 
   ClientRecord record(int64_t client) const;
-  /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all below.
+  /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all
+  /// below.
   ClientUpdate update(const ClientProfile& client) const;
   /// A copy of what the client keeps; empty when it keeps nothing.
   TensorMap memory(int64_t client) const;

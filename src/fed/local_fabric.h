@@ -1,5 +1,5 @@
-/// \file  All clients on this machine: one frozen base and one copy of what everybody holds alike, so that memory does not grow
-/// with their number but for what each keeps of its own.
+/// \file  All clients on this machine: one frozen base and one copy of what everybody holds alike, so that memory does
+/// not grow with their number but for what each keeps of its own.
 #pragma once
 
 #include <vector>
@@ -23,8 +23,8 @@ struct LocalFabric : Fabric {
 
   /// All read the one copy.
   void announce(std::span<const ClientProfile> to, const News& news) override;
-  /// In the order of `to`, as many side by side as clients.parallel says, each in a thread of its own then. An error of training
-  /// names round, client and method.
+  /// In the order of `to`, as many side by side as clients.parallel says, each in a thread of its own then. An error of
+  /// training names round, client and method.
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
 
  private:

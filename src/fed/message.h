@@ -1,8 +1,8 @@
-/// \file  What server and clients send each other, and its bytes. Tensors cross as encoded payloads, whose lengths are the
-/// traffic; what stands beside them is small and plain.
+/// \file  What server and clients send each other, and its bytes. Tensors cross as encoded payloads, whose lengths are
+/// the traffic; what stands beside them is small and plain.
 ///
-/// A message in bytes: the length of its header (8 bytes, little-endian), the header as JSON, spaces up to a multiple of 64
-/// bytes, and the payload.
+/// A message in bytes: the length of its header (8 bytes, little-endian), the header as JSON, spaces up to a multiple
+/// of 64 bytes, and the payload.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct Train {
   void visit(auto&) {}
 };
 
-/// One site's gradient over the addressee's share of `sample`. Its reply: the extra "gradient", or nothing where no row was
-/// drawn.
+/// One site's gradient over the addressee's share of `sample`. Its reply: the extra "gradient", or nothing where no row
+/// was drawn.
 struct SumGradients {
   std::string site;
   GradientSample sample;

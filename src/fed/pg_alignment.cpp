@@ -106,8 +106,8 @@ struct Sums {
   }
 };
 
-/// Over all adapters' tensors, float64: product_EE[i, j] of expert i's gradient with expert j's pseudo-gradient, and both
-/// squared norms.
+/// Over all adapters' tensors, float64: product_EE[i, j] of expert i's gradient with expert j's pseudo-gradient, and
+/// both squared norms.
 struct ExpertSums {
   at::Tensor product_EE, gradient_E, pseudo_E;
 

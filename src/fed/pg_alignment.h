@@ -1,7 +1,7 @@
-/// \file  Whether the pseudo-gradients of a state point where true gradients do. Source: the UB-SMoE paper, Table 8; how it
-/// was measured is not described (R45). Here: of the experts that no token of a batch reaches at the smallest client's K_c,
-/// those which the same batch does reach with more experts per token have a true gradient, and its cosine with what the
-/// server sends is taken over their adapters' tensors.
+/// \file  Whether the pseudo-gradients of a state point where true gradients do. Source: the UB-SMoE paper, Table 8;
+/// how it was measured is not described (R45). Here: of the experts that no token of a batch reaches at the smallest
+/// client's K_c, those which the same batch does reach with more experts per token have a true gradient, and its cosine
+/// with what the server sends is taken over their adapters' tensors.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ constexpr auto names(AlignMode) {
                     config::EnumName<AlignMode>{"dense", AlignMode::kDense}};
 }
 
-/// What the cosine would be if a pseudo-gradient belonged to no expert in particular: the compared experts' pseudo-gradients
-/// are dealt among them so that none keeps its own, kShuffles times, drawn by the run's seed.
+/// What the cosine would be if a pseudo-gradient belonged to no expert in particular: the compared experts'
+/// pseudo-gradients are dealt among them so that none keeps its own, kShuffles times, drawn by the run's seed.
 struct ShuffledCosine {
   static constexpr int64_t kShuffles = 100;
   double mean = 0, least = 0, most = 0;

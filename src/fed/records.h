@@ -1,13 +1,13 @@
 /// \file  The line of rounds.jsonl: everything that is reported of a round, measured, never assumed.
 ///
-/// Keys: round (1 = the first), method, gate_norm (what the method asks for), gates_sum_to_one (over the selected experts:
-/// by gate_norm or by the checkpoint's norm_topk_prob), participants, loss, first_loss, last_loss (mean per target token),
-/// tokens, targets, steps, bytes_up, bytes_down (all that was sent, whoever got it), bytes_up_parts and bytes_down_parts
-/// (the same by content: lora/payload.h and fed/message.h), experts_per_token, flops; clients (the same per client, with
-/// id, budget, top_k, rank, examples, weight and metrics); metrics (mean over clients, by steps); layers and, per layer in
-/// that order, utilization [L][E], entropy, gini, dead_experts, nearly_dead_experts; entropy_mean, entropy_std,
-/// entropy_joint, entropy_unnormalized, gini_mean; diagnostics (the method's own tensors, e.g. phi); seconds by phase.
-/// All under "seconds" differs from run to run, the rest does not.
+/// Keys: round (1 = the first), method, gate_norm (what the method asks for), gates_sum_to_one (over the selected
+/// experts: by gate_norm or by the checkpoint's norm_topk_prob), participants, loss, first_loss, last_loss (mean per
+/// target token), tokens, targets, steps, bytes_up, bytes_down (all that was sent, whoever got it), bytes_up_parts and
+/// bytes_down_parts (the same by content: lora/payload.h and fed/message.h), experts_per_token, flops; clients (the
+/// same per client, with id, budget, top_k, rank, examples, weight and metrics); metrics (mean over clients, by steps);
+/// layers and, per layer in that order, utilization [L][E], entropy, gini, dead_experts, nearly_dead_experts;
+/// entropy_mean, entropy_std, entropy_joint, entropy_unnormalized, gini_mean; diagnostics (the method's own tensors,
+/// e.g. phi); seconds by phase. All under "seconds" differs from run to run, the rest does not.
 #pragma once
 
 #include <map>

@@ -16,8 +16,9 @@ struct RoundResult {
 /// What a run begins with; all clients know their part of it then.
 Snapshot before_first_round(const Server& server, Fabric& fabric);
 
-/// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made again. The
-/// result depends on `now` and the config alone: not on the order in which clients ran or replied, nor on interruptions.
+/// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made
+/// again. The result depends on `now` and the config alone: not on the order in which clients ran or replied, nor on
+/// interruptions.
 /// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads kept.
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress);

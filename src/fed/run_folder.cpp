@@ -156,8 +156,8 @@ RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_ro
   return run;
 }
 
-/// What was opened needs the lines of its rounds, each whole; its own one may be missing, as the commit holds it. Where a
-/// round was asked for, what comes after it is no matter.
+/// What was opened needs the lines of its rounds, each whole; its own one may be missing, as the commit holds it. Where
+/// a round was asked for, what comes after it is no matter.
 void RunFolder::read_records(std::optional<int64_t> from_round) {
   const auto rounds = read_rounds(folder_), evaluations = read_evaluations(folder_);
   const auto& commit = opened_.commit;

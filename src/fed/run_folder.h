@@ -1,5 +1,5 @@
-/// \file  The folder of a run, never half-written: readers see the last committed round. All that is ours in it is sealed
-/// (base/sealed.h); one process at a time writes (base/folder_lock.h), any number may read.
+/// \file  The folder of a run, never half-written: readers see the last committed round. All that is ours in it is
+/// sealed (base/sealed.h); one process at a time writes (base/folder_lock.h), any number may read.
 ///
 ///   config.toml        resolved; equal to what manifest.json holds under "config"
 ///   manifest.json      fed/manifest.h; its presence makes the run
@@ -73,8 +73,8 @@ class RunFolder {
   bool record_missing_ = false;                     // its own line of rounds.jsonl was not written any more
 };
 
-/// The config a run was made with. \throws kIo when no run lives there, kCheckpoint, kConfig when config.toml is not what
-/// the run wrote, naming the keys that differ.
+/// The config a run was made with. \throws kIo when no run lives there, kCheckpoint, kConfig when config.toml is not
+/// what the run wrote, naming the keys that differ.
 ExperimentConfig run_config(const std::filesystem::path& folder);
 
 /// Lines of rounds.jsonl up to the first that is damaged or not the next round.

@@ -16,7 +16,8 @@ std::vector<int64_t> sample_participants(int64_t count, double participation, ui
 /// The participants of `round` with p_c = |D_c| / sum |D_c'| over them.
 RoundView draw_round(std::span<const ClientProfile> clients, double participation, uint64_t seed, int64_t round);
 
-/// The round without the clients that were lost in it: as if they had not been drawn. \throws kData when nobody is left.
+/// The round without the clients that were lost in it: as if they had not been drawn. \throws kData when nobody is
+/// left.
 RoundView without(RoundView round, std::span<const int64_t> lost);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// The seam between server and clients: every client in a process of its own, which knows what came over its pipe, its own rows
-// and its own memory, and replies that come late, twice, in any order or not at all.
+// The seam between server and clients: every client in a process of its own, which knows what came over its pipe, its
+// own rows and its own memory, and replies that come late, twice, in any order or not at all.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -81,7 +81,8 @@ struct Mischief {
 
 class PipeFabric : public Fabric {
  public:
-  /// Forks a process for each client of `origin`, and one that evaluates. Nothing that `origin` learns later reaches them.
+  /// Forks a process for each client of `origin`, and one that evaluates. Nothing that `origin` learns later reaches
+  /// them.
   PipeFabric(LocalFabric& origin, Mischief mischief) : mischief_(std::move(mischief)), random_(mischief_.seed) {
     for (const auto& client : origin.clients) begin(client.id, origin);
     begin(kEvaluator, origin);
@@ -158,7 +159,8 @@ class Seam : public testing::SmallRun, public ::testing::WithParamInterface<std:
 
   static Experiment made(std::string_view method) {
     return experiment(method, Purpose::kTrain, concat("clients.participation=0.67"),
-                      {"method.fed-sb.init=federated", "evaluate.tasks=[\"builtin:sizes\"]"});
+                      {"method.fed-sb.init=federated", "evaluate.tasks=[\"builtin:sizes\"]",
+                       "lora.targets=[\"q_proj\", \"down_proj\"]"});
   }
 
   /// Two rounds, so that memories, changes of the base and those who sit out matter, and an evaluation.

@@ -1,6 +1,6 @@
-/// \file  The server of a run: the method's server half, the clients as it knows them, the shapes of the model. It has no weights
-/// and no rows; what it needs of clients comes through a fabric (fed/fabric.h). Its functions are pure in the state they are
-/// given; a run's state is a Snapshot (fed/checkpoint.h).
+/// \file  The server of a run: the method's server half, the clients as it knows them, the shapes of the model. It has
+/// no weights and no rows; what it needs of clients comes through a fabric (fed/fabric.h). Its functions are pure in
+/// the state they are given; a run's state is a Snapshot (fed/checkpoint.h).
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct Server {
 
   /// Sums of gradients as the clients of `fabric` make them; borrows both. \param bytes_up  grows by what clients send
   GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
-  /// The state before the first round. Gradients that the method begins with come through `fabric`, site by site; `sent` grows
-  /// by their replies' lengths.
+  /// The state before the first round. Gradients that the method begins with come through `fabric`, site by site;
+  /// `sent` grows by their replies' lengths.
   ServerState initialize(Fabric& fabric, OtherTraffic* sent = nullptr) const;
   /// What all clients hold alike in `state`, for those who begin or come back.
   News whole_news(const ServerState& state) const;
@@ -56,8 +56,8 @@ struct Server {
   ClientProfile evaluator(const EvaluationPoint& point) const;
   Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
 
-  /// Asks the method, before anything is trained, what it would send to the weakest client and how that client would route;
-  /// fills in gate_norm. \throws kConfig when a client would get more than its rank.
+  /// Asks the method, before anything is trained, what it would send to the weakest client and how that client would
+  /// route; fills in gate_norm. \throws kConfig when a client would get more than its rank.
   void rehearse(const ServerState& state);
 };
 

@@ -22,7 +22,8 @@ Snapshot first_snapshot(Run& run) {
   return snapshot;
 }
 
-/// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be repeated.
+/// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
+/// repeated.
 void refuse_changes(const RunRequest& request, const RunFolder& folder) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);

@@ -22,9 +22,9 @@ Run begin_run(const RunRequest& request);
 /// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
 /// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run
 /// needs was read and checked. \param from_round  go on from this round instead of the last committed one
-/// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or damaged, or a file the run was made
-/// with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has. What it
-/// leaves out of the settings that the run was begun with is not asked for.
+/// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or damaged, or a file the run was
+/// made with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has.
+/// What it leaves out of the settings that the run was begun with is not asked for.
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt);
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed

@@ -1,5 +1,5 @@
-/// \file  What the clients of one machine hold alike, once: one frozen base, the tokenizer, how the run works, and what the server
-/// told everybody.
+/// \file  What the clients of one machine hold alike, once: one frozen base, the tokenizer, how the run works, and what
+/// the server told everybody.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace evenkeel {
 
-/// What News says, kept up to date. Threads: receive() may be called by clients that run side by side, in the same round.
+/// What News says, kept up to date. Threads: receive() may be called by clients that run side by side, in the same
+/// round.
 class SharedState {
  public:
   void receive(const News& news);

@@ -76,7 +76,8 @@ at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const doub
 /// Deep copy, detached.
 AdapterState clone(const AdapterState& adapters);
 
-/// `sent` with the factors that did not travel taken from `fixed`, not copied. Sites that only `fixed` has are left out.
+/// `sent` with the factors that did not travel taken from `fixed`, not copied. Sites that only `fixed` has are left
+/// out.
 AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 
 /// Number of scalars in a, b and core of all sites.

@@ -10,15 +10,16 @@
 
 namespace evenkeel {
 
-/// Everything that ever crosses between server and client. Names in `extras` are `<layer or site>.<noun>`. A factor that
-/// does not travel (FFA-LoRA's A, Fed-SB's A and B) is undefined.
+/// Everything that ever crosses between server and client. Names in `extras` are `<layer or site>.<noun>`. A factor
+/// that does not travel (FFA-LoRA's A, Fed-SB's A and B) is undefined.
 struct Payload {
   AdapterState adapters{};
   TensorMap extras{};
   AdapterState base_delta{};  ///< down only: what every receiver, participant or not, adds to its base for good
 };
 
-/// Precision of floating-point tensors of two and more axes on the wire; integers, vectors and scalars travel as they are.
+/// Precision of floating-point tensors of two and more axes on the wire; integers, vectors and scalars travel as they
+/// are.
 enum class TransportDtype { kFloat32, kBFloat16 };
 
 /// A payload as it crosses: encoded once, by who sends it.
@@ -32,8 +33,8 @@ struct EncodedPayload {
 /// Floating-point tensors in transport precision.
 EncodedPayload encode(const Payload& payload, TransportDtype dtype);
 
-/// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes. Extras
-/// are widened. \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload.
+/// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes.
+/// Extras are widened. \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload.
 Payload decode(const at::Tensor& bytes, const std::string& place);
 /// The same of a file, which is mapped.
 Payload load_payload(const std::filesystem::path& file);
@@ -46,9 +47,9 @@ Payload received(const Payload& sent);
 /// The length that encode() would make, of tensors that need no storage (device meta).
 int64_t payload_size(const Payload& payload, TransportDtype dtype);
 
-/// The same by content: "adapters" and "base_delta", those of routers apart as "router_adapters" and "router_base_delta"
-/// (published sizes leave them out), "ranks" of stacks whose experts differ, the nouns of extras ("phi", "counts"), and
-/// "header": names, shapes and scalings.
+/// The same by content: "adapters" and "base_delta", those of routers apart as "router_adapters" and
+/// "router_base_delta" (published sizes leave them out), "ranks" of stacks whose experts differ, the nouns of extras
+/// ("phi", "counts"), and "header": names, shapes and scalings.
 std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype);
 
 }  // namespace evenkeel

@@ -31,8 +31,8 @@ void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& 
 void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);
 
 /// Reads a PEFT folder and stacks experts again. Strict: \throws kCheckpoint on a missing, unexpected or misshapen
-/// tensor, on a key or value of the config that is not known to mean plain LoRA (rslora is: scaling alpha / sqrt(r)), or
-/// on sites the model lacks.
+/// tensor, on a key or value of the config that is not known to mean plain LoRA (rslora is: scaling alpha / sqrt(r)),
+/// or on sites the model lacks.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
 }  // namespace evenkeel

@@ -1,8 +1,8 @@
 // A3SMoE: activation-aware aggregation of sparse mixture-of-experts adapters (workshop paper; the formulas are those of
 // FLAME, arXiv:2506.16600, which has the same idea). Readings: docs/ambiguities.md, "A3SMoE".
 //
-//   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar. A learned
-//            one is the client's own; an evaluation gets the mean over the clients of its K (docs/decisions/0024)
+//   client   K_c experts per token; counts a_ci of n_c tokens; with a rescaler, the MoE output times a scalar. A
+//            learned one is the client's own; an evaluation gets the mean over the clients of its K (decision 0024)
 //   server   f_ci = a_ci / n_c,   w_ci = p_c f_ci^t / sum_c' p_c' f_c'i^t,   Theta_i = sum_c w_ci Theta_ci
 //            everything but experts: sum_c p_c Theta_c
 //

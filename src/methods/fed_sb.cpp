@@ -1,6 +1,6 @@
-// Fed-SB: federated "silver bullet". Singhal, Ponkshe, Vartak, Varshney, Vepakomma, "Fed-SB: A Silver Bullet for Extreme
-// Communication Efficiency and Performance in (Private) Federated LoRA Fine-Tuning", 2025, arXiv:2502.15436; the start is
-// that of LoRA-SB (Ponkshe et al. 2024, arXiv:2411.19557).
+// Fed-SB: federated "silver bullet". Singhal, Ponkshe, Vartak, Varshney, Vepakomma, "Fed-SB: A Silver Bullet for
+// Extreme Communication Efficiency and Performance in (Private) Federated LoRA Fine-Tuning", 2025, arXiv:2502.15436;
+// the start is that of LoRA-SB (Ponkshe et al. 2024, arXiv:2411.19557).
 //
 //   start    D = -eta sign(sum of full gradients over a sample) = U S V^T;   B = U[:, :r], A = V^T[:r], R = S[:r] / s
 //   client   trains R_c alone, in W + s B R A

@@ -4,8 +4,8 @@
 //   client   trains A_c, B_c (equal ranks) on a base that holds all residuals so far
 //   server   A = sum_c p_c A_c,  B = sum_c p_c B_c,  res = sum_c p_c B_c A_c - B A,  W <- W + s res
 //
-// The residual is a covariance, sum_c p_c (B_c - B) (A_c - X) for any X, since sum_c p_c (B_c - B) = 0. With X = A_C, the
-// last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
+// The residual is a covariance, sum_c p_c (B_c - B) (A_c - X) for any X, since sum_c p_c (B_c - B) = 0. With X = A_C,
+// the last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
 #include <ATen/ATen.h>
 
 #include "methods/method.h"

@@ -1,5 +1,5 @@
-// FlexLoRA: the mean of the clients' full updates, cut back to each client's rank by SVD. Bai et al., "Federated Fine-tuning
-// of Large Language Models under Heterogeneous Tasks and Client Resources", NeurIPS 2024, arXiv:2402.11505.
+// FlexLoRA: the mean of the clients' full updates, cut back to each client's rank by SVD. Bai et al., "Federated
+// Fine-tuning of Large Language Models under Heterogeneous Tasks and Client Resources", NeurIPS 2024, arXiv:2402.11505.
 //
 //   client   trains A_c, B_c of rank r_c
 //   server   dW = sum_c p_c s_c B_c A_c = U S V^T, never formed: thin QRs of the stacked factors and a small core

@@ -1,5 +1,5 @@
-// FLoRA: stacking-based aggregation without noise. Wang et al., "FLoRA: Federated Fine-Tuning Large Language Models with
-// Heterogeneous Low-Rank Adaptations", NeurIPS 2024, arXiv:2409.05976.
+// FLoRA: stacking-based aggregation without noise. Wang et al., "FLoRA: Federated Fine-Tuning Large Language Models
+// with Heterogeneous Low-Rank Adaptations", NeurIPS 2024, arXiv:2409.05976.
 //
 //   client   fresh A_c, B_c = 0 of rank r_c on the base with all merges so far
 //   server   B = [B_1 ... B_C],  A = [p_1 s_1 A_1; ...; p_C s_C A_C],  so  B A = sum_c p_c s_c B_c A_c

@@ -1,5 +1,5 @@
-// FLoRIST: singular value thresholding of the stacked update. Ramesh and Dass, "FLoRIST: Singular Value Thresholding for
-// Efficient and Accurate Federated Fine-Tuning of Large Language Models", 2025, arXiv:2506.09199.
+// FLoRIST: singular value thresholding of the stacked update. Ramesh and Dass, "FLoRIST: Singular Value Thresholding
+// for Efficient and Accurate Federated Fine-Tuning of Large Language Models", 2025, arXiv:2506.09199.
 //
 //   server   B_s = [B_c],  A_s = [p_c s_c A_c],  B_s A_s = U S V^T through thin QRs and a small core
 //            p = smallest number with  sum_{i<=p} S_i^2 >= tau sum_i S_i^2,  for each module (each expert) by itself

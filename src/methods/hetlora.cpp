@@ -6,8 +6,8 @@
 //   server   w_c = S_c / sum S, S_c = |B_c A_c|;   A = sum_c w_c pad(A_c), B = sum_c w_c pad(B_c), r_max high
 //   down     the first r_c rows of A and columns of B
 //
-// On the server and on the wire down factors have scale 1: sqrt(s_c) stands in both, and the client divides it out. A component
-// that only clients of total weight w hold shrinks by w^2 in the product: that is the method, not a mistake.
+// On the server and on the wire down factors have scale 1: sqrt(s_c) stands in both, and the client divides it out. A
+// component that only clients of total weight w hold shrinks by w^2 in the product: that is the method, not a mistake.
 #include <ATen/ATen.h>
 
 #include <algorithm>

@@ -49,8 +49,8 @@ struct ServerState;
 /// Adds a new state's base delta, as the wire carries it, to what everybody's base has gained.
 void gain_base_delta(ServerState& next, TransportDtype dtype);
 
-/// The whole effect of a state on the base model as one plain adapter (lora/algebra.h, joined): what adapter/ and exports
-/// hold.
+/// The whole effect of a state on the base model as one plain adapter (lora/algebra.h, joined): what adapter/ and
+/// exports hold.
 AdapterState whole_adapter(const ServerState& state);
 
 /// What the server half may look at besides its state.
@@ -200,7 +200,8 @@ inline constexpr std::string_view kGateNormHelp =
 
 std::span<const MethodEntry> methods();
 /// Adds a row for a method of another program (docs/tutorial-new-method.md): the first thing its main() does, because
-/// references to rows do not survive it. \throws kConfig when the name is taken, kInternal for a row that makes nothing.
+/// references to rows do not survive it. \throws kConfig when the name is taken, kInternal for a row that makes
+/// nothing.
 void add_method(const MethodEntry& entry);
 /// \throws kConfig listing the known names.
 const MethodEntry& find_method(std::string_view name);

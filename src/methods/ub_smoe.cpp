@@ -472,7 +472,8 @@ class UbSmoe : public FederatedMethod {
   }
 
   /// What rho Gt is clipped to: pg_clip, or that many times the median norm of the layer's experts that a token of the
-  /// step chose (R14): of their real gradients, or past AdamW of their own Gt, which is what the last round moved them by.
+  /// step chose (R14): of their real gradients, or past AdamW of their own Gt, which is what the last round moved them
+  /// by.
   double clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const {
     if (config_.pg_clip_mode != PgClipMode::kRelative) return config_.pg_clip;
     const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);

@@ -25,9 +25,9 @@ struct ClientUpdate {
 };
 
 /// The uploads of a round, behind two doors. Sums of what each client could compute of its own upload are all that most
-/// methods need: a secure sum, or one shaped as a tree, could answer them. each() shows them one by one; a method whose row
-/// does not say that it needs that (MethodEntry::needs_individuals) finds it locked. Borrows the updates; weights are p_c, in the
-/// same order.
+/// methods need: a secure sum, or one shaped as a tree, could answer them. each() shows them one by one; a method whose
+/// row does not say that it needs that (MethodEntry::needs_individuals) finds it locked. Borrows the updates; weights
+/// are p_c, in the same order.
 class Uploads {
  public:
   /// \param one_by_one  whether each() opens
@@ -37,7 +37,8 @@ class Uploads {
 
   size_t size() const { return updates_.size(); }
 
-  /// sum_c p_c theta_c of one factor of one site, in float64, in the factor's own type. Source: FedAvg (McMahan et al. 2017).
+  /// sum_c p_c theta_c of one factor of one site, in float64, in the factor's own type. Source: FedAvg (McMahan et al.
+  /// 2017).
   at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights) const;
   /// The same of an extra.
   at::Tensor mean(const std::string& extra, std::span<const double> weights) const;

@@ -72,8 +72,8 @@ std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint6
 /// \throws kCheckpoint naming `origin` when there would be more tensors than any model of these families has.
 std::unique_ptr<TensorSource> shape_source(BaseDtype dtype, std::string origin);
 
-/// Writes tensors, each made when its turn comes, and config.json in the hub's layout; one file, or shards with an index
-/// above `shard_bytes`. The folder appears whole or not at all. Memory: the largest tensor.
+/// Writes tensors, each made when its turn comes, and config.json in the hub's layout; one file, or shards with an
+/// index above `shard_bytes`. The folder appears whole or not at all. Memory: the largest tensor.
 /// \param shapes  names, sizes and dtypes; tensors without storage will do.
 /// \throws kIo when `folder` is not new or empty, or the disk has no room for it: before anything is made.
 void write_checkpoint(const std::filesystem::path& folder, const std::string& config_json, const TensorMap& shapes,

@@ -1,6 +1,6 @@
-/// \file  How much memory a run will hold, foreseen from shapes alone, and whether the machine has it. What is counted must be
-/// there at the same time at the worst moment; pages of mapped files are told apart, the system can drop them and read
-/// them again. Checked against measurement (docs/results.md): an estimate, kept above 0.9 of what a run takes.
+/// \file  How much memory a run will hold, foreseen from shapes alone, and whether the machine has it. What is counted
+/// must be there at the same time at the worst moment; pages of mapped files are told apart, the system can drop them
+/// and read them again. Checked against measurement (docs/results.md): an estimate, kept above 0.9 of what a run takes.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ struct PassShape {
 /// What a training pass keeps for its backward, float32: per token and layer the normalised inputs, queries, keys and
 /// values before and after rotation, attention's output, and of each of the K experts two inner rows.
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass);
-/// What a pass needs besides: rows on their way to and from the experts, workspaces of the threads, logits by the chunk.
+/// What a pass needs besides: rows on their way to and from the experts, workspaces of the threads, logits by the
+/// chunk.
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass);
 /// Keys and values of `sequences` of `tokens` each, float32.
 int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens);

@@ -70,7 +70,8 @@ TEST(MemoryPlan, SizesBeyond64BitsAreSimplyTooLarge) {
   EXPECT_EQ(verdict(plan, machine_with(int64_t{1} << 60)), MemoryVerdict::kTooLarge);
 }
 
-/// The published size; 2,048 tokens as a micro-batch of the paper has. docs/results.md compares whole runs with measurement.
+/// The published size; 2,048 tokens as a micro-batch of the paper has. docs/results.md compares whole runs with
+/// measurement.
 TEST(MemoryPlan, KeepsOfOlmoeWhatItsShapesSay) {
   const ModelSpec olmoe{.family = "olmoe",
                         .vocab_size = 50304,

@@ -39,7 +39,8 @@ class TextEncoder {
   const EncoderSpec& spec() const { return spec_; }
 
   /// Hidden states of the layer, sequences end to end, without a graph. \return [T, D] float32 (float64 when the
-  /// weights are). \throws kData on a sequence that is empty or longer than max_tokens, or an id outside the vocabulary.
+  /// weights are). \throws kData on a sequence that is empty or longer than max_tokens, or an id outside the
+  /// vocabulary.
   at::Tensor hidden(std::span<const std::vector<int64_t>> sequences) const;
 
  private:

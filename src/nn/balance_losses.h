@@ -1,5 +1,5 @@
-/// \file  What makes routers spread their tokens: the losses of Switch Transformers and ST-MoE. Differentiable in the router
-/// logits of `routing`; the counts are constants. Undefined where `routing` has no layer.
+/// \file  What makes routers spread their tokens: the losses of Switch Transformers and ST-MoE. Differentiable in the
+/// router logits of `routing`; the counts are constants. Undefined where `routing` has no layer.
 #pragma once
 
 #include <ATen/core/Tensor.h>

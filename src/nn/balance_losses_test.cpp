@@ -34,7 +34,8 @@ TEST(RouterLosses, EqualTheHandComputedValues) {
   EXPECT_NEAR(router_z_loss(routing).item<double>(), 3.78656631, 1e-7);
 }
 
-// Two layers, unbalanced the other way round, two experts a token: each is far from balance, both together are balanced.
+// Two layers, unbalanced the other way round, two experts a token: each is far from balance, both together are
+// balanced.
 TEST(LoadBalanceLoss, OfLayersPooledCancelsWhatDiffersBetweenThem) {
   const auto first = at::tensor({2., 2., 0.}).repeat({5, 1}), second = at::tensor({0., 0., 2.}).repeat({5, 1});
   RoutingByLayer routing = one_layer(first, at::tensor({5, 5, 0}, at::kLong));

@@ -86,8 +86,8 @@ void add_lora(const std::array<StackedLora<T>, kBeside>& beside, int64_t e, cons
   for (const auto& lora : beside) add_product(lora, e, x, rows, y, small);
 }
 
-// Backward of add_product: dx += scaling * (dy B) A, and the gradients of A and B. `row_weights`, when given, multiply the
-// rows of dy in the gradients of A and B but not in dx.
+// Backward of add_product: dx += scaling * (dy B) A, and the gradients of A and B. `row_weights`, when given, multiply
+// the rows of dy in the gradients of A and B but not in dx.
 template <typename T>
 void product_backward(const StackedLora<T>& lora, int64_t e, const T* x, const T* dy, const T* row_weights,
                       int64_t rows, T* dx, Workspace<T>& workspace) {

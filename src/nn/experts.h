@@ -23,8 +23,9 @@ struct ExpertFactors {
 };
 
 /// y_t = sum_k weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)),  e = experts[t, k].
-/// Gradients flow to x, the routing weights, the adapters (not to the changes of the base) and, when they require one, the expert weights. Experts without a
-/// token get a zero gradient, not none. Kept for backward: x, and gate and up outputs per token-choice; the rest is recomputed.
+/// Gradients flow to x, the routing weights, the adapters (not to the changes of the base) and, when they require one,
+/// the expert weights. Experts without a token get a zero gradient, not none. Kept for backward: x, and gate and up
+/// outputs per token-choice; the rest is recomputed.
 /// \param x  [T, D] float32 (float64 in tests).  \return [T, D]
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const ExpertFactors& beside);

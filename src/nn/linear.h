@@ -1,5 +1,5 @@
-/// \file  A frozen linear with low-rank factors beside it: y = x W^T + scaling (x A^T) (core^T) B^T for the adapter, and the
-/// same for a standing change of the base. Never materialises W + BA. Source: LoRA (Hu et al. 2021), eq. 3.
+/// \file  A frozen linear with low-rank factors beside it: y = x W^T + scaling (x A^T) (core^T) B^T for the adapter,
+/// and the same for a standing change of the base. Never materialises W + BA. Source: LoRA (Hu et al. 2021), eq. 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -57,7 +57,8 @@ struct Routing {
   at::Tensor weights;  ///< [T, K] float32, differentiable with respect to logits and phi
 };
 
-/// Routes T tokens.  s = logits, m = s + phi where the mode says so, selection top-K of m, weights from m (docs/methods.md).
+/// Routes T tokens. s = logits, m = s + phi where the mode says so, selection top-K of m, weights from m
+/// (docs/methods.md).
 /// \param logits  [T, E] float32 or float64; \param phi  [E] or undefined; \param norm_topk_prob  the checkpoint's flag
 /// \throws kConfig when top_k is not in 1 .. E.
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob);

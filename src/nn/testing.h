@@ -21,7 +21,8 @@ inline double max_difference(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == 0 ? 0.0 : (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-/// One thread while it lives: thousands of tiny products gain nothing from more, and wait for each other on a busy machine.
+/// One thread while it lives: thousands of tiny products gain nothing from more, and wait for each other on a busy
+/// machine.
 class OneThread {
  public:
   OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }

@@ -9,9 +9,10 @@
 
 namespace evenkeel {
 
-/// The page. Sections: in what the runs are not alike beside their methods (report/differences.h), hidden when in nothing;
-/// runs; accuracy by budget and by round, per task, with chance, majority, rows and questions; training loss; expert
-/// utilisation (layer x expert) over rounds, its entropy and Gini; bytes and FLOPs per round; the resolved configs.
+/// The page. Sections: in what the runs are not alike beside their methods (report/differences.h), hidden when in
+/// nothing; runs; accuracy by budget and by round, per task, with chance, majority, rows and questions; training loss;
+/// expert utilisation (layer x expert) over rounds, its entropy and Gini; bytes and FLOPs per round; the resolved
+/// configs.
 std::string report_page(std::span<const RunRecords> runs);
 
 /// Writes the page of these run folders atomically. Example:  save_report({{"runs/demo"}}, "runs/demo/report.html");

@@ -35,9 +35,9 @@ struct RunRecords {
   std::vector<TaskScore> scores(int64_t round) const;
 };
 
-/// Reads one run, also while it is being made: a line that is still being written is left out. A run of a version without
-/// checksums is read with a warning. \throws kIo when no run lives there, kCheckpoint naming file and line when a record is
-/// damaged.
+/// Reads one run, also while it is being made: a line that is still being written is left out. A run of a version
+/// without checksums is read with a warning. \throws kIo when no run lives there, kCheckpoint naming file and line when
+/// a record is damaged.
 RunRecords load_run(const std::filesystem::path& folder);
 
 /// Several runs, with labels that differ.

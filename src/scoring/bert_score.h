@@ -1,9 +1,10 @@
-/// \file  BERTScore: how close candidate texts are to reference texts, by greedy matching of an encoder's token vectors.
+/// \file  BERTScore: how close candidate texts are to reference texts, by greedy matching of an encoder's token
+/// vectors.
 ///   P = sum_i w_i max_j x_i . y_j  over candidate tokens x,  R = sum_j w_j max_i x_i . y_j  over reference tokens y,
 ///   F = 2 P R / (P + R);  vectors of unit length, weights that sum to 1 in each text.
-/// Source: Zhang et al. 2020. Equal to the bert_score package 0.3.13 but for two accidents of its batches: a token whose
-/// similarities are all negative keeps its largest one (there a padded 0 may win, depending on which texts share a
-/// batch), and a side of which no token has weight counts 0 (there it is nan).
+/// Source: Zhang et al. 2020. Equal to the bert_score package 0.3.13 but for two accidents of its batches: a token
+/// whose similarities are all negative keeps its largest one (there a padded 0 may win, depending on which texts share
+/// a batch), and a side of which no token has weight counts 0 (there it is nan).
 /// Dimension names: C and R tokens of candidate and reference, T tokens of a text, D hidden.
 /// Example:  auto scorer = BertScorer::load("models/roberta-large", {});
 ///           scorer.score(pairs, [](size_t i, const BertScore& score) { ... });

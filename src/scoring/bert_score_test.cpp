@@ -194,8 +194,8 @@ TEST_F(Scorer, TheSizeOfBatchesChangesNothing) {
   }
 }
 
-// Ids of bytes are the byte plus 4; every reference begins with a space. "ab" and "ac" share all but b and c, so b and c
-// alone weigh, and equally.
+// Ids of bytes are the byte plus 4; every reference begins with a space. "ab" and "ac" share all but b and c, so b and
+// c alone weigh, and equally.
 TEST_F(Scorer, IdfWeighsWhatIsRareInTheReferences) {
   const auto idf = scores({{"ab", {"ab"}}, {"bbb", {"ac"}}}, {.idf = true});
   EXPECT_NEAR(idf[0].raw.f1, 1, 1e-6);

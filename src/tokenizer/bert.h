@@ -1,5 +1,5 @@
-/// \file  Text as BERT's tokenizers prepare it: normalised, then cut at white space and around punctuation, equal to the
-/// `tokenizers` library's BertNormalizer and BertPreTokenizer. Source: Devlin et al. 2019.
+/// \file  Text as BERT's tokenizers prepare it: normalised, then cut at white space and around punctuation, equal to
+/// the `tokenizers` library's BertNormalizer and BertPreTokenizer. Source: Devlin et al. 2019.
 #pragma once
 
 #include <cstdint>

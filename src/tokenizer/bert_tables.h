@@ -1,6 +1,6 @@
-/// \file  Where the classes of characters that BERT's tokenizers go by, Unicode 8 in the `tokenizers` library, differ from
-/// those of this machine's library. Found by asking both about every code point, as tests/parity/test_word_piece.py still
-/// does.
+/// \file  Where the classes of characters that BERT's tokenizers go by, Unicode 8 in the `tokenizers` library, differ
+/// from those of this machine's library. Found by asking both about every code point, as
+/// tests/parity/test_word_piece.py still does.
 #pragma once
 
 #include <cstdint>

@@ -106,8 +106,8 @@ constexpr size_t kLeastSteps = 10'000'000;         // of PCRE2 at one position, 
 constexpr size_t kWindow = 64;                     // positions between two looks at the clock
 constexpr double kSeconds = 5, kSecondsPerByte = 1e-6;
 
-/// Ends the search in one text when it takes far longer than any sane pattern does. The clock is read after every match:
-/// the coarse one costs a few nanoseconds.
+/// Ends the search in one text when it takes far longer than any sane pattern does. The clock is read after every
+/// match: the coarse one costs a few nanoseconds.
 class Deadline {
  public:
   explicit Deadline(size_t bytes) : end_(now() + kSeconds + kSecondsPerByte * static_cast<double>(bytes)) {}

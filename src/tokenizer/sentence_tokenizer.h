@@ -1,9 +1,9 @@
-/// \file  Texts as encoders of the BERT kind take them: white space around them removed, cut to a length, a special token
-/// at each end; for byte-level BPE with a space in front, so that the first word is cut like any other, for WordPiece in
-/// NFC. Ids as the bert_score package has them from transformers' slow tokenizers, but for two corners where the
-/// `tokenizers` library parts with those: where tokenizer.json itself adds spaces, words behind a special token inside a
-/// text get one too; and an uncased WordPiece makes the capital sigma that ends a Greek word the small letter of the
-/// inside of words.
+/// \file  Texts as encoders of the BERT kind take them: white space around them removed, cut to a length, a special
+/// token at each end; for byte-level BPE with a space in front, so that the first word is cut like any other, for
+/// WordPiece in NFC. Ids as the bert_score package has them from transformers' slow tokenizers, but for two corners
+/// where the `tokenizers` library parts with those: where tokenizer.json itself adds spaces, words behind a special
+/// token inside a text get one too; and an uncased WordPiece makes the capital sigma that ends a Greek word the small
+/// letter of the inside of words.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class SentenceTokenizer {
  public:
   /// Reads tokenizer.json of a model folder and, where there is one, `model_max_length` of tokenizer_config.json.
   /// \param max_tokens  longest sequence the encoder takes; the shorter of the two counts
-  /// \throws kData naming the file: a tokenizer that Tokenizer does not read, does not put one special token at each end,
-  /// or cuts texts at their beginning.
+  /// \throws kData naming the file: a tokenizer that Tokenizer does not read, does not put one special token at each
+  /// end, or cuts texts at their beginning.
   static SentenceTokenizer load(const std::filesystem::path& folder, int64_t max_tokens);
 
   /// \throws kData on bytes that are not UTF-8.

@@ -1,6 +1,7 @@
 /// \file  Tokenizers read from a Hugging Face `tokenizer.json`, equal id for id to the `tokenizers` library: byte-level
-/// BPE (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds) and BERT's WordPiece. Thread-safe for concurrent encode/decode. Example:  auto tok =
-/// Tokenizer::load("models/x/tokenizer.json");  tok.decode(tok.encode("Hello world")) == "Hello world"
+/// BPE (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds) and BERT's WordPiece. Thread-safe for concurrent encode/decode.
+/// Example:  auto tok = Tokenizer::load("models/x/tokenizer.json");
+///           tok.decode(tok.encode("Hello world")) == "Hello world"
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace evenkeel {
 
 class Tokenizer {
  public:
-  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with pre-tokenizer ByteLevel (own or
-  /// split regex) or a Sequence, model WordPiece with BertPreTokenizer; normalizer null, NFC, BertNormalizer or a
+  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with pre-tokenizer ByteLevel (own
+  /// or split regex) or a Sequence, model WordPiece with BertPreTokenizer; normalizer null, NFC, BertNormalizer or a
   /// Sequence of these; post-processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence;
   /// decoder ByteLevel, WordPiece or none; added tokens with lstrip, rstrip, single_word, normalized, special.
   /// `truncation` and `padding` are ignored with a warning.

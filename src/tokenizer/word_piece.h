@@ -1,4 +1,5 @@
-/// \file  WordPiece: words to ids, the longest piece first. Source: Wu et al. 2016, as BERT uses it (Devlin et al. 2019).
+/// \file  WordPiece: words to ids, the longest piece first. Source: Wu et al. 2016, as BERT uses it (Devlin et al.
+/// 2019).
 #pragma once
 
 #include <cstdint>

@@ -92,10 +92,11 @@ using StopRequest = std::function<bool()>;
 
 /// Runs, or with `resume` goes on from the checkpoint in `out`, to the same bits as an uninterrupted run; where it was
 /// killed before its first checkpoint it begins again, where it was finished there is nothing to do. Writes into `out`,
-/// which is locked meanwhile: the model folder (config.json, model.safetensors, tokenizer.json), pretrain.toml (resolved),
-/// pretrain.jsonl (loss curve, tokens/s; base/sealed.h) and, while unfinished, checkpoint-<step>.safetensors with
-/// checkpoint.json, which names it and its SHA-256 and stands from the beginning. \return false when it was stopped early. \throws kIo when `out` holds
-/// something else or is in use, kCheckpoint naming what is damaged; nothing is changed then.
+/// which is locked meanwhile: the model folder (config.json, model.safetensors, tokenizer.json), pretrain.toml
+/// (resolved), pretrain.jsonl (loss curve, tokens/s; base/sealed.h) and, while unfinished,
+/// checkpoint-<step>.safetensors with checkpoint.json, which names it and its SHA-256 and stands from the beginning.
+/// \return false when it was stopped early. \throws kIo when `out` holds something else or is in use, kCheckpoint
+/// naming what is damaged; nothing is changed then.
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop);
 
 }  // namespace evenkeel

@@ -1,11 +1,11 @@
-/// \file  The folder in which a model is pre-trained: records and one checkpoint, sealed (base/sealed.h), so that a process
-/// may be killed at any instant. Everything is checked before anything is removed.
+/// \file  The folder in which a model is pre-trained: records and one checkpoint, sealed (base/sealed.h), so that a
+/// process may be killed at any instant. Everything is checked before anything is removed.
 ///
 ///   pretrain.toml                   resolved config; its presence makes the run
 ///   pretrain.jsonl                  the loss curve, a sealed line per record
 ///   tokenizer.json                  of the model to be
-///   checkpoint.json                 the marker: step, bytes of pretrain.jsonl then, SHA-256 of the files beside it; stands
-///                                   from step 0 until the model does
+///   checkpoint.json                 the marker: step, bytes of pretrain.jsonl then, SHA-256 of the files beside
+///                                   it; stands from step 0 until the model does
 ///   checkpoint-<step>.safetensors   model and optimiser
 ///   config.json, model*.safetensors the model, moved here from .model/ when it is finished
 #pragma once

@@ -1,5 +1,5 @@
-// Every key of every method, and every value of a key that names one, changes the bits of a run. The keys and values come
-// from the methods' own tables: a new one without an entry here fails.
+// Every key of every method, and every value of a key that names one, changes the bits of a run. The keys and values
+// come from the methods' own tables: a new one without an entry here fails.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

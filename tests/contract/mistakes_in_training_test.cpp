@@ -1,5 +1,5 @@
-// The mistakes of published_mistakes_test.cpp that only whole rounds show: what experts, idle or not, get and give back, and
-// what every client trains.
+// The mistakes of published_mistakes_test.cpp that only whole rounds show: what experts, idle or not, get and give
+// back, and what every client trains.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

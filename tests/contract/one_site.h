@@ -1,4 +1,5 @@
-/// \file  A method's halves on numbers small enough to work out by hand: a server, a few clients and one site, no model.
+/// \file  A method's halves on numbers small enough to work out by hand: a server, a few clients and one site, no
+/// model.
 #pragma once
 
 #include <ATen/core/Tensor.h>

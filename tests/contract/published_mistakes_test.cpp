@@ -1,5 +1,5 @@
-// Mistakes of published code, and misreadings that give a program which runs. Each test is named after the mistake, works
-// out what it would give, and holds the method to the right value.
+// Mistakes of published code, and misreadings that give a program which runs. Each test is named after the mistake,
+// works out what it would give, and holds the method to the right value.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-/// \file  What all fuzz targets share. A target defines fuzz_one() on one input; an Error that the person can act upon is
-/// what bad input must end in. Everything else is a finding: another exception, an internal error, a message that is not
-/// one line of at most 500 bytes, a sanitizer's report, more time or memory than tools/fuzz allows.
+/// \file  What all fuzz targets share. A target defines fuzz_one() on one input; an Error that the person can act upon
+/// is what bad input must end in. Everything else is a finding: another exception, an internal error, a message that is
+/// not one line of at most 500 bytes, a sanitizer's report, more time or memory than tools/fuzz allows.
 #pragma once
 
 #include <fcntl.h>

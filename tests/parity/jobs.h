@@ -1,5 +1,5 @@
-/// \file  What programs that parity tests drive have in common (jobs.py): they stay up for a whole test file, since to start
-/// LibTorch takes longer than most jobs do.
+/// \file  What programs that parity tests drive have in common (jobs.py): they stay up for a whole test file, since to
+/// start LibTorch takes longer than most jobs do.
 #pragma once
 
 #include <exception>

@@ -1,17 +1,20 @@
 /// One method's halves on given numbers, for comparison with the numpy reference of tests/parity/reference.
 /// A server of jobs (jobs.h).
-/// JOB: {"method", "options": TOML, "sites": {name: {"experts", "in", "out", "moe_layer"}}, "moe_layers": [..], "num_experts",
-///       "max_top_k", "rank", "alpha", "scale_mode", "lr", "state": payload file, "fixed": payload file or null, "out": file,
-///       and one of
+/// JOB: {"method", "options": TOML, "sites": {name: {"experts", "in", "out", "moe_layer"}}, "moe_layers": [..],
+/// "num_experts",
+///       "max_top_k", "rank", "alpha", "scale_mode", "lr", "state": payload file, "fixed": payload file or null, "out":
+///       file, and one of
 ///         "clients": [{"id", "top_k", "rank", "weight", "steps", "file"}]                          a server step
-///         "client": {"id", "top_k", "rank"}, "gradients": file, "micro_batches": [{layer: {"counts", "tokens"}}], "logits": file
-///                                                                                          the edits of a client's step
+///         "client": {"id", "top_k", "rank"}, "gradients": file, "micro_batches": [{layer: {"counts", "tokens"}}],
+///         "logits": file
+///                                                                                          the edits of a client's
+///                                                                                          step
 ///         "client", "moved": file of what training made of the factors                     a client's round
 ///         "gradient_sums": {"pooled": file, "federated": file}                             a server's start}
-/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and down/<rank>/ (what
-/// an unknown client of that rank would get); of a client's step: extra_loss, logits_grad/, extra_grad/, grad/ and theta/; of
-/// a client's round: prepared/, up/ and up_extra/, and output_scale where there is one; of a start: fixed/ and adapter/.
-/// Tensors in the precision of the input.
+/// OUT of a server step: adapter/, base_delta/, extra/, memory/, to/<id>/ (what each client gets next) and down/<rank>/
+/// (what an unknown client of that rank would get); of a client's step: extra_loss, logits_grad/, extra_grad/, grad/
+/// and theta/; of a client's round: prepared/, up/ and up_extra/, and output_scale where there is one; of a start:
+/// fixed/ and adapter/. Tensors in the precision of the input.
 #include <ATen/ATen.h>
 
 #include "base/files.h"

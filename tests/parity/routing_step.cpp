@@ -1,11 +1,12 @@
-/// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the numpy
-/// reference of tests/parity/reference.
+/// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the
+/// numpy reference of tests/parity/reference.
 /// A server of jobs (jobs.h).
-/// JOB: {"options": TOML of [method.ub-smoe], "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file, and one of
+/// JOB: {"options": TOML of [method.ub-smoe], "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file,
+/// and one of
 ///         "scores": file of `scores` [T, E]; upstream `weights` [T, E] is d / d gate weights
 ///         "model": folder, "ids": [..]; upstream `logits` [T, V] is d / d logits}
-/// OUT: of scores: experts and weights [T, K], scores_grad [T, E], phi_grad [E]; of a model: logits [T, V], and by layer
-/// counts/<layer> [E] and phi_grad/<layer> [E].
+/// OUT: of scores: experts and weights [T, K], scores_grad [T, E], phi_grad [E]; of a model: logits [T, V], and by
+/// layer counts/<layer> [E] and phi_grad/<layer> [E].
 #include <ATen/ATen.h>
 
 #include "base/json.h"

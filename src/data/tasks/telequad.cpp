@@ -1,6 +1,7 @@
-// TeleQuAD v4, extractive questions on telecom documents. Gebre et al., "TeleQuAD", EricssonResearch/TeleQuAD on GitHub,
-// extractive/v4, CC BY-ND 4.0: data[] { docid, source, paragraphs[] { context, qas[] { id, question, is_impossible,
-// answers[] { text, answer_start } } } } and more fields, which are not needed. Offsets count Unicode code points.
+// TeleQuAD v4, extractive questions on telecom documents. Gebre et al., "TeleQuAD", EricssonResearch/TeleQuAD on
+// GitHub, extractive/v4, CC BY-ND 4.0: data[] { docid, source, paragraphs[] { context, qas[] { id, question,
+// is_impossible, answers[] { text, answer_start } } } } and more fields, which are not needed. Offsets count Unicode
+// code points.
 #include <algorithm>
 #include <array>
 #include <charconv>
