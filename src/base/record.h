@@ -12,8 +12,8 @@
 ///   const auto again = record::read<Upload>(JsonView(json, "here"));
 ///
 /// Fields are int64_t (0 or more, if no other bound is given), double, bool, std::string, enums with names()
-/// (base/config.h), [N] int64 tensors, structs like this one, and lists, maps by name and optionals of these. An optional
-/// that is empty has no key. A type of another form brings to_json(value) and from_json(view, value).
+/// (base/config.h), [N] int64 tensors, structs like this one, and lists, maps by name and optionals of these. An
+/// optional that is empty has no key. A type of another form brings to_json(value) and from_json(view, value).
 #pragma once
 
 #include <ATen/core/Tensor.h>
