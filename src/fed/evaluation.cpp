@@ -34,7 +34,7 @@ Scored score(const Server& server, Fabric& fabric, const ServerState& state, con
   const std::vector<ClientProfile> evaluator{server.evaluator(point)};
   Scored scored;
   fabric.exchange(evaluator, {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, ask); },
-                              .on_reply = [&](Reply reply) { scored = std::get<Scored>(std::move(reply.report)); },
+                              .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
                               .on_progress =
                                   [&](const ClientProgress& done) {
                                     if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);

@@ -29,8 +29,9 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
   Client client(place, shards.examples.at(static_cast<size_t>(id)),
                 known == memories.end() ? TensorMap{} : known->second);
   const auto work = [&] { return client.answer(task, on_progress); };
-  return std::holds_alternative<Train>(task.ask) ? in_context(training_context(task, place.config.method.name), work)
-                                                 : work();
+  return std::holds_alternative<Train>(task.ask)
+             ? in_context(training_context(task.round, id, place.config.method.name), work)
+             : work();
 }
 
 /// One draw from all clients' rows together.

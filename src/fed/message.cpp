@@ -39,8 +39,10 @@ void write_kind(OrderedJson& header, const std::variant<Kinds...>& value,
 }
 
 template <typename Kind, typename... Kinds>
-void read_kind(const JsonView& header, std::string_view key, std::variant<Kinds...>& value) {
-  if (const auto found = header.find(key)) value = record::read<Kind>(*found);
+bool read_kind(const JsonView& header, std::string_view key, std::variant<Kinds...>& value) {
+  const auto found = header.find(key);
+  if (found) value = record::read<Kind>(*found);
+  return found.has_value();
 }
 
 News news_of(const JsonView& header, EncodedPayload payload) {
@@ -51,16 +53,18 @@ Task task_of(const JsonView& header, EncodedPayload payload) {
   Task task{.round = header.at("round").integer(0),
             .client = record::read<ClientProfile>(header.at("client")),
             .payload = std::move(payload)};
-  read_kind<Train>(header, kTrain, task.ask);
-  read_kind<SumGradients>(header, kSumGradients, task.ask);
-  read_kind<Score>(header, kScore, task.ask);
+  header.require(read_kind<Train>(header, kTrain, task.ask) ||
+                     read_kind<SumGradients>(header, kSumGradients, task.ask) ||
+                     read_kind<Score>(header, kScore, task.ask),
+                 ": a task that asks for nothing known");
   return task;
 }
 
 Reply reply_of(const JsonView& header, EncodedPayload payload) {
   Reply reply{.client = header.at("client").integer(kPool), .payload = std::move(payload)};
-  read_kind<LocalReport>(header, kReport, reply.report);
-  read_kind<Scored>(header, kScored, reply.report);
+  header.require(
+      read_kind<LocalReport>(header, kReport, reply.report) || read_kind<Scored>(header, kScored, reply.report),
+      ": a reply without a report");
   return reply;
 }
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error.h"
 #include "base/record.h"
 #include "lora/payload.h"
 #include "methods/method.h"
@@ -90,6 +91,14 @@ struct Reply {
       memory{};  ///< what the client keeps until its next round. Only whoever runs the client sees it: it never crosses
 };
 
+/// What `reply` reports. \throws kData naming the client when it is a report of another kind.
+template <typename Report>
+const Report& report_of(const Reply& reply) {
+  const auto* report = std::get_if<Report>(&reply.report);
+  EK_CHECK(report, kData, "client ", reply.client, " replied to another kind of task");
+  return *report;
+}
+
 /// [N] uint8. What a sender keeps to itself (Reply::memory) is not among them.
 at::Tensor to_bytes(const News& news);
 at::Tensor to_bytes(const Task& task);
@@ -111,8 +120,8 @@ struct OtherTraffic {
 };
 
 /// "round 3, client 1, method fedit", in front of errors.
-inline std::string training_context(const Task& task, std::string_view method) {
-  return concat("round ", task.round + 1, ", client ", task.client.id, ", method ", method);
+inline std::string training_context(int64_t round, int64_t client, std::string_view method) {
+  return concat("round ", round + 1, ", client ", client, ", method ", method);
 }
 
 }  // namespace evenkeel

@@ -7,7 +7,8 @@
 /// same per client, with id, budget, top_k, rank, examples, weight and metrics); metrics (mean over clients, by steps);
 /// layers and, per layer in that order, utilization [L][E], entropy, gini, dead_experts, nearly_dead_experts;
 /// entropy_mean, entropy_std, entropy_joint, entropy_unnormalized, gini_mean; diagnostics (the method's own tensors,
-/// e.g. phi); seconds by phase. All under "seconds" differs from run to run, the rest does not.
+/// e.g. phi); seconds by phase; lost (ids of clients that did not reply, where there are any). All under "seconds"
+/// differs from run to run, the rest does not.
 #pragma once
 
 #include <map>

@@ -65,7 +65,7 @@ struct Round {
     const auto found = begun.extract(reply.client);
     if (found.empty()) return;  // it came before
     auto record = found.mapped();
-    static_cast<LocalReport&>(record) = std::get<LocalReport>(reply.report);
+    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
     record.flops = client_flops(server, *participant(reply.client), record);
     timed(seconds.upload, [&] {
       journal.store(std::move(record), reply.payload, reply.memory);
@@ -73,6 +73,8 @@ struct Round {
     });
     progress.end_client();
   }
+
+  std::string context(int64_t client) const { return training_context(view.round, client, server.config.method.name); }
 
   /// All that are not in the journal yet.
   void exchange(Fabric& fabric) {
@@ -83,8 +85,11 @@ struct Round {
       else
         missing.push_back(client);
     fabric.exchange(missing,
-                    {.task_of = [&](const ClientProfile& client) { return task_of(client); },
-                     .on_reply = [&](const Reply& reply) { store(reply); },
+                    {.task_of =
+                         [&](const ClientProfile& client) {
+                           return in_context(context(client.id), [&] { return task_of(client); });
+                         },
+                     .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
                      .on_progress = [&](const ClientProgress& done) { progress.step(done.client, done.tokens); },
                      .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); }});
     if (!lost.empty()) view = without(std::move(view), lost);

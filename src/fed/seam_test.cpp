@@ -261,6 +261,18 @@ TEST(Message, BytesThatAreNoneAreRefused) {
   EXPECT_EQ(std::get<Score>(std::get<Task>(from_bytes(task, "here")).ask).task, "boolq");
   for (int64_t kept = 0; kept < task.numel(); kept += 7)
     EXPECT_THROW(from_bytes(task.narrow(0, 0, kept).clone(), "here"), Error) << kept;
+  const auto text = [](std::string_view header) {
+    const uint64_t length = header.size();
+    auto bytes_N = at::empty({8 + static_cast<int64_t>(length)}, at::kByte);
+    std::memcpy(bytes_N.mutable_data_ptr(), &length, 8);
+    std::memcpy(bytes_N.mutable_data_ptr<uint8_t>() + 8, header.data(), length);
+    return bytes_N;
+  };
+  for (const auto* header : {R"({"message":"task","parts":{},"round":1,"client":{"id":1,"budget":1,"top_k":1,"rank":1,
+                               "examples":1,"trains":true},"sleep":{}})",
+                             R"({"message":"reply","parts":{},"client":1})", R"({"message":"song","parts":{}})", "[]"})
+    EXPECT_THROW(from_bytes(text(header), "here"), Error) << header;
+  EXPECT_THROW(report_of<Scored>(Reply{.client = 1}), Error);
   auto longer = task.clone();
   longer[7] = 1;
   EXPECT_THROW(from_bytes(longer, "here"), Error);

@@ -45,7 +45,10 @@ class OrderedSum {
 
 at::Tensor gradient_in(const Reply& reply) {
   if (reply.payload.size() == 0) return {};
-  return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras.at("gradient");
+  const auto extras = decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
+  const auto found = extras.find("gradient");
+  EK_CHECK(found != extras.end(), kData, "client ", reply.client, " was asked for a gradient and sent none");
+  return found->second;
 }
 
 /// \param bytes_up  grows by what clients send for sums of their own rows

@@ -1,5 +1,7 @@
 #include "fed/side_by_side.h"
 
+#include <ATen/Parallel.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -63,6 +65,7 @@ class SideBySide {
 
  private:
   void run(const Task& task) {
+    at::init_num_threads();  // a new thread starts with all cores, whatever `threads` says: the bits depend on it
     try {
       events_.push(work_(task, [this](const ClientProgress& progress) {
         if (stop_) throw Stopped();
