@@ -103,7 +103,7 @@ class Summary {
 BertScorer open_scorer(const BertScoreFlags& flags) {
   if (flags.layer) limits::check_integer("--layer", *flags.layer, 0, limits::kLayers);
   use_threads(flags.threads);
-  const BertScoreOptions options{.layer = flags.layer,
+  const BertScoreOptions options{.layer = flags.layer.value_or(-1),
                                  .idf = flags.idf,
                                  .baseline = flags.baseline,
                                  .dtype = parse_enum<BaseDtype>("--dtype", flags.dtype)};

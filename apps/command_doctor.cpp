@@ -14,6 +14,7 @@
 
 #include "apps/commands.h"
 #include "base/machine.h"
+#include "fed/arithmetic.h"
 #include "fed/foresight.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
@@ -151,7 +152,7 @@ void print_fit(const ShapedModel& shaped) {
 MemoryPlan foreseen(const DoctorFlags& flags) {
   auto config = ExperimentConfig::load(flags.config, flags.settings);
   config.model.compute_dtype = ComputeDtype::kFloat32;  // nothing is multiplied
-  config.resolve();
+  config.settle(machine_choices(config));
   return memory_plan(make_experiment(std::move(config), Purpose::kForesee));
 }
 

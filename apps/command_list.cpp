@@ -8,7 +8,7 @@
 #include "apps/commands.h"
 #include "base/files.h"
 #include "data/tasks.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {

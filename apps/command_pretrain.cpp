@@ -25,8 +25,7 @@ std::string resume_line(const PretrainFlags& flags, const std::string& out) {
 void run_pretrain(const PretrainFlags& flags) {
   auto table = config::Table::load(flags.config);
   for (const auto& setting : flags.settings) table.set(setting);
-  PretrainConfig config;
-  config::read(table, config);
+  const auto config = config::read<PretrainConfig>(table);
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
   if (!pretrain(config, out, flags.resume, interrupt_requested)) throw Interrupted(resume_line(flags, out));

@@ -329,7 +329,8 @@ std::string Table::origin() const { return document_ ? document_->origin : std::
 
 std::string Table::place_of(std::string_view key) const {
   const auto* node = find(node_, key);
-  return node == nullptr ? std::string() : place(*node, origin());
+  if (node != nullptr) return place(*node, origin());
+  return document_ ? concat(" (", origin(), ")") : std::string();
 }
 
 void Reader::finish() const {

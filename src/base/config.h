@@ -14,7 +14,9 @@
 ///
 /// A field may be int64_t, double, bool, std::string, a vector of those, an enum with `names()`, or a nested struct
 /// with visit(). An unknown key is an error that names its path and lists the known keys; a value of the wrong type
-/// says what was expected.
+/// says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called when its fields are
+/// read: it fills in what depends on other keys and checks values, with Table's checks, which name key, value, what is
+/// allowed, file and line. Reading does nothing else.
 #pragma once
 
 #include <array>
@@ -30,6 +32,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace evenkeel::config {
 
@@ -79,12 +82,25 @@ class Table {
 
   /// "method.ub-smoe.momentum", for messages.
   std::string full_key(std::string_view key) const;
-  /// " (demo.toml, line 12)" or " (from --set)"; empty when the key is not there.
+  /// " (demo.toml, line 12)" or " (from --set)"; " (demo.toml)" when the key is not there.
   std::string place_of(std::string_view key) const;
   /// \throws kConfig "<full key> is <value>, allowed: <allowed>" and the place, when the value of `key` is not good.
   template <typename T>
   void check(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " is ", value, ", allowed: ", allowed, place_of(key));
+  }
+  /// The same of the bounds in base/limits.h.
+  void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
+    limits::check_integer(full_key(key), value, least, most, place_of(key));
+  }
+  void check_above_zero(std::string_view key, double value) const {
+    limits::check_above_zero(full_key(key), value, place_of(key));
+  }
+  void check_from_zero(std::string_view key, double value) const {
+    limits::check_from_zero(full_key(key), value, place_of(key));
+  }
+  void check_share(std::string_view key, double value) const {
+    limits::check_share(full_key(key), value, place_of(key));
   }
 
  private:
@@ -95,6 +111,11 @@ class Table {
   const void* node_ = nullptr;  // the toml::table inside the document
   std::string path_;
 };
+
+/// Reads `value` from `table`, strictly; what the table does not say stays as it is.
+/// \param also_known  keys of the table that somebody else reads
+template <typename S>
+void read(const Table& table, S& value, std::span<const std::string_view> also_known = {});
 
 /// Reads a struct from a table. Keys it does not list are errors. `also_known` names keys that somebody else reads.
 class Reader {
@@ -142,11 +163,17 @@ class Reader {
 
   template <typename S>
   requires requires(S& s, Reader& r) { s.visit(r); }
-  void read(std::string_view key, S& value) {
-    Reader nested(table_.table(key));
-    value.visit(nested);
-    nested.finish();
+  void read(std::string_view key, S& value) { read_into(table_.table(key), value); }
+
+  template <typename S>
+  static void read_into(const Table& table, S& value, std::span<const std::string_view> also_known = {}) {
+    Reader reader(table, also_known);
+    value.visit(reader);
+    reader.finish();
+    if constexpr (requires { value.resolve(table); }) value.resolve(table);
   }
+  template <typename S>
+  friend void evenkeel::config::read(const Table& table, S& value, std::span<const std::string_view> also_known);
 
   Table table_;
   std::set<std::string, std::less<>> known_;
@@ -195,21 +222,16 @@ class Writer {
   std::vector<Writer> children_;
 };
 
-/// Reads `value` from `table`, strictly.
 template <typename S>
-void read(const Table& table, S& value, std::span<const std::string_view> also_known = {}) {
-  Reader reader(table, also_known);
-  value.visit(reader);
-  reader.finish();
+void read(const Table& table, S& value, std::span<const std::string_view> also_known) {
+  Reader::read_into(table, value, also_known);
 }
 
-/// An S of its defaults and the keys of `table`. Its `resolve(table)`, where it has one, then fills in what depends on
-/// other keys and checks the values.
+/// An S of its defaults and the keys of `table`.
 template <typename S>
 S read(const Table& table) {
   S value;
   read(table, value);
-  if constexpr (requires { value.resolve(table); }) value.resolve(table);
   return value;
 }
 

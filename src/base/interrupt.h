@@ -2,6 +2,8 @@
 /// ends the process at once.
 #pragma once
 
+#include <functional>
+
 #include "base/error.h"
 
 namespace evenkeel {
@@ -9,8 +11,11 @@ namespace evenkeel {
 /// Installs the handlers. Call once, before long work; later calls change nothing.
 void watch_interrupts();
 
-/// True from the first signal on. Cheap enough to ask after every step.
+/// True from the first signal on. Cheap enough to ask after every step. For a program to hand to what it runs.
 bool interrupt_requested();
+
+/// How long work learns that it should stop: asked often, at safe places. Empty: never.
+using StopRequest = std::function<bool()>;
 
 /// Thrown at a safe place after the state was saved; `what()` is the line that tells how to go on. Exit code 130.
 class Interrupted : public std::exception {

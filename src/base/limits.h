@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace evenkeel::limits {
@@ -17,13 +18,16 @@ constexpr int64_t kTokens = int64_t{1} << 28;  ///< of one sequence: what a conf
 constexpr int64_t kSteps = 1'000'000'000;      ///< rounds, optimiser steps, steps between two events
 constexpr int64_t kBeams = 1024;               ///< each has a cache of its own
 constexpr int64_t kLayers = 100'000;           ///< of a model
-constexpr double kScale = 1e6;                 ///< scales, rates, coefficients: a float32 product with one stays finite
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  ///< of a seed
+constexpr double kScale = 1e6;  ///< scales, rates, coefficients: a float32 product with one stays finite
 
-/// \throws kConfig "KEY is VALUE, allowed: LEAST or more, up to MOST"
-void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most);
+/// \throws kConfig "KEY is VALUE, allowed: LEAST or more, up to MOST" and `place`, where the value stands
+void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most, std::string_view place = {});
 /// \throws kConfig "KEY is VALUE, allowed: above 0, up to 1e+06", also of what is not finite
-void check_above_zero(std::string_view key, double value);
+void check_above_zero(std::string_view key, double value, std::string_view place = {});
 /// \throws kConfig "KEY is VALUE, allowed: 0 or more, up to 1e+06"
-void check_from_zero(std::string_view key, double value);
+void check_from_zero(std::string_view key, double value, std::string_view place = {});
+/// \throws kConfig "KEY is VALUE, allowed: greater than 0, at most 1"
+void check_share(std::string_view key, double value, std::string_view place = {});
 
 }  // namespace evenkeel::limits

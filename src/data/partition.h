@@ -37,6 +37,7 @@ struct PartitionConfig {
           "dirichlet: what rows are grouped by: label, the task kind; telequad: spec (also label), source or docid");
     field("scheme", scheme, "dirichlet: client draws its mixture of groups, or group is cut over clients");
   }
+  void resolve(const config::Table& table) const { table.check_above_zero("alpha", alpha); }
 };
 
 /// Row indices of each client, disjoint, together all rows (kClient may leave up to clients-1 rows over; they are dealt

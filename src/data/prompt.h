@@ -34,7 +34,15 @@ struct TokenizeOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   int64_t cutoff = 256;     ///< tokens kept; without context: right truncation, eos is added only when there is room
   bool mask_prompt = true;  ///< loss on the answer only; otherwise on every position
-  int64_t eos = -1;         ///< id appended to a row that was not cut
+  int64_t eos = -1;         ///< id appended to a row that was not cut; the model's, so no key of a config
+
+  void visit(auto& field) {
+    field("template", form, "prompt: paper or llm_adapters");
+    field("cutoff", cutoff,
+          "tokens kept per row, 2 or more; a row with context keeps question, answer and a window around the answer");
+    field("mask_prompt", mask_prompt, "loss on the answer only; false: on every token");
+  }
+  void resolve(const config::Table& table) const { table.check_integer("cutoff", cutoff, 2, limits::kTokens); }
 };
 
 struct TokenizedRows {

@@ -40,6 +40,10 @@ struct TelequadConfig {
           "random splits: questions that train, in (0, 1]; groups are taken whole, as long as they fit");
     field("impossible", impossible, "keep the questions flagged is_impossible too; their answer is: unanswerable");
   }
+  void resolve(const config::Table& table) const {
+    table.check_integer("split_seed", split_seed, 0, limits::kAny);
+    table.check_share("train_share", train_share);
+  }
 };
 
 }  // namespace evenkeel

@@ -275,7 +275,7 @@ class Records : public Folder {
  protected:
   Records() {
     auto config = ExperimentConfig::read(config::Table::parse("threads = 1\nmodel = {compute_dtype = 'float32'}", "x"));
-    config.resolve();
+    config.settle({});
     write_file_atomic(path_ / "config.toml", config.text());
     write_manifest(path_, make_manifest(config, {}, {}));
     const Checkpoint checkpoint(path_ / "checkpoint");

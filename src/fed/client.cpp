@@ -20,8 +20,7 @@ Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progre
   const auto on_step = [&](int64_t, int64_t, int64_t tokens) {
     if (on_progress) on_progress({.client = task.client.id, .tokens = tokens});
   };
-  const auto result =
-      train_locally(*place_.model, *place_.method, sent, own, rows_, place_.config.train.local(), on_step);
+  const auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.config.train, on_step);
   check_mapped_files();
   return {.client = task.client.id,
           .payload = encode(result.upload, place_.config.train.transport_dtype),
@@ -69,7 +68,8 @@ ClientView Client::view(const Task& task) {
   return {.client = task.client,
           .sites = place_.sites,
           .common = place_.shared->common(),
-          .scale = place_.config.lora.scale(),
+          .scale = place_.config.lora,
+          .gate_norm = place_.config.method.gate_norm,
           .round = task.round,
           .seed = place_.seed(),
           .memory = memory_};

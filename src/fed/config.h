@@ -1,9 +1,9 @@
 /// \file  The configuration of a federated run, section by section, with the defaults of the UB-SMoE paper.
 ///
 /// A file is read strictly (base/config.h). `[method]` is read apart: it holds `name` and one table per method; every
-/// table present is checked, the selected one is used. `resolve()` replaces what is "auto", empty or relative to
+/// table present is checked, the selected one is used. `settle()` replaces what is "auto", empty or relative to
 /// another key by what it stands for, so that the text written into the run folder says everything and reads back
-/// equal.
+/// equal. Neither looks at the machine.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 #include "base/config.h"
 #include "data/partition.h"
 #include "data/prompt.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 #include "models/causal_lm.h"
 #include "scoring/bert_score.h"
 #include "scoring/evaluation.h"
@@ -36,10 +36,12 @@ constexpr auto names(TransportDtype) {
   return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
                     config::EnumName<TransportDtype>{"bfloat16", TransportDtype::kBFloat16}};
 }
-constexpr auto names(LoraScaleMode) {
-  return std::array{config::EnumName<LoraScaleMode>{"fixed_alpha", LoraScaleMode::kFixedAlpha},
-                    config::EnumName<LoraScaleMode>{"const_scale", LoraScaleMode::kConstScale}};
-}
+
+/// What a machine stands in for where a config leaves it open (fed/arithmetic.h measures it).
+struct MachineChoices {
+  int64_t threads = 1;
+  ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+};
 
 struct ModelSection {
   std::string path = "builtin:tiny-olmoe";
@@ -51,52 +53,42 @@ struct ModelSection {
     field("compute_dtype", compute_dtype,
           "arithmetic with a bfloat16 base: auto measures this machine once, and the bits depend on it");
   }
+  /// There is nothing to choose then.
+  bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
 };
 
-struct LoraSection {
-  int64_t rank = 20;
-  double alpha = 20;
+struct LoraSection : LoraScale {
   std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   bool router_lora = true;
-  LoraScaleMode lora_scale_mode = LoraScaleMode::kFixedAlpha;
   void visit(auto& field) {
-    field("rank", rank, "largest LoRA rank, 1 or more");
-    field("alpha", alpha, "numerator of the LoRA scale alpha / rank, > 0");
+    LoraScale::visit(field);
     field("targets", targets, "last names of the adapted modules; the router has its own key");
     field("router_lora", router_lora, "adapt the router (mlp.gate) as well, in models that have one");
-    field("lora_scale_mode", lora_scale_mode,
-          "scale of rank r_c: fixed_alpha is alpha / r_c, const_scale alpha / rank");
   }
-  /// s(r)
-  LoraScale scale() const { return {alpha, rank, lora_scale_mode}; }
+  void resolve(const config::Table& table) const;
   /// `targets` and, when switched on and the model has experts, the router's "gate".
   std::vector<std::string> all_targets(const ModelSpec& model) const;
 };
 
-struct DataSection {
+struct DataSection : TokenizeOptions {
   std::string task = "builtin";
   std::string path;
-  PromptTemplate form = PromptTemplate::kPaper;
-  int64_t cutoff = 256;
-  bool mask_prompt = true;
   int64_t limit = 0;
   PartitionConfig partition;
   TelequadConfig telequad;
   void visit(auto& field) {
     field("task", task, "family of the training rows: commonsense, telequad or builtin");
     field("path", path, "folder of the data files; $EVENKEEL_DATA/ at the start is replaced; unused by builtin");
-    field("template", form, "prompt: paper or llm_adapters");
-    field("cutoff", cutoff,
-          "tokens kept per row, 2 or more; a row with context keeps question, answer and a window around the answer");
-    field("mask_prompt", mask_prompt, "loss on the answer only; false: on every token");
+    TokenizeOptions::visit(field);
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");
   }
+  void resolve(const config::Table& table) const;
   /// What to read of a task: `count` rows, 0: all.
   RowOptions rows(int64_t count, uint64_t seed) const;
-  /// How rows become training examples. \param eos  appended to answers
-  TokenizeOptions tokenize_options(int64_t eos) const { return {form, cutoff, mask_prompt, eos}; }
+  /// How rows become training examples of a model with that end of sequence.
+  TokenizeOptions tokenize_options(int64_t eos_id) const;
 };
 
 struct ClientsSection {
@@ -116,54 +108,35 @@ struct ClientsSection {
         "ranks", ranks,
         "r_c per client, 1 .. lora.rank; empty: lora.rank for all, or with a rank method lora.rank (0.2 + 0.8 beta_c)");
   }
+  void resolve(const config::Table& table) const;
 };
 
-struct TrainSection {
+struct TrainSection : LocalTraining {
   int64_t rounds = 10;
-  double local_epochs = 0.4;
-  int64_t batch_size = 8;
-  int64_t accumulation = 2;
-  IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   TransportDtype transport_dtype = TransportDtype::kFloat32;
-  OptimizerConfig optimizer;
   void visit(auto& field) {
     field("rounds", rounds, "communication rounds, 1 or more");
-    field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
-    field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
-    field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
-    field("idle_expert_update", idle_expert_update, "experts without a token in a step: zero_grad or skip");
     field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
-    field("optimizer", optimizer, "");
+    LocalTraining::visit(field);
   }
-  LocalTraining local() const;
+  void resolve(const config::Table& table) const;
 };
 
 /// The encoder that compares free-text answers with their references.
-struct BertScoreSection {
+struct BertScoreSection : BertScoreOptions {
   std::string encoder;
-  int64_t layer = -1;
-  bool idf = false;
-  std::string baseline;
   void visit(auto& field) {
     field("encoder", encoder, "folder of a BERT or RoBERTa checkpoint; empty: no BERTScore");
-    field("layer", layer, "whose hidden states, 0 or more; -1: what the package takes for a folder of that name");
-    field("idf", idf, "weigh words by their rarity in the references");
-    field("baseline", baseline, "tsv file of the package's rescale_baseline: scores are rescaled; empty: they are not");
+    BertScoreOptions::visit(field);
   }
-  BertScoreOptions options() const;
+  void resolve(const config::Table& table) const;
 };
 
-struct EvaluateSection {
+struct EvaluateSection : EvaluationOptions {
   std::vector<std::string> tasks;
   std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
   std::vector<std::string> readings = {"a", "b"};
   int64_t limit = 0;
-  Decode decode = Decode::kGreedy;
-  int64_t max_new_tokens = 32;
-  int64_t cutoff = 0;
-  int64_t batch_size = 32;
-  bool lowercase = false;
-  bool likelihood = true;
   int64_t every = 0;
   bool before = false;
   BertScoreSection bert_score;
@@ -172,18 +145,12 @@ struct EvaluateSection {
     field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
     field("readings", readings, "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
     field("limit", limit, "rows per task, 0: all");
-    field("decode", decode, "greedy, or beam4: beam search of width 4");
-    field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
-    field("cutoff", cutoff,
-          "tokens of a prompt with context, whose tail is cut; 0: all that the model's positions leave");
-    field("batch_size", batch_size, "prompts generated at once, 1 or more");
-    field("lowercase", lowercase, "headline accuracy from lower-cased output");
-    field("likelihood", likelihood, "also rank the allowed answers by likelihood");
+    EvaluationOptions::visit(field);
     field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
     field("before", before, "evaluate before the first round as well");
     field("bert_score", bert_score, "");
   }
-  EvaluationOptions options(PromptTemplate form) const;
+  void resolve(const config::Table& table) const;
 };
 
 struct OutputSection {
@@ -191,13 +158,15 @@ struct OutputSection {
   void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
 };
 
-/// `[method]`: the selected name and every method table that the file holds.
+/// `[method]`: what is selected, and every method table that the file holds.
 struct MethodSection {
   std::string name = "ub-smoe";
+  GateNorm gate_norm = GateNorm::kRenormSelected;
   std::vector<std::pair<const MethodEntry*, config::Table>> tables;
 
   /// Reads and checks `[method]` and all its tables. \throws kConfig naming key and what is allowed.
   static MethodSection read(const config::Table& table);
+  const MethodEntry& entry() const { return find_method(name); }
   /// The selected method with its own keys. \throws kConfig
   std::unique_ptr<FederatedMethod> make() const;
   void visit(config::Writer& writer);
@@ -234,19 +203,15 @@ struct ExperimentConfig {
   /// \param settings  as after --set: "a.b=value"
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
-  /// Fills in what was left open: threads, compute_dtype, budgets, tasks, the run folder.
-  void resolve();
-  /// r_c that a budget stands for when clients.ranks does not say: with a rank method round(lora.rank (0.2 + 0.8
-  /// beta)), which is the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22); else lora.rank.
-  int64_t rank_at(double budget) const;
+  void resolve(const config::Table& table) const;  ///< checks what concerns more than one section
+  /// Fills in what was left open: threads, compute_dtype, budgets, ranks, tasks, the run folder. \param machine  what
+  /// "all cores" and "auto" stand for
+  void settle(const MachineChoices& machine);
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;
 
   /// The run folder as the file and its name say.
   std::filesystem::path folder() const;
-
- private:
-  void check() const;
 };
 
 }  // namespace evenkeel

@@ -22,6 +22,7 @@ std::string complaint(std::string_view text) {
 
 void expect_complaint(std::string_view text, std::vector<std::string> words) {
   const auto line = complaint(text);
+  EXPECT_NE(line.find("test.toml"), std::string::npos) << line << "\ndoes not say where it stands";
   for (const auto& word : words) EXPECT_NE(line.find(word), std::string::npos) << line << "\nlacks: " << word;
   EXPECT_EQ(line.find('\n'), std::string::npos) << line;
 }
@@ -51,14 +52,13 @@ partition = { kind = "dirichlet", alpha = 0.3 }
 count = 5
 [method]
 name = "fedit"
-[method.fedit]
 gate_norm = "renorm_selected"
 [method.ub-smoe]
 phi_momentum = 0.7
 [train]
 optimizer = { lr = 1.7e-3 }
 )");
-  config.resolve();
+  config.settle({});
   const std::string text = config.text();
   const auto again = read(text);
   EXPECT_EQ(again.text(), text);
@@ -87,7 +87,7 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
 
 TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
   auto config = read("[model]\ndtype = \"float32\"\n");
-  config.resolve();
+  config.settle({.compute_dtype = ComputeDtype::kBFloat16});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
 }
 
@@ -120,12 +120,24 @@ TEST(ExperimentConfig, BudgetsMustMatchTheClientCount) {
 TEST(ExperimentConfig, ABudgetOfARankMethodIsTheRankOfThePaper) {
   constexpr std::array kBudgets{0.125, 0.25, 0.5, 1.0};
   constexpr std::array<int64_t, 4> kSparse{6, 8, 12, 20}, kDense{12, 16, 24, 40};
-  auto config = ExperimentConfig::read(config::Table::parse("[method]\nname = \"flexlora\"\n", "unit.toml"));
-  for (size_t i = 0; i < kBudgets.size(); ++i) EXPECT_EQ(config.rank_at(kBudgets[i]), kSparse[i]);
-  config.lora.rank = 40;
-  for (size_t i = 0; i < kBudgets.size(); ++i) EXPECT_EQ(config.rank_at(kBudgets[i]), kDense[i]);
-  config.method.name = "fedit";
-  EXPECT_EQ(config.rank_at(0.125), 40);
+  const auto& flexlora = find_method("flexlora");
+  for (size_t i = 0; i < kBudgets.size(); ++i) {
+    EXPECT_EQ(flexlora.rank(kBudgets[i], 20), kSparse[i]);
+    EXPECT_EQ(flexlora.rank(kBudgets[i], 40), kDense[i]);
+    EXPECT_EQ(flexlora.top_k(kBudgets[i], 8), 8);
+    EXPECT_EQ(find_method("fedit").rank(kBudgets[i], 40), 40);
+    EXPECT_EQ(find_method("fedit").top_k(kBudgets[i], 8), 1 << i);
+  }
+}
+
+TEST(ExperimentConfig, AGateNormIsTheMethodsOwnWhereNobodySaysOtherwise) {
+  EXPECT_EQ(read("").method.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(read("method = { name = \"fedit\" }").method.gate_norm, GateNorm::kCheckpoint);
+  EXPECT_EQ(read("method = { name = \"fedit\", gate_norm = \"renorm_selected\" }").method.gate_norm,
+            GateNorm::kRenormSelected);
+  expect_complaint("method = { gate_norm = \"softmax\" }",
+                   {"method.gate_norm", "softmax", "renorm_selected", "line 1"});
+  expect_complaint("[method.fedit]\ngate_norm = \"olmoe_native\"\n", {"method.fedit.gate_norm", "line 2"});
 }
 
 TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {

@@ -18,14 +18,11 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
 }  // namespace
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server) {
-  const bool rank_method = find_method(server.config.method.name).family == MethodFamily::kRank;
-  const bool sparse = server.model.num_experts > 0;
+  const auto& evaluate = server.config.evaluate;
+  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
-  for (double budget : server.config.evaluate.budgets) {
-    if (!rank_method) points.push_back({.budget = budget});
-    for (const auto& reading : server.config.evaluate.readings)
-      if (rank_method && (sparse || reading == "a")) points.push_back({budget, reading});
-  }
+  for (const double budget : evaluate.budgets)
+    for (const auto& reading : readings) points.push_back({budget, reading});
   return points;
 }
 

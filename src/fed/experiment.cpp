@@ -1,23 +1,14 @@
 #include "fed/experiment.h"
 
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "fed/arithmetic.h"
 #include "fed/foresight.h"
-#include "nn/kernels/frozen_matmul.h"
 
 namespace evenkeel {
 namespace {
-
-void set_arithmetic(const ExperimentConfig& config) {
-  at::set_num_threads(static_cast<int>(config.threads));
-  const bool native = config.model.compute_dtype == ComputeDtype::kBFloat16;
-  set_matmul_path(native ? MatmulPath::kNative : MatmulPath::kWiden);
-}
 
 Tokenizer load_tokenizer(const fs::path& model_folder) {
   const auto file = model_folder / "tokenizer.json";
@@ -32,15 +23,15 @@ void check_vocabulary(const Tokenizer& tokenizer, const ModelSpec& model, const 
 }
 
 void check_method_fits(const MethodSection& method, const ModelSpec& model) {
-  EK_CHECK(!find_method(method.name).needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
+  EK_CHECK(!method.entry().needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
            ", which balances experts; the model (", model.family, ") has none");
 }
 
 void check_ranks(const ExperimentConfig& config) {
   const auto& ranks = config.clients.ranks;
   const bool equal = std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) { return rank == ranks[0]; });
-  EK_CHECK(equal || find_method(config.method.name).family == MethodFamily::kRank, kConfig, "clients.ranks differ (",
-           join(ranks), "), but method ", config.method.name, " needs equal ranks");
+  EK_CHECK(equal || config.method.entry().takes_unequal_ranks(), kConfig, "clients.ranks differ (", join(ranks),
+           "), but method ", config.method.name, " needs equal ranks");
 }
 
 Server make_server(const ExperimentConfig& config, const fs::path& folder, const CausalLm& model) {
@@ -68,7 +59,7 @@ void Experiment::take_up(const Snapshot& now) {
 }
 
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
-  set_arithmetic(config);
+  use_arithmetic(config);
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.dtype);
   auto tokenizer = load_tokenizer(folder);
@@ -91,7 +82,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
   e.fabric.place.model = load_model(folder, config.model.dtype);
   const auto& bert = config.evaluate.bert_score;
-  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert.options());
+  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
   return e;
 }
 

@@ -25,7 +25,7 @@ RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream
 at::Tensor gradient_of(const Workplace& place, const SumGradients& ask, const RowsByTopK& rows) {
   at::Tensor sum;
   for (const auto& [top_k, examples] : rows) {
-    const RouterOptions router{.top_k = top_k, .gate_norm = ask.sample.gate_norm};
+    const RouterOptions router{.top_k = top_k, .gate_norm = place.config.method.gate_norm};
     const auto part = weight_gradient(*place.model, ask.site, place.sites.at(ask.site), examples,
                                       place.config.train.batch_size, router);
     sum = sum.defined() ? sum + part : part;

@@ -18,7 +18,7 @@
 
 #include "base/record.h"
 #include "base/sealed.h"
-#include "methods/method.h"
+#include "methods/protocol.h"
 #include "train/local_training.h"
 
 namespace evenkeel {

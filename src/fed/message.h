@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/record.h"
 #include "lora/payload.h"
-#include "methods/method.h"
+#include "methods/protocol.h"
 #include "scoring/evaluation.h"
 #include "train/local_training.h"
 

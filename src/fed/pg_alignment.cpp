@@ -16,8 +16,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array kFactors{std::pair{".pseudo_grad_a", &LoraFactors::a},
-                              std::pair{".pseudo_grad_b", &LoraFactors::b}};
+constexpr std::array kFactors{&LoraFactors::a, &LoraFactors::b};
 
 ForwardOptions forward_options(const Experiment& e, const LocalSetup& setup) {
   const auto& common = e.fabric.place.shared->common();
@@ -64,7 +63,7 @@ AdapterState with_gradients(const Experiment& e, const ServerState& state, std::
   auto setup = setup_at(e, state, 1.0);
   if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
   for (auto& [site, factors] : setup.adapters)
-    for (const auto& [suffix, member] : kFactors) {
+    for (const auto member : kFactors) {
       auto& tensor = factors.*member;
       tensor = tensor.detach().clone().requires_grad_(true);
       tensor.mutable_grad() = at::zeros_like(tensor);
@@ -120,17 +119,15 @@ struct ExpertSums {
   }
 };
 
-ExpertSums expert_sums(const Experiment& e, const ServerState& state, const AdapterState& adapters,
+ExpertSums expert_sums(const Experiment& e, const AdapterState& pseudo_gradients, const AdapterState& adapters,
                        const std::string& layer) {
   ExpertSums sums;
   for (const auto& [name, site] : e.server.sites) {
     if (site.experts == 0 || site.moe_layer != layer) continue;
-    for (const auto& [suffix, member] : kFactors) {
-      const auto sent = state.global.extras.find(name + suffix);
-      EK_CHECK(sent != state.global.extras.end(), kConfig, "method ", e.server.config.method.name,
-               " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
-      sums.add((adapters.at(name).*member).grad(), sent->second);
-    }
+    const auto sent = pseudo_gradients.find(name);
+    EK_CHECK(sent != pseudo_gradients.end(), kConfig, "method ", e.server.config.method.name,
+             " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
+    for (const auto member : kFactors) sums.add((adapters.at(name).*member).grad(), sent->second.*member);
   }
   EK_CHECK(sums.product_EE.defined(), kConfig,
            "lora.targets holds no linear of the experts: nothing has pseudo-gradients");
@@ -193,13 +190,15 @@ std::vector<PgAlignment> pg_alignment(const Experiment& e, const ServerState& st
   EK_CHECK(e.server.model.num_experts > 0, kConfig, "the model is dense: pseudo-gradients are for idle experts");
   const auto idle = idle_experts(e, state, rows);
   const auto adapters = with_gradients(e, state, rows, mode);
+  const auto pseudo_gradients = e.server.method->pseudo_gradients(state);
   std::vector<PgAlignment> all;
   PgAlignment together{.layer = "all"};
   Sums whole, shuffled;
   for (const auto& layer : e.server.model.moe_layers) {
     auto& one = all.emplace_back(PgAlignment{.layer = layer});
     RandomStream stream(e.server.seed(), "pg-alignment-shuffle", all.size());
-    const auto sums = compare(expert_sums(e, state, adapters, layer), idle.at(layer), std::move(stream), one);
+    const auto sums =
+        compare(expert_sums(e, pseudo_gradients, adapters, layer), idle.at(layer), std::move(stream), one);
     whole.add(sums);
     if (one.compared >= 2) shuffled.add(sums);
     together.idle += one.idle, together.compared += one.compared, together.zero += one.zero;

@@ -2,14 +2,13 @@
 
 #include <cstdio>
 
-#include "base/interrupt.h"
 #include "fed/sampling.h"
 
 namespace evenkeel {
 namespace {
 
 int64_t steps_of(const Server& server, const ClientProfile& client) {
-  return local_steps(server.config.train.local(), static_cast<int64_t>(client.examples));
+  return local_steps(server.config.train, static_cast<int64_t>(client.examples));
 }
 
 /// Exact: who takes part in which round is known beforehand.
@@ -34,8 +33,8 @@ std::string readable_duration(double seconds) {
   return text;
 }
 
-RunProgress::RunProgress(const Server& server, int64_t rounds_done)
-    : server_(server), steps_left_(steps_from(server, rounds_done)) {}
+RunProgress::RunProgress(const Server& server, int64_t rounds_done, StopRequest stop)
+    : server_(server), stop_(std::move(stop)), steps_left_(steps_from(server, rounds_done)) {}
 
 void RunProgress::begin_round(const RoundView& round) {
   round_ = round.round + 1;
@@ -57,7 +56,7 @@ void RunProgress::step(int64_t client, int64_t tokens_so_far) {
   ++steps_done_;
   --steps_left_;
   show();
-  if (interrupt_requested()) throw Interrupted(concat("stopped in round ", round_));
+  if (stop_ && stop_()) throw Interrupted(concat("stopped in round ", round_));
 }
 
 void RunProgress::end_client() {

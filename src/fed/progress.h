@@ -1,5 +1,5 @@
 /// \file  The progress line of a training run: clients done, tokens per second, time left; and the question after every
-/// step whether somebody pressed Ctrl-C.
+/// step whether to stop.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "fed/server.h"
 
@@ -18,7 +19,7 @@ std::string readable_duration(double seconds);
 class RunProgress {
  public:
   /// \param rounds_done  of a run that goes on; 0 for a new one
-  RunProgress(const Server& server, int64_t rounds_done);
+  RunProgress(const Server& server, int64_t rounds_done, StopRequest stop = {});
 
   void begin_round(const RoundView& round);
   /// A client whose upload was in the journal already.
@@ -33,6 +34,7 @@ class RunProgress {
   void show();
 
   const Server& server_;
+  StopRequest stop_;
   log::Progress line_{"train"};
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t steps_left_ = 0, steps_done_ = 0;

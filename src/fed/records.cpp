@@ -15,7 +15,7 @@ double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<dou
 
 /// Over the selected experts: because the method asks for it, or because the checkpoint is made so.
 bool gates_sum_to_one(const Server& server) {
-  return server.gate_norm == GateNorm::kRenormSelected || server.norm_topk_prob;
+  return server.config.method.gate_norm == GateNorm::kRenormSelected || server.norm_topk_prob;
 }
 
 OrderedJson client_json(const ClientProfile& client, double weight, const ClientRecord& record) {
@@ -174,7 +174,7 @@ OrderedJson round_record(const Server& server, const RoundView& round, std::span
   const int64_t tokens = total(records, &ClientRecord::tokens), targets = total(records, &ClientRecord::targets);
   OrderedJson json = {{"round", round.round + 1},
                       {"method", server.config.method.name},
-                      {"gate_norm", config::name_of(server.gate_norm)},
+                      {"gate_norm", config::name_of(server.config.method.gate_norm)},
                       {"gates_sum_to_one", gates_sum_to_one(server)},
                       {"participants", records.size()},
                       {"loss", per(total(records, &ClientRecord::loss_sum), targets)},

@@ -56,12 +56,10 @@ std::vector<std::string> differences(const ExperimentConfig& asked, const Experi
 }
 
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
-  if (asked.threads == 0) asked.threads = run.threads;
-  if (asked.model.compute_dtype == ComputeDtype::kAuto) asked.model.compute_dtype = run.model.compute_dtype;
   leave_to_run(asked.data.path, run.data.path);
   leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
   leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
-  asked.resolve();
+  asked.settle({.threads = run.threads, .compute_dtype = run.model.compute_dtype});
   return asked;
 }
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "methods/method.h"
+#include "methods/protocol.h"
 
 namespace evenkeel {
 

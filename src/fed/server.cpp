@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "fed/sampling.h"
@@ -122,8 +121,11 @@ News Server::change_news(const ServerState& state) const {
 
 ServerState Server::aggregate(const ServerState& state, const RoundView& round,
                               std::span<const ClientUpdate> updates) const {
-  auto next =
-      method->aggregate(view(), state, round, Uploads(updates, find_method(config.method.name).needs_individuals));
+  auto next = method->aggregate(view(), state, round, Uploads(updates, config.method.entry().needs_individuals));
+  next.round = state.round + 1;
+  const auto who = concat("aggregate of round ", round.round);
+  check_finite(next.global.adapters, who);
+  check_finite(next.global.base_delta, who);
   gain_base_delta(next, config.train.transport_dtype);
   return next;
 }
@@ -133,7 +135,7 @@ ClientProfile Server::evaluator(const EvaluationPoint& point) const {
   return {.id = kEvaluator,
           .budget = point.budget,
           .top_k = cut ? model.top_k : active_experts(model, point.budget, "evaluation budget"),
-          .rank = cut ? std::min(config.rank_at(point.budget), max_rank()) : max_rank(),
+          .rank = cut ? std::min(config.method.entry().rank(point.budget, config.lora.rank), max_rank()) : max_rank(),
           .examples = 0,
           .trains = false};
 }
@@ -145,40 +147,34 @@ Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point
   return task;
 }
 
-void Server::rehearse(const ServerState& state) {
-  const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
-  ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
-  client.trains = false;
+LocalSetup Server::setup_of(const ServerState& state, const ClientProfile& client) const {
   TensorMap memory;
-  const auto download = method->broadcast(state, client, {.round = state.round});
-  check_rank(*this, client, download);
   const ClientView view{.client = client,
                         .sites = sites,
                         .common = state.common,
                         .scale = scale(),
+                        .gate_norm = config.method.gate_norm,
                         .round = state.round,
                         .seed = seed(),
                         .memory = memory};
-  gate_norm = method->prepare(download, view).router.gate_norm;
+  return method->prepare(method->broadcast(state, client, {.round = state.round}), view);
+}
+
+void Server::rehearse(const ServerState& state) const {
+  const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
+  ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
+  client.trains = false;
+  check_rank(*this, client, method->broadcast(state, client, {.round = state.round}));
+  setup_of(state, client);
 }
 
 int64_t active_experts(const ModelSpec& model, double budget, std::string_view who) {
   if (model.num_experts == 0) return 0;
-  const auto active = static_cast<int64_t>(std::floor(static_cast<double>(model.top_k) * budget));
+  const int64_t active = experts_at(budget, model.top_k);
   EK_CHECK(active >= 1, kConfig, who, " is ", budget, ": floor(", model.top_k, " experts per token * ", budget,
            ") = 0, allowed: ", 1.0 / static_cast<double>(model.top_k), " or more");
   return active;
 }
-
-namespace {
-
-/// All of the checkpoint's experts with a rank method.
-int64_t client_top_k(const ExperimentConfig& config, const ModelSpec& model, double budget, std::string_view who) {
-  if (find_method(config.method.name).family == MethodFamily::kRank) return model.top_k;
-  return active_experts(model, budget, who);
-}
-
-}  // namespace
 
 std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
                                         std::span<const size_t> examples) {
@@ -186,9 +182,11 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
   for (int64_t id = 0; id < config.clients.count; ++id) {
     const auto i = static_cast<size_t>(id);
     const double budget = config.clients.budgets[i];
+    const int64_t top_k = config.method.entry().top_k(budget, model.top_k);
+    if (top_k == 0) active_experts(model, budget, concat("clients.budgets[", id, "]"));
     clients.push_back({.id = id,
                        .budget = budget,
-                       .top_k = client_top_k(config, model, budget, concat("clients.budgets[", id, "]")),
+                       .top_k = top_k,
                        .rank = config.clients.ranks[i],
                        .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
                        .trains = true});

@@ -29,10 +29,9 @@ struct Server {
   bool norm_topk_prob = false;  ///< the checkpoint's own gates sum to one
   std::unique_ptr<FederatedMethod> method;
   std::vector<ClientProfile> clients;
-  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< what the method asks of the routers, for the records
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
-  LoraScale scale() const { return config.lora.scale(); }
+  LoraScale scale() const { return config.lora; }
   int64_t max_rank() const;  ///< the largest r_c
   ServerView view(GradientSum gradient_sum = {}) const;
 
@@ -56,9 +55,11 @@ struct Server {
   ClientProfile evaluator(const EvaluationPoint& point) const;
   Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
 
-  /// Asks the method, before anything is trained, what it would send to the weakest client and how that client would
-  /// route; fills in gate_norm. \throws kConfig when a client would get more than its rank.
-  void rehearse(const ServerState& state);
+  /// Asks the method, before anything is trained, what it would send to the weakest client, and how that one would
+  /// begin. \throws kConfig when it would get more than its rank.
+  void rehearse(const ServerState& state) const;
+  /// How `client` would begin with what `state` sends it.
+  LocalSetup setup_of(const ServerState& state, const ClientProfile& client) const;
 };
 
 /// beta_c, K_c, r_c and |D_c| of every client. \param examples  |D_c|, or nothing where nobody trains

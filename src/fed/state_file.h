@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <map>
 
-#include "methods/method.h"
+#include "methods/protocol.h"
 
 namespace evenkeel {
 

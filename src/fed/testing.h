@@ -112,7 +112,7 @@ class SmallRun : public ::testing::Test {
     table.set(setting);
     for (const auto one : more) table.set(one);
     auto config = ExperimentConfig::read(table);
-    config.resolve();
+    config.settle({});
     auto e = make_experiment(std::move(config), purpose);
     e.server.rehearse(beginning(e).state);
     return e;

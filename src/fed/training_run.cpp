@@ -1,8 +1,8 @@
 #include "fed/training_run.h"
 
 #include "base/files.h"
-#include "base/interrupt.h"
 #include "base/log.h"
+#include "fed/arithmetic.h"
 #include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
@@ -57,21 +57,23 @@ OrderedJson evaluation_line(const Server& server, int64_t round, const TaskScore
 
 class EvaluationLine {
  public:
+  explicit EvaluationLine(const StopRequest& stop) : stop_(stop) {}
   void operator()(const std::string& task, double budget, int64_t done, int64_t rows) {
     line_.update(concat(task, " at budget ", budget, ", ", done, "/", rows, " rows"));
-    if (interrupt_requested()) throw Interrupted(concat("stopped while evaluating ", task));
+    if (stop_ && stop_()) throw Interrupted(concat("stopped while evaluating ", task));
   }
 
  private:
+  const StopRequest& stop_;
   log::Progress line_{"evaluate"};
 };
 
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
-std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state) {
+std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state, const StopRequest& stop) {
   auto& [server, fabric] = run.experiment;
   const auto known = run.folder.evaluations();
   std::vector<TaskScore> scores;
-  EvaluationLine progress;
+  EvaluationLine progress(stop);
   for (const auto& point : evaluation_points(server))
     for (const auto& task : server.config.evaluate.tasks) {
       if (const auto already = known_score(known, state.round, point, task)) {
@@ -114,7 +116,7 @@ Run begin_run(const RunRequest& request) {
   auto config = request.config();
   const fs::path folder = config.folder();
   auto lock = RunFolder::prepare(folder);
-  config.resolve();
+  config.settle(machine_choices(config));
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
   auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
   return {std::move(experiment), std::move(run_folder)};
@@ -135,14 +137,14 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round) {
   return {std::move(experiment), std::move(folder)};
 }
 
-std::vector<TaskScore> complete_run(Run& run) {
+std::vector<TaskScore> complete_run(Run& run, const StopRequest& stop) {
   const auto& config = run.experiment.server.config;
   Snapshot now = first_snapshot(run);
   if (now.state.round < config.train.rounds) log_beginning(run.experiment, now.state.round);
-  RunProgress progress(run.experiment.server, now.state.round);
+  RunProgress progress(run.experiment.server, now.state.round, stop);
   for (;;) {
     std::vector<TaskScore> scores;
-    if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
+    if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state, stop);
     if (now.state.round >= config.train.rounds) return scores;
     now = advance(run, now, progress);
   }

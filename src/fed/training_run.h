@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/interrupt.h"
 #include "fed/experiment.h"
 #include "fed/run_folder.h"
 #include "scoring/evaluation.h"
@@ -28,8 +29,8 @@ Run begin_run(const RunRequest& request);
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt);
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed
-/// anywhere, a resumed run ends with the same bits. \return the scores of the last round. \throws Interrupted at a safe
-/// place.
-std::vector<TaskScore> complete_run(Run& run);
+/// anywhere, a resumed run ends with the same bits. \param stop  asked after every step and batch
+/// \return the scores of the last round. \throws Interrupted at a safe place.
+std::vector<TaskScore> complete_run(Run& run, const StopRequest& stop = {});
 
 }  // namespace evenkeel

@@ -23,7 +23,8 @@ void SharedState::receive_change(int64_t round, const AdapterState& base_delta) 
 }
 
 EvaluationOptions Workplace::evaluation() const {
-  auto options = config.evaluate.options(config.data.form);
+  EvaluationOptions options = config.evaluate;
+  options.form = config.data.form;
   if (bert_scorer) options.bert_scorer = &*bert_scorer;
   return options;
 }

@@ -4,12 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "base/safetensors.h"
 
 namespace evenkeel {
@@ -46,12 +48,27 @@ enum class LoraScaleMode {
   kConstScale,  ///< s = alpha / r_max for all
 };
 
+constexpr auto names(LoraScaleMode) {
+  return std::array{config::EnumName<LoraScaleMode>{"fixed_alpha", LoraScaleMode::kFixedAlpha},
+                    config::EnumName<LoraScaleMode>{"const_scale", LoraScaleMode::kConstScale}};
+}
+
 /// s(r), the factor of B A at rank r.
 struct LoraScale {
   double alpha = 20;
   int64_t rank = 20;  ///< r_max, what const_scale divides by at every rank
   LoraScaleMode mode = LoraScaleMode::kFixedAlpha;
   double of(int64_t r) const;
+
+  void visit(auto& field) {
+    field("rank", rank, "largest LoRA rank, 1 or more");
+    field("alpha", alpha, "numerator of the LoRA scale alpha / rank, > 0");
+    field("lora_scale_mode", mode, "scale of rank r_c: fixed_alpha is alpha / r_c, const_scale alpha / rank");
+  }
+  void resolve(const config::Table& table) const {
+    table.check_integer("rank", rank, 1, limits::kRank);
+    table.check_above_zero("alpha", alpha);
+  }
 };
 
 /// What stands beside one frozen weight: y = x (W + change + adapter)^T. Null where there is none.

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <array>
 
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
@@ -31,13 +31,11 @@ constexpr auto names(UnusedExpert) {
 }
 
 struct Config {
-  GateNorm gate_norm = GateNorm::kRenormSelected;
   double temperature = 1.0;
   Rescaler rescaler = Rescaler::kOff;
   UnusedExpert unused_expert = UnusedExpert::kKeep;
 
   void visit(auto& field) {
-    field("gate_norm", gate_norm, kGateNormHelp);
     field("temperature", temperature, "t, the exponent of the activation share, >= 0; 0 is FedAvg");
     field("rescaler", rescaler, "scalar on MoE outputs: off, learn (each client its own), fixed at K / K_c");
     field("unused_expert", unused_expert, "an expert nobody used: keep the last factors, or the p-weighted mean");
@@ -84,7 +82,6 @@ class A3Smoe : public FederatedMethod {
 
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
-    setup.router.gate_norm = config_.gate_norm;
     if (config_.rescaler == Rescaler::kFixed)
       setup.router.output_scale =
           (download.extras.at(kMaxTopK) / static_cast<double>(view.client.top_k)).to(at::kFloat);
@@ -144,7 +141,6 @@ class A3Smoe : public FederatedMethod {
       for (const auto factor : {&LoraFactors::a, &LoraFactors::b})
         factors.*factor = activation_aware(factor, {site, layer}, totals.at(layer), old, round, uploads);
     }
-    check_finite(next.global.adapters, concat("aggregate of round ", round.round));
     return next;
   }
 
@@ -183,7 +179,8 @@ MethodEntry a3smoe() {
        .paper = "Tran et al.: A3SMoE, workshop paper; formulas of FLAME, arXiv:2506.16600",
        .family = MethodFamily::kSparsity,
        .exact = false,
-       .needs_experts = true});
+       .needs_experts = true,
+       .gate_norm = GateNorm::kRenormSelected});
 }
 
 }  // namespace evenkeel

@@ -14,17 +14,15 @@
 
 #include "base/random.h"
 #include "lora/algebra.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
 
 struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
   SampleFrom init = SampleFrom::kPooled;
   int64_t samples = 170;
   void visit(auto& field) {
-    field("gate_norm", gate_norm, kGateNormHelp);
     field("init", init, "the sample of the start: from all rows together (pooled), or as many from each client");
     field("samples", samples, "rows in that sample, 1 or more");
   }
@@ -74,7 +72,6 @@ class FedSb : public FederatedMethod {
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     setup.trainable = Trainable::kCore;
-    setup.router.gate_norm = config_.gate_norm;
     return setup;
   }
 
@@ -91,8 +88,7 @@ class FedSb : public FederatedMethod {
     ServerState state;
     for (const auto& [site, shape] : server.sites) {
       const int64_t rank = std::min({server.rank, shape.in, shape.out});
-      const auto gradient =
-          server.gradient_sum(site, {.rows = config_.samples, .from = config_.init, .gate_norm = config_.gate_norm});
+      const auto gradient = server.gradient_sum(site, {.rows = config_.samples, .from = config_.init});
       auto start = start_of_site(site, gradient, rank, server.lr, server.scale.of(server.rank), server.seed);
       state.global.adapters[site] = {.core = std::move(start.core), .scaling = start.scaling};
       state.common.fixed[site] = {.a = std::move(start.a), .b = std::move(start.b), .scaling = start.scaling};

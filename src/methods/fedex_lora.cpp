@@ -8,26 +8,13 @@
 // the last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
 #include <ATen/ATen.h>
 
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
 
-struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
-};
-
 class FedExLora : public FederatedMethod {
  public:
-  explicit FedExLora(const Config& config) : config_(config) {}
-
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
-    auto setup = FederatedMethod::prepare(download, view);
-    setup.router.gate_norm = config_.gate_norm;
-    return setup;
-  }
-
   Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
     return {.adapters = state.global.adapters, .base_delta = state.global.base_delta};
   }
@@ -39,7 +26,6 @@ class FedExLora : public FederatedMethod {
     if (uploads.size() < 2) return next;
     for (const auto& [site, mean] : next.global.adapters)
       next.global.base_delta[site] = scaled_residual(site, mean, round.weights, uploads.each());
-    check_finite(next.global.base_delta, concat("aggregate of round ", round.round));
     return next;
   }
 
@@ -56,22 +42,19 @@ class FedExLora : public FederatedMethod {
     }
     return {.a = at::cat(a, -2), .b = at::cat(b, -1)};
   }
-
-  const Config config_;
 };
 
 }  // namespace
 
 MethodEntry fedex_lora() {
-  return method_entry<FedExLora, Config>(
-      {.name = "fedex-lora",
-       .title = "FedEx-LoRA",
-       .paper = "Singhal, Ponkshe, Vepakomma: FedEx-LoRA, ACL 2025, arXiv:2410.09432",
-       .family = MethodFamily::kHomogeneous,
-       .exact = true,
-       .needs_experts = false,
-       .changes_base = true,
-       .needs_individuals = true});
+  return method_entry<FedExLora>({.name = "fedex-lora",
+                                  .title = "FedEx-LoRA",
+                                  .paper = "Singhal, Ponkshe, Vepakomma: FedEx-LoRA, ACL 2025, arXiv:2410.09432",
+                                  .family = MethodFamily::kHomogeneous,
+                                  .exact = true,
+                                  .needs_experts = false,
+                                  .changes_base = true,
+                                  .needs_individuals = true});
 }
 
 }  // namespace evenkeel

@@ -6,24 +6,16 @@
 //   server   B = sum_c p_c B_c, which is exact: sum_c p_c B_c A = B A
 #include <ATen/ATen.h>
 
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
 
-struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
-};
-
 class FfaLora : public FederatedMethod {
  public:
-  explicit FfaLora(const Config& config) : config_(config) {}
-
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     setup.trainable = Trainable::kB;
-    setup.router.gate_norm = config_.gate_norm;
     return setup;
   }
 
@@ -43,15 +35,12 @@ class FfaLora : public FederatedMethod {
     }
     return state;
   }
-
- private:
-  const Config config_;
 };
 
 }  // namespace
 
 MethodEntry ffa_lora() {
-  return method_entry<FfaLora, Config>(
+  return method_entry<FfaLora>(
       {.name = "ffa-lora",
        .title = "FFA-LoRA",
        .paper = "Sun et al.: Improving LoRA in Privacy-preserving Federated Learning, ICLR 2024, arXiv:2403.12313",

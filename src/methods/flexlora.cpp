@@ -10,15 +10,10 @@
 #include <ATen/ATen.h>
 
 #include "lora/algebra.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
-
-struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
-  void visit(auto& field) { field("gate_norm", gate_norm, kGateNormHelp); }
-};
 
 /// Rank r_max with scale 1: A = V^T[:r], B = U[:, :r] S[:r]. Zeros fill up what a small matrix cannot have.
 LoraFactors best_factors(const LoraFactors& stacked, int64_t rank) {
@@ -32,15 +27,12 @@ LoraFactors best_factors(const LoraFactors& stacked, int64_t rank) {
 
 class FlexLora : public FederatedMethod {
  public:
-  explicit FlexLora(const Config& config) : config_(config) {}
-
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     for (auto& [site, factors] : setup.adapters) {
       factors.scaling = view.scale.of(factors.rank());
       factors.b.div_(factors.scaling);
     }
-    setup.router.gate_norm = config_.gate_norm;
     return setup;
   }
 
@@ -60,30 +52,25 @@ class FlexLora : public FederatedMethod {
   ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    ++next.round;
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<LoraFactors> parts;
       for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       factors = best_factors(stack(parts, round.weights), factors.rank());
     }
-    check_finite(next.global.adapters, concat("aggregate of round ", round.round));
     return next;
   }
-
- private:
-  const Config config_;
 };
 
 }  // namespace
 
 MethodEntry flexlora() {
-  return method_entry<FlexLora, Config>({.name = "flexlora",
-                                         .title = "FlexLoRA",
-                                         .paper = "Bai et al.: FlexLoRA, NeurIPS 2024, arXiv:2402.11505",
-                                         .family = MethodFamily::kRank,
-                                         .exact = false,
-                                         .needs_experts = false,
-                                         .needs_individuals = true});
+  return method_entry<FlexLora>({.name = "flexlora",
+                                 .title = "FlexLoRA",
+                                 .paper = "Bai et al.: FlexLoRA, NeurIPS 2024, arXiv:2402.11505",
+                                 .family = MethodFamily::kRank,
+                                 .exact = false,
+                                 .needs_experts = false,
+                                 .needs_individuals = true});
 }
 
 }  // namespace evenkeel

@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "lora/algebra.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
@@ -22,10 +22,8 @@ constexpr auto names(FreshInit) {
 }
 
 struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
   FreshInit fresh_init = FreshInit::kOwn;
   void visit(auto& field) {
-    field("gate_norm", gate_norm, kGateNormHelp);
     field("fresh_init", fresh_init, "each round's A: drawn by each client (own), or one draw cut to its rank (shared)");
   }
 };
@@ -43,8 +41,7 @@ class Flora : public FederatedMethod {
 
   /// An evaluation has nothing beside the merged base.
   LocalSetup prepare(const Payload&, const ClientView& view) const override {
-    LocalSetup setup;
-    setup.router = {.top_k = view.client.top_k, .gate_norm = config_.gate_norm};
+    auto setup = empty_setup(view);
     if (!view.client.trains) return setup;
     const int64_t rank = view.client.rank, drawn = config_.fresh_init == FreshInit::kOwn ? rank : view.scale.rank;
     for (auto& [site, factors] :
@@ -62,13 +59,11 @@ class Flora : public FederatedMethod {
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    ++next.round;
     for (const auto& [site, shape] : server.sites) {
       std::vector<LoraFactors> parts;
       for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       next.global.base_delta[site] = stack(parts, round.weights);
     }
-    check_finite(next.global.base_delta, concat("aggregate of round ", round.round));
     return next;
   }
 

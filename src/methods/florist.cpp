@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "lora/algebra.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
@@ -23,12 +23,10 @@ constexpr auto names(Mode) {
 }
 
 struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
   Mode mode = Mode::kPaper;
   double tau = 0.9;
   int64_t max_rank = 0;
   void visit(auto& field) {
-    field("gate_norm", gate_norm, kGateNormHelp);
     field("mode", mode, "paper: merge and train fresh adapters; code: go on training the thresholded ones");
     field("tau", tau, "share of the squared singular values to keep, in (0, 1]; 1 is FLoRA");
     field("max_rank", max_rank, "most components kept per module, 0: as many as tau asks for");
@@ -80,8 +78,7 @@ class Florist : public FederatedMethod {
   explicit Florist(const Config& config) : config_(config) {}
 
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
-    LocalSetup setup;
-    setup.router = {.top_k = view.client.top_k, .gate_norm = config_.gate_norm};
+    auto setup = empty_setup(view);
     const double scaling = view.scale.of(view.client.rank);
     if (config_.mode == Mode::kPaper) {
       if (view.client.trains) setup.adapters = make_adapters(view.sites, view.client.rank, scaling, fresh_seed(view));
@@ -111,7 +108,6 @@ class Florist : public FederatedMethod {
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    ++next.round;
     auto& kept = config_.mode == Mode::kPaper ? next.global.base_delta : next.global.adapters;
     kept.clear();
     for (const auto& [site, shape] : server.sites) {
@@ -119,7 +115,6 @@ class Florist : public FederatedMethod {
       for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       kept[site] = thresholded(stack(parts, round.weights), config_);
     }
-    check_finite(kept, concat("aggregate of round ", round.round));
     next.memory[kMeanRank] = at::scalar_tensor(mean_rank(kept), at::kDouble);
     return next;
   }

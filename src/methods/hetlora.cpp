@@ -14,20 +14,18 @@
 #include <cmath>
 
 #include "lora/algebra.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
 
 struct Config {
-  GateNorm gate_norm = GateNorm::kCheckpoint;
   double gamma = 0.99;
   double lambda = 1e-3;
   bool prune = true;
   int64_t rank_min = 1;
 
   void visit(auto& field) {
-    field("gate_norm", gate_norm, kGateNormHelp);
     field("gamma", gamma, "share of the rank before the tail, in (0, 1); the tail begins at floor(gamma r)");
     field("lambda", lambda, "weight of the tail's norm in the loss, >= 0");
     field("prune", prune, "clients lower their rank when the tail shrank");
@@ -56,7 +54,6 @@ class HetLora : public FederatedMethod {
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
     auto setup = FederatedMethod::prepare(download, view);
     for (auto& [site, factors] : setup.adapters) factors = rescaled(factors, view.scale.of(factors.rank()));
-    setup.router.gate_norm = config_.gate_norm;
     return setup;
   }
 
@@ -91,10 +88,9 @@ class HetLora : public FederatedMethod {
     return payload;
   }
 
-  ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
+  ServerState aggregate(const ServerView&, const ServerState& state, const RoundView&,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    ++next.round;
     const auto weights = norm_weights(state, uploads.each());
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<at::Tensor> a, b;
@@ -108,7 +104,6 @@ class HetLora : public FederatedMethod {
     }
     for (const auto& update : uploads.each())
       next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
-    check_finite(next.global.adapters, concat("aggregate of round ", round.round));
     return next;
   }
 

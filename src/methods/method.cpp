@@ -32,10 +32,15 @@ std::map<std::string, double> Metrics::means() const {
   return result;
 }
 
-LocalSetup FederatedMethod::prepare(const Payload& download, const ClientView& view) const {
+LocalSetup empty_setup(const ClientView& view) {
   LocalSetup setup;
+  setup.router = {.top_k = view.client.top_k, .gate_norm = view.gate_norm};
+  return setup;
+}
+
+LocalSetup FederatedMethod::prepare(const Payload& download, const ClientView& view) const {
+  auto setup = empty_setup(view);
   setup.adapters = completed(clone(download.adapters), view.common.fixed);
-  setup.router.top_k = view.client.top_k;
   return setup;
 }
 
@@ -66,15 +71,15 @@ ServerState FederatedMethod::aggregate(const ServerView&, const ServerState& sta
   EK_CHECK(uploads.size() > 0 && uploads.size() == round.weights.size(), kInternal, "aggregate: ", uploads.size(),
            " updates for ", round.weights.size(), " weights");
   ServerState next = state;
-  ++next.round;
   for (auto& [site, factors] : next.global.adapters) {
     for (const auto factor : {&LoraFactors::a, &LoraFactors::b, &LoraFactors::core})
       if ((factors.*factor).defined()) factors.*factor = uploads.mean(site, factor, round.weights);
   }
-  check_finite(next.global.adapters, concat("aggregate of round ", round.round));
   return next;
 }
 
 TensorMap FederatedMethod::diagnostics(const ServerState&) const { return {}; }
+
+AdapterState FederatedMethod::pseudo_gradients(const ServerState&) const { return {}; }
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-#include "methods/method.h"
+#include "methods/registry.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,6 @@ TEST(Fedit, AveragesTheFactorsSeparatelyWithTheGivenWeights) {
   const auto& mean = next.global.adapters.at(kSite);
   EXPECT_TRUE(mean.a.equal(at::tensor({2.5f, -1.f, 1.f}).view({1, 3}))) << mean.a;
   EXPECT_TRUE(mean.b.equal(at::tensor({0.25f, 3.f}).view({2, 1}))) << mean.b;
-  EXPECT_EQ(next.round, 1);
 }
 
 TEST(Fedit, PreparesACopyOfWhatWasSent) {
@@ -86,15 +85,6 @@ TEST(Aggregate, NamesTheClientThatLeftASiteOut) {
     EXPECT_EQ(error.kind(), kShape);
     EXPECT_NE(std::string(error.what()).find("client 7 did not send " + kSite), std::string::npos) << error.what();
   }
-}
-
-TEST(Aggregate, RefusesAnUploadThatIsNotFinite) {
-  const auto sites = one_site();
-  const auto method = fedit();
-  const auto state = method->initialize(view(sites));
-  const RoundView round{.round = 2, .participants = std::vector<ClientProfile>(1), .weights = {1.0}};
-  const std::vector<ClientUpdate> updates{update(0, at::full({1, 3}, NAN), at::zeros({2, 1}))};
-  EXPECT_THROW(method->aggregate(view(sites), state, round, updates), Error);
 }
 
 TEST(Metrics, AreWeightedMeans) {

@@ -1,7 +1,9 @@
 // To add a method: its file, and its name here, declared and in the table. Programs that bring their own: add_method().
-#include <algorithm>
+#include "methods/registry.h"
 
-#include "methods/method.h"
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 
 namespace evenkeel {
 
@@ -17,6 +19,27 @@ std::vector<MethodEntry>& table() {
 }
 
 }  // namespace
+
+int64_t experts_at(double budget, int64_t max_top_k) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(max_top_k) * budget));
+}
+
+int64_t MethodEntry::top_k(double budget, int64_t max_top_k) const {
+  return family == MethodFamily::kRank ? max_top_k : experts_at(budget, max_top_k);
+}
+
+int64_t MethodEntry::rank(double budget, int64_t max_rank) const {
+  if (family != MethodFamily::kRank) return max_rank;
+  return std::max<int64_t>(1, std::llround(static_cast<double>(max_rank) * (0.2 + 0.8 * budget)));
+}
+
+std::vector<std::string> MethodEntry::readings(std::span<const std::string> asked, bool has_experts) const {
+  if (family != MethodFamily::kRank) return {""};
+  std::vector<std::string> possible;
+  std::copy_if(asked.begin(), asked.end(), std::back_inserter(possible),
+               [&](const std::string& reading) { return has_experts || reading == "a"; });
+  return possible;
+}
 
 std::span<const MethodEntry> methods() { return table(); }
 

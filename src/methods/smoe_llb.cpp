@@ -9,7 +9,7 @@
 
 #include <array>
 
-#include "methods/method.h"
+#include "methods/registry.h"
 #include "nn/balance_losses.h"
 
 namespace evenkeel {
@@ -21,13 +21,11 @@ constexpr auto names(Norm) {
 }
 
 struct Config {
-  GateNorm gate_norm = GateNorm::kRenormSelected;
   double llb_coef = 1e-2;
   double z_coef = 1e-3;
   Norm llb_norm = Norm::kPerLayerK;
 
   void visit(auto& field) {
-    field("gate_norm", gate_norm, kGateNormHelp);
     field("llb_coef", llb_coef, "weight of the load-balancing loss, >= 0");
     field("z_coef", z_coef, "weight of the router z-loss, >= 0");
     field("llb_norm", llb_norm,
@@ -43,12 +41,6 @@ struct Config {
 class SmoeLlb : public FederatedMethod {
  public:
   explicit SmoeLlb(const Config& config) : config_(config) {}
-
-  LocalSetup prepare(const Payload& download, const ClientView& view) const override {
-    auto setup = FederatedMethod::prepare(download, view);
-    setup.router.gate_norm = config_.gate_norm;
-    return setup;
-  }
 
   at::Tensor extra_loss(const StepView& step) const override {
     const auto& routing = step.micro_batches.back();
@@ -77,7 +69,8 @@ MethodEntry smoe_llb() {
                                         .paper = "FedAvg with the losses of Zoph et al.: ST-MoE, arXiv:2202.08906",
                                         .family = MethodFamily::kSparsity,
                                         .exact = false,
-                                        .needs_experts = true});
+                                        .needs_experts = true,
+                                        .gate_norm = GateNorm::kRenormSelected});
 }
 
 }  // namespace evenkeel

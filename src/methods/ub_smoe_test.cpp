@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {
@@ -64,7 +64,7 @@ struct Client {
   Client(const FederatedMethod& method, const Payload& sent, const ClientProfile& who)
       : profile(who),
         download(sent),
-        view{profile, sites(), common, {}, 0, 1, memory},
+        view{profile, sites(), common, {}, GateNorm::kRenormSelected, 0, 1, memory},
         setup(method.prepare(download, view)) {
     for (auto& [name, factors] : setup.adapters)
       for (auto* tensor : {&factors.a, &factors.b}) {
@@ -189,7 +189,6 @@ TEST(UbSmoeRouting, TakesItsOptionsFromTheReading) {
   EXPECT_EQ(plain.mode, ModulationMode::kCandidate);
   EXPECT_EQ(plain.gate_norm, GateNorm::kRenormSelected);
   EXPECT_EQ(plain.modulation.count(kLayer), 1u);
-  EXPECT_EQ(options("gate_norm = \"olmoe_native\"").gate_norm, GateNorm::kCheckpoint);
   EXPECT_EQ(options("dmr_mode = \"preserve\"").mode, ModulationMode::kPreserve);
   EXPECT_EQ(options("dmr_mode = \"preserve\"\nnum_candidates = 0").num_candidates, kExperts);
   EXPECT_EQ(options("num_candidates = 0").num_candidates, 0);

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kEmptyTokens = 2;  // the special tokens alone
 
 int64_t layer_of(const fs::path& folder, const BertScoreOptions& options) {
-  if (options.layer) return *options.layer;
+  if (options.layer >= 0) return options.layer;
   std::error_code error;
   const auto path = fs::absolute(folder, error).lexically_normal();  // a link keeps its own name
   const auto name = (path.has_filename() ? path : path.parent_path()).filename().string();

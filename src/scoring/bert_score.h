@@ -57,11 +57,18 @@ struct BertScore {
 };
 
 struct BertScoreOptions {
-  std::optional<int64_t> layer{};    ///< whose hidden states; nothing: default_layer() of the folder's name
-  bool idf = false;                  ///< weigh tokens by rarity in the references of the call; otherwise all by 1
-  std::filesystem::path baseline{};  ///< a file for load_baseline(); empty: no rescaling
+  int64_t layer = -1;      ///< whose hidden states; -1: default_layer() of the folder's name
+  bool idf = false;        ///< weigh tokens by rarity in the references of the call; otherwise all by 1
+  std::string baseline{};  ///< a file for load_baseline(); empty: no rescaling
   BaseDtype dtype = BaseDtype::kCheckpoint;
   int64_t batch_tokens = 4096;  ///< tokens encoded at once, about: bounds memory whatever the number of texts
+
+  void visit(auto& field) {
+    field("layer", layer, "whose hidden states, 0 or more; -1: what the package takes for a folder of that name");
+    field("idf", idf, "weigh words by their rarity in the references");
+    field("baseline", baseline, "tsv file of the package's rescale_baseline: scores are rescaled; empty: they are not");
+  }
+  void resolve(const config::Table& table) const { table.check_integer("layer", layer, -1, limits::kLayers); }
 };
 
 class BertScorer {

@@ -35,6 +35,21 @@ struct EvaluationOptions {
   int64_t batch_size = 32;  ///< prompts generated at once
   int64_t cutoff = 0;       ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
   const BertScorer* bert_scorer = nullptr;  ///< compares free text too; borrowed; null: no BERTScore
+
+  void visit(auto& field) {  // but for what is said elsewhere in a config: the template, the encoder
+    field("decode", decode, "greedy, or beam4: beam search of width 4");
+    field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
+    field("cutoff", cutoff,
+          "tokens of a prompt with context, whose tail is cut; 0: all that the model's positions leave");
+    field("batch_size", batch_size, "prompts generated at once, 1 or more");
+    field("lowercase", lowercase, "headline accuracy from lower-cased output");
+    field("likelihood", likelihood, "also rank the allowed answers by likelihood");
+  }
+  void resolve(const config::Table& table) const {
+    table.check_integer("max_new_tokens", max_new_tokens, 1, limits::kTokens);
+    table.check_integer("cutoff", cutoff, 0, limits::kTokens);
+    table.check_integer("batch_size", batch_size, 1, limits::kBatch);
+  }
 };
 
 /// What is measured of a task.

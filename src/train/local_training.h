@@ -29,8 +29,21 @@ struct LocalTraining {
   double local_epochs = 0.4;  ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
   int64_t batch_size = 8;     ///< sequences per micro-batch
   int64_t accumulation = 2;   ///< micro-batches per optimiser step
-  OptimizerConfig optimizer;
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
+  OptimizerConfig optimizer;
+
+  void visit(auto& field) {
+    field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
+    field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
+    field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
+    field("idle_expert_update", idle_expert_update, "experts without a token in a step: zero_grad or skip");
+    field("optimizer", optimizer, "");
+  }
+  void resolve(const config::Table& table) const {
+    table.check_above_zero("local_epochs", local_epochs);
+    table.check_integer("batch_size", batch_size, 1, limits::kBatch);
+    table.check_integer("accumulation", accumulation, 1, limits::kBatch);
+  }
 };
 
 /// What a client measured in a round.

@@ -42,13 +42,13 @@ at::Tensor take(const TensorMap& state, const std::string& name, const at::Tenso
 
 }  // namespace
 
-void OptimizerConfig::check(const std::string& where) const {
-  EK_CHECK(name == "adamw", kConfig, where, ".name is \"", name, "\", allowed: adamw");
-  limits::check_above_zero(where + ".lr", lr);
+void OptimizerConfig::resolve(const config::Table& table) const {
+  table.check(name == "adamw", "name", concat("\"", name, "\""), "adamw");
+  table.check_above_zero("lr", lr);
   const bool good_betas = betas.size() == 2 && betas[0] >= 0 && betas[0] < 1 && betas[1] >= 0 && betas[1] < 1;
-  EK_CHECK(good_betas, kConfig, where, ".betas is [", join(betas), "], allowed: two numbers in [0, 1)");
-  limits::check_above_zero(where + ".eps", eps);
-  limits::check_from_zero(where + ".weight_decay", weight_decay);
+  table.check(good_betas, "betas", concat("[", join(betas), "]"), "two numbers in [0, 1)");
+  table.check_above_zero("eps", eps);
+  table.check_from_zero("weight_decay", weight_decay);
 }
 
 AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config)

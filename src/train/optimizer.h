@@ -25,8 +25,7 @@ struct OptimizerConfig {
     field("eps", eps, "added outside the root, > 0");
     field("weight_decay", weight_decay, "decoupled, multiplied by lr, >= 0");
   }
-  /// \throws kConfig naming key, value and range; `where` is the path of the table, e.g. "train.optimizer".
-  void check(const std::string& where) const;
+  void resolve(const config::Table& table) const;
 };
 
 /// AdamW (Loshchilov and Hutter 2019): decoupled decay first, bias-corrected moments, eps outside the root. Equal to

@@ -309,24 +309,17 @@ class Pretraining {
 
 }  // namespace
 
-void PretrainConfig::check() const {
-  EK_CHECK(!model.config.empty(), kConfig, "model.config is missing: the config.json of the model to make");
-  using namespace limits;
-  check_integer("seed", seed, 0, std::numeric_limits<int64_t>::max());
-  check_integer("train.steps", train.steps, 1, kSteps);
-  check_integer("train.sequence_length", train.sequence_length, 2, kTokens);
-  check_integer("train.batch_size", train.batch_size, 1, kBatch);
-  check_integer("train.warmup_steps", train.warmup_steps, 0, kSteps);
-  check_integer("train.log_every", train.log_every, 1, kSteps);
-  check_integer("train.checkpoint_every", train.checkpoint_every, 1, kSteps);
-  check_from_zero("train.final_lr_ratio", train.final_lr_ratio);
-  check_from_zero("train.clip_norm", train.clip_norm);
-  check_from_zero("train.load_balance", train.load_balance);
-  check_from_zero("train.router_z", train.router_z);
-  check_integer("data.documents", data.documents, 0, kRows);
-  EK_CHECK(data.validation >= 0 && data.validation <= 0.5, kConfig, "data.validation is ", data.validation,
-           ", allowed: 0 to 0.5");
-  train.optimizer.check("train.optimizer");
+void PretrainConfig::Train::resolve(const config::Table& table) const {
+  table.check_integer("steps", steps, 1, limits::kSteps);
+  table.check_integer("sequence_length", sequence_length, 2, limits::kTokens);
+  table.check_integer("batch_size", batch_size, 1, limits::kBatch);
+  table.check_integer("warmup_steps", warmup_steps, 0, limits::kSteps);
+  table.check_integer("log_every", log_every, 1, limits::kSteps);
+  table.check_integer("checkpoint_every", checkpoint_every, 1, limits::kSteps);
+  table.check_from_zero("final_lr_ratio", final_lr_ratio);
+  table.check_from_zero("clip_norm", clip_norm);
+  table.check_from_zero("load_balance", load_balance);
+  table.check_from_zero("router_z", router_z);
 }
 
 double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio) {
@@ -337,7 +330,6 @@ double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_
 }
 
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {
-  config.check();
   require_memory(memory_plan(config), machine::memory(), "pre-training");
   const std::string resolved = config::write(config);
   const PretrainingFolder folder(out);

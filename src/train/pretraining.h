@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/interrupt.h"
 #include "models/causal_lm.h"
 #include "models/memory_plan.h"
 #include "tokenizer/tokenizer.h"
@@ -30,6 +31,9 @@ struct PretrainConfig {
       field("tokenizer", tokenizer, "tokenizer.json to use; empty: one is trained on the text to fill vocab_size");
       field("dtype", dtype, "precision of the saved weights (training itself is float32)");
     }
+    void resolve(const config::Table& table) const {
+      EK_CHECK(!config.empty(), kConfig, table.full_key("config"), " is missing: the config.json of the model to make");
+    }
   } model;
 
   struct Data {
@@ -40,6 +44,10 @@ struct PretrainConfig {
       field("files", files, "UTF-8 text files, each one document; $EVENKEEL_DATA/ at the start is replaced");
       field("documents", documents, "number of generated built-in documents added to the text");
       field("validation", validation, "share of the sequences held out for the validation loss, in [0, 0.5]");
+    }
+    void resolve(const config::Table& table) const {
+      table.check_integer("documents", documents, 0, limits::kRows);
+      table.check(validation >= 0 && validation <= 0.5, "validation", validation, "0 to 0.5");
     }
   } data;
 
@@ -68,6 +76,7 @@ struct PretrainConfig {
       field("checkpoint_every", checkpoint_every, "steps between checkpoints");
       field("optimizer", optimizer, "");
     }
+    void resolve(const config::Table& table) const;
   } train;
 
   void visit(auto& field) {
@@ -77,8 +86,7 @@ struct PretrainConfig {
     field("data", data, "");
     field("train", train, "");
   }
-  /// \throws kConfig naming the key and what is allowed.
-  void check() const;
+  void resolve(const config::Table& table) const { table.check_integer("seed", seed, 0, limits::kAny); }
 };
 
 /// What a run of `config` will hold: everything trains, in float32. \throws kCheckpoint on a bad model.config.
@@ -87,14 +95,12 @@ MemoryPlan memory_plan(const PretrainConfig& config);
 /// Warm-up from 0 to 1, then cosine to `final_ratio` at the last step. \param step 0 .. steps-1. Dimensionless.
 double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio);
 
-/// Asked after every step; true saves a checkpoint and ends the call early.
-using StopRequest = std::function<bool()>;
-
 /// Runs, or with `resume` goes on from the checkpoint in `out`, to the same bits as an uninterrupted run; where it was
 /// killed before its first checkpoint it begins again, where it was finished there is nothing to do. Writes into `out`,
 /// which is locked meanwhile: the model folder (config.json, model.safetensors, tokenizer.json), pretrain.toml
 /// (resolved), pretrain.jsonl (loss curve, tokens/s; base/sealed.h) and, while unfinished,
 /// checkpoint-<step>.safetensors with checkpoint.json, which names it and its SHA-256 and stands from the beginning.
+/// \param stop  asked after every step; true saves a checkpoint and ends the call early
 /// \return false when it was stopped early. \throws kIo when `out` holds something else or is in use, kCheckpoint
 /// naming what is damaged; nothing is changed then.
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop);

@@ -31,20 +31,36 @@ TEST(LoraScaleModes, DivideAlphaByTheClientsRankOrByTheLargest) {
   }
 }
 
-TEST(GateNorms, AreTheCheckpointsOwnForRankAndHomogeneousMethodsAndTheOtherWhenAsked) {
-  const TinyFederation world;
-  const auto gate_norm = [&](const MethodEntry& entry, const std::string& toml) {
-    const auto method = make_method(entry.name, toml);
-    const auto state = method->initialize(world.server());
-    const auto download = method->broadcast(state, world.clients[0], world.round(0));
-    return method->prepare(download, world.view(world.clients[0], 0, state.common)).router.gate_norm;
-  };
+TEST(GateNorms, AreWhatTheRunSaysForEveryMethod) {
+  TinyFederation world;
+  for (const auto& entry : methods())
+    for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected}) {
+      world.gate_norm = gate_norm;
+      const auto method = make_method(entry.name);
+      const auto state = method->initialize(world.server());
+      const auto download = method->broadcast(state, world.clients[0], world.round(0));
+      const auto setup = method->prepare(download, world.view(world.clients[0], 0, state.common));
+      EXPECT_EQ(setup.router.gate_norm, gate_norm) << entry.name;
+    }
+}
+
+TEST(GateNorms, ChangeTheRunOfEveryMethod) {
   for (const auto& entry : methods()) {
-    const bool sparse = entry.family == MethodFamily::kSparsity;
-    EXPECT_EQ(gate_norm(entry, ""), sparse ? GateNorm::kRenormSelected : GateNorm::kCheckpoint) << entry.name;
-    EXPECT_EQ(gate_norm(entry, "gate_norm = \"olmoe_native\""), GateNorm::kCheckpoint) << entry.name;
-    EXPECT_EQ(gate_norm(entry, "gate_norm = \"renorm_selected\""), GateNorm::kRenormSelected) << entry.name;
+    TinyFederation world;
+    const auto renormalised = effect(world.run(*make_method(entry.name), 1));
+    world.gate_norm = GateNorm::kCheckpoint;
+    const auto native = effect(world.run(*make_method(entry.name), 1));
+    bool any = false;
+    for (const auto& [site, delta] : native) any = any || !delta.equal(renormalised.at(site));
+    EXPECT_TRUE(any) << entry.name;
   }
+}
+
+TEST(GateNorms, AreByDefaultTheCheckpointsOwnButForMethodsOfSparsity) {
+  for (const auto& entry : methods())
+    EXPECT_EQ(entry.gate_norm,
+              entry.family == MethodFamily::kSparsity ? GateNorm::kRenormSelected : GateNorm::kCheckpoint)
+        << entry.name;
 }
 
 TEST(Transport, InBfloat16RoundsTheUpdateAndLittleElse) {
@@ -121,16 +137,14 @@ TEST(A3SmoeRescaler, WhenLearnedStaysWithItsClientAndItsMeanByKWithTheServer) {
 }
 
 TEST(FedSbInit, AsksForTheSampleOfTheConfig) {
-  const std::string other = "init = \"federated\"\nsamples = 24\ngate_norm = \"renorm_selected\"";
-  for (const auto& [toml, from, rows, gates] :
-       {std::tuple{std::string(), SampleFrom::kPooled, 170, GateNorm::kCheckpoint},
-        {other, SampleFrom::kClients, 24, GateNorm::kRenormSelected}}) {
+  const std::string other = "init = \"federated\"\nsamples = 24";
+  for (const auto& [toml, from, rows] :
+       {std::tuple{std::string(), SampleFrom::kPooled, 170}, {other, SampleFrom::kClients, 24}}) {
     OneSite world("fed-sb", toml);
     world.gradient_sum = [&](const std::string& site, const GradientSample& asked) {
       EXPECT_EQ(site, kSite);
       EXPECT_EQ(asked.rows, rows);
       EXPECT_EQ(asked.from, from);
-      EXPECT_EQ(asked.gate_norm, gates);
       return matrix({{1, 1}, {1, 1}});
     };
     world.method->initialize(world.server());

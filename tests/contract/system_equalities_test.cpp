@@ -46,6 +46,7 @@ AdapterState train_centrally(const TinyFederation& world, AdapterState adapters,
 
 TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
   TinyFederation world;
+  world.gate_norm = RouterOptions().gate_norm;
   world.training.local_epochs = 2;
   const auto method = make_method("fedit");
   auto state = method->initialize(world.server());
@@ -60,7 +61,7 @@ TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
 TEST(UbSmoe, WithoutItsTwoMechanismsIsFedIt) {
   TinyFederation world;
   for (auto& client : world.clients) client.top_k = 2;
-  const auto fedit = world.run(*make_method("fedit", "gate_norm = \"renorm_selected\""), 3);
+  const auto fedit = world.run(*make_method("fedit"), 3);
   const auto off = world.run(*make_method("ub-smoe", "pg = false\nnum_candidates = 0"), 3);
   const auto phi_at_zero =
       world.run(*make_method("ub-smoe", "pg = false\nphi_update = \"off\"\nphi_train = \"off\""), 3);
@@ -196,7 +197,7 @@ double difference(const std::map<std::string, at::Tensor>& left, const std::map<
 
 TEST(SparsityMethods, WithoutTheirMechanismsAreFedAvgOfASparseModel) {
   TinyFederation world;
-  const auto plain = world.run(*make_method("fedit", "gate_norm = \"renorm_selected\""), 2);
+  const auto plain = world.run(*make_method("fedit"), 2);
   const auto a3 = world.run(*make_method("a3smoe", "temperature = 0.0"), 2);
   const auto llb = world.run(*make_method("smoe-llb", "llb_coef = 0.0\nz_coef = 0.0"), 2);
   EXPECT_TRUE(equal(a3.global.adapters, plain.global.adapters));

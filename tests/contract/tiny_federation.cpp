@@ -108,8 +108,8 @@ at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientS
   }
   at::Tensor sum;
   for (const auto& [key, list] : lists) {
-    const auto part = weight_gradient(*model, site, sites.at(site), list.second, 3,
-                                      {.top_k = list.first, .gate_norm = sample.gate_norm});
+    const auto part =
+        weight_gradient(*model, site, sites.at(site), list.second, 3, {.top_k = list.first, .gate_norm = gate_norm});
     sum = sum.defined() ? sum + part : part;
   }
   return sum;
@@ -125,6 +125,7 @@ ClientView TinyFederation::view(const ClientProfile& client, int64_t round, cons
           .sites = sites,
           .common = common,
           .scale = scale(),
+          .gate_norm = gate_norm,
           .round = round,
           .seed = seed,
           .memory = memory};

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "methods/method.h"
+#include "methods/registry.h"
 #include "models/causal_lm.h"
 #include "train/local_training.h"
 
@@ -43,6 +43,7 @@ struct TinyFederation {
   std::vector<std::vector<Example>> shards;
   LocalTraining training;
   int64_t rank = 4;
+  GateNorm gate_norm = GateNorm::kRenormSelected;
   uint64_t seed = 11;
   mutable TensorMap memory;
 };

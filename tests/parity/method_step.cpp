@@ -21,7 +21,7 @@
 #include "base/json.h"
 #include "jobs.h"
 #include "lora/payload.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 
 namespace evenkeel {
 namespace {

@@ -1,7 +1,7 @@
 /// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the
 /// numpy reference of tests/parity/reference.
 /// A server of jobs (jobs.h).
-/// JOB: {"options": TOML of [method.ub-smoe], "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file,
+/// JOB: {"options": TOML of [method.ub-smoe], "gate_norm", "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file,
 /// and one of
 ///         "scores": file of `scores` [T, E]; upstream `weights` [T, E] is d / d gate weights
 ///         "model": folder, "ids": [..]; upstream `logits` [T, V] is d / d logits}
@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "jobs.h"
-#include "methods/method.h"
+#include "methods/registry.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {
@@ -27,7 +27,13 @@ RouterOptions router_of(const Json& job) {
   const Sites no_sites;
   const Common nothing;
   TensorMap memory;
-  const ClientView view{.client = client, .sites = no_sites, .common = nothing, .scale = {}, .memory = memory};
+  const auto renorm = job.at("gate_norm") == config::name_of(GateNorm::kRenormSelected);
+  const ClientView view{.client = client,
+                        .sites = no_sites,
+                        .common = nothing,
+                        .scale = {},
+                        .gate_norm = renorm ? GateNorm::kRenormSelected : GateNorm::kCheckpoint,
+                        .memory = memory};
   auto router = method->prepare({.extras = tensors(job, "phi")}, view).router;
   for (auto& [layer, phi_E] : router.modulation) phi_E.requires_grad_(true);
   return router;

@@ -20,14 +20,14 @@ GATES = ["renorm_selected", "olmoe_native"]
 
 
 def toml_of(options):
-    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in options.items())
+    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in options.items() if key != "gate_norm")
 
 
 def run(folder, options, top_k, phi, upstream, dtype=np.float64, **job):
     save_file({f"{layer}.phi": value.astype(np.float32) for layer, value in phi.items()}, folder / "phi.safetensors")
     save_file({name: value.astype(dtype) for name, value in upstream.items()}, folder / "upstream.safetensors")
     return answer("routing_step", folder, {
-        "options": toml_of(options), "top_k": top_k, "phi": str(folder / "phi.safetensors"),
+        "options": toml_of(options), "gate_norm": options["gate_norm"], "top_k": top_k, "phi": str(folder / "phi.safetensors"),
         "upstream": str(folder / "upstream.safetensors"), **job})
 
 

@@ -1,0 +1,137 @@
+/// \file  The keys of `[method.ub-smoe]`: every reading of what the paper leaves open (docs/ambiguities.md, by R-number).
+/// Private to UB-SMoE.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "base/config.h"
+
+namespace evenkeel::ubsmoe {
+
+enum class DmrMode { kCandidate, kPreserve, kCandidateWide };
+enum class PhiUpdate { kUtilization, kOff };
+enum class PhiTrain { kOff, kLocalDiscard, kLocalFedavg };
+enum class PhiPenalty { kHinge, kL2 };
+enum class PgActivity { kStepUnion, kTokenWeighted, kMicroUnion };
+enum class PgApply { kAdamGrad, kDecoupledSgd };
+enum class PgClipMode { kRelative, kPerExpertNorm, kElementwise, kGlobalNorm, kOff };
+enum class PgGamma { kOptSteps, kLiteral };
+enum class RhoRef { kKbar, kKmax };
+enum class RhoFn { kSqrt, kNone, kLinear, kInvSqrt, kLog };
+
+constexpr auto names(DmrMode) {
+  return std::array{config::EnumName{"candidate", DmrMode::kCandidate},
+                    config::EnumName{"preserve", DmrMode::kPreserve},
+                    config::EnumName{"candidate_wide", DmrMode::kCandidateWide}};
+}
+constexpr auto names(PhiUpdate) {
+  return std::array{config::EnumName{"utilization", PhiUpdate::kUtilization}, config::EnumName{"off", PhiUpdate::kOff}};
+}
+constexpr auto names(PhiTrain) {
+  return std::array{config::EnumName{"off", PhiTrain::kOff}, config::EnumName{"local_discard", PhiTrain::kLocalDiscard},
+                    config::EnumName{"local_fedavg", PhiTrain::kLocalFedavg}};
+}
+constexpr auto names(PhiPenalty) {
+  return std::array{config::EnumName{"hinge", PhiPenalty::kHinge}, config::EnumName{"l2", PhiPenalty::kL2}};
+}
+constexpr auto names(PgActivity) {
+  return std::array{config::EnumName{"step_union", PgActivity::kStepUnion},
+                    config::EnumName{"token_weighted", PgActivity::kTokenWeighted},
+                    config::EnumName{"micro_union", PgActivity::kMicroUnion}};
+}
+constexpr auto names(PgApply) {
+  return std::array{config::EnumName{"adam_grad", PgApply::kAdamGrad},
+                    config::EnumName{"decoupled_sgd", PgApply::kDecoupledSgd}};
+}
+constexpr auto names(PgClipMode) {
+  return std::array{config::EnumName{"relative", PgClipMode::kRelative},
+                    config::EnumName{"per_expert_norm", PgClipMode::kPerExpertNorm},
+                    config::EnumName{"elementwise", PgClipMode::kElementwise},
+                    config::EnumName{"global_norm", PgClipMode::kGlobalNorm},
+                    config::EnumName{"off", PgClipMode::kOff}};
+}
+constexpr auto names(PgGamma) {
+  return std::array{config::EnumName{"opt_steps", PgGamma::kOptSteps},
+                    config::EnumName{"literal_0.4", PgGamma::kLiteral}};
+}
+constexpr auto names(RhoRef) {
+  return std::array{config::EnumName{"kbar", RhoRef::kKbar}, config::EnumName{"kmax", RhoRef::kKmax}};
+}
+constexpr auto names(RhoFn) {
+  return std::array{config::EnumName{"sqrt", RhoFn::kSqrt}, config::EnumName{"none", RhoFn::kNone},
+                    config::EnumName{"linear", RhoFn::kLinear}, config::EnumName{"inv_sqrt", RhoFn::kInvSqrt},
+                    config::EnumName{"log", RhoFn::kLog}};
+}
+
+constexpr int64_t kWideCandidates = 16;  // R1b: satisfies K_max <= N_p << M at K_max = 8, M = 64
+
+struct Options {
+  DmrMode dmr_mode = DmrMode::kCandidate;
+  int64_t num_candidates = 2;
+  PhiUpdate phi_update = PhiUpdate::kUtilization;
+  double phi_momentum = 0.9;
+  std::vector<double> phi_range = {-1.0, 1.0};
+  double util_eps = 1e-8;
+  PhiTrain phi_train = PhiTrain::kLocalDiscard;
+  PhiPenalty phi_penalty = PhiPenalty::kHinge;
+  double lambda_phi = 0.01;
+  bool phi_at_eval = true;
+  bool pg = true;
+  PgActivity pg_activity = PgActivity::kStepUnion;
+  PgApply pg_apply = PgApply::kDecoupledSgd;
+  PgClipMode pg_clip_mode = PgClipMode::kRelative;
+  double pg_clip = 2.0;
+  PgGamma pg_gamma = PgGamma::kOptSteps;
+  RhoRef rho_ref = RhoRef::kKbar;
+  RhoFn rho_fn = RhoFn::kSqrt;
+
+  void visit(auto& field) {
+    field("dmr_mode", dmr_mode,
+          "phi is added to the raw top N_p (candidate, candidate_wide) or to all but them (preserve)");
+    field("num_candidates", num_candidates,
+          "N_p, 0 .. experts; default 2, or 16 for candidate_wide; candidate with 0: no phi");
+    field("phi_update", phi_update, "the server moves phi by utilization; off: phi stays, but for phi_train");
+    field("phi_momentum", phi_momentum, "zeta, 0 .. 1: how much of the last phi stays");
+    field("phi_range", phi_range, "[min, max], min <= 0 <= max: bounds of phi, and where the hinge penalty begins");
+    field("util_eps", util_eps, "added to a utilization before dividing by it, > 0");
+    field("phi_train", phi_train,
+          "clients also learn phi: off, and forget it (local_discard), or send it (local_fedavg)");
+    field("phi_penalty", phi_penalty, "of a trained phi: hinge outside phi_range, or l2");
+    field("lambda_phi", lambda_phi, "weight of that penalty, >= 0");
+    field("phi_at_eval", phi_at_eval, "evaluation routes with phi");
+    field("pg", pg, "pseudo-gradients for idle experts");
+    field("pg_activity", pg_activity,
+          "idle means: unused in the step, by share of tokens, or by share of micro-batches");
+    field("pg_apply", pg_apply, "pseudo-gradients go through AdamW, or past it as theta -= lr * rho * Gt");
+    field("pg_clip_mode", pg_clip_mode,
+          "what pg_clip bounds: an expert's norm of rho * Gt, as a multiple of active experts' (relative) or as it is "
+          "(per_expert_norm), each element, the norm of the whole gradient, or nothing (off)");
+    field("pg_clip", pg_clip, "largest multiple, norm or element, > 0");
+    field("pg_gamma", pg_gamma, "what Gt divides by: mean optimiser steps of a client, or 0.4");
+    field("rho_ref", rho_ref, "x = ref / K_c with ref the mean K of the round's participants, or the checkpoint's K");
+    field("rho_fn", rho_fn, "rho: sqrt(x), 1, x, sqrt(1 / x), ln(x + 1)");
+  }
+
+  void resolve(const config::Table& table) {
+    if (dmr_mode == DmrMode::kCandidateWide && !table.contains("num_candidates")) num_candidates = kWideCandidates;
+    table.check(num_candidates >= 0, "num_candidates", num_candidates, "0 .. the model's experts");
+    table.check(phi_momentum >= 0 && phi_momentum <= 1, "phi_momentum", phi_momentum, "0 .. 1");
+    table.check(phi_range.size() == 2 && phi_range[0] <= 0 && phi_range[1] >= 0 && std::isfinite(phi_range[0]) &&
+                    std::isfinite(phi_range[1]),
+                "phi_range", concat("[", join(phi_range), "]"), "[min, max] with min <= 0 <= max");
+    table.check(util_eps > 0, "util_eps", util_eps, "above 0");
+    table.check(lambda_phi >= 0, "lambda_phi", lambda_phi, "0 or more");
+    table.check(pg_clip > 0, "pg_clip", pg_clip, "above 0");
+    table.check(pg_apply == PgApply::kAdamGrad || pg_clip_mode != PgClipMode::kGlobalNorm, "pg_clip_mode",
+                "global_norm",
+                "relative, per_expert_norm, elementwise or off when pg_apply = decoupled_sgd, which is no part of the "
+                "gradient");
+  }
+
+  bool modulates() const { return num_candidates > 0 || dmr_mode == DmrMode::kPreserve; }
+};
+
+}  // namespace evenkeel::ubsmoe
