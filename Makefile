@@ -8,8 +8,7 @@
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
-# On a terminal ninja rewrites one line; elsewhere it speaks only when something fails.
-NINJA := ninja -j $(JOBS) $(if $(MAKE_TERMOUT),,--quiet)
+NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
 .PHONY: demo test test-debug fuzz fuzz-smoke build build-all bench bench-smoke bench-peers format format-check floors sizes clean

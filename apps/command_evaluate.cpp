@@ -47,7 +47,7 @@ class ScoreWriter {
   }
 
   void score(const TaskScore& score, std::span<const Prediction> predictions) {
-    if (json_) std::cout << to_json(score).dump() << std::endl;
+    if (json_) std::cout << record::write(score).dump() << std::endl;
     scores_.push_back(score);
     for (size_t row = 0; predictions_.is_open() && row < predictions.size(); ++row)
       predictions_ << line(score, row, predictions[row]) << '\n';

@@ -42,7 +42,9 @@ Trained read_run(const fs::path& folder) {
   const auto config = run_config(folder);
   const auto last = Checkpoint(folder / "checkpoint").read();
   EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
-  const auto record = unsealed(last.commit.record, (last.folder / "commit.json (record)").string());
+  const auto place = (last.folder / "commit.json (record)").string();
+  const Json line = unsealed(last.commit.record, place);
+  const auto record = record::read<RoundRecord>({line, place, kCheckpoint});
   const auto& state = last.snapshot.state;
   const auto& extras = state.global.extras;
   auto adapters = whole_adapter(state);
@@ -51,7 +53,7 @@ Trained read_run(const fs::path& folder) {
   const auto info = peft_info(resolve_model_path(config.model.path).string(), adapters);
   return {.adapters = std::move(adapters),
           .info = info,
-          .renormalises = record.value("gate_norm", "") == config::name_of(GateNorm::kRenormSelected),
+          .renormalises = record.gate_norm == GateNorm::kRenormSelected,
           .modulates = std::any_of(extras.begin(), extras.end(),
                                    [](const auto& extra) { return extra.first.ends_with(".phi"); })};
 }

@@ -14,6 +14,10 @@
 /// Fields are int64_t (0 or more, if no other bound is given), double, bool, std::string, enums with names()
 /// (base/config.h), [N] int64 tensors, structs like this one, and lists, maps by name and optionals of these. An
 /// optional that is empty has no key. A type of another form brings to_json(value) and from_json(view, value).
+///
+/// What has not always been written is field.optional("key", value): where the key is missing, the value stays as it
+/// is. Fields that stand together or not at all follow a question: `if (field.holds("layers", use.has_value()))` is
+/// true when the object that is read has that key, or when the writer says so.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -68,6 +72,11 @@ class Writer {
     if (value) (*this)(key, *value);
   }
   void operator()(std::string_view key, int64_t value, int64_t /*least*/) { (*this)(key, value); }
+  template <typename T>
+  void optional(std::string_view key, const T& value) {
+    (*this)(key, value);
+  }
+  static bool holds(std::string_view /*key*/, bool written) { return written; }
   OrderedJson take() { return std::move(json_); }
 
  private:
@@ -111,6 +120,11 @@ class Reader {
     if (const auto found = view_.find(key)) decode(*found, value.emplace());
   }
   void operator()(std::string_view key, int64_t& value, int64_t least) { value = view_.at(key).integer(least); }
+  template <typename T>
+  void optional(std::string_view key, T& value) {
+    if (const auto found = view_.find(key)) decode(*found, value);
+  }
+  bool holds(std::string_view key, bool /*written*/) const { return view_.has(key); }
 
  private:
   static void decode(const JsonView& view, int64_t& value) { value = view.integer(0); }

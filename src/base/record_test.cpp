@@ -70,5 +70,35 @@ TEST(Record, WhatIsMissingOrOfAnotherTypeIsNamedWithItsPlace) {
   EXPECT_NE(refusal(R"(["u","v"])", "{}").find("words"), std::string::npos);
 }
 
+struct Grown {
+  int64_t old = 0, young = 7;
+  std::optional<Inner> pair;
+  void visit(auto& field) {
+    field("old", old);
+    field.optional("young", young);
+    if (field.holds("count", pair.has_value())) (pair ? *pair : pair.emplace()).visit(field);
+  }
+};
+
+TEST(Record, WhatOlderVersionsDidNotWriteKeepsItsDefault) {
+  const auto again = [](std::string_view text) {
+    const Json json = parse_json(text, "here");
+    return record::write(record::read<Grown>({json, "here"})).dump();
+  };
+  EXPECT_EQ(again(R"({"old":3})"), R"({"old":3,"young":7})");
+  EXPECT_EQ(again(R"({"old":3,"young":null})"), R"({"old":3,"young":7})");
+  EXPECT_EQ(again(R"({"old":3,"young":0})"), R"({"old":3,"young":0})");
+  EXPECT_THROW(again(R"({"old":3,"young":"0"})"), Error);
+}
+
+TEST(Record, FieldsThatStandTogetherAreAllThereOrNone) {
+  const Json whole = parse_json(R"({"old":3,"young":4,"count":2,"counts":[5]})", "here");
+  const Json half = parse_json(R"({"old":3,"young":4,"count":2})", "here");
+  const auto grown = record::read<Grown>({whole, "here"});
+  EXPECT_EQ(Json(record::write(grown)), whole);
+  EXPECT_FALSE(record::write(Grown{}).contains("count"));
+  EXPECT_THROW(record::read<Grown>({half, "here"}), Error);
+}
+
 }  // namespace
 }  // namespace evenkeel

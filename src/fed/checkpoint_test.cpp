@@ -284,7 +284,7 @@ class Records : public Folder {
       checkpoint.commit(snapshot(round), line_of(round));
       append_line(rounds_, line_of(round));
       OrderedJson score = {{"round", round}};
-      score.update(to_json(TaskScore{.task = "alpha"}));
+      score.update(record::write(TaskScore{.task = "alpha"}));
       append_sealed(evaluations_, score);
     }
   }

@@ -33,6 +33,7 @@ struct Exchange {
   std::function<void(int64_t client, const std::string& why)> on_loss{};
 };
 
+/// Threads: one call at a time, from whichever thread; what a fabric runs side by side inside is its own matter.
 class Fabric {
  public:
   virtual ~Fabric() = default;

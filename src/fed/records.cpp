@@ -18,29 +18,6 @@ bool gates_sum_to_one(const Server& server) {
   return server.config.method.gate_norm == GateNorm::kRenormSelected || server.norm_topk_prob;
 }
 
-OrderedJson client_json(const ClientProfile& client, double weight, const ClientRecord& record) {
-  return {{"id", client.id},
-          {"budget", client.budget},
-          {"top_k", client.top_k},
-          {"rank", client.rank},
-          {"examples", static_cast<int64_t>(client.examples)},
-          {"weight", weight},
-          {"steps", record.steps},
-          {"tokens", record.tokens},
-          {"targets", record.targets},
-          {"loss", per(record.loss_sum, record.targets)},
-          {"first_loss", record.first_loss},
-          {"last_loss", record.last_loss},
-          {"bytes_up", record.bytes_up},
-          {"bytes_down", record.bytes_down},
-          {"bytes_up_parts", record.up_parts},
-          {"bytes_down_parts", record.down_parts},
-          {"experts_per_token", experts_per_token(record.counts)},
-          {"flops", record.flops},
-          {"metrics", record.metrics},
-          {"seconds", record.seconds}};
-}
-
 /// Sum of a member over the clients.
 template <typename T, typename Record>
 T total(std::span<const ClientRecord> records, T Record::*member) {
@@ -75,6 +52,31 @@ std::map<std::string, double> mean_metrics(std::span<const ClientRecord> records
   return metrics.means();
 }
 
+ClientOfRound client_of(const ClientProfile& profile, double weight, const ClientRecord& record) {
+  ClientOfRound client;
+  client.id = profile.id;
+  client.budget = profile.budget;
+  client.top_k = profile.top_k;
+  client.rank = profile.rank;
+  client.examples = static_cast<int64_t>(profile.examples);
+  client.weight = weight;
+  client.steps = record.steps;
+  client.tokens = record.tokens;
+  client.targets = record.targets;
+  client.loss = per(record.loss_sum, record.targets);
+  client.first_loss = record.first_loss;
+  client.last_loss = record.last_loss;
+  client.bytes_up = record.bytes_up;
+  client.bytes_down = record.bytes_down;
+  client.bytes_up_parts = record.up_parts;
+  client.bytes_down_parts = record.down_parts;
+  client.experts_per_token = experts_per_token(record.counts);
+  client.flops = record.flops;
+  client.metrics = record.metrics;
+  client.seconds = record.seconds;
+  return client;
+}
+
 double mean_experts_per_token(std::span<const ClientRecord> records) {
   double choices = 0;
   for (const auto& record : records) choices += experts_per_token(record.counts) * static_cast<double>(record.tokens);
@@ -92,63 +94,53 @@ at::Tensor layer_utilization(const std::string& layer, std::span<const ClientRec
   return utilization(counts, tokens, weights);
 }
 
-/// The balance measures of one quantity per layer, and of all layers together.
-void add_balance(OrderedJson& json, const std::vector<at::Tensor>& u_LE) {
-  std::vector<double> entropies, ginis;
-  std::vector<int64_t> dead, nearly_dead;
-  OrderedJson utilization = OrderedJson::array();
-  for (const auto& u_E : u_LE) {
-    utilization.push_back(tensor_json(u_E));
-    entropies.push_back(entropy(u_E));
-    ginis.push_back(gini(u_E));
-    dead.push_back(dead_experts(u_E));
-    nearly_dead.push_back(nearly_dead_experts(u_E));
-  }
-  const auto entropy_L = at::tensor(entropies, at::kDouble);
-  json["utilization"] = utilization;
-  json["entropy"] = entropies;
-  json["gini"] = ginis;
-  json["dead_experts"] = dead;
-  json["nearly_dead_experts"] = nearly_dead;
-  json["entropy_mean"] = entropy_L.mean().item<double>();
-  json["entropy_std"] = entropy_L.std(false).item<double>();
-  json["entropy_joint"] = entropy(at::cat(u_LE));
-  json["entropy_unnormalized"] = entropy_unnormalized(at::cat(u_LE));
-  json["gini_mean"] = at::tensor(ginis, at::kDouble).mean().item<double>();
+/// [E] float64
+std::vector<double> listed(const at::Tensor& u_E) {
+  const auto* data = u_E.const_data_ptr<double>();
+  return {data, data + u_E.numel()};
 }
 
-void add_utilization(OrderedJson& json, const Server& server, std::span<const ClientRecord> records,
-                     std::span<const double> weights) {
-  const auto& layers = server.model.moe_layers;
-  if (layers.empty()) return;
+std::optional<ExpertUse> expert_use(const std::vector<std::string>& layers, std::span<const ClientRecord> records,
+                                    std::span<const double> weights) {
+  if (layers.empty()) return std::nullopt;
+  ExpertUse use;
+  use.layers = layers;
   std::vector<at::Tensor> u_LE;
-  for (const auto& layer : layers) u_LE.push_back(layer_utilization(layer, records, weights));
-  json["layers"] = layers;
-  add_balance(json, u_LE);
+  for (const auto& layer : layers) {
+    const auto& u_E = u_LE.emplace_back(layer_utilization(layer, records, weights));
+    use.utilization.push_back(listed(u_E));
+    use.entropy.push_back(entropy(u_E));
+    use.gini.push_back(gini(u_E));
+    use.dead_experts.push_back(dead_experts(u_E));
+    use.nearly_dead_experts.push_back(nearly_dead_experts(u_E));
+  }
+  const auto entropy_L = at::tensor(use.entropy, at::kDouble);
+  use.entropy_mean = entropy_L.mean().item<double>();
+  use.entropy_std = entropy_L.std(false).item<double>();
+  use.entropy_joint = entropy(at::cat(u_LE));
+  use.entropy_unnormalized = entropy_unnormalized(at::cat(u_LE));
+  use.gini_mean = at::tensor(use.gini, at::kDouble).mean().item<double>();
+  return use;
 }
 
-OrderedJson diagnostics_json(const Server& server, const ServerState& state) {
-  OrderedJson json = OrderedJson::object();
-  for (const auto& [name, tensor] : server.method->diagnostics(state)) json[name] = tensor_json(tensor);
-  return json;
+OrderedJson nested_lists(const at::Tensor& tensor) {
+  if (tensor.dim() == 0) return tensor.item<double>();
+  OrderedJson list = OrderedJson::array();
+  for (int64_t i = 0; i < tensor.size(0); ++i) list.push_back(nested_lists(tensor[i]));
+  return list;
 }
 
-OrderedJson seconds_json(const PhaseSeconds& seconds, int64_t tokens) {
-  return {{"broadcast", seconds.broadcast},
-          {"train", seconds.train},
-          {"upload", seconds.upload},
-          {"aggregate", seconds.aggregate},
-          {"tokens_per_second", seconds.train > 0 ? static_cast<double>(tokens) / seconds.train : 0.0}};
+Diagnostics diagnostics_of(const Server& server, const ServerState& state) {
+  Diagnostics diagnostics;
+  for (const auto& [name, tensor] : server.method->diagnostics(state)) diagnostics.lists[name] = nested_lists(tensor);
+  return diagnostics;
 }
 
 }  // namespace
 
-OrderedJson tensor_json(const at::Tensor& tensor) {
-  if (tensor.dim() == 0) return tensor.item<double>();
-  OrderedJson list = OrderedJson::array();
-  for (int64_t i = 0; i < tensor.size(0); ++i) list.push_back(tensor_json(tensor[i]));
-  return list;
-}
+OrderedJson to_json(const Diagnostics& diagnostics) { return diagnostics.lists; }
+
+void from_json(const JsonView& view, Diagnostics& diagnostics) { diagnostics.lists = view.object().json(); }
 
 double experts_per_token(const RoutingByLayer& counts) {
   double sum = 0;
@@ -164,37 +156,34 @@ double client_flops(const Server& server, const ClientProfile& client, const Loc
   return total(training_flops(forward_cost(server.model, shape, server.sites, client.rank)));
 }
 
-OrderedJson round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
+RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
                          const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds) {
-  OrderedJson clients = OrderedJson::array();
+  RoundRecord all;
+  all.round = round.round + 1;
+  all.method = server.config.method.name;
+  all.gate_norm = server.config.method.gate_norm;
+  all.gates_sum_to_one = gates_sum_to_one(server);
+  all.participants = static_cast<int64_t>(records.size());
+  all.steps = total(records, &ClientRecord::steps);
+  all.tokens = total(records, &ClientRecord::tokens);
+  all.targets = total(records, &ClientRecord::targets);
+  all.loss = per(total(records, &ClientRecord::loss_sum), all.targets);
+  all.first_loss = mean(records, &ClientRecord::first_loss);
+  all.last_loss = mean(records, &ClientRecord::last_loss);
+  all.bytes_up_parts = traffic(records, &ClientRecord::up_parts, other.up);
+  all.bytes_down_parts = traffic(records, &ClientRecord::down_parts, other.down);
+  all.bytes_up = total(all.bytes_up_parts);
+  all.bytes_down = total(all.bytes_down_parts);
+  all.experts_per_token = mean_experts_per_token(records);
+  all.flops = total(records, &ClientRecord::flops);
+  all.metrics = mean_metrics(records);
+  all.experts = expert_use(server.model.moe_layers, records, round.weights);
+  all.diagnostics = diagnostics_of(server, next);
   for (size_t i = 0; i < records.size(); ++i)
-    clients.push_back(client_json(round.participants[i], round.weights[i], records[i]));
-  const auto up = traffic(records, &ClientRecord::up_parts, other.up);
-  const auto down = traffic(records, &ClientRecord::down_parts, other.down);
-  const int64_t tokens = total(records, &ClientRecord::tokens), targets = total(records, &ClientRecord::targets);
-  OrderedJson json = {{"round", round.round + 1},
-                      {"method", server.config.method.name},
-                      {"gate_norm", config::name_of(server.config.method.gate_norm)},
-                      {"gates_sum_to_one", gates_sum_to_one(server)},
-                      {"participants", records.size()},
-                      {"loss", per(total(records, &ClientRecord::loss_sum), targets)},
-                      {"first_loss", mean(records, &ClientRecord::first_loss)},
-                      {"last_loss", mean(records, &ClientRecord::last_loss)},
-                      {"steps", total(records, &ClientRecord::steps)},
-                      {"tokens", tokens},
-                      {"targets", targets},
-                      {"bytes_up", total(up)},
-                      {"bytes_down", total(down)},
-                      {"bytes_up_parts", up},
-                      {"bytes_down_parts", down},
-                      {"experts_per_token", mean_experts_per_token(records)},
-                      {"flops", total(records, &ClientRecord::flops)},
-                      {"metrics", mean_metrics(records)}};
-  add_utilization(json, server, records, round.weights);
-  json["diagnostics"] = diagnostics_json(server, next);
-  json["clients"] = clients;
-  json["seconds"] = seconds_json(seconds, tokens);
-  return json;
+    all.clients.push_back(client_of(round.participants[i], round.weights[i], records[i]));
+  all.seconds = seconds;
+  if (seconds.train > 0) all.seconds.tokens_per_second = static_cast<double>(all.tokens) / seconds.train;
+  return all;
 }
 
 }  // namespace evenkeel

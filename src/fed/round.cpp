@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "fed/in_context.h"
-#include "fed/records.h"
 #include "fed/sampling.h"
 
 namespace evenkeel {
@@ -142,7 +141,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(); });
   auto record = round_record(server, round.view, round.records(), round.other, next, round.seconds);
-  if (!round.lost.empty()) record["lost"] = round.lost;
+  if (!round.lost.empty()) record.lost = round.lost;
   return {{.state = std::move(next), .memories = round.memories()}, std::move(record)};
 }
 

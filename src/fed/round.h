@@ -4,13 +4,14 @@
 #include "fed/checkpoint.h"
 #include "fed/journal.h"
 #include "fed/progress.h"
+#include "fed/records.h"
 #include "fed/server.h"
 
 namespace evenkeel {
 
 struct RoundResult {
-  Snapshot next;       ///< not committed yet
-  OrderedJson record;  ///< the line of rounds.jsonl
+  Snapshot next;  ///< not committed yet
+  RoundRecord record;
 };
 
 /// What a run begins with; all clients know their part of it then.

@@ -75,7 +75,7 @@ TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
   const auto first = play(e, beginning(e), "first");
   const Checkpoint checkpoint(root() / "checkpoint");
   checkpoint.begin();
-  checkpoint.commit(first.next, sealed(first.record));
+  checkpoint.commit(first.next, sealed(record::write(first.record)));
   const auto from_memory = play(e, first.next, "second-memory");
   const auto from_disk = play(e, checkpoint.read().snapshot, "second-disk");
   testing::expect_same(from_disk.next.state, from_memory.next.state);
@@ -84,29 +84,42 @@ TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
 TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
   auto e = experiment("ub-smoe");
   const auto record = play(e, beginning(e), "record").record;
-  EXPECT_EQ(record["round"], 1);
-  EXPECT_EQ(record["gate_norm"], "renorm_selected");
-  EXPECT_EQ(record["gates_sum_to_one"], true);
+  EXPECT_EQ(record.round, 1);
+  EXPECT_EQ(record.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(record.gates_sum_to_one, true);
   int64_t up = 0;
-  const auto expect_parts = [](const OrderedJson& json) {
-    for (const auto* direction : {"bytes_up", "bytes_down"}) {
-      int64_t parts = 0;
-      for (const auto& [name, bytes] : json[concat(direction, "_parts")].items()) parts += bytes.get<int64_t>();
-      EXPECT_EQ(parts, json[direction].get<int64_t>()) << direction;
-    }
+  const auto expect_sum = [](const Traffic& parts, int64_t bytes) {
+    for (const auto& [name, part] : parts) bytes -= part;
+    EXPECT_EQ(bytes, 0);
+  };
+  const auto expect_parts = [&](const RoundMeasures& measures) {
+    expect_sum(measures.bytes_up_parts, measures.bytes_up);
+    expect_sum(measures.bytes_down_parts, measures.bytes_down);
   };
   expect_parts(record);
-  for (const auto& client : record["clients"]) {
-    const auto file = root() / "record" / concat(client["id"].get<int64_t>(), ".upload.safetensors");
-    EXPECT_EQ(client["bytes_up"].get<int64_t>(), static_cast<int64_t>(fs::file_size(file)));
-    EXPECT_DOUBLE_EQ(client["experts_per_token"].get<double>(), client["top_k"].get<double>());
-    up += client["bytes_up"].get<int64_t>();
+  for (const auto& client : record.clients) {
+    const auto file = root() / "record" / concat(client.id, ".upload.safetensors");
+    EXPECT_EQ(client.bytes_up, static_cast<int64_t>(fs::file_size(file)));
+    EXPECT_DOUBLE_EQ(client.experts_per_token, static_cast<double>(client.top_k));
+    up += client.bytes_up;
     expect_parts(client);
-    EXPECT_GT(client["bytes_down_parts"]["pseudo_grad_a"], client["bytes_down_parts"]["phi"]);
+    EXPECT_GT(client.bytes_down_parts.at("pseudo_grad_a"), client.bytes_down_parts.at("phi"));
   }
-  EXPECT_EQ(record["bytes_up"], up);
-  EXPECT_EQ(record["layers"].size(), 2u);
-  EXPECT_EQ(record["utilization"][0].size(), 7u);
+  EXPECT_EQ(record.bytes_up, up);
+  ASSERT_TRUE(record.experts);
+  EXPECT_EQ(record.experts->layers.size(), 2u);
+  EXPECT_EQ(record.experts->utilization[0].size(), 7u);
+}
+
+TEST_F(RoundTest, TheRecordReadsBackToTheByte) {
+  auto e = experiment("ub-smoe");
+  const auto text = record::write(play(e, beginning(e), "record-bytes").record).dump();
+  const Json json = parse_json(text, "here");
+  const auto again = record::read<RoundRecord>({json, "here"});
+  EXPECT_EQ(record::write(again).dump(), text);
+  EXPECT_EQ(again.clients.at(2).id, 2);
+  EXPECT_FALSE(again.diagnostics.lists.empty());
+  EXPECT_FALSE(again.lost) << "nobody was lost";
 }
 
 TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
@@ -115,11 +128,11 @@ TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
   const auto second = play(e, first.next, "flora-2");
   const Payload change{.base_delta = first.next.state.global.base_delta};
   const int64_t bytes = payload_size(change, TransportDtype::kFloat32);
-  EXPECT_FALSE(first.record["bytes_down_parts"].contains("base_delta_idle"));
-  ASSERT_EQ(second.record["clients"].size(), 1u);
-  EXPECT_EQ(second.record["clients"][0]["bytes_down"], bytes);
-  EXPECT_EQ(second.record["bytes_down_parts"]["base_delta_idle"], 2 * bytes);
-  EXPECT_EQ(second.record["bytes_down"], 3 * bytes);
+  EXPECT_FALSE(first.record.bytes_down_parts.contains("base_delta_idle"));
+  ASSERT_EQ(second.record.clients.size(), 1u);
+  EXPECT_EQ(second.record.clients[0].bytes_down, bytes);
+  EXPECT_EQ(second.record.bytes_down_parts.at("base_delta_idle"), 2 * bytes);
+  EXPECT_EQ(second.record.bytes_down, 3 * bytes);
 }
 
 TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
@@ -128,10 +141,10 @@ TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
   const auto first = play(e, begun, "ffa-1");
   const auto second = play(e, first.next, "ffa-2");
   const int64_t fixed = 3 * payload_size({.adapters = begun.state.common.fixed}, TransportDtype::kFloat32);
-  EXPECT_EQ(first.record["bytes_down_parts"]["fixed_factors"], fixed);
-  EXPECT_FALSE(second.record["bytes_down_parts"].contains("fixed_factors"));
-  EXPECT_EQ(first.record["bytes_down"].get<int64_t>(), second.record["bytes_down"].get<int64_t>() + fixed);
-  EXPECT_FALSE(first.record["bytes_down_parts"].contains("base_delta_idle"));
+  EXPECT_EQ(first.record.bytes_down_parts.at("fixed_factors"), fixed);
+  EXPECT_FALSE(second.record.bytes_down_parts.contains("fixed_factors"));
+  EXPECT_EQ(first.record.bytes_down, second.record.bytes_down + fixed);
+  EXPECT_FALSE(first.record.bytes_down_parts.contains("base_delta_idle"));
 }
 
 TEST_F(RoundTest, GradientSumsOfAFederatedStartAreCountedOnceForEveryClient) {
@@ -142,11 +155,11 @@ TEST_F(RoundTest, GradientSumsOfAFederatedStartAreCountedOnceForEveryClient) {
   for (const auto& [site, shape] : e.server.sites)
     weights += std::max<int64_t>(shape.experts, 1) * shape.in * shape.out;
   const int64_t sums = 3 * 4 * weights;  // three clients, float32
-  const auto sent = first.record["bytes_up_parts"]["gradient_sums"].get<int64_t>();
+  const auto sent = first.record.bytes_up_parts.at("gradient_sums");
   EXPECT_GE(sent, sums);
   EXPECT_LT(sent, sums + 3 * 256 * static_cast<int64_t>(e.server.sites.size())) << "a message's header is short";
-  EXPECT_FALSE(second.record["bytes_up_parts"].contains("gradient_sums"));
-  EXPECT_EQ(first.record["bytes_up"].get<int64_t>(), second.record["bytes_up"].get<int64_t>() + sent);
+  EXPECT_FALSE(second.record.bytes_up_parts.contains("gradient_sums"));
+  EXPECT_EQ(first.record.bytes_up, second.record.bytes_up + sent);
   auto pooled = experiment("fed-sb");
   EXPECT_EQ(beginning(pooled).opening.up["gradient_sums"], 0);
 }

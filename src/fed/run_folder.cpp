@@ -104,7 +104,7 @@ SealedLines numbered(SealedLines lines) {
 /// \throws kCheckpoint naming the first line of either that is damaged or not what it should be.
 void check_whole(const SealedLines& rounds, const SealedLines& evaluations) {
   rounds.whole();
-  for (const auto& line : evaluations.whole().lines) task_score(line.view());
+  for (const auto& line : evaluations.whole().lines) record::read<EvaluationRecord>(line.view());
 }
 
 /// How many lines stand before the first of a later round than `round`.
@@ -206,8 +206,8 @@ std::optional<Snapshot> RunFolder::take_snapshot() {
   return std::move(opened_.snapshot);
 }
 
-void RunFolder::commit(const Snapshot& snapshot, const OrderedJson& record, const Server& server) const {
-  const auto line = sealed(record);
+void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const {
+  const auto line = sealed(record::write(record));
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
   save_adapter(snapshot.state, server);
@@ -218,7 +218,9 @@ void RunFolder::save_adapter(const ServerState& state, const Server& server) con
   save_peft_adapter(folder_ / "adapter", adapter, peft_info(server.model_folder.string(), adapter));
 }
 
-void RunFolder::add_evaluation(const OrderedJson& line) const { append_sealed(folder_ / kEvaluations, line); }
+void RunFolder::add_evaluation(const EvaluationRecord& score) const {
+  append_sealed(folder_ / kEvaluations, record::write(score));
+}
 
 std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations(folder_).whole().lines; }
 

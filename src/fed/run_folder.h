@@ -5,8 +5,8 @@
 ///   manifest.json      fed/manifest.h; its presence makes the run
 ///   partition.json     row indices of every client
 ///   checkpoint/        fed/checkpoint.h
-///   rounds.jsonl       a line per committed round
-///   evaluations.jsonl  a line per round, task and budget
+///   rounds.jsonl       a line per committed round (fed/records.h)
+///   evaluations.jsonl  a line per round, task and budget (fed/records.h)
 ///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "base/folder_lock.h"
 #include "fed/checkpoint.h"
 #include "fed/experiment.h"
+#include "fed/records.h"
 #include "fed/run_request.h"
 
 namespace evenkeel {
@@ -52,10 +53,10 @@ class RunFolder {
   std::optional<Snapshot> take_snapshot();
 
   /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/.
-  void commit(const Snapshot& snapshot, const OrderedJson& record, const Server& server) const;
+  void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
-  void add_evaluation(const OrderedJson& line) const;
+  void add_evaluation(const EvaluationRecord& score) const;
   /// All lines of evaluations.jsonl.
   std::vector<SealedLine> evaluations() const;
 

@@ -192,7 +192,7 @@ TEST_P(Seam, ClientsInProcessesOfTheirOwnGiveTheSameBits) {
   }
   ASSERT_EQ(apart.scores.size(), here.scores.size());
   for (size_t i = 0; i < here.scores.size(); ++i) {
-    auto one = to_json(apart.scores[i]), other = to_json(here.scores[i]);
+    auto one = record::write(apart.scores[i]), other = record::write(here.scores[i]);
     one.erase("seconds"), other.erase("seconds");
     EXPECT_EQ(one, other);
   }
@@ -227,9 +227,9 @@ TEST_F(Loss, OfAClientIsARoundAsIfItHadNotBeenDrawn) {
   const auto begun = beginning(e);
   PipeFabric pipes(e.fabric, {.seed = 3, .twice = false, .lost = {1}});
   const auto lossy = play(e.server, pipes, nullptr, root() / "lossy", 1).rounds[0];
-  EXPECT_EQ(lossy.record["lost"], OrderedJson::array({1}));
-  ASSERT_EQ(lossy.record["clients"].size(), 2u);
-  EXPECT_EQ(lossy.record["clients"][1]["id"], 2);
+  EXPECT_EQ(lossy.record.lost, std::vector<int64_t>{1});
+  ASSERT_EQ(lossy.record.clients.size(), 2u);
+  EXPECT_EQ(lossy.record.clients[1].id, 2);
   auto others = e.server.draw(begun.state);
   std::erase_if(others.participants, [](const ClientProfile& client) { return client.id == 1; });
   const double all = others.participants[0].examples + others.participants[1].examples;

@@ -6,11 +6,12 @@
 #include <charconv>
 
 #include "base/files.h"
+#include "lora/adapter_tensors.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/";
+constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kScaling = "/scaling";
 
 /// The adapter states of a server, each under a prefix of its own.
 struct Part {
@@ -24,22 +25,15 @@ constexpr std::array kParts = {
     Part{"base_change/", [](ServerState& state) -> AdapterState& { return state.common.base_change; }},
 };
 
-at::Tensor scalar(double value) { return at::full({}, value, at::kDouble); }
-
 void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
 }
 
 void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) {
   for (const auto& [site, factors] : adapters) {
-    const auto put = [&](std::string_view name, const at::Tensor& tensor) {
-      if (tensor.defined()) out.emplace(concat(prefix, site, "/", name), tensor);
-    };
-    put("a", factors.a);
-    put("b", factors.b);
-    put("core", factors.core);
-    put("ranks", factors.ranks);
-    put("scaling", scalar(factors.scaling));
+    const auto name = concat(prefix, site);
+    add_factors(name, factors, [&](std::string own, const at::Tensor& tensor) { out.emplace(std::move(own), tensor); });
+    out.emplace(concat(name, kScaling), at::full({}, factors.scaling, at::kDouble));
   }
 }
 
@@ -52,30 +46,18 @@ TensorMap load_finite(const fs::path& file) {
   return tensors;
 }
 
-/// Puts the factor `name` in its place. \return whether there is one
-bool set_factor(LoraFactors& factors, std::string_view name, const at::Tensor& tensor) {
-  if (name == "scaling") {
-    if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
-    factors.scaling = tensor.item<double>();
-    return true;
-  }
-  auto* place = name == "a"       ? &factors.a
-                : name == "b"     ? &factors.b
-                : name == "core"  ? &factors.core
-                : name == "ranks" ? &factors.ranks
-                                  : nullptr;
-  if (place) *place = tensor;
-  return place != nullptr;
+/// Puts "<site>/a" in its place. \return whether there is one
+bool place(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
+  if (!name.ends_with(kScaling)) return place_factor(adapters, name, tensor);
+  if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
+  adapters[std::string(name.substr(0, name.size() - kScaling.size()))].scaling = tensor.item<double>();
+  return true;
 }
 
-/// Puts "fixed/<site>/a" in its place. \return whether there is one
-bool place_factor(ServerState& state, std::string_view name, const at::Tensor& tensor) {
-  for (const auto& part : kParts) {
-    if (!name.starts_with(part.prefix)) continue;
-    const size_t slash = name.rfind('/'), begin = part.prefix.size();
-    if (slash < begin) return false;
-    return set_factor(part.of(state)[std::string(name.substr(begin, slash - begin))], name.substr(slash + 1), tensor);
-  }
+/// Likewise "fixed/<site>/a".
+bool place(ServerState& state, std::string_view name, const at::Tensor& tensor) {
+  for (const auto& part : kParts)
+    if (name.starts_with(part.prefix)) return place(part.of(state), name.substr(part.prefix.size()), tensor);
   return false;
 }
 
@@ -140,8 +122,8 @@ ServerState load_state(const fs::path& file, int64_t round) {
     else if (view.starts_with(kMemoryPrefix))
       state.memory.emplace(view.substr(kMemoryPrefix.size()), tensor);
     else
-      EK_CHECK(place_factor(state, view, tensor), kCheckpoint, file.string(), ": unexpected tensor ", name,
-               " of shape ", tensor.sizes());
+      EK_CHECK(place(state, view, tensor), kCheckpoint, file.string(), ": unexpected tensor ", name, " of shape ",
+               tensor.sizes());
   }
   return state;
 }

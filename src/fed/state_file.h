@@ -1,8 +1,8 @@
 /// \file  The server's state and the clients' memories as tensors of a file, and what must hold of a state that is read
 /// back: it fits the model, and every value is a number.
 ///
-/// Names: "adapter/<site>/<factor>", likewise base_delta, fixed and base_change, with factors a, b, core, ranks and
-/// scaling; "extra/<name>", "memory/<name>". Of the clients: "<id>/<name>".
+/// Names: "adapter/" before those of lora/adapter_tensors.h, and "adapter/<site>/scaling"; likewise base_delta, fixed
+/// and base_change; "extra/<name>", "memory/<name>". Of the clients: "<id>/<name>".
 #pragma once
 
 #include <cstdint>

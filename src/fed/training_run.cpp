@@ -41,18 +41,11 @@ bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
 std::optional<TaskScore> known_score(const std::vector<SealedLine>& lines, int64_t round, const EvaluationPoint& point,
                                      const std::string& task) {
   for (const auto& line : lines) {
-    const auto score = task_score(line.view());
-    if (line.view().at("round").integer() == round && score.budget == point.budget && score.reading == point.reading &&
-        score.task == task)
+    const auto [of_round, method, score] = record::read<EvaluationRecord>(line.view());
+    if (of_round == round && score.budget == point.budget && score.reading == point.reading && score.task == task)
       return score;
   }
   return std::nullopt;
-}
-
-OrderedJson evaluation_line(const Server& server, int64_t round, const TaskScore& score) {
-  OrderedJson line = {{"round", round}, {"method", server.config.method.name}};
-  line.update(to_json(score));
-  return line;
 }
 
 class EvaluationLine {
@@ -81,7 +74,7 @@ std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state, const 
         continue;
       }
       scores.push_back(score(server, fabric, state, point, {.task = task}, std::ref(progress)).score);
-      run.folder.add_evaluation(evaluation_line(server, state.round, scores.back()));
+      run.folder.add_evaluation({state.round, server.config.method.name, scores.back()});
     }
   return scores;
 }
@@ -94,10 +87,9 @@ void log_beginning(const Experiment& e, int64_t rounds_done) {
             " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
 }
 
-void log_round(const OrderedJson& record, int64_t rounds) {
-  log::info("[train] round ", record["round"].get<int64_t>(), "/", rounds, ": loss ", record["loss"].get<double>(),
-            ", ", record["tokens"].get<int64_t>(), " tokens, ",
-            static_cast<int64_t>(record["seconds"]["tokens_per_second"].get<double>()), " tokens/s");
+void log_round(const RoundRecord& record, int64_t rounds) {
+  log::info("[train] round ", record.round, "/", rounds, ": loss ", record.loss, ", ", record.tokens, " tokens, ",
+            static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
 }
 
 Snapshot advance(Run& run, const Snapshot& now, RunProgress& progress) {

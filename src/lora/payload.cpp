@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/json.h"
+#include "lora/adapter_tensors.h"
 
 namespace evenkeel {
 namespace {
@@ -42,17 +43,10 @@ at::Tensor unpacked(const at::Tensor& rows_SN, const at::Tensor& ranks_E) {
   return stack_ERN;
 }
 
-/// Calls add(name, tensor) for what of `adapters` travels.
-template <typename Add>
-void add_factors(std::string_view prefix, const AdapterState& adapters, const Add& add) {
-  for (const auto& [site, f] : adapters) {
-    const std::string name = concat(prefix, site);
-    const bool ragged = f.ranks.defined();
-    add(name + "/a", ragged ? packed(f.a, f.ranks) : f.a);
-    add(name + "/b", ragged ? packed(f.b.transpose(-1, -2), f.ranks) : f.b);
-    add(name + "/core", f.core);
-    add(name + "/ranks", f.ranks);
-  }
+/// What travels of a site: of a stack whose experts differ in rank, the rows that carry something.
+LoraFactors packed(const LoraFactors& f) {
+  if (!f.ranks.defined()) return f;
+  return {.a = packed(f.a, f.ranks), .b = packed(f.b.transpose(-1, -2), f.ranks), .core = f.core, .ranks = f.ranks};
 }
 
 /// The file's tensors, each made by `convert(tensor, type on the wire)`.
@@ -62,8 +56,8 @@ TensorMap file_tensors(const Payload& payload, TransportDtype dtype, Convert con
   const auto add = [&](std::string name, const at::Tensor& tensor) {
     if (tensor.defined()) tensors.emplace(std::move(name), convert(tensor, wire_type(tensor, dtype)));
   };
-  add_factors(kAdapter, payload.adapters, add);
-  add_factors(kBaseDelta, payload.base_delta, add);
+  for (const auto& [site, f] : payload.adapters) add_factors(concat(kAdapter, site), packed(f), add);
+  for (const auto& [site, f] : payload.base_delta) add_factors(concat(kBaseDelta, site), packed(f), add);
   for (const auto& [name, tensor] : payload.extras) add(concat(kExtra, name), tensor);
   return tensors;
 }
@@ -93,21 +87,6 @@ std::string part_of(std::string_view name) {
   if (path.ends_with("/ranks")) return "ranks";
   const bool router = path.substr(0, path.rfind('/')).ends_with(".mlp.gate");
   return concat(router ? "router_" : "", name.starts_with(kAdapter) ? "adapters" : "base_delta");
-}
-
-/// Puts "<site>/a" in its place.
-void place_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor, const std::string& file) {
-  const auto slash = name.rfind('/');
-  EK_CHECK(slash != std::string_view::npos, kCheckpoint, file, ": unexpected tensor ", name);
-  auto& factors = adapters[std::string(name.substr(0, slash))];
-  const auto which = name.substr(slash + 1);
-  auto* place = which == "a"       ? &factors.a
-                : which == "b"     ? &factors.b
-                : which == "core"  ? &factors.core
-                : which == "ranks" ? &factors.ranks
-                                   : nullptr;
-  EK_CHECK(place, kCheckpoint, file, ": unexpected tensor ", name);
-  *place = tensor;
 }
 
 void unpack(LoraFactors& factors, const std::string& site, const std::string& file) {
@@ -157,19 +136,17 @@ EncodedPayload encode(const Payload& payload, TransportDtype dtype) {
 
 namespace {
 
+/// Puts a tensor of the file in its place. \return whether there is one
+bool placed(Payload& payload, std::string_view name, const at::Tensor& tensor) {
+  if (name.starts_with(kAdapter)) return place_factor(payload.adapters, name.substr(kAdapter.size()), tensor);
+  if (name.starts_with(kBaseDelta)) return place_factor(payload.base_delta, name.substr(kBaseDelta.size()), tensor);
+  return name.starts_with(kExtra) && payload.extras.emplace(name.substr(kExtra.size()), received(tensor)).second;
+}
+
 Payload payload_of(const Safetensors& content, const std::string& place) {
   Payload payload;
-  for (const auto& [name, tensor] : content.tensors) {
-    const std::string_view view = name;
-    if (view.starts_with(kAdapter))
-      place_factor(payload.adapters, view.substr(kAdapter.size()), tensor, place);
-    else if (view.starts_with(kBaseDelta))
-      place_factor(payload.base_delta, view.substr(kBaseDelta.size()), tensor, place);
-    else if (view.starts_with(kExtra))
-      payload.extras.emplace(view.substr(kExtra.size()), received(tensor));
-    else
-      fail(kCheckpoint, place, ": unexpected tensor ", name);
-  }
+  for (const auto& [name, tensor] : content.tensors)
+    EK_CHECK(placed(payload, name, tensor), kCheckpoint, place, ": unexpected tensor ", name);
   complete(payload.adapters, content.metadata, kScaling, place);
   if (!payload.base_delta.empty()) complete(payload.base_delta, content.metadata, kBaseScaling, place);
   return payload;

@@ -38,8 +38,8 @@ std::string program_of(const RunRecords& run) {
 
 /// Two names of one thing are no difference: a checkpoint may renormalise by itself.
 std::string gating_of(const RunRecords& run) {
-  if (run.rounds.empty() || !run.rounds.back().contains("gates_sum_to_one")) return std::string(kUnknown);
-  return run.rounds.back().at("gates_sum_to_one") == true ? "renormalised" : "not renormalised";
+  if (run.rounds.empty() || !run.rounds.back().gates_sum_to_one) return std::string(kUnknown);
+  return *run.rounds.back().gates_sum_to_one ? "renormalised" : "not renormalised";
 }
 
 /// "boolq 100, obqa 98 in 100": as many as a task has different questions, in how many rows.

@@ -12,14 +12,8 @@ namespace {
 constexpr size_t kMaxFrames = 60;  // rounds the heat map can show: a long run is thinned, first and last stay
 
 /// Four significant digits: a heat map needs no more, and pages stay small.
-OrderedJson rounded(const Json& value) {
-  if (value.is_array()) {
-    OrderedJson list = OrderedJson::array();
-    for (const auto& item : value) list.push_back(rounded(item));
-    return list;
-  }
-  if (!value.is_number_float() || value.get<double>() == 0) return value;
-  const double number = value.get<double>();
+double rounded(double number) {
+  if (number == 0) return number;
   const double unit = std::pow(10.0, 3 - std::floor(std::log10(std::abs(number))));
   return std::round(number * unit) / unit;
 }
@@ -29,19 +23,31 @@ bool shows_frame(size_t index, size_t count) {
   return index * kMaxFrames / count != (index - 1) * kMaxFrames / count;
 }
 
-OrderedJson round_json(const Json& record, bool frame) {
-  OrderedJson out;
-  for (const auto* key :
-       {"round", "loss", "first_loss", "last_loss", "tokens", "bytes_up", "bytes_down", "bytes_up_parts",
-        "bytes_down_parts", "flops", "experts_per_token", "entropy_mean", "gini_mean", "metrics"})
-    if (record.contains(key)) out[key] = record[key];
-  if (frame && record.contains("utilization")) out["utilization"] = rounded(record["utilization"]);
-  return out;
+OrderedJson heat_map(const ExpertUse& use) {
+  OrderedJson layers = OrderedJson::array();
+  for (const auto& u_E : use.utilization) {
+    auto& layer = layers.emplace_back(OrderedJson::array());
+    for (const double share : u_E) layer.push_back(rounded(share));
+  }
+  return layers;
 }
 
-OrderedJson evaluation_json(const Evaluation& evaluation) {
-  OrderedJson out = {{"round", evaluation.round}};
-  out.update(to_json(evaluation.score));
+/// What page.js draws of a round.
+OrderedJson round_json(const RoundRecord& round, bool frame) {
+  OrderedJson out = {{"round", round.round},
+                     {"loss", round.loss},
+                     {"tokens", round.tokens},
+                     {"bytes_up", round.bytes_up},
+                     {"bytes_down", round.bytes_down},
+                     {"bytes_up_parts", round.bytes_up_parts},
+                     {"bytes_down_parts", round.bytes_down_parts},
+                     {"flops", round.flops},
+                     {"experts_per_token", round.experts_per_token},
+                     {"metrics", round.metrics}};
+  if (!round.experts) return out;
+  out["entropy_mean"] = round.experts->entropy_mean;
+  out["gini_mean"] = round.experts->gini_mean;
+  if (frame) out["utilization"] = heat_map(*round.experts);
   return out;
 }
 
@@ -49,7 +55,7 @@ OrderedJson run_json(const RunRecords& run) {
   OrderedJson rounds = OrderedJson::array(), evaluations = OrderedJson::array();
   for (size_t i = 0; i < run.rounds.size(); ++i)
     rounds.push_back(round_json(run.rounds[i], shows_frame(i, run.rounds.size())));
-  for (const auto& evaluation : run.evaluations) evaluations.push_back(evaluation_json(evaluation));
+  for (const auto& evaluation : run.evaluations) evaluations.push_back(record::write(evaluation));
   return {{"label", run.label}, {"method", run.method},      {"seed", run.seed},
           {"model", run.model}, {"config", run.config},      {"version", run.manifest.value("version", "")},
           {"rounds", rounds},   {"evaluations", evaluations}};

@@ -39,27 +39,30 @@ OrderedJson round_line(int64_t round, double loss) {
              {"rank", 20},
              {"examples", 64},
              {"steps", 2},
+             {"tokens", 600},
              {"loss", 1.5},
              {"bytes_up", 700000},
+             {"bytes_down", 800000},
+             {"experts_per_token", 1.0},
              {"flops", 1e12}}}}};
 }
 
 OrderedJson evaluation_line(int64_t round, const std::string& task, double budget, double accuracy) {
   OrderedJson line = {{"round", round}, {"method", "fedit"}};
-  line.update(to_json(TaskScore{.task = task,
-                                .budget = budget,
-                                .top_k = 1,
-                                .rows = 40,
-                                .questions = 38,
-                                .accuracy = accuracy,
-                                .accuracy_cased = accuracy,
-                                .accuracy_lowercase = accuracy,
-                                .invalid_rate = 0.1,
-                                .accuracy_valid = accuracy / 0.9,
-                                .accuracy_likelihood = 0.4,
-                                .chance = 0.25,
-                                .majority = 0.3,
-                                .seconds = 1}));
+  line.update(record::write(TaskScore{.task = task,
+                                      .budget = budget,
+                                      .top_k = 1,
+                                      .rows = 40,
+                                      .questions = 38,
+                                      .accuracy = accuracy,
+                                      .accuracy_cased = accuracy,
+                                      .accuracy_lowercase = accuracy,
+                                      .invalid_rate = 0.1,
+                                      .accuracy_valid = accuracy / 0.9,
+                                      .accuracy_likelihood = 0.4,
+                                      .chance = 0.25,
+                                      .majority = 0.3,
+                                      .seconds = 1}));
   return line;
 }
 
@@ -152,18 +155,33 @@ TEST_F(Report, ARecordOfAnOlderVersionDoesNotSayHowManyQuestions) {
   EXPECT_NE(text.find("alpha    6.2  50.0    25.0      30.0    40          -\n"), std::string::npos) << text;
 }
 
+TEST_F(Report, ADenseRoundOfTheFirstVersionHasNoExpertsAndNoParts) {
+  auto line = round_line(3, 1);
+  for (const auto* key :
+       {"bytes_up_parts", "bytes_down_parts", "layers", "utilization", "dead_experts", "entropy_mean", "gini_mean"})
+    line.erase(key);
+  append_line(folder_ / "one/rounds.jsonl", line.dump());
+  const auto run = runs({"one"})[0];
+  EXPECT_FALSE(run.rounds.back().experts || run.rounds.back().gates_sum_to_one);
+  EXPECT_NE(table({{run}}, "rounds")
+                .find("one      3  1.0000  1.200 k   1.500 M     2.500 M  3.250 T           4.50        "
+                      "-       -     -\n"),
+            std::string::npos)
+      << table({{run}}, "rounds");
+}
+
 TEST_F(Report, FreeTextHasTablesOfItsOwn) {
   make_run("mixed", 0.5);
   OrderedJson line = {{"round", 2}, {"method", "fedit"}};
-  line.update(to_json(TaskScore{.task = "telequad",
-                                .budget = 1.0,
-                                .rows = 4,
-                                .questions = 4,
-                                .kind = AnswerKind::kText,
-                                .exact_match = 0.25,
-                                .f1 = 0.625,
-                                .bert_score = 0.875,
-                                .context_cut = 3}));
+  line.update(record::write(TaskScore{.task = "telequad",
+                                      .budget = 1.0,
+                                      .rows = 4,
+                                      .questions = 4,
+                                      .kind = AnswerKind::kText,
+                                      .exact_match = 0.25,
+                                      .f1 = 0.625,
+                                      .bert_score = 0.875,
+                                      .context_cut = 3}));
   append_line(folder_ / "mixed/evaluations.jsonl", line.dump());
   const auto mixed = runs({"mixed"}), plain = runs({"one"});
   EXPECT_EQ(mixed[0].scores(2).back().context_cut, 3);

@@ -1,53 +1,32 @@
 #include "report/run_records.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/config.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::string_view, 9> kRoundNumbers = {
-    "round", "loss", "steps", "tokens", "bytes_up", "bytes_down", "experts_per_token", "flops", "participants"};
-
-/// Complete lines of a file as versions without checksums wrote it, handed over with "file, line n".
-template <typename Use>
-void for_each_unsealed_line(const fs::path& file, Use use) {
-  if (!path_exists(file)) return;
+/// Complete lines of a file as versions without checksums wrote it.
+SealedLines unsealed_lines(const fs::path& file) {
+  SealedLines result;
+  if (!path_exists(file)) return result;
   const std::string text = read_file(file);
   size_t start = 0, number = 1;
   for (size_t end; (end = text.find('\n', start)) != std::string::npos; start = end + 1, ++number) {
     const auto place = concat(file.string(), ", line ", number);
-    use(parse_json(std::string_view(text).substr(start, end - start), place, kCheckpoint), place);
+    const auto line = std::string_view(text).substr(start, end - start);
+    result.lines.push_back({parse_json(line, place, kCheckpoint), place, static_cast<int64_t>(end) + 1});
   }
+  return result;
 }
 
-/// Everything that tables and charts read of a round, by type.
-void check_round(const JsonView& record) {
-  for (const auto key : kRoundNumbers) record.at(key).number();
-  for (const auto* key : {"bytes_up_parts", "bytes_down_parts"})
-    if (const auto parts = record.find(key))
-      for (const auto& part : parts->members()) part.number();
-  if (const auto dead = record.find("dead_experts"); dead && dead->json().is_array()) dead->integers(0);
-  if (const auto clients = record.find("clients"))
-    for (const auto& client : clients->items())
-      for (const auto* key : {"bytes_up", "bytes_down", "flops"})
-        if (client.json().contains(key)) client.at(key).number();
-}
-
-Evaluation evaluation_of(const Json& line, const std::string& place) {
-  const JsonView view(line, place, kCheckpoint);
-  return {view.at("round").integer(0), task_score(view)};
-}
-
-void add(std::vector<Evaluation>& all, Evaluation made) {
+void add(std::vector<EvaluationRecord>& all, EvaluationRecord made) {
   for (auto& known : all)
     if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget &&
         known.score.reading == made.score.reading) {
@@ -71,9 +50,9 @@ std::string folder_name(const fs::path& folder) {
   return path.filename().string();
 }
 
-void add_round(RunRecords& run, Json record, const std::string& place) {
-  check_round(JsonView(record, place, kCheckpoint));
-  run.rounds.push_back(std::move(record));
+void read_lines(RunRecords& run, const SealedLines& rounds, const SealedLines& evaluations) {
+  for (const auto& line : rounds.whole().lines) run.rounds.push_back(record::read<RoundRecord>(line.view()));
+  for (const auto& line : evaluations.whole().lines) add(run.evaluations, record::read<EvaluationRecord>(line.view()));
 }
 
 void read_unsealed(RunRecords& run) {
@@ -83,11 +62,7 @@ void read_unsealed(RunRecords& run) {
   JsonView(run.manifest, (run.folder / "manifest.json").string(), kCheckpoint).string_or("version", "");
   run.config = read_file(run.folder / "config.toml");
   read_config(run);
-  for_each_unsealed_line(run.folder / "rounds.jsonl",
-                         [&](Json record, const std::string& place) { add_round(run, std::move(record), place); });
-  for_each_unsealed_line(run.folder / "evaluations.jsonl", [&](const Json& line, const std::string& place) {
-    add(run.evaluations, evaluation_of(line, place));
-  });
+  read_lines(run, unsealed_lines(run.folder / "rounds.jsonl"), unsealed_lines(run.folder / "evaluations.jsonl"));
 }
 
 void read_sealed_run(RunRecords& run) {
@@ -95,11 +70,7 @@ void read_sealed_run(RunRecords& run) {
   run.manifest = read_manifest(run.folder);
   run.config = read_file(run.folder / "config.toml");
   read_config(run);
-  auto rounds = read_rounds(run.folder);
-  rounds.whole();
-  for (auto& line : rounds.lines) add_round(run, std::move(line.json), line.place);
-  const auto evaluations = read_evaluations(run.folder);
-  for (const auto& line : evaluations.whole().lines) add(run.evaluations, evaluation_of(line.json, line.place));
+  read_lines(run, read_rounds(run.folder), read_evaluations(run.folder));
 }
 
 }  // namespace

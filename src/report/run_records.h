@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "scoring/evaluation.h"
+#include "fed/records.h"
 
 namespace evenkeel {
-
-/// One line of evaluations.jsonl.
-struct Evaluation {
-  int64_t round = 0;
-  TaskScore score;
-};
 
 struct RunRecords {
   std::string label;  ///< the folder's name; its path where two runs share a name
@@ -26,8 +20,8 @@ struct RunRecords {
   std::string model;   ///< as in the config
   std::string config;  ///< resolved TOML
   Json manifest;
-  std::vector<Json> rounds;             ///< lines of rounds.jsonl (fed/records.h), in round order
-  std::vector<Evaluation> evaluations;  ///< in the order they were made; a repeated one replaces the first
+  std::vector<RoundRecord> rounds;            ///< in round order
+  std::vector<EvaluationRecord> evaluations;  ///< in the order they were made; a repeated one replaces the first
 
   /// The last round that was evaluated; -1 when none was.
   int64_t last_evaluated() const;

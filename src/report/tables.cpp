@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -197,9 +198,10 @@ std::string task_table(std::span<const RunRecords> runs, const TaskTable& table)
   return out;
 }
 
-double sum_of(const RunRecords& run, const char* key) {
+template <typename T>
+double sum_of(const RunRecords& run, T RoundMeasures::*member) {
   double sum = 0;
-  for (const auto& record : run.rounds) sum += record.at(key).get<double>();
+  for (const auto& round : run.rounds) sum += static_cast<double>(round.*member);
   return sum;
 }
 
@@ -219,54 +221,47 @@ std::string runs_table(std::span<const RunRecords> runs) {
   for (const auto& run : runs) {
     const bool trained = !run.rounds.empty();
     grid.add({run.label, run.method, std::to_string(run.seed), std::to_string(run.rounds.size()),
-              trained ? fixed(run.rounds.back().at("loss").get<double>(), 4) : "-", compact(sum_of(run, "tokens")),
-              compact(sum_of(run, "bytes_up")), compact(sum_of(run, "bytes_down")), compact(sum_of(run, "flops")),
-              trained ? fixed(run.rounds.back().at("experts_per_token").get<double>(), 2) : "-",
+              trained ? fixed(run.rounds.back().loss, 4) : "-", compact(sum_of(run, &RoundMeasures::tokens)),
+              compact(sum_of(run, &RoundMeasures::bytes_up)), compact(sum_of(run, &RoundMeasures::bytes_down)),
+              compact(sum_of(run, &RoundMeasures::flops)),
+              trained ? fixed(run.rounds.back().experts_per_token, 2) : "-",
               overall(choices, run, measure<&TaskScore::accuracy>), overall(texts, run, measure<&TaskScore::f1>)});
   }
   return concat("runs; acc: accuracy, F1: of words in free text, means over tasks and budgets, percent\n", grid.text());
 }
 
-std::string optional_number(const Json& record, const char* key, int decimals) {
-  return record.contains(key) && record[key].is_number() ? fixed(record[key].get<double>(), decimals) : "-";
-}
-
-std::string dead_experts(const Json& record) {
-  if (!record.contains("dead_experts") || !record["dead_experts"].is_array()) return "-";
-  int64_t dead = 0;
-  for (const auto& layer : record["dead_experts"]) dead += layer.get<int64_t>();
-  return std::to_string(dead);
+double dead_experts(const ExpertUse& use) {
+  return std::accumulate(use.dead_experts.begin(), use.dead_experts.end(), 0.0);
 }
 
 std::string rounds_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "round", "loss", "tokens", "bytes up", "bytes down", "FLOPs", "experts/token", "entropy",
                  "Gini", "dead"});
   for (const auto& run : runs)
-    for (const auto& record : run.rounds)
-      grid.add({run.label, record.at("round").dump(), optional_number(record, "loss", 4),
-                compact(record.at("tokens").get<double>()), compact(record.at("bytes_up").get<double>()),
-                compact(record.at("bytes_down").get<double>()), compact(record.at("flops").get<double>()),
-                optional_number(record, "experts_per_token", 2), optional_number(record, "entropy_mean", 4),
-                optional_number(record, "gini_mean", 4), dead_experts(record)});
+    for (const auto& round : run.rounds) {
+      const auto& use = round.experts;
+      grid.add({run.label, std::to_string(round.round), fixed(round.loss, 4), compact(round.tokens),
+                compact(round.bytes_up), compact(round.bytes_down), compact(round.flops),
+                fixed(round.experts_per_token, 2), use ? fixed(use->entropy_mean, 4) : "-",
+                use ? fixed(use->gini_mean, 4) : "-", use ? fixed(dead_experts(*use), 0) : "-"});
+    }
   return concat("rounds; entropy and Gini of expert utilisation, means over layers; dead: experts without a token\n",
                 grid.text());
 }
 
-/// Bytes of the whole run by content. \param key  "bytes_up_parts" or "bytes_down_parts"
-std::map<std::string, double> traffic(const RunRecords& run, const char* key) {
+/// Bytes of the whole run by content.
+std::map<std::string, double> traffic(const RunRecords& run, Traffic RoundMeasures::*parts) {
   std::map<std::string, double> sum;
-  for (const auto& record : run.rounds) {
-    const auto parts = record.value(key, Json::object());
-    for (const auto& [content, bytes] : parts.items()) sum[content] += bytes.get<double>();
-  }
+  for (const auto& round : run.rounds)
+    for (const auto& [content, bytes] : round.*parts) sum[content] += static_cast<double>(bytes);
   return sum;
 }
 
 std::string traffic_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "content", "bytes up", "share", "bytes down", "share"});
   for (const auto& run : runs) {
-    const auto up = traffic(run, "bytes_up_parts"), down = traffic(run, "bytes_down_parts");
-    const double all_up = sum_of(run, "bytes_up"), all_down = sum_of(run, "bytes_down");
+    const auto up = traffic(run, &RoundMeasures::bytes_up_parts), down = traffic(run, &RoundMeasures::bytes_down_parts);
+    const double all_up = sum_of(run, &RoundMeasures::bytes_up), all_down = sum_of(run, &RoundMeasures::bytes_down);
     std::set<std::string> contents;
     for (const auto* parts : {&up, &down})
       for (const auto& [content, bytes] : *parts) contents.insert(content);
@@ -289,14 +284,12 @@ std::string clients_table(std::span<const RunRecords> runs) {
   TextGrid grid({"run", "client", "budget", "K", "rank", "rows", "steps", "loss", "bytes up", "bytes down", "FLOPs",
                  "experts/token"});
   for (const auto& run : runs) {
-    if (run.rounds.empty() || !run.rounds.back().contains("clients")) continue;
-    for (const auto& client : run.rounds.back().at("clients"))
-      grid.add({run.label, optional_number(client, "id", 0), optional_number(client, "budget", 3),
-                optional_number(client, "top_k", 0), optional_number(client, "rank", 0),
-                optional_number(client, "examples", 0), optional_number(client, "steps", 0),
-                optional_number(client, "loss", 4), compact(client.value("bytes_up", 0.0)),
-                compact(client.value("bytes_down", 0.0)), compact(client.value("flops", 0.0)),
-                optional_number(client, "experts_per_token", 2)});
+    if (run.rounds.empty()) continue;
+    for (const auto& client : run.rounds.back().clients)
+      grid.add({run.label, std::to_string(client.id), fixed(client.budget, 3), std::to_string(client.top_k),
+                std::to_string(client.rank), std::to_string(client.examples), std::to_string(client.steps),
+                fixed(client.loss, 4), compact(client.bytes_up), compact(client.bytes_down), compact(client.flops),
+                fixed(client.experts_per_token, 2)});
   }
   return concat("clients of the last round\n", grid.text());
 }

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
@@ -78,13 +77,38 @@ struct TaskScore {
   double empty_rate = 0;    ///< rows answered with nothing
   int64_t context_cut = 0;  ///< rows whose context lost its tail
   double seconds = 0;
-};
-/// The keys that the kind of task has; bert_score when there is one.
-OrderedJson to_json(const TaskScore& score);
-/// Reads it back. \throws naming the place of a value that is missing or of another type.
-TaskScore task_score(const JsonView& json);
-inline void from_json(const JsonView& json, TaskScore& score) { score = task_score(json); }
 
+  void visit(auto& field) {  // base/record.h; the keys that the kind of task has
+    field("task", task);
+    field("budget", budget);
+    field.optional("reading", reading);
+    field("top_k", top_k);
+    field("rows", rows);
+    field.optional("questions", questions);
+    kind = field.holds("exact_match", kind == AnswerKind::kText) ? AnswerKind::kText : AnswerKind::kChoice;
+    kind == AnswerKind::kText ? visit_text(field) : visit_choice(field);
+    field("seconds", seconds);
+  }
+
+ private:
+  void visit_choice(auto& field) {
+    field("accuracy", accuracy);
+    field("accuracy_cased", accuracy_cased);
+    field("accuracy_lowercase", accuracy_lowercase);
+    field("invalid_rate", invalid_rate);
+    field("accuracy_valid", accuracy_valid);
+    field("accuracy_likelihood", accuracy_likelihood);
+    field("chance", chance);
+    field("majority", majority);
+  }
+  void visit_text(auto& field) {
+    field("exact_match", exact_match);
+    field("f1", f1);
+    field("bert_score", bert_score);
+    field("empty_rate", empty_rate);
+    field("context_cut", context_cut);
+  }
+};
 struct Prediction {
   std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
   std::string extracted;  ///< answer read from it; empty when there is none

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/record.h"
 #include "base/testing.h"
 #include "data/builtin_text.h"
 #include "data/text_metrics.h"
@@ -156,11 +157,11 @@ TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {
 
 TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
   TaskScore text{.task = "telequad", .kind = AnswerKind::kText, .exact_match = 0.25, .f1 = 0.5};
-  EXPECT_FALSE(to_json(text).contains("accuracy") || to_json(text).contains("bert_score"));
-  EXPECT_EQ(to_json(text)["f1"], 0.5);
+  EXPECT_FALSE(record::write(text).contains("accuracy") || record::write(text).contains("bert_score"));
+  EXPECT_EQ(record::write(text)["f1"], 0.5);
   text.bert_score = 0.75;
-  EXPECT_EQ(to_json(text)["bert_score"], 0.75);
-  EXPECT_FALSE(to_json(TaskScore{.task = "boolq"}).contains("f1"));
+  EXPECT_EQ(record::write(text)["bert_score"], 0.75);
+  EXPECT_FALSE(record::write(TaskScore{.task = "boolq"}).contains("f1"));
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ RECORDS = [
     ("rounds of text", "rounds.jsonl", resealed(steps="4"), ["line 1", "steps"]),
     ("clients an object", "rounds.jsonl", resealed(clients={"id": 3}), ["line 1", "clients"]),
     ("dead experts of text", "rounds.jsonl", resealed(dead_experts=["0"]), ["line 1", "dead_experts"]),
+    ("utilisation a number", "rounds.jsonl", resealed(utilization=3), ["line 1", "utilization"]),
+    ("diagnostics a list", "rounds.jsonl", resealed(diagnostics=[3]), ["line 1", "diagnostics"]),
     ("bytes by part a number", "rounds.jsonl", resealed(bytes_up_parts=3), ["line 1", "bytes_up_parts"]),
     ("evaluations no JSON", "evaluations.jsonl", put("{\n"), ["line 1"]),
     ("evaluations of text", "evaluations.jsonl", resealed(rows="1"), ["line 1", "rows"]),
