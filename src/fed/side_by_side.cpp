@@ -7,6 +7,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace evenkeel {
@@ -48,8 +49,12 @@ class SideBySide {
   ~SideBySide() { stop_ = true; }  // threads are joined after it, as members
 
   void start(Task task) {
+    try {
+      threads_.emplace_back([this, task = std::move(task)] { run(task); });
+    } catch (const std::system_error& error) {
+      fail(kConfig, "clients.parallel: of thread ", running_ + 1, " the system says: ", error.what());
+    }
     ++running_;
-    threads_.emplace_back([this, task = std::move(task)] { run(task); });
   }
   size_t running() const { return running_; }
   void hear_one() {
