@@ -86,10 +86,8 @@ struct Needs {
 
 /// Adapters: the server's state with as much beside it, and one client's copy with gradient and two moments, float32.
 Needs needs_of(const CausalLm& model, int64_t top_k) {
-  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   const auto& spec = model.spec();
-  if (spec.num_experts > 0) targets.emplace_back("gate");
-  const auto parameters = static_cast<double>(lora_parameters(model.sites(targets), kRank));
+  const auto parameters = static_cast<double>(lora_parameters(model.all_sites(), kRank));
   const PassShape pass{.tokens = kTokens, .targets = kTokens, .top_k = top_k, .threads = machine::processors()};
   return {6 * 4 * parameters, static_cast<double>(kept_bytes(spec, pass) + passing_bytes(spec, pass))};
 }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "fed/checkpoint.h"
 #include "fed/run_folder.h"
+#include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/checkpoint.h"
 
@@ -33,6 +34,7 @@ struct ExportFlags {
 /// The adapter of a run's last committed round, and what it belongs to.
 struct Trained {
   AdapterState adapters;
+  Sites sites;
   PeftInfo info;
   bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
   bool modulates = false;     ///< routers were trained with phi added to their scores
@@ -50,8 +52,12 @@ Trained read_run(const fs::path& folder) {
   auto adapters = whole_adapter(state);
   EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
            ": the state holds no adapter, there is nothing to export");
-  const auto info = peft_info(resolve_model_path(config.model.path).string(), adapters);
+  const auto base = resolve_model_path(config.model.path);
+  auto sites = config.lora.sites(*load_shape(base));
+  check_state(state, sites, concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
+  const auto info = peft_info(base.string(), adapters);
   return {.adapters = std::move(adapters),
+          .sites = std::move(sites),
           .info = info,
           .renormalises = record.gate_norm == GateNorm::kRenormSelected,
           .modulates = std::any_of(extras.begin(), extras.end(),
@@ -64,22 +70,13 @@ at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at:
   return sum.add_(base).to(type);
 }
 
-/// Adds one site to the weights it adapts; each expert of a stack has a tensor of its own in a checkpoint.
-void merge_site(TensorMap& weights, const std::string& site, const LoraFactors& f, BaseDtype dtype) {
-  const auto merge = [&](const std::string& module, const LoraFactors& factors) {
-    auto& weight = weights.at(module + ".weight");
-    weight = merged_weight(weight, factors, scalar_type(dtype).value_or(weight.scalar_type()));
-  };
-  if (f.a.dim() == 2) return merge(site, f);
-  const auto dot = site.rfind('.');
-  for (int64_t e = 0; e < f.a.size(0); ++e)
-    merge(concat(site.substr(0, dot), ".", e, site.substr(dot)), {.a = f.a[e], .b = f.b[e], .scaling = f.scaling});
-}
-
-/// Weights renormalised over the selected experts are what `norm_topk_prob` says in a config.json.
-std::string merged_config(const std::string& text, bool renormalises) {
-  auto config = OrderedJson::parse(text);
-  if (renormalises) config["norm_topk_prob"] = true;
+/// Weights renormalised over the selected experts are what the family's own key says in a config.json.
+std::string merged_config(const CausalLm& model, bool renormalises) {
+  auto config = OrderedJson::parse(model.config_json());
+  const auto& gates = model.spec().gates;
+  EK_CHECK(!renormalises || gates.renormalise || !gates.key.empty(), kConfig, "the run renormalised gate weights over ",
+           "the selected experts, which no config.json of a ", model.spec().family, " model says: export an adapter");
+  if (renormalises && !gates.key.empty()) config[gates.key] = true;
   return config.dump(2) + "\n";
 }
 
@@ -93,9 +90,11 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   const auto model = load_model(trained.info.base_model);
   auto weights = model->parameters();
-  for (const auto& [site, factors] : trained.adapters) merge_site(weights, site, factors, dtype);
-  write_checkpoint(out, merged_config(model->config_json(), trained.renormalises), std::move(weights), dtype,
-                   kShardBytes);
+  for (const auto& [module, factors] : factors_by_module(trained.adapters, trained.sites)) {
+    auto& weight = weights.at(module + ".weight");
+    weight = merged_weight(weight, factors, scalar_type(dtype).value_or(weight.scalar_type()));
+  }
+  write_checkpoint(out, merged_config(*model, trained.renormalises), std::move(weights), dtype, kShardBytes);
   copy_tokenizer(trained.info.base_model, out);
 }
 
@@ -112,7 +111,7 @@ void run_export(const ExportFlags& flags) {
     save_merged(staged.path(), flags, trained);
   } else {
     (format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter)(staged.path(), trained.adapters,
-                                                                            trained.info);
+                                                                            trained.sites, trained.info);
     if (trained.renormalises)
       log::warning("[export] the run renormalised gate weights over the selected experts: set norm_topk_prob to true ",
                    "in the base model's config where this adapter is used");

@@ -17,12 +17,6 @@ void check_top_k(const ModelSpec& spec, int64_t top_k) {
              spec.num_experts, " (0: the checkpoint's ", spec.top_k, ")");
 }
 
-AdapterState open_adapter(const CausalLm& model, const std::filesystem::path& folder) {
-  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
-  if (model.spec().num_experts > 0) targets.push_back("gate");
-  return load_peft_adapter(folder, model.sites(targets));
-}
-
 }  // namespace
 
 CLI::Option* ModelOptions::add_to(CLI::App& command) {
@@ -51,7 +45,7 @@ OpenedModel open_model(const ModelOptions& options) {
   check_top_k(opened.model->spec(), options.top_k);
   opened.router.top_k = options.top_k;
   opened.router.gate_norm = gate_norm;
-  if (!options.adapter.empty()) opened.adapters = open_adapter(*opened.model, options.adapter);
+  if (!options.adapter.empty()) opened.adapters = load_peft_adapter(options.adapter, opened.model->all_sites());
   return opened;
 }
 

@@ -1,5 +1,5 @@
-/// \file  The program as one function: for the main() of evenkeel, and for programs that bring methods of their own
-/// (docs/tutorial-new-method.md).
+/// \file  The program as one function: for the main() of evenkeel, and for programs that bring methods or families of
+/// their own (docs/tutorial-new-method.md, docs/tutorial-new-family.md).
 #pragma once
 
 namespace evenkeel {

@@ -190,7 +190,7 @@ TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
   EXPECT_FALSE(journal.holds(5));
   Payload upload;
   upload.adapters["s"] = factors(1);
-  journal.store(record(5), encode(upload, TransportDtype::kFloat32), {{"kept", at::ones({2})}});
+  journal.store(record(5), encode(upload, TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
   ASSERT_TRUE(journal.holds(5));
   const auto back = journal.record(5);
   EXPECT_EQ(back.loss_sum, 1.0 / 3);
@@ -202,7 +202,7 @@ TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
   EXPECT_EQ(update.steps, 4);
   expect_same(update.payload.adapters.at("s").a, upload.adapters.at("s").a);
   EXPECT_EQ(journal.memory(5).size(), 1u);
-  journal.store(record(6), encode(upload, TransportDtype::kFloat32), {});
+  journal.store(record(6), encode(upload, TransportDtype::kFloat32, {}), {});
   EXPECT_TRUE(journal.memory(6).empty());
 }
 
@@ -216,7 +216,7 @@ TEST_F(JournalFolder, ADamagedUploadCountsAsNoneAndIsNeverRead) {
   RoundJournal journal(path_);
   Payload upload;
   upload.adapters["s"] = factors(1);
-  journal.store(record(5), encode(upload, TransportDtype::kFloat32), {{"kept", at::ones({2})}});
+  journal.store(record(5), encode(upload, TransportDtype::kFloat32, {}), {{"kept", at::ones({2})}});
   for (const auto* name : {"5.upload.safetensors", "5.memory.safetensors", "5.json"}) {
     const auto bits = 8 * fs::file_size(path_ / name);
     for (size_t bit = 5; bit < bits; bit += bits / 9) {

@@ -23,7 +23,7 @@ Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progre
   const auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.config.train, on_step);
   check_mapped_files();
   return {.client = task.client.id,
-          .payload = encode(result.upload, place_.config.train.transport_dtype),
+          .payload = encode(result.upload, place_.config.train.transport_dtype, place_.sites),
           .report = static_cast<const LocalReport&>(result),
           .memory = memory_};
 }

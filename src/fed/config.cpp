@@ -60,15 +60,16 @@ struct MethodChoice {
 void LoraSection::resolve(const config::Table& table) const {
   LoraScale::resolve(table);
   table.check(!targets.empty() || router_lora, "targets", "empty", "one module name or more");
-  const bool router = std::find(targets.begin(), targets.end(), "gate") != targets.end();
-  table.check(!router, "targets", concat("[", join(targets), "]"),
-              "anything but gate, the router: say lora.router_lora = true or false instead");
 }
 
-std::vector<std::string> LoraSection::all_targets(const ModelSpec& model) const {
-  auto all = targets;
-  if (router_lora && model.num_experts > 0) all.emplace_back("gate");
-  return all;
+Sites LoraSection::sites(const CausalLm& model) const {
+  auto chosen = model.sites(targets);
+  for (const auto& [name, site] : chosen)
+    EK_CHECK(site.role != SiteRole::kRouter, kConfig, "lora.targets names ", name.substr(name.rfind('.') + 1),
+             ", the router: say lora.router_lora = true or false instead");
+  for (const auto& [name, site] : model.all_sites())
+    if (router_lora && site.role == SiteRole::kRouter) chosen.emplace(name, site);
+  return chosen;
 }
 
 void DataSection::resolve(const config::Table& table) const {

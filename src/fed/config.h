@@ -63,11 +63,12 @@ struct LoraSection : LoraScale {
   void visit(auto& field) {
     LoraScale::visit(field);
     field("targets", targets, "last names of the adapted modules; the router has its own key");
-    field("router_lora", router_lora, "adapt the router (mlp.gate) as well, in models that have one");
+    field("router_lora", router_lora, "adapt the routers as well, in models that have them");
   }
   void resolve(const config::Table& table) const;
-  /// `targets` and, when switched on and the model has experts, the router's "gate".
-  std::vector<std::string> all_targets(const ModelSpec& model) const;
+  /// The sites of `targets` and, when switched on, the model's routers. \throws kConfig naming a target that the model
+  /// lacks, or that is a router.
+  Sites sites(const CausalLm& model) const;
 };
 
 struct DataSection : TokenizeOptions {

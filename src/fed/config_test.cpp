@@ -144,7 +144,6 @@ TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("[train]\nrounds = 0\n", {"train.rounds", "0", "1 or more"});
   expect_complaint("[train]\nrounds = \"ten\"\n", {"train.rounds"});
   expect_complaint("[clients]\nparticipation = 0.0\n", {"clients.participation"});
-  expect_complaint("[lora]\ntargets = [\"gate\"]\n", {"router_lora"});
   expect_complaint("[data]\ntask = \"telegram\"\n", {"telegram", "commonsense", "builtin"});
   expect_complaint("[data]\ntask = \"commonsense\"\n", {"data.path"});
   expect_complaint("[data]\npartition = { kind = \"dirichlet\", key = \"docid\" }\n",

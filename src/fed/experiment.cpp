@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "fed/arithmetic.h"
 #include "fed/foresight.h"
 
@@ -35,12 +34,11 @@ void check_ranks(const ExperimentConfig& config) {
 }
 
 Server make_server(const ExperimentConfig& config, const fs::path& folder, const CausalLm& model) {
-  const auto json = parse_json(model.config_json(), "config.json", kCheckpoint);
   return {.config = config,
           .model_folder = folder,
           .model = model.spec(),
-          .sites = model.sites(config.lora.all_targets(model.spec())),
-          .norm_topk_prob = JsonView(json, "config.json").flag_or("norm_topk_prob", false),
+          .sites = config.lora.sites(model),
+          .norm_topk_prob = model.spec().gates.renormalise,
           .method = config.method.make(),
           .clients = {}};
 }

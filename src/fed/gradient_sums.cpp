@@ -39,7 +39,7 @@ Reply sum_gradients(const Workplace& place, const Task& task, std::span<const Ow
                     RandomStream stream) {
   Reply reply{.client = task.client.id};
   const auto sum = gradient_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
-  if (sum.defined()) reply.payload = encode({.extras = {{"gradient", sum}}}, TransportDtype::kFloat32);
+  if (sum.defined()) reply.payload = encode({.extras = {{"gradient", sum}}}, TransportDtype::kFloat32, place.sites);
   return reply;
 }
 

@@ -215,7 +215,7 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
 
 void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
   const auto adapter = whole_adapter(state);
-  save_peft_adapter(folder_ / "adapter", adapter, peft_info(server.model_folder.string(), adapter));
+  save_peft_adapter(folder_ / "adapter", adapter, server.sites, peft_info(server.model_folder.string(), adapter));
 }
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {

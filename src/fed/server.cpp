@@ -97,7 +97,7 @@ ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
 News Server::whole_news(const ServerState& state) const {
   News news{.round = state.round, .whole = true};
   const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
-  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kFloat32);
+  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kFloat32, sites);
   return news;
 }
 
@@ -109,13 +109,13 @@ Task Server::training_task(const ServerState& state, const ClientProfile& client
   return {.round = round.round,
           .client = client,
           .ask = Train{},
-          .payload = encode(method->broadcast(state, client, round), config.train.transport_dtype)};
+          .payload = encode(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
 }
 
 News Server::change_news(const ServerState& state) const {
   News news{.round = state.round};
   if (!state.global.base_delta.empty())
-    news.payload = encode({.base_delta = state.global.base_delta}, config.train.transport_dtype);
+    news.payload = encode({.base_delta = state.global.base_delta}, config.train.transport_dtype, sites);
   return news;
 }
 

@@ -126,10 +126,27 @@ TEST(ShippedConfigs, OfThePaperTrainAsThePaperDoes) {
   }
 }
 
-TEST(LoraTargets, HoldTheRouterOfModelsThatHaveOne) {
-  const LoraSection lora;
-  EXPECT_EQ(lora.all_targets(spec_of(true)).back(), "gate");
-  EXPECT_EQ(lora.all_targets(spec_of(false)), lora.targets);
+TEST(LoraSites, HoldTheRouterOfModelsThatHaveOne) {
+  LoraSection lora;
+  const auto olmoe = load_shape(resolve_model_path("builtin:tiny-olmoe"));
+  const auto olmo = load_shape(resolve_model_path("builtin:tiny-olmo"));
+  EXPECT_EQ(lora.sites(*olmoe).size(), olmoe->all_sites().size());
+  EXPECT_EQ(lora.sites(*olmo).size(), olmo->all_sites().size());
+  lora.router_lora = false;
+  for (const auto& [name, site] : lora.sites(*olmoe)) EXPECT_NE(site.role, SiteRole::kRouter) << name;
+  EXPECT_EQ(lora.sites(*olmoe).size(), olmoe->sites(lora.targets).size());
+}
+
+TEST(LoraSites, OfARouterNamedAmongTheTargetsAreRefused) {
+  LoraSection lora;
+  lora.targets = {"q_proj", "gate"};
+  try {
+    lora.sites(*load_shape(resolve_model_path("builtin:tiny-olmoe")));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kConfig);
+    EXPECT_NE(std::string(error.what()).find("say lora.router_lora"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

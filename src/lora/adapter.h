@@ -28,17 +28,31 @@ struct LoraFactors {
   int64_t rank() const { return a.defined() ? a.size(-2) : b.defined() ? b.size(-1) : core.size(-1); }
 };
 
-/// Site name -> factors, in name order. A site is named like the checkpoint's module, e.g.
-/// "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate", and for the stacked experts of a layer
-/// "model.layers.0.mlp.experts.gate_proj".
+/// Site name -> factors, in name order, e.g. "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate", and for the
+/// stacked experts of a layer "model.layers.0.mlp.experts.gate_proj". What comes after the last dot is the target that
+/// `lora.targets` names. Which modules of a checkpoint a site stands for, and what it is for, Site says.
 using AdapterState = std::map<std::string, LoraFactors>;
+
+/// What a linear does in its block. Only the model's family knows; nobody reads it out of a name.
+enum class SiteRole { kAttention, kExpert, kMlp, kRouter };
+
+/// Where a linear lies in checkpoints that hold the experts of a layer in one tensor (transformers 5), and where PEFT
+/// therefore adapts a parameter instead of a module. Nothing in it: the linear is a module there as well.
+struct FusedPlace {
+  std::string module{};         ///< the owner of the parameter: "model.layers.0.mlp.experts"
+  std::string parameter{};      ///< as in PEFT's target_parameters: "mlp.experts.gate_up_proj"
+  int64_t part = 0, parts = 1;  ///< which of how many equal shares of the parameter's outputs the linear is
+  int64_t order = 0;            ///< of the parameter among those of the module
+};
 
 /// One adaptable linear, or one stack of E of them.
 struct Site {
   int64_t experts = 0;  ///< E, or 0 for a dense linear
   int64_t in = 0, out = 0;
-  std::string
-      moe_layer;  ///< key of the routing statistics of these experts, e.g. "model.layers.0.mlp"; empty when dense
+  std::string moe_layer{};  ///< key of these experts' routing statistics, e.g. "model.layers.0.mlp"; empty when dense
+  SiteRole role = SiteRole::kMlp;
+  std::vector<std::string> modules{};  ///< the checkpoint's linears it stands for: one, or one per expert
+  FusedPlace fused{};
 };
 using Sites = std::map<std::string, Site>;
 

@@ -80,12 +80,17 @@ TensorMap shapes_on_the_wire(const Payload& payload, TransportDtype dtype) {
   });
 }
 
+bool is_router(const Sites& sites, std::string_view name) {
+  const auto site = sites.find(std::string(name));
+  return site != sites.end() && site->second.role == SiteRole::kRouter;
+}
+
 /// What a tensor of the file counts as.
-std::string part_of(std::string_view name) {
+std::string part_of(std::string_view name, const Sites& sites) {
   const auto path = name.substr(name.find('/') + 1);
   if (name.starts_with(kExtra)) return std::string(path.substr(path.rfind('.') + 1));
   if (path.ends_with("/ranks")) return "ranks";
-  const bool router = path.substr(0, path.rfind('/')).ends_with(".mlp.gate");
+  const bool router = is_router(sites, path.substr(0, path.rfind('/')));
   return concat(router ? "router_" : "", name.starts_with(kAdapter) ? "adapters" : "base_delta");
 }
 
@@ -128,10 +133,10 @@ Payload received(const Payload& sent) {
   return {.adapters = received(sent.adapters), .extras = sent.extras, .base_delta = received(sent.base_delta)};
 }
 
-EncodedPayload encode(const Payload& payload, TransportDtype dtype) {
+EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
   const auto tensors =
       file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) { return t.to(type).contiguous(); });
-  return {encode_safetensors(tensors, file_metadata(payload)), payload_parts(payload, dtype)};
+  return {encode_safetensors(tensors, file_metadata(payload)), payload_parts(payload, dtype, sites)};
 }
 
 namespace {
@@ -164,11 +169,11 @@ int64_t payload_size(const Payload& payload, TransportDtype dtype) {
   return safetensors_size(shapes_on_the_wire(payload, dtype), file_metadata(payload));
 }
 
-std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype) {
+std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites) {
   std::map<std::string, int64_t> parts{{"header", payload_size(payload, dtype)}};
   for (const auto& [name, tensor] : shapes_on_the_wire(payload, dtype)) {
     const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    parts[part_of(name)] += bytes;
+    parts[part_of(name, sites)] += bytes;
     parts["header"] -= bytes;
   }
   return parts;

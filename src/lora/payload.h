@@ -34,8 +34,8 @@ struct EncodedPayload {
   int64_t size() const { return bytes.defined() ? bytes.numel() : 0; }  ///< what traffic reports count
 };
 
-/// Floating-point tensors in transport precision.
-EncodedPayload encode(const Payload& payload, TransportDtype dtype);
+/// Floating-point tensors in transport precision. \param sites  which of the sites are routers, for the parts
+EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
 /// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes.
 /// Extras are widened. \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload.
@@ -51,9 +51,9 @@ Payload received(const Payload& sent);
 /// The length that encode() would make, of tensors that need no storage (device meta).
 int64_t payload_size(const Payload& payload, TransportDtype dtype);
 
-/// The same by content: "adapters" and "base_delta", those of routers apart as "router_adapters" and
+/// The same by content: "adapters" and "base_delta", those of routers (as `sites` says) apart as "router_adapters" and
 /// "router_base_delta" (published sizes leave them out), "ranks" of stacks whose experts differ, the nouns of extras
 /// ("phi", "counts"), and "header": names, shapes and scalings.
-std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype);
+std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
 }  // namespace evenkeel

@@ -41,14 +41,14 @@ void expect_equal(const at::Tensor& x, const at::Tensor& y, const std::string& w
 
 /// The payload on the other side.
 Payload arrived(const Payload& payload, TransportDtype dtype) {
-  return received(decode(encode(payload, dtype).bytes, "the wire"));
+  return received(decode(encode(payload, dtype, {}).bytes, "the wire"));
 }
 
 TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
   for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
-    const auto encoded = encode(example(), dtype);
+    const auto encoded = encode(example(), dtype, {});
     EXPECT_EQ(encoded.size(), payload_size(example(), dtype));
-    EXPECT_EQ(encoded.parts, payload_parts(example(), dtype));
+    EXPECT_EQ(encoded.parts, payload_parts(example(), dtype, {}));
     write_file_atomic(file_, {static_cast<const char*>(encoded.bytes.const_data_ptr()), encoded.bytes.nbytes()});
     const auto loaded = load_payload(file_), wired = arrived(example(), dtype);
     ASSERT_EQ(loaded.adapters.size(), example().adapters.size());
@@ -68,7 +68,7 @@ TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
 
 TEST_F(PayloadTest, WhatIsDecodedKeepsItsBytesAlive) {
   const auto original = example();
-  const auto decoded = decode(encode(original, TransportDtype::kFloat32).bytes.clone(), "gone");
+  const auto decoded = decode(encode(original, TransportDtype::kFloat32, {}).bytes.clone(), "gone");
   for (const auto& [site, f] : original.adapters) EXPECT_TRUE(at::equal(decoded.adapters.at(site).a, f.a));
 }
 
@@ -77,7 +77,8 @@ TEST_F(PayloadTest, ThePartsAreTheWhole) {
   payload.adapters["model.layers.0.mlp.gate"] = make_lora("gate", {0, 7, 3, {}}, 2, 1.0, 1);
   payload.base_delta["model.layers.0.mlp.gate"] = make_lora("gate", {0, 7, 3, {}}, 1, 1.0, 1);
   payload.base_delta["model.layers.0.self_attn.q_proj"] = make_lora("q", {0, 7, 5, {}}, 3, 1.0, 1);
-  const auto parts = payload_parts(payload, TransportDtype::kBFloat16);
+  const Sites sites{{"model.layers.0.mlp.gate", {.in = 7, .out = 3, .role = SiteRole::kRouter}}};
+  const auto parts = payload_parts(payload, TransportDtype::kBFloat16, sites);
   const std::map<std::string, int64_t> expected{{"adapters", 2 * (2 * (7 + 5) + 3 * 2 * (9 + 4) + 3 * 2 * 2)},
                                                 {"router_adapters", 2 * 2 * (7 + 3)},
                                                 {"base_delta", 2 * 3 * (7 + 5)},

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "lora/modules.h"
 #include "lora/peft_files.h"
 
 namespace evenkeel {
@@ -18,26 +19,8 @@ namespace {
 using peft::kA;
 using peft::kB;
 using peft::kPrefix;
-constexpr std::string_view kExperts = ".experts.";
 
 std::string_view last_name(std::string_view module) { return module.substr(module.rfind('.') + 1); }
-
-/// "…mlp.experts.up_proj" and 7 -> "…mlp.experts.7.up_proj".
-std::string expert_module(const std::string& site, int64_t expert) {
-  const auto dot = site.rfind('.');
-  return concat(site.substr(0, dot), ".", expert, site.substr(dot));
-}
-
-/// Calls `use(module, expert)` for each Linear of a site; expert is -1 for a dense one.
-template <typename Use>
-void for_each_module(const std::string& site, int64_t experts, Use use) {
-  if (experts == 0) return use(site, int64_t{-1});
-  for (int64_t e = 0; e < experts; ++e) use(expert_module(site, e), e);
-}
-
-at::Tensor part_of(const at::Tensor& stacked, int64_t expert) {
-  return expert < 0 ? stacked : stacked.select(0, expert);
-}
 
 /// What adapter_config.json says that matters here.
 struct Header {
@@ -137,27 +120,17 @@ Header read_header(const fs::path& file) {
   return {rank, config["lora_alpha"].get<double>() / below};
 }
 
-/// "…mlp.experts.7.up_proj" -> the site "…mlp.experts.up_proj"; a dense module is its own site.
-std::string site_of(std::string_view module, const Sites& sites) {
-  const auto at = module.rfind(kExperts);
-  if (at == std::string_view::npos || sites.contains(std::string(module))) return std::string(module);
-  const auto number = at + kExperts.size();
-  const auto dot = module.find('.', number);
-  if (dot == std::string_view::npos) return std::string(module);
-  return concat(module.substr(0, number - 1), module.substr(dot));
-}
-
 /// The sites an adapter file touches. \throws kCheckpoint on a name that is not a LoRA factor of a known site.
 std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites, const std::string& file) {
+  const auto known = parts_by_module(sites);
   std::set<std::string> touched;
   for (const auto& [name, tensor] : tensors) {
     const std::string_view view = name;
     const auto end = view.ends_with(kA) ? kA : view.ends_with(kB) ? kB : std::string_view();
     EK_CHECK(view.starts_with(kPrefix) && !end.empty(), kCheckpoint, file, ": unexpected tensor ", shown(name, 160));
-    const auto site = site_of(view.substr(kPrefix.size(), view.size() - kPrefix.size() - end.size()), sites);
-    EK_CHECK(sites.contains(site), kCheckpoint, file, ": tensor ", shown(name, 160),
-             " adapts a module the model lacks");
-    touched.insert(site);
+    const auto part = known.find(view.substr(kPrefix.size(), view.size() - kPrefix.size() - end.size()));
+    EK_CHECK(part != known.end(), kCheckpoint, file, ": tensor ", shown(name, 160), " adapts a module the model lacks");
+    touched.insert(part->second.site);
   }
   EK_CHECK(!touched.empty(), kCheckpoint, file, ": holds no adapter");
   return touched;
@@ -175,18 +148,18 @@ void take_factor(TensorMap& left, const std::string& name, const at::Tensor& int
   left.erase(found);
 }
 
-LoraFactors read_site(TensorMap& left, const std::string& name, const Site& site, const Header& header,
-                      const std::string& file) {
+LoraFactors read_site(TensorMap& left, const Site& site, const Header& header, const std::string& file) {
   std::vector<int64_t> shape_a{header.rank, site.in}, shape_b{site.out, header.rank};
   if (site.experts > 0) {
     shape_a.insert(shape_a.begin(), site.experts);
     shape_b.insert(shape_b.begin(), site.experts);
   }
   LoraFactors factors{at::empty(shape_a, at::kFloat), at::empty(shape_b, at::kFloat), {}, header.scaling};
-  for_each_module(name, site.experts, [&](const std::string& module, int64_t expert) {
-    take_factor(left, concat(kPrefix, module, kA), part_of(factors.a, expert), file);
-    take_factor(left, concat(kPrefix, module, kB), part_of(factors.b, expert), file);
-  });
+  for (size_t i = 0; i < site.modules.size(); ++i) {
+    const auto expert = site.experts > 0 ? static_cast<int64_t>(i) : -1;
+    take_factor(left, concat(kPrefix, site.modules[i], kA), expert_part(factors.a, expert), file);
+    take_factor(left, concat(kPrefix, site.modules[i], kB), expert_part(factors.b, expert), file);
+  }
   return factors;
 }
 
@@ -207,16 +180,15 @@ PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters) 
   return {.base_model = base_model, .alpha = any.scaling * static_cast<double>(any.rank()), .rank = any.rank()};
 }
 
-void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, const PeftInfo& info) {
+void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, const Sites& sites, const PeftInfo& info) {
   peft::require_one_scaling(adapters, info);
   TensorMap tensors;
-  for (const auto& [site, f] : adapters)
-    for_each_module(site, f.a.dim() == 3 ? f.a.size(0) : 0, [&](const std::string& module, int64_t expert) {
-      tensors.emplace(concat(kPrefix, module, kA), part_of(f.a, expert));
-      tensors.emplace(concat(kPrefix, module, kB), part_of(f.b, expert));
-    });
-  std::set<std::string_view> targets;
-  for (const auto& [site, factors] : adapters) targets.insert(last_name(site));
+  std::set<std::string> targets;
+  for (const auto& [module, f] : factors_by_module(adapters, sites)) {
+    tensors.emplace(concat(kPrefix, module, kA), f.a);
+    tensors.emplace(concat(kPrefix, module, kB), f.b);
+    targets.emplace(last_name(module));
+  }
   auto config = peft::adapter_config(info);
   config["target_modules"] = targets;
   peft::write_folder(folder, tensors, config);
@@ -230,7 +202,7 @@ AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {
   auto left = load_safetensors(file).tensors;
   AdapterState adapters;
   for (const auto& name : touched_sites(left, sites, file.string()))
-    adapters.emplace(name, read_site(left, name, sites.at(name), header, file.string()));
+    adapters.emplace(name, read_site(left, sites.at(name), header, file.string()));
   EK_CHECK(left.empty(), kCheckpoint, file.string(), ": unexpected tensor ", shown(left.begin()->first, 160));
   check_values(adapters, file.string());
   return adapters;

@@ -1,6 +1,6 @@
 /// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and
 /// projection (transformers 4 + PEFT 0.17 layout). Names: base_model.model.<module>.lora_A.weight [r, in],
-/// .lora_B.weight [out, r]; a stacked site "...mlp.experts.up_proj" becomes "...mlp.experts.<e>.up_proj".
+/// .lora_B.weight [out, r]; the modules of a site are those its family gives it (lora/modules.h).
 #pragma once
 
 #include <filesystem>
@@ -21,14 +21,16 @@ PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
 
 /// Writes `folder` (made if missing), each file atomically. REQUIRES no core; scaling = alpha / rank for every site
 /// (\throws kInternal otherwise: PEFT has one scaling per rank).
-void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);
+void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
+                       const PeftInfo& info);
 
 /// The same adapter for models whose experts are fused tensors (transformers 5 + PEFT 0.21, `target_parameters`),
-/// exactly: gate_up_proj has one A there, so the ranks of gate and up are stacked, A = [A_gate; A_up] and B =
-/// diag(B_gate, B_up), with rank_pattern and alpha_pattern doubled. lora_A is [E * r, in], expert slowest; lora_B is
-/// [out, r * E], expert fastest. The router is a parameter there too. REQUIRES as save_peft_adapter; every expert site
-/// of the form "<mlp>.experts.<proj>".
-void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info);
+/// exactly: a parameter of several linears (gate_up_proj) has one A there, so their ranks are stacked, A = [A_gate;
+/// A_up] and B = diag(B_gate, B_up), with rank_pattern and alpha_pattern multiplied. lora_A is [E * r, in], expert
+/// slowest; lora_B is [out, r * E], expert fastest. The router is a parameter there too. Which linear lies where,
+/// Site::fused says. REQUIRES as save_peft_adapter.
+void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
+                             const PeftInfo& info);
 
 /// Reads a PEFT folder and stacks experts again. Strict: \throws kCheckpoint on a missing, unexpected or misshapen
 /// tensor, on a key or value of the config that is not known to mean plain LoRA (rslora is: scaling alpha / sqrt(r)),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "lora/modules.h"
 #include "lora/peft_files.h"
 
 namespace evenkeel {
@@ -12,31 +13,42 @@ using peft::kA;
 using peft::kB;
 using peft::kPrefix;
 
-constexpr std::string_view kGateUp = "mlp.experts.gate_up_proj";
-constexpr std::string_view kDown = "mlp.experts.down_proj";
-constexpr std::string_view kRouter = "mlp.gate.weight";
+/// A parameter that several linears share, in the order of their outputs. Null: a share that is not adapted.
+struct FusedParameter {
+  std::string name;
+  std::vector<const LoraFactors*> parts;
 
-const LoraFactors* find(const AdapterState& adapters, const std::string& site) {
-  const auto found = adapters.find(site);
-  return found == adapters.end() ? nullptr : &found->second;
-}
-
-/// Both halves of gate_up_proj as one pair of factors. A half that is not adapted has no ranks and no rows in B.
-struct GateUp {
-  at::Tensor a_ERD, b_EOR;
+  int64_t adapted() const {
+    return std::count_if(parts.begin(), parts.end(), [](const auto* part) { return part; });
+  }
 };
 
-GateUp stack_gate_up(const LoraFactors* gate, const LoraFactors* up) {
-  const auto& any = gate != nullptr ? *gate : *up;
-  const int64_t experts = any.a.size(0), rank = any.rank(), width = any.b.size(1);
-  const int64_t ranks = gate != nullptr && up != nullptr ? 2 * rank : rank;
-  GateUp fused{at::empty({experts, ranks, any.a.size(2)}, any.a.options()),
-               at::zeros({experts, 2 * width, ranks}, any.b.options())};
+/// Those of one module, in their order.
+using FusedModule = std::map<int64_t, FusedParameter>;
+
+/// All parts as one pair of factors. A part that is not adapted has no ranks and no rows in B.
+struct StackedParts {
+  at::Tensor a, b;  // [*, n r, in], [*, parts out, n r]
+};
+
+at::Tensor with_sizes(const at::Tensor& like, int64_t rows, int64_t columns) {
+  auto sizes = like.sizes().vec();
+  sizes[sizes.size() - 2] = rows;
+  sizes.back() = columns;
+  return at::zeros(sizes, like.options());
+}
+
+StackedParts stack_parts(const FusedParameter& parameter) {
+  const auto& any =
+      **std::find_if(parameter.parts.begin(), parameter.parts.end(), [](const auto* part) { return part; });
+  const int64_t rank = any.rank(), width = any.b.size(-2), ranks = parameter.adapted() * rank;
+  StackedParts fused{with_sizes(any.a, ranks, any.a.size(-1)),
+                     with_sizes(any.b, static_cast<int64_t>(parameter.parts.size()) * width, ranks)};
   int64_t row = 0, first_output = 0;
-  for (const auto* half : {gate, up}) {
-    if (half != nullptr) {
-      fused.a_ERD.narrow(1, row, rank).copy_(half->a);
-      fused.b_EOR.narrow(1, first_output, width).narrow(2, row, rank).copy_(half->b);
+  for (const auto* part : parameter.parts) {
+    if (part != nullptr) {
+      fused.a.narrow(-2, row, rank).copy_(part->a);
+      fused.b.narrow(-2, first_output, width).narrow(-1, row, rank).copy_(part->b);
       row += rank;
     }
     first_output += width;
@@ -45,67 +57,74 @@ GateUp stack_gate_up(const LoraFactors* gate, const LoraFactors* up) {
 }
 
 /// Experts move into the rank axis: slowest in A, fastest in B.
-void add_stack(TensorMap& tensors, const std::string& module, const at::Tensor& a_ERD, const at::Tensor& b_EOR) {
-  tensors.emplace(concat(kPrefix, module, kA), a_ERD.flatten(0, 1));
-  tensors.emplace(concat(kPrefix, module, kB), b_EOR.permute({1, 2, 0}).flatten(1, 2));
+void add_factors_of(TensorMap& tensors, const std::string& module, const at::Tensor& a, const at::Tensor& b) {
+  const bool stack = a.dim() == 3;
+  tensors.emplace(concat(kPrefix, module, kA), stack ? a.flatten(0, 1) : a);
+  tensors.emplace(concat(kPrefix, module, kB), stack ? b.permute({1, 2, 0}).flatten(1, 2) : b);
+}
+
+/// PEFT wraps a module once per adapted parameter, in their order: the first lies deepest.
+void add_module(TensorMap& tensors, const std::string& module, const FusedModule& parameters) {
+  std::string wrapped = module;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    const auto fused = stack_parts(parameter->second);
+    add_factors_of(tensors, wrapped, fused.a, fused.b);
+    wrapped += ".base_layer";
+  }
 }
 
 /// What of a model's modules the adapter touches, by PEFT's two kinds of targets.
-struct Targets {
-  std::set<std::string_view> modules, parameters;
+struct FusedTargets {
+  std::set<std::string> modules, parameters;
+  std::map<std::string, int64_t> parts;  ///< of parameters that hold several adapted linears: how many
 };
 
-/// One layer's experts. PEFT wraps gate_up_proj first, so with both adapted it lies one wrapper deeper than down_proj.
-void add_experts(TensorMap& tensors, Targets& targets, const AdapterState& adapters, const std::string& experts) {
-  const auto* gate = find(adapters, experts + ".gate_proj");
-  const auto* up = find(adapters, experts + ".up_proj");
-  const auto* down = find(adapters, experts + ".down_proj");
-  if (gate != nullptr || up != nullptr) {
-    const auto fused = stack_gate_up(gate, up);
-    add_stack(tensors, down != nullptr ? experts + ".base_layer" : experts, fused.a_ERD, fused.b_EOR);
-    targets.parameters.insert(kGateUp);
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+std::map<std::string, FusedModule> fused_modules(const AdapterState& adapters, const Sites& sites) {
+  std::map<std::string, FusedModule> modules;
+  for (const auto& [name, f] : adapters) {
+    const auto& place = sites.at(name).fused;
+    if (place.module.empty()) continue;
+    auto& parameter = modules[place.module][place.order];
+    parameter.name = place.parameter;
+    parameter.parts.resize(static_cast<size_t>(place.parts), nullptr);
+    parameter.parts[static_cast<size_t>(place.part)] = &f;
   }
-  if (down == nullptr) return;
-  add_stack(tensors, experts, down->a, down->b);
-  targets.parameters.insert(kDown);
+  return modules;
 }
 
-void add_dense(TensorMap& tensors, Targets& targets, const std::string& site, const LoraFactors& f) {
-  tensors.emplace(concat(kPrefix, site, kA), f.a);
-  tensors.emplace(concat(kPrefix, site, kB), f.b);
-  if (site.ends_with(".mlp.gate"))
-    targets.parameters.insert(kRouter);
-  else
-    targets.modules.insert(std::string_view(site).substr(site.rfind('.') + 1));
-}
-
-bool stacks_both_halves(const AdapterState& adapters) {
-  const auto adapts = [&](std::string_view end) {
-    return std::any_of(adapters.begin(), adapters.end(), [&](const auto& entry) { return entry.first.ends_with(end); });
-  };
-  return adapts(".experts.gate_proj") && adapts(".experts.up_proj");
+AdapterState plain_ones(const AdapterState& adapters, const Sites& sites) {
+  AdapterState plain;
+  for (const auto& [name, f] : adapters)
+    if (sites.at(name).fused.module.empty()) plain.emplace(name, f);
+  return plain;
 }
 
 }  // namespace
 
-void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const PeftInfo& info) {
+void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
+                             const PeftInfo& info) {
   peft::require_one_scaling(adapters, info);
   TensorMap tensors;
-  Targets targets;
-  std::set<std::string> stacks;
-  for (const auto& [site, f] : adapters) {
-    if (f.a.dim() == 3)
-      stacks.insert(site.substr(0, site.rfind('.')));
-    else
-      add_dense(tensors, targets, site, f);
+  FusedTargets targets;
+  for (const auto& [module, f] : factors_by_module(plain_ones(adapters, sites), sites)) {
+    add_factors_of(tensors, module, f.a, f.b);
+    targets.modules.insert(last_part(module));
   }
-  for (const auto& experts : stacks) add_experts(tensors, targets, adapters, experts);
+  for (const auto& [module, parameters] : fused_modules(adapters, sites)) {
+    add_module(tensors, module, parameters);
+    for (const auto& [order, parameter] : parameters) {
+      targets.parameters.insert(parameter.name);
+      if (const auto n = parameter.adapted(); n > 1) targets.parts[last_part(parameter.name)] = n;
+    }
+  }
   auto config = peft::adapter_config(info);
   config["target_modules"] = targets.modules;
   config["target_parameters"] = targets.parameters;
-  if (stacks_both_halves(adapters)) {
-    config["rank_pattern"] = {{"gate_up_proj", 2 * info.rank}};
-    config["alpha_pattern"] = {{"gate_up_proj", 2 * info.alpha}};
+  for (const auto& [parameter, n] : targets.parts) {
+    config["rank_pattern"][parameter] = n * info.rank;
+    config["alpha_pattern"][parameter] = static_cast<double>(n) * info.alpha;
   }
   peft::write_folder(folder, tensors, config);
 }

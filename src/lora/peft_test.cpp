@@ -16,10 +16,21 @@ namespace {
 const std::string kQuery = "model.layers.0.self_attn.q_proj";
 const std::string kRouter = "model.layers.0.mlp.gate";
 const std::string kUp = "model.layers.0.mlp.experts.up_proj";
-const Sites kSites = {{kQuery, {0, 7, 5, {}}},
-                      {kRouter, {0, 7, 3, {}}},
-                      {kUp, {3, 7, 4, "model.layers.0.mlp"}},
-                      {"model.layers.0.mlp.experts.down_proj", {3, 4, 7, "model.layers.0.mlp"}}};
+const std::string kExpertsOf = "model.layers.0.mlp.experts";
+
+Site stack(int64_t in, int64_t out, const std::string& projection, FusedPlace fused) {
+  fused.module = kExpertsOf;
+  Site site{3, in, out, "model.layers.0.mlp", SiteRole::kExpert, {}, fused};
+  for (int64_t e = 0; e < 3; ++e) site.modules.push_back(concat(kExpertsOf, ".", e, ".", projection));
+  return site;
+}
+
+const FusedPlace kGateUp{.parameter = "mlp.experts.gate_up_proj", .parts = 2};
+const Sites kSites = {
+    {kQuery, {0, 7, 5, {}, SiteRole::kAttention, {kQuery}}},
+    {kRouter, {0, 7, 3, {}, SiteRole::kRouter, {kRouter}, {.module = kRouter, .parameter = "mlp.gate.weight"}}},
+    {kUp, stack(7, 4, "up_proj", {.parameter = kGateUp.parameter, .part = 1, .parts = 2})},
+    {kExpertsOf + ".down_proj", stack(4, 7, "down_proj", {.parameter = "mlp.experts.down_proj", .order = 1})}};
 const PeftInfo kInfo{.base_model = "models/x", .alpha = 4, .rank = 2};
 
 AdapterState example_adapters() {
@@ -31,7 +42,7 @@ AdapterState example_adapters() {
 
 class Peft : public ::testing::Test {
  protected:
-  Peft() { save_peft_adapter(folder_, example_adapters(), kInfo); }
+  Peft() { save_peft_adapter(folder_, example_adapters(), kSites, kInfo); }
 
   void set_config(const std::string& key, const Json& value) const {
     auto config = load_json(folder_ / "adapter_config.json");
@@ -78,6 +89,18 @@ TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
   EXPECT_EQ(config["lora_alpha"], 4);
 }
 
+/// Mixtral's checkpoints call them w1, w3 and w2 below block_sparse_moe; sites and targets keep their names.
+TEST_F(Peft, ModulesAreNamedAsTheFamilySays) {
+  Site up = stack(7, 4, "up_proj", kGateUp);
+  for (int64_t e = 0; e < 3; ++e) up.modules[static_cast<size_t>(e)] = concat("layers.0.moe.", 2 - e, ".w3");
+  const AdapterState adapters{{kUp, example_adapters().at(kUp)}};
+  save_peft_adapter(folder_, adapters, {{kUp, up}}, kInfo);
+  EXPECT_TRUE(at::equal(tensors().at("base_model.model.layers.0.moe.0.w3.lora_B.weight"), adapters.at(kUp).b[2]));
+  EXPECT_EQ(load_json(folder_ / "adapter_config.json")["target_modules"], Json::array({"w3"}));
+  EXPECT_TRUE(at::equal(load_peft_adapter(folder_, {{kUp, up}}).at(kUp).b, adapters.at(kUp).b));
+  EXPECT_EQ(refusal(), "tensor base_model.model.layers.0.moe.0.w3.lora_A.weight adapts a module the model lacks");
+}
+
 TEST_F(Peft, RankStabilisedScalingDividesByTheRoot) {
   set_config("use_rslora", true);
   EXPECT_DOUBLE_EQ(load_peft_adapter(folder_, kSites).at(kQuery).scaling, 4 / std::sqrt(2.0));
@@ -109,7 +132,7 @@ TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
                                                          {"loftq_config", {{"loftq_bits", 4}}},
                                                          {"a_key_of_tomorrow", nullptr}};
   for (const auto& [key, value] : bad) {
-    save_peft_adapter(folder_, example_adapters(), kInfo);
+    save_peft_adapter(folder_, example_adapters(), kSites, kInfo);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
@@ -138,7 +161,7 @@ TEST_F(Peft, WrongTypesAreNamedWithWhatIsExpected) {
                                                          {"use_rslora", "yes"},
                                                          {"bias", Json::array({Json::array({1})})}};
   for (const auto& [key, value] : bad) {
-    save_peft_adapter(folder_, example_adapters(), kInfo);
+    save_peft_adapter(folder_, example_adapters(), kSites, kInfo);
     set_config(key, value);
     EXPECT_EQ(refusal().substr(0, key.size() + 4), key + " is ") << key;
   }
@@ -158,7 +181,9 @@ TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
   changed = whole;
   changed["base_model.model.model.layers.0.mlp.experts.3.up_proj.lora_A.weight"] = at::ones({2, 7});
   set_tensors(changed);
-  EXPECT_EQ(refusal(), "unexpected tensor base_model.model.model.layers.0.mlp.experts.3.up_proj.lora_A.weight");
+  EXPECT_EQ(
+      refusal(),
+      "tensor base_model.model.model.layers.0.mlp.experts.3.up_proj.lora_A.weight adapts a module the model lacks");
   changed = whole;
   changed[name] = at::ones({2, 8});
   set_tensors(changed);
@@ -172,7 +197,7 @@ TEST_F(Peft, MissingUnexpectedMisshapenAndNonFiniteTensorsAreRefused) {
 TEST_F(Peft, WhatPeftCannotHoldIsNotWritten) {
   auto adapters = example_adapters();
   adapters.at(kQuery).scaling = 3;
-  EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kInfo), Error);
+  EXPECT_THROW(save_peft_adapter(folder_ / "new", adapters, kSites, kInfo), Error);
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
@@ -187,7 +212,9 @@ TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
   auto adapters = example_adapters();
   adapters[gate] = make_lora(gate, kSites.at(kUp), 2, 2.0, 5);
   adapters[gate].b = at::rand_like(adapters[gate].b);
-  save_fused_peft_adapter(folder_, adapters, kInfo);
+  auto sites = kSites;
+  sites[gate] = stack(7, 4, "gate_proj", kGateUp);
+  save_fused_peft_adapter(folder_, adapters, sites, kInfo);
   const auto saved = tensors();
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
   for (int64_t e = 0; e < 3; ++e) {
@@ -207,7 +234,7 @@ TEST_F(Peft, TheFusedLayoutHoldsTheSameUpdates) {
 }
 
 TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
-  save_fused_peft_adapter(folder_, {{kUp, example_adapters().at(kUp)}}, kInfo);
+  save_fused_peft_adapter(folder_, {{kUp, example_adapters().at(kUp)}}, kSites, kInfo);
   const auto saved = tensors();
   const std::string experts = "base_model.model.model.layers.0.mlp.experts";
   const auto delta = fused_delta(saved.at(experts + ".lora_A.weight"), saved.at(experts + ".lora_B.weight"), 3, 1);

@@ -21,7 +21,7 @@ AdapterState whole_adapter(const ServerState& state) {
 }
 
 void gain_base_delta(ServerState& next, TransportDtype dtype) {
-  const auto sent = encode({.base_delta = next.global.base_delta}, dtype);
+  const auto sent = encode({.base_delta = next.global.base_delta}, dtype, {});
   add_to_base(next.common.base_change, received(decode(sent.bytes, "a change of the base").base_delta));
 }
 

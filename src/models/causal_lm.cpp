@@ -2,14 +2,37 @@
 
 #include <ATen/ATen.h>
 
+#include <set>
+
+#include "base/error.h"
 #include "nn/linear.h"
 
 namespace evenkeel {
+namespace {
+
+std::string_view target_of(std::string_view site) { return site.substr(site.rfind('.') + 1); }
+
+}  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND) const { return evenkeel::linear(hidden_ND, head()); }
 
 LossSum CausalLm::loss(const PackedBatch& batch, const ForwardOptions& options) const {
   return cross_entropy(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets);
+}
+
+Sites CausalLm::sites(std::span<const std::string> targets) const {
+  const auto& all = all_sites();
+  std::set<std::string_view> known;
+  for (const auto& [name, site] : all) known.insert(target_of(name));
+  Sites chosen;
+  for (const auto& target : targets) {
+    const size_t before = chosen.size();
+    for (const auto& [name, site] : all)
+      if (target_of(name) == target) chosen.emplace(name, site);
+    EK_CHECK(chosen.size() > before, kConfig, "target \"", target, "\" is named twice or is no linear of an ",
+             spec().family, " model, known: ", join(known));
+  }
+  return chosen;
 }
 
 }  // namespace evenkeel

@@ -20,16 +20,33 @@
 
 namespace evenkeel {
 
+/// Gate weights of the selected experts: of a softmax over all, as they are or renormalised to a sum of one.
+struct GateRule {
+  bool renormalise = false;
+  std::string key{};  ///< of config.json that says so; empty: fixed by the family
+};
+
+/// What a model takes per token, summed up by the leaves it is built of.
+struct TokenWork {
+  /// Multiply-adds of a forward pass; `scores` per position attended to, `experts` per selected expert.
+  double attention = 0, scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
+  /// float32 values kept for a backward pass, besides those per selected expert.
+  double kept = 0, kept_by_expert = 0;
+  double widest = 0;  ///< the largest inner width of a feed-forward block
+};
+
 /// What the layers above need to know of a model.
 struct ModelSpec {
   std::string family;  ///< as in the config's model_type: "olmoe"
-  int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
-  int64_t num_layers = 0, num_heads = 0, num_kv_heads = 0, head_width = 0;
-  int64_t num_experts = 0;  ///< 0: dense
+  int64_t vocab_size = 0, hidden_size = 0;
+  int64_t num_layers = 0, num_kv_heads = 0, head_width = 0;
+  int64_t num_experts = 0;  ///< of a layer that has any; 0: dense
   int64_t top_k = 0;        ///< the checkpoint's own num_experts_per_tok
   int64_t max_positions = 0;
-  int64_t eos = -1, pad = -1;           ///< token ids, -1 when the checkpoint names none
-  std::vector<std::string> moe_layers;  ///< routing keys, e.g. "model.layers.0.mlp", in depth order
+  int64_t eos = -1, pad = -1;             ///< token ids, -1 when the checkpoint names none
+  std::vector<std::string> moe_layers{};  ///< routing keys, e.g. "model.layers.0.mlp", in depth order
+  GateRule gates{};
+  TokenWork work{};
 };
 
 /// How one forward call runs. Plain data, borrowed for the call.
@@ -56,9 +73,11 @@ class CausalLm {
   /// Loss over the batch's targets, head at those rows only.
   LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
 
-  /// Every adaptable linear whose last name is in `targets` (q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj,
-  /// down_proj, gate). \throws kConfig naming a target the model lacks.
-  virtual Sites sites(std::span<const std::string> targets) const = 0;
+  /// Every linear that an adapter may stand beside.
+  virtual const Sites& all_sites() const = 0;
+  /// Those whose last name is in `targets` (q_proj, gate_proj, gate ...). \throws kConfig naming a target that the
+  /// model lacks, or that is named twice.
+  Sites sites(std::span<const std::string> targets) const;
 
   /// Base tensors by checkpoint name, aliases of the model's own: for saving, merging and pre-training.
   virtual TensorMap parameters() const = 0;
@@ -90,7 +109,7 @@ std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, BaseDtyp
 int64_t weight_file_bytes(const std::filesystem::path& folder);
 
 /// A randomly initialised model of `config.json`'s shape: linear and embedding weights N(0, initializer_range),
-/// norms 1.
+/// norms 1, biases 0.
 std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, BaseDtype dtype, uint64_t seed);
 
 constexpr int64_t kShardBytes = int64_t{5} << 30;  ///< as on the hub
@@ -108,12 +127,24 @@ void write_random_model(const std::filesystem::path& config_json, const std::fil
 /// "builtin:tiny-olmoe" -> the shipped folder; anything else is a path, taken as it is.
 std::filesystem::path resolve_model_path(const std::string& path);
 
-/// One row per family, for `evenkeel list models` and the contract tests.
+class ModelConfig;   // models/checkpoint.h
+class TensorSource;  // models/checkpoint.h
+
+/// A family's row in the table (models/registry.cpp).
 struct ModelEntry {
-  std::string_view family;
+  std::string_view family;  ///< the model_type of its config.json
   bool has_experts;
-  std::string_view source;
+  std::string_view source;  ///< for `evenkeel list models`
+  /// JSON of the keys that a very small model of the family adds to the usual ones: the tests that every family passes
+  /// (tests/contract) build their models from it. Sparse: 6 experts, 3 per token.
+  std::string_view example{};
+  /// Builds the model that `config` describes from `source`, strictly: every tensor is taken or refused.
+  std::unique_ptr<CausalLm> (*make)(const ModelConfig& config, TensorSource& source) = nullptr;
 };
-std::span<const ModelEntry> model_families();  // models/registry.cpp
+std::span<const ModelEntry> model_families();
+/// Adds a row for a family of another program (docs/tutorial-new-family.md): the first thing its main() does, because
+/// references to rows do not survive it. \throws kConfig when the name is taken, kInternal for a row that makes
+/// nothing.
+void add_family(const ModelEntry& entry);
 
 }  // namespace evenkeel

@@ -65,7 +65,7 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 /// finite.
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, BaseDtype dtype);
 
-/// Vectors are ones, matrices N(0, scale); each tensor has its own draw, by (seed, name), on all threads.
+/// Vectors are ones, biases zeros, matrices N(0, scale); each tensor has its own draw, by (seed, name), on all threads.
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);
 
 /// Tensors without storage (device meta): what a model consists of, from its own construction.

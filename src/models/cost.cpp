@@ -5,15 +5,19 @@
 namespace evenkeel {
 namespace {
 
-bool is_router(const std::string& site) { return site.ends_with(".mlp.gate"); }
-bool is_attention(const std::string& site) { return site.find(".self_attn.") != std::string::npos; }
-
 int64_t parameters(const Site& site, int64_t rank, int64_t experts) { return (site.in + site.out) * rank * experts; }
 
-double& component_of(ForwardCost& cost, const std::string& name, const Site& site) {
-  if (is_router(name)) return cost.lora_router;
-  if (is_attention(name)) return cost.lora_attention;
-  return site.experts > 0 ? cost.lora_experts : cost.lora_mlp;
+double& component_of(ForwardCost& cost, SiteRole role) {
+  switch (role) {
+    case SiteRole::kRouter:
+      return cost.lora_router;
+    case SiteRole::kAttention:
+      return cost.lora_attention;
+    case SiteRole::kExpert:
+      return cost.lora_experts;
+    default:
+      return cost.lora_mlp;
+  }
 }
 
 /// base: frozen linears and the head; scores: attention products; lora: factors. FLOPs per multiply-add.
@@ -34,21 +38,16 @@ ForwardCost scaled(const ForwardCost& cost, double base, double scores, double l
 
 ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Sites& sites, int64_t rank) {
   const int64_t top_k = shape.top_k > 0 ? shape.top_k : spec.top_k;
-  const auto tokens = static_cast<double>(shape.tokens), layers = static_cast<double>(spec.num_layers);
-  const auto hidden = static_cast<double>(spec.hidden_size);
-  const auto queries = static_cast<double>(spec.num_heads * spec.head_width);
-  const auto keys = static_cast<double>(spec.num_kv_heads * spec.head_width);
-  const auto mlp = 3 * hidden * static_cast<double>(spec.intermediate_size);
-  ForwardCost cost;
-  cost.attention_projections = layers * tokens * hidden * (2 * queries + 2 * keys);
-  cost.attention_scores = layers * tokens * static_cast<double>(shape.length) * 2 * queries;
-  cost.router = layers * tokens * hidden * static_cast<double>(spec.num_experts);
-  (spec.num_experts > 0 ? cost.experts : cost.mlp) =
-      layers * tokens * mlp * static_cast<double>(spec.num_experts > 0 ? top_k : 1);
-  cost.head = tokens * hidden * static_cast<double>(spec.vocab_size);
+  const auto tokens = static_cast<double>(shape.tokens);
+  const auto& work = spec.work;
+  ForwardCost cost{.attention_projections = tokens * work.attention,
+                   .attention_scores = tokens * static_cast<double>(shape.length) * work.scores,
+                   .router = tokens * work.router,
+                   .experts = tokens * static_cast<double>(top_k) * work.experts,
+                   .mlp = tokens * work.mlp,
+                   .head = tokens * work.head};
   for (const auto& [name, site] : sites)
-    component_of(cost, name, site) +=
-        tokens * static_cast<double>(parameters(site, rank, site.experts > 0 ? top_k : 1));
+    component_of(cost, site.role) += tokens * static_cast<double>(parameters(site, rank, site.experts > 0 ? top_k : 1));
   return cost;
 }
 

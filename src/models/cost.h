@@ -1,7 +1,7 @@
-/// \file  FLOPs and parameter counts from shapes alone. Convention: 2 FLOPs per multiply-add; a frozen linear costs its
-/// forward and the gradient of its input (4), never a weight gradient; attention's score and value products 6, full
-/// square without a causal discount; LoRA factors 6; the head at all positions. The paper behind UB-SMoE states no
-/// convention of its own.
+/// \file  FLOPs and parameter counts from what a model's leaves say of themselves (TokenWork) and from sites alone.
+/// Convention: 2 FLOPs per multiply-add; a frozen linear costs its forward and the gradient of its input (4), never a
+/// weight gradient; attention's score and value products 6, full square without a causal discount; LoRA factors 6; the
+/// head at all positions. The paper behind UB-SMoE states no convention of its own.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct CostShape {
   int64_t top_k = 0;  ///< 0: the checkpoint's own
 };
 
-/// Multiply-adds of one forward pass of a model of this shape with LoRA of `rank` on `sites` (rank 0: none).
+/// Multiply-adds of one forward pass of that model with LoRA of `rank` on `sites` (rank 0: none).
 ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Sites& sites = {}, int64_t rank = 0);
 
 /// Sum over the components.

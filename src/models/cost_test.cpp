@@ -9,29 +9,35 @@
 namespace evenkeel {
 namespace {
 
-/// OLMoE-1B-7B (Muennighoff et al. 2024).
-ModelSpec olmoe() {
-  ModelSpec spec;
-  spec.vocab_size = 50304;
-  spec.hidden_size = 2048;
-  spec.intermediate_size = 1024;
-  spec.num_layers = spec.num_heads = spec.num_kv_heads = 16;
-  spec.head_width = 128;
-  spec.num_experts = 64;
-  spec.top_k = 8;
-  return spec;
+ModelSpec spec_of(const Json& config) { return load_shape(testing::TemporaryFile(config.dump()).path())->spec(); }
+
+/// OLMoE-1B-7B (Muennighoff et al. 2024), as its config.json says.
+const Json kOlmoe{{"model_type", "olmoe"},       {"vocab_size", 50304},     {"hidden_size", 2048},
+                  {"intermediate_size", 1024},   {"num_hidden_layers", 16}, {"num_attention_heads", 16},
+                  {"num_key_value_heads", 16},   {"num_experts", 64},       {"num_experts_per_tok", 8},
+                  {"tie_word_embeddings", false}};
+
+ModelSpec olmoe() { return spec_of(kOlmoe); }
+
+/// Of the same widths, its blocks of 8192.
+ModelSpec olmo() {
+  auto config = kOlmoe;
+  config.update({{"model_type", "olmo"}, {"intermediate_size", 8192}});
+  return spec_of(config);
 }
 
-Sites lora_sites(const ModelSpec& spec, bool router) {
+Sites lora_sites(const ModelSpec& spec, bool router, int64_t f = 1024) {
   Sites sites;
-  const int64_t d = spec.hidden_size, f = spec.intermediate_size, e = spec.num_experts;
+  const int64_t d = spec.hidden_size, e = spec.num_experts;
   for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
     const auto at = "model.layers." + std::to_string(layer);
-    for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) sites[at + ".self_attn." + name] = {0, d, d, ""};
+    for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+      sites[at + ".self_attn." + name] = {0, d, d, "", SiteRole::kAttention};
     const auto block = e > 0 ? at + ".mlp.experts." : at + ".mlp.";
-    for (const auto* name : {"gate_proj", "up_proj"}) sites[block + name] = {e, d, f, at + ".mlp"};
-    sites[block + "down_proj"] = {e, f, d, at + ".mlp"};
-    if (router) sites[at + ".mlp.gate"] = {0, d, e, at + ".mlp"};
+    const auto role = e > 0 ? SiteRole::kExpert : SiteRole::kMlp;
+    for (const auto* name : {"gate_proj", "up_proj"}) sites[block + name] = {e, d, f, at + ".mlp", role};
+    sites[block + "down_proj"] = {e, f, d, at + ".mlp", role};
+    if (router) sites[at + ".mlp.gate"] = {0, d, e, at + ".mlp", SiteRole::kRouter};
   }
   return sites;
 }
@@ -95,10 +101,8 @@ TEST(Cost, TransportedParametersOfOlmoe) {
 }
 
 TEST(Cost, DenseModelHasAnMlpAndNoRouter) {
-  auto spec = olmoe();
-  spec.num_experts = spec.top_k = 0;
-  spec.intermediate_size = 8192;
-  const auto sites = lora_sites(spec, false);
+  const auto spec = olmo();
+  const auto sites = lora_sites(spec, false, 8192);
   EXPECT_EQ(activated_parameters(sites, 12, 0), 9043968);
   EXPECT_EQ(activated_parameters(sites, 40, 0), 30146560);
   const auto cost = forward_cost(spec, {10, 10, 0});
@@ -114,16 +118,16 @@ TEST(Cost, AdaptersCostTheirFactorsPerTokenAndExpert) {
   const auto cost = forward_cost(spec, {50, 10, 2}, model->sites(targets), 7);
   const auto layers = static_cast<double>(spec.num_layers), hidden = static_cast<double>(spec.hidden_size);
   const auto kv = static_cast<double>(spec.num_kv_heads * spec.head_width);
-  EXPECT_EQ(cost.lora_experts, 50 * layers * 7 * 2 * 2 * (hidden + static_cast<double>(spec.intermediate_size)));
+  EXPECT_EQ(cost.lora_experts, 50 * layers * 7 * 2 * 2 * (hidden + 20));
   EXPECT_EQ(cost.lora_router, 50 * layers * 7 * (hidden + static_cast<double>(spec.num_experts)));
   EXPECT_EQ(cost.lora_attention, 50 * layers * 7 * (3 * hidden + kv));
   EXPECT_EQ(cost.lora_mlp, 0.0);
 }
 
 TEST(Cost, GroupedKeysCostLess) {
-  auto spec = olmoe();
-  spec.num_kv_heads = 4;
-  const auto cost = forward_cost(spec, {3, 7, 2});
+  auto config = kOlmoe;
+  config["num_key_value_heads"] = 4;
+  const auto cost = forward_cost(spec_of(config), {3, 7, 2});
   EXPECT_EQ(cost.attention_projections, 16.0 * 3 * 2048 * (2 * 2048 + 2 * 512));
   EXPECT_EQ(cost.attention_scores, 16.0 * 3 * 7 * 2 * 2048);
 }

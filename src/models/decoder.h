@@ -1,85 +1,63 @@
-/// \file  What the decoder-only families share: embedding, normalised residual blocks with rotary attention, head, and
-/// the checks of what arrives. A family owns a Decoder and brings the feed-forward part. Private to the models room.
-/// Dimension names: T tokens, D hidden, V vocabulary.
+/// \file  Decoder-only families as data: sizes read from config.json, and which leaves stand where. A family is one
+/// function that makes a DecoderSpec and one row of the table (models/olmoe.cpp is the shortest sparse one); everything
+/// else follows from the leaves: tensors, sites, checkpoint names, cost.
+///
+///   x += attention(norm(x));  x += feed_forward(norm(x))   per layer;   norm, then the head.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <functional>
-#include <optional>
-#include <span>
+#include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
+#include <utility>
+#include <variant>
 
-#include "models/causal_lm.h"
-#include "models/checkpoint.h"
+#include "models/attention_leaf.h"
+#include "models/mixture_leaf.h"
+#include "models/mlp_leaf.h"
 
 namespace evenkeel {
 
-/// Where families differ outside their feed-forward part.
-struct DecoderKind {
-  std::string_view family;
-  bool rms_norm = true;  ///< RMSNorm with a weight and the config's rms_norm_eps, or LayerNorm without parameters, 1e-5
-  bool qk_norm = false;  ///< RMSNorm over the full width of queries and of keys
+/// Modules outside attention and feed-forward. A layer's begin with `layers` and its number.
+struct DecoderNames {
+  std::string embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm", head = "lm_head";
+  std::string input_norm = "input_layernorm", attention = "self_attn";
+  std::string feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp";
 };
 
-/// What stands beside the weights of one forward, looked up by site name.
-struct FactorsBySite {
-  const AdapterState* adapters;
-  const AdapterState* base_change;
+using FeedForwardSpec = std::variant<MlpSpec, MixtureSpec>;
 
-  SiteFactors at(const std::string& prefix, std::string_view name) const;
+struct DecoderSpec {
+  ModelSpec model;
+  double rope_theta = 10000.0;
+  bool tied = false;  ///< the head is the embedding
+  NormSpec norm{};
+  AttentionSpec attention{};
+  std::function<FeedForwardSpec(int64_t layer)> feed_forward{};  ///< mixtures agree in E and k
+  DecoderNames names{};
 };
 
-class Decoder {
- public:
-  /// Reads the shared part of config.json. \throws kCheckpoint on sizes that do not fit or an unsupported setting.
-  Decoder(const DecoderKind& kind, const ModelConfig& config);
+/// The same block in every layer, for DecoderSpec::feed_forward.
+inline auto in_every_layer(FeedForwardSpec block) {
+  return [block = std::move(block)](int64_t) { return block; };
+}
 
-  /// Takes the tensors of embedding, attention and head; `take_feed_forward(layer, prefix)` after each layer's own.
-  using TakeLayer = std::function<void(size_t layer, const std::string& prefix)>;
-  void take(TensorSource& source, const TakeLayer& take_feed_forward);
+/// The part of config.json that the families spell alike: vocabulary, widths, layers, heads, positions, ends, RoPE's
+/// theta, tied embeddings. Norm, QK-norm, biases and feed-forward blocks are the family's to say.
+/// \param head_width_key  where the width of a head has a key of its own; empty or absent: hidden_size over heads
+/// \throws kCheckpoint on sizes that do not fit or a setting that no leaf knows.
+DecoderSpec read_decoder(const ModelConfig& config, std::string_view head_width_key = "");
 
-  /// Final hidden states [T, D]: x += attention(norm(x)), x += feed_forward(layer, norm(x)) per layer, norm at the end.
-  using FeedForward = std::function<at::Tensor(size_t layer, const at::Tensor& x_TD)>;
-  at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options, const FeedForward& feed_forward) const;
+/// The model of `spec`. \param config  for its text, and the file named by errors
+std::unique_ptr<CausalLm> make_decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source);
 
-  /// `prefix` + ".q_proj" and so on of a layer, e.g. "model.layers.3.".
-  const std::string& prefix(size_t layer) const { return layers_[layer].prefix; }
-  const at::Tensor& head() const { return head_; }
-  const std::string& config_json() const { return config_json_; }
-
-  /// Base tensors of embedding, attention, norms and head, by checkpoint name.
-  TensorMap parameters() const;
-  /// Those of `sites` whose last name is in `targets`.
-  Sites sites_of(std::span<const std::string> targets) const;
-
-  ModelSpec spec;  ///< a family fills in what concerns its feed-forward part
-  Sites sites;     ///< every adaptable linear; take() enters attention's, the family its own
-
- private:
-  struct Layer {
-    std::string prefix;
-    at::Tensor input_norm, post_attention_norm, q_norm, k_norm;  // undefined where the kind has none
-    at::Tensor q, k, v, o;
+/// The row of a family that `describe` describes.
+/// \param row  what the family says of itself, without make
+template <DecoderSpec (*describe)(const ModelConfig& config)>
+ModelEntry decoder_entry(ModelEntry row) {
+  row.make = [](const ModelConfig& config, TensorSource& source) {
+    return make_decoder(describe(config), config, source);
   };
-
-  Layer take_layer(int64_t index, TensorSource& source);
-  void check_tied_copy(TensorSource& source) const;
-  void check_batch(const PackedBatch& batch, const ForwardOptions& options) const;
-  void check_adapters(const AdapterState& adapters) const;
-  at::Tensor norm(const at::Tensor& x_TD, const at::Tensor& weight_D) const;
-  at::Tensor attention(size_t layer, const at::Tensor& x_TD, const PackedBatch& batch, const RotaryTable& rotary,
-                       const ForwardOptions& options) const;
-
-  DecoderKind kind_;
-  std::string origin_, config_json_;
-  bool tied_ = false;
-  double norm_eps_ = 1e-5, rope_theta_ = 10000.0;
-  std::optional<double> clip_qkv_;
-  at::Tensor embedding_, final_norm_, head_;
-  std::vector<Layer> layers_;
-};
+  return row;
+}
 
 }  // namespace evenkeel

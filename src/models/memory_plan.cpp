@@ -20,8 +20,8 @@ int64_t bytes(double value) {
 
 double d(int64_t value) { return static_cast<double>(value); }
 
-/// Rows of the feed-forward part per token: K experts, or the one block of a dense model.
-double blocks(const ModelSpec& spec, const PassShape& pass) { return spec.num_experts > 0 ? d(pass.top_k) : 1.0; }
+/// Experts that a token takes, 0 of a dense model.
+double chosen(const ModelSpec& spec, const PassShape& pass) { return spec.num_experts > 0 ? d(pass.top_k) : 0; }
 
 const MemoryPart& largest(const MemoryPlan& plan) {
   return *std::max_element(plan.parts.begin(), plan.parts.end(),
@@ -70,18 +70,14 @@ void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::
 }
 
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass) {
-  const double hidden = d(spec.hidden_size), queries = d(spec.num_heads * spec.head_width),
-               keys = d(spec.num_kv_heads * spec.head_width);
-  const double attention = 2 * hidden + 3 * queries + 3 * keys, feed_forward = 2 * hidden + 4 * d(spec.num_experts);
-  const double inner = blocks(spec, pass) * d(spec.intermediate_size) * (spec.num_experts > 0 ? 2 : 4);
-  return bytes(kFloat * d(spec.num_layers) * d(pass.tokens) * (attention + feed_forward + inner));
+  return bytes(kFloat * d(pass.tokens) * (spec.work.kept + chosen(spec, pass) * spec.work.kept_by_expert));
 }
 
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
-  const double hidden = d(spec.hidden_size), width = d(spec.intermediate_size), tokens = d(pass.tokens);
+  const double hidden = d(spec.hidden_size), tokens = d(pass.tokens);
   const double residual = 8 * tokens * hidden;
-  const double slots = spec.num_experts > 0 ? blocks(spec, pass) * tokens * hidden : 0;
-  const double workspaces = d(pass.threads) * tokens * (2 * hidden + 4 * width);
+  const double slots = chosen(spec, pass) * tokens * hidden;
+  const double workspaces = d(pass.threads) * tokens * (2 * hidden + 4 * spec.work.widest);
   const double head = 3 * d(pass.targets) * hidden;
   return bytes(kFloat * (residual + slots + workspaces + head) +
                std::min(2 * kHeadChunk, 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));

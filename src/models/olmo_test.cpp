@@ -12,13 +12,14 @@ std::unique_ptr<CausalLm> make_olmo() { return testing::make_model("olmo", BaseD
 
 TEST(Olmo, NamesItsSitesLikeTheCheckpoint) {
   const auto model = make_olmo();
-  const auto sites = model->sites(testing::targets_of(*model));
+  const auto sites = model->all_sites();
   EXPECT_EQ(sites.size(), 14u);
   const auto& down = sites.at("model.layers.1.mlp.down_proj");
   EXPECT_EQ(down.experts, 0);
   EXPECT_EQ(down.in, 7);
   EXPECT_EQ(down.out, 12);
   EXPECT_EQ(down.moe_layer, "");
+  EXPECT_EQ(down.role, SiteRole::kMlp);
   EXPECT_EQ(sites.at("model.layers.0.self_attn.v_proj").out, 4);
   EXPECT_THROW(model->sites(std::vector<std::string>{"gate"}), Error);
 }
@@ -26,7 +27,7 @@ TEST(Olmo, NamesItsSitesLikeTheCheckpoint) {
 TEST(Olmo, HasNoNormWeightsNoExpertsAndNoRouting) {
   const auto model = make_olmo();
   for (const auto& [name, tensor] : model->parameters()) EXPECT_EQ(tensor.dim(), 2) << name;
-  EXPECT_EQ(model->parameters().size(), 2u + 2 * 7);
+  EXPECT_EQ(model->parameters().size(), 1u + 2 * 7);
   EXPECT_EQ(model->spec().num_experts, 0);
   EXPECT_TRUE(model->spec().moe_layers.empty());
   RoutingByLayer routing;

@@ -14,24 +14,28 @@ std::unique_ptr<CausalLm> make_olmoe() { return testing::make_model("olmoe", Bas
 
 TEST(Olmoe, NamesItsSitesLikeTheCheckpoint) {
   const auto model = make_olmoe();
-  const auto sites = model->sites(testing::targets_of(*model));
+  const auto sites = model->all_sites();
   EXPECT_EQ(sites.size(), 16u);
   const auto& down = sites.at("model.layers.1.mlp.experts.down_proj");
-  EXPECT_EQ(down.experts, 5);
+  EXPECT_EQ(down.experts, 6);
   EXPECT_EQ(down.in, 7);
   EXPECT_EQ(down.out, 12);
   EXPECT_EQ(down.moe_layer, "model.layers.1.mlp");
+  EXPECT_EQ(down.role, SiteRole::kExpert);
+  EXPECT_EQ(down.modules[4], "model.layers.1.mlp.experts.4.down_proj");
   const auto& k = sites.at("model.layers.0.self_attn.k_proj");
   EXPECT_EQ(k.experts, 0);
+  EXPECT_EQ(k.role, SiteRole::kAttention);
+  EXPECT_EQ(sites.at("model.layers.0.mlp.gate").role, SiteRole::kRouter);
   EXPECT_EQ(k.out, 4);
-  EXPECT_EQ(sites.at("model.layers.0.mlp.gate").out, 5);
+  EXPECT_EQ(sites.at("model.layers.0.mlp.gate").out, 6);
   EXPECT_THROW(model->sites(std::vector<std::string>{"lm_head"}), Error);
 }
 
 TEST(Olmoe, NeverUsesMoreExpertsThanTheBudgetAndCountsEveryToken) {
   const auto model = make_olmoe();
   const PackedBatch batch = pack_ids(kSequences);
-  for (const int64_t k : {0, 1, 2, 5}) {
+  for (const int64_t k : {0, 1, 2, 6}) {
     RoutingByLayer routing;
     ForwardOptions options;
     options.router.top_k = k;
@@ -51,8 +55,8 @@ TEST(Olmoe, PhiReachesTheRouterOfItsLayer) {
   RoutingByLayer routing;
   ForwardOptions options;
   options.router.top_k = 1;
-  options.router.num_candidates = 5;
-  options.router.modulation["model.layers.1.mlp"] = at::tensor({0.0, 0.0, 100.0, 0.0, 0.0});
+  options.router.num_candidates = 6;
+  options.router.modulation["model.layers.1.mlp"] = at::tensor({0.0, 0.0, 100.0, 0.0, 0.0, 0.0});
   options.routing = &routing;
   model->hidden(pack_ids(kSequences), options);
   EXPECT_EQ(routing.at("model.layers.1.mlp").counts[2].item<int64_t>(), 11);

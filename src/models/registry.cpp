@@ -1,43 +1,43 @@
+// To add a family: its file, and its name here, declared and in the table. Programs that bring their own: add_family().
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "models/families.h"
+#include "models/checkpoint.h"
 
 namespace evenkeel {
+
+ModelEntry olmo(), olmoe();
+
 namespace {
-
-struct Family {
-  ModelEntry entry;
-  MakeModel make;
-};
-
-constexpr std::array kFamilies{
-    Family{{"olmo", false, "OLMo (Groeneveld et al. 2024), transformers OlmoForCausalLM"}, make_olmo},
-    Family{{"olmoe", true, "OLMoE (Muennighoff et al. 2024), transformers OlmoeForCausalLM"}, make_olmoe},
-};
 
 constexpr std::string_view kBuiltinPrefix = "builtin:";
 
-const Family& family_of(const ModelConfig& config) {
+std::vector<ModelEntry>& table() {
+  static std::vector<ModelEntry> rows{olmo(), olmoe()};
+  return rows;
+}
+
+const ModelEntry& family_of(const ModelConfig& config) {
   const auto type = config.string_or("model_type", "");
-  for (const auto& family : kFamilies)
-    if (family.entry.family == type) return family;
   std::vector<std::string_view> known;
-  for (const auto& family : kFamilies) known.push_back(family.entry.family);
+  for (const auto& entry : table()) {
+    if (entry.family == type) return entry;
+    known.push_back(entry.family);
+  }
   fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known: ", join(known));
 }
 
 }  // namespace
 
-std::span<const ModelEntry> model_families() {
-  static const auto entries = [] {
-    std::array<ModelEntry, kFamilies.size()> all;
-    std::transform(kFamilies.begin(), kFamilies.end(), all.begin(), [](const Family& family) { return family.entry; });
-    return all;
-  }();
-  return entries;
+std::span<const ModelEntry> model_families() { return table(); }
+
+void add_family(const ModelEntry& entry) {
+  const auto taken = [&](const ModelEntry& known) { return known.family == entry.family; };
+  EK_CHECK(entry.make, kInternal, "family ", entry.family, " has no make: use decoder_entry()");
+  EK_CHECK(std::none_of(table().begin(), table().end(), taken), kConfig, "family ", entry.family,
+           " is in the table already");
+  table().push_back(entry);
 }
 
 std::unique_ptr<CausalLm> load_model(const fs::path& folder, BaseDtype dtype) {

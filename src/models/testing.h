@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/testing.h"
 #include "models/causal_lm.h"
 #include "nn/testing.h"
@@ -16,27 +17,42 @@ namespace evenkeel::testing {
 
 inline const std::vector<std::vector<int64_t>> kSequences{{1, 4, 9, 2, 10, 3}, {7}, {5, 5, 0, 8}};
 
-/// D = 12, F = 7, V = 11, 6 heads of width 2 over 2 key/value heads; OLMoE with 3 of 5 experts.
-/// \param more  further keys of config.json, beginning with a comma
-inline std::unique_ptr<CausalLm> make_model(std::string_view family, BaseDtype dtype, std::string_view more = "") {
-  const std::string_view experts = family == "olmoe" ? R"("num_experts": 5, "num_experts_per_tok": 3, )" : "";
-  const TemporaryFile file(concat(R"({"model_type": ")", family, R"(", "vocab_size": 11, "hidden_size": 12,
-    "intermediate_size": 7, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2, )",
-                                  experts, R"("max_position_embeddings": 32, "initializer_range": 0.4)", more, "}"));
-  return init_model(file.path(), dtype, 7);
+/// The row of a family.
+inline const ModelEntry& entry_of(std::string_view family) {
+  for (const auto& entry : model_families())
+    if (entry.family == family) return entry;
+  fail(kInternal, "there is no model family ", family);
 }
 
-/// All linears a LoRA can stand beside.
-inline std::vector<std::string> targets_of(const CausalLm& model) {
-  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
-  if (model.spec().num_experts > 0) targets.emplace_back("gate");
-  return targets;
+/// A model of a family's example: `shape`, then the keys of its row, then `more`, later ones over earlier ones.
+inline std::unique_ptr<CausalLm> example_model(std::string_view family, const Json& shape, BaseDtype dtype,
+                                               uint64_t seed, const Json& more = Json::object()) {
+  Json config = shape;
+  config["model_type"] = family;
+  config.update(Json::parse(entry_of(family).example));
+  config.update(more);
+  return init_model(TemporaryFile(config.dump()).path(), dtype, seed);
+}
+
+/// D = 12, F = 7, V = 11, 6 heads over 2 key/value heads, 3 of 6 experts where there are any.
+/// \param more  further keys of config.json
+inline std::unique_ptr<CausalLm> make_model(std::string_view family, BaseDtype dtype,
+                                            const Json& more = Json::object()) {
+  const Json shape{{"vocab_size", 11},
+                   {"hidden_size", 12},
+                   {"intermediate_size", 7},
+                   {"num_hidden_layers", 2},
+                   {"num_attention_heads", 6},
+                   {"num_key_value_heads", 2},
+                   {"max_position_embeddings", 32},
+                   {"initializer_range", 0.4}};
+  return example_model(family, shape, dtype, 7, more);
 }
 
 inline AdapterState random_adapters(const CausalLm& model, int64_t rank, at::ScalarType dtype) {
   AdapterState state;
   uint64_t seed = 60;
-  for (const auto& [name, site] : model.sites(targets_of(model))) {
+  for (const auto& [name, site] : model.all_sites()) {
     std::vector<int64_t> a{rank, site.in}, b{site.out, rank};
     if (site.experts) {
       a.insert(a.begin(), site.experts);

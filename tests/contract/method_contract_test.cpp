@@ -137,7 +137,7 @@ TEST_P(MethodContract, ReportedBytesAreWhatIsSentAndReadsBackEqual) {
   const auto round = world.round(0, {1});
   const auto updates = world.train_all(*method, state, round);
   for (const auto& payload : {method->broadcast(state, round.participants[0], round), updates[0].payload}) {
-    const auto encoded = encode(payload, TransportDtype::kFloat32);
+    const auto encoded = encode(payload, TransportDtype::kFloat32, {});
     EXPECT_EQ(encoded.size(), payload_size(payload, TransportDtype::kFloat32));
     const auto read = decode(encoded.bytes, "the wire");
     EXPECT_TRUE(equal(payload.adapters, read.adapters));

@@ -72,7 +72,7 @@ TEST(Transport, InBfloat16RoundsTheUpdateAndLittleElse) {
     auto updates = world.train_all(*method, state, round);
     const auto exact = effect(world.aggregate(*method, state, round, updates));
     for (auto& update : updates)
-      update.payload = decode(encode(update.payload, TransportDtype::kBFloat16).bytes, "the wire");
+      update.payload = decode(encode(update.payload, TransportDtype::kBFloat16, {}).bytes, "the wire");
     double error = 0, size = 0;
     for (const auto& [site, delta] : effect(world.aggregate(*method, state, round, updates))) {
       error += (delta - exact.at(site)).square().sum().item<double>();

@@ -23,10 +23,11 @@ std::string layer_name(int64_t layer) { return concat("model.layers.", layer, ".
 void add_layer(Sites& sites, int64_t layer, bool router) {
   const auto at = layer_name(layer), moe = at + "mlp";
   for (const auto* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
-    sites[at + "self_attn." + name] = {0, kHidden, kHidden, ""};
-  for (const auto* name : {"gate_proj", "up_proj"}) sites[moe + ".experts." + name] = {kExperts, kHidden, kWidth, moe};
-  sites[moe + ".experts.down_proj"] = {kExperts, kWidth, kHidden, moe};
-  if (router) sites[moe + ".gate"] = {0, kHidden, kExperts, ""};
+    sites[at + "self_attn." + name] = {0, kHidden, kHidden, "", SiteRole::kAttention};
+  for (const auto* name : {"gate_proj", "up_proj"})
+    sites[moe + ".experts." + name] = {kExperts, kHidden, kWidth, moe, SiteRole::kExpert};
+  sites[moe + ".experts.down_proj"] = {kExperts, kWidth, kHidden, moe, SiteRole::kExpert};
+  if (router) sites[moe + ".gate"] = {0, kHidden, kExperts, "", SiteRole::kRouter};
 }
 
 Sites olmoe_sites(int64_t layers, bool router = false) {
@@ -66,7 +67,7 @@ Payload of_all_layers(const Payload& first) {
 
 /// Bytes of the whole model's payload by content, as round records hold them.
 Parts bytes_of(const Payload& of_first_layer) {
-  return payload_parts(of_all_layers(of_first_layer), TransportDtype::kBFloat16);
+  return payload_parts(of_all_layers(of_first_layer), TransportDtype::kBFloat16, olmoe_sites(kLayers, true));
 }
 
 RoutingByLayer routed(const std::string& layer, const at::Tensor& counts_E, int64_t tokens) {
@@ -106,9 +107,9 @@ struct Federation {
             .lr = 2e-4,
             .seed = 42,
             .gradient_sum = [this](const std::string& site, const GradientSample&) {
-              const auto& [experts, in, out, layer] = sites.at(site);
+              const auto& at = sites.at(site);
               const auto zero = at::zeros({}, at::kFloat);
-              return experts > 0 ? zero.expand({experts, out, in}) : zero.expand({out, in});
+              return at.experts > 0 ? zero.expand({at.experts, at.out, at.in}) : zero.expand({at.out, at.in});
             }};
   }
 

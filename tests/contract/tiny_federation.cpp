@@ -7,39 +7,26 @@
 #include <map>
 
 #include "base/random.h"
-#include "base/testing.h"
+#include "models/testing.h"
 #include "train/weight_gradient.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr int64_t kVocabulary = 37;
-/// A checkpoint config per family: a new row in the models' table needs one here.
-const std::map<std::string_view, const char*> kConfigs{{"olmo", R"({
-  "model_type": "olmo", "architectures": ["OlmoForCausalLM"], "vocab_size": 37, "hidden_size": 24,
-  "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
-  "hidden_act": "silu", "rope_theta": 10000.0, "max_position_embeddings": 64, "attention_bias": false,
-  "attention_dropout": 0.0, "clip_qkv": null, "tie_word_embeddings": true, "initializer_range": 0.2,
-  "eos_token_id": 1, "pad_token_id": 0, "torch_dtype": "float32"})"},
-                                                       {"olmoe", R"({
-  "model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 37, "hidden_size": 24,
-  "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
-  "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": false, "hidden_act": "silu", "rms_norm_eps": 1e-05,
-  "rope_theta": 10000.0, "max_position_embeddings": 64, "attention_bias": false, "attention_dropout": 0.0,
-  "clip_qkv": null, "tie_word_embeddings": false, "initializer_range": 0.2, "eos_token_id": 1, "pad_token_id": 0,
-  "torch_dtype": "float32"})"}};
 
 std::unique_ptr<CausalLm> make_model(std::string_view family) {
-  const auto known = kConfigs.find(family);
-  EK_CHECK(known != kConfigs.end(), kInternal, "the contract tests have no tiny config for model family ", family);
-  return init_model(testing::TemporaryFile(known->second).path(), BaseDtype::kFloat32, 21);
-}
-
-/// Every linear that an adapter can stand beside.
-std::vector<std::string> targets_of(const CausalLm& model) {
-  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
-  if (model.spec().num_experts > 0) targets.emplace_back("gate");
-  return targets;
+  const Json shape{{"vocab_size", kVocabulary},
+                   {"hidden_size", 24},
+                   {"intermediate_size", 20},
+                   {"num_hidden_layers", 2},
+                   {"num_attention_heads", 3},
+                   {"num_key_value_heads", 1},
+                   {"max_position_embeddings", 64},
+                   {"initializer_range", 0.2},
+                   {"eos_token_id", 1},
+                   {"pad_token_id", 0}};
+  return testing::example_model(family, shape, BaseDtype::kFloat32, 21);
 }
 
 std::vector<Example> make_rows(int64_t client, int64_t rows) {
@@ -57,8 +44,7 @@ std::vector<Example> make_rows(int64_t client, int64_t rows) {
 
 }  // namespace
 
-TinyFederation::TinyFederation(std::string_view family)
-    : model(make_model(family)), sites(model->sites(targets_of(*model))) {
+TinyFederation::TinyFederation(std::string_view family) : model(make_model(family)), sites(model->all_sites()) {
   at::set_num_threads(1);  // so small a model only waits for more of them
   const std::vector<int64_t> top_ks{1, 2, 3, 3}, rows{7, 12, 9, 5};
   for (int64_t id = 0; id < 4; ++id) {

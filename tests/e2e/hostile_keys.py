@@ -35,7 +35,7 @@ BAD = {
     "model.compute_dtype": word("auto", "bfloat16", "float32"),
     "lora.rank": AT_LEAST_ONE,
     "lora.alpha": POSITIVE,
-    "lora.targets": [('["gate"]', ["router", "lora.router_lora"])],
+    "lora.targets": NO_OTHER,
     "lora.router_lora": NO_OTHER,
     "lora.lora_scale_mode": word("fixed_alpha", "const_scale"),
     "data.task": word("commonsense", "telequad", "builtin"),

@@ -50,6 +50,7 @@ def test_an_encoder_that_is_not_there(train, tmp_path):
 
 def test_a_target_the_model_lacks(train):
     train(says=["w1"], lora__targets='["q_proj", "w1"]')
+    train(says=["lora.targets names gate, the router", "lora.router_lora"], lora__targets='["q_proj", "gate"]')
 
 
 def test_a_cutoff_beyond_the_models_positions(train):

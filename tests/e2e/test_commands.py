@@ -13,11 +13,12 @@ from tiny import CONFIG, ROOT, sealed, settings, succeed, tiny_model  # noqa: F4
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):  # noqa: F811
-    folder = tmp_path_factory.mktemp("run") / "fedit"
-    succeed("train", CONFIG, "--out", folder,
-            *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=2, method__name="fedit"))
-    return folder
-
+    """A run of one round, beside the model it was made with."""
+    folder = tmp_path_factory.mktemp("run")
+    shutil.copytree(tiny_model, folder / "model")
+    succeed("train", CONFIG, "--out", folder / "fedit",
+            *settings(model__path=folder / "model", train__rounds=1, evaluate__limit=2, method__name="fedit"))
+    return folder / "fedit"
 
 
 def test_init_draws_the_same_weights_from_the_same_seed(tmp_path):
@@ -92,6 +93,24 @@ def test_export_refuses_what_it_cannot_do(run, tmp_path):
     shutil.rmtree(begun / "checkpoint/round-1")
     (begun / "checkpoint/commit.json").write_text(sealed({"round": 0, "record": "", "files": {}}) + "\n")
     refused("export", "--run", begun, "--out", tmp_path / "x", says=["no round is committed yet"])
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"num_hidden_layers": 1}, "the model has no site model.layers.1."),
+    ({"intermediate_size": 28}, "does not fit the model"),
+    ({"num_hidden_layers": 3}, "the factors of site model.layers.2."),
+    ({"model_type": "olmo"}, "the model has no site"),
+])
+@pytest.mark.parametrize("form", ["peft", "merged"])
+def test_export_compares_the_run_with_the_model_that_is_there_now(run, form, change, says, tmp_path):
+    file = run.parent / "model/config.json"
+    was = file.read_text()
+    try:
+        file.write_text(json.dumps(json.loads(was) | change))
+        refused("export", "--run", run, "--format", form, "--out", tmp_path / "x", says=["state.safetensors", str(run.parent / "model"), says])
+    finally:
+        file.write_text(was)
+    assert not (tmp_path / "x").exists()
 
 
 def test_report_puts_runs_side_by_side_and_writes_one_page(run, tmp_path):

@@ -1,51 +1,20 @@
 """docs/tutorial-new-method.md, followed to the letter in an empty folder: its files are written, its commands are run."""
 
 import filecmp
-import os
-import pathlib
 import re
-import resource
-import subprocess
 import tomllib
 
 import pytest
 
-from tiny import PROGRAM, ROOT, lines
-
-TUTORIAL = ROOT / "docs/tutorial-new-method.md"
-BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BUILD_LIMIT = 90  # processor seconds: somebody waits for it
-
-
-def blocks():
-    """(language, file name or empty, text) of every block."""
-    return BLOCK.findall(TUTORIAL.read_text())
-
-
-def seconds_of_children():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def shell(script, folder):
-    """The finished commands, and the processor time they took."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "evenkeel_DIR": str(pathlib.Path(PROGRAM).parent)}
-    begin = seconds_of_children()
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, capture_output=True,
-                          text=True, timeout=600)
-    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-    return done, seconds_of_children() - begin
+from tiny import lines
+from tutorial import BUILD_LIMIT, follow
 
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
     """The folder after the last step, and what each command block printed and took."""
     folder = tmp_path_factory.mktemp("tutorial")
-    for language, name, text in blocks():
-        if language != "sh":
-            assert name, f"a {language} block has no file name"
-            (folder / name).write_text(text)
-    return folder, [shell(text, folder) for language, _, text in blocks() if language == "sh"]
+    return folder, follow("tutorial-new-method.md", folder)
 
 
 def test_the_program_is_built_soon_and_keeps_every_promise(followed):

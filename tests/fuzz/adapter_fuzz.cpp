@@ -17,7 +17,7 @@ const Sites& sites() {
 }
 
 std::string fitting_adapter() {
-  save_peft_adapter(fuzz::folder() / "fitting", make_adapters(sites(), 2, 1.0, 7),
+  save_peft_adapter(fuzz::folder() / "fitting", make_adapters(sites(), 2, 1.0, 7), sites(),
                     {.base_model = "small", .alpha = 2, .rank = 2});
   return read_file(fuzz::folder() / "fitting/adapter_model.safetensors");
 }

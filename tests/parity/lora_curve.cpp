@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "lora/peft.h"
 #include "models/causal_lm.h"
+#include "other_families.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
@@ -53,7 +54,8 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
   const auto model = load_model(model_folder);
   const Json job = load_json(job_file);
   const auto targets = job.at("targets").get<std::vector<std::string>>();
-  AdapterState adapters = load_peft_adapter(adapter_folder, model->sites(targets));
+  const auto sites = model->sites(targets);
+  AdapterState adapters = load_peft_adapter(adapter_folder, sites);
   AdamW optimizer(leaves_of(adapters), optimizer_of(job.at("optimizer")));
   const PeftInfo info{model_folder.string(), job.at("alpha"), job.at("rank")};
   ForwardOptions forward;
@@ -66,11 +68,11 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
     const LossSum loss = model->loss(pack(batch), forward);
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
     mean.backward();
-    if (losses.empty()) save_peft_adapter(out / "gradients", gradients_of(adapters), info);
+    if (losses.empty()) save_peft_adapter(out / "gradients", gradients_of(adapters), sites, info);
     losses.push_back(mean.item<double>());
     optimizer.step();
   }
-  save_peft_adapter(out / "adapter", clone(adapters), info);
+  save_peft_adapter(out / "adapter", clone(adapters), sites, info);
   write_file_atomic(out / "losses.json", Json(losses).dump());
 }
 
@@ -83,6 +85,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   try {
+    evenkeel::add_other_families();
     evenkeel::run(argv[1], argv[2], argv[3], argv[4]);
   } catch (const std::exception& error) {
     std::cerr << "lora_curve: " << error.what() << '\n';

@@ -7,14 +7,16 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, OlmoConfig, OlmoeConfig
+from transformers import (AutoConfig, AutoModelForCausalLM, LlamaConfig, MixtralConfig, OlmoConfig, OlmoeConfig, Qwen2MoeConfig,
+                          Qwen3MoeConfig)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "evenkeel"))
 V5 = int(transformers.__version__.split(".")[0]) >= 5
 # The default of transformers 5, grouped products, refuses rows that are no multiple of 16 bytes.
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
-CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig}
+CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "llama": LlamaConfig, "mixtral": MixtralConfig,
+           "qwen2_moe": Qwen2MoeConfig, "qwen3_moe": Qwen3MoeConfig}
 # Router logits of the k-th and the next expert closer than this are rounding, not routing.
 SMALLEST_GAP = 3e-5
 
@@ -34,9 +36,11 @@ def random_model(seed, rope_theta=10000.0, family="olmoe", **settings):
     model = AutoModelForCausalLM.from_config(config, **experts_of(config)).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            if parameter.dim() == 1:
+            if name.endswith(".bias"):
+                parameter.copy_(0.3 * noise)
+            elif parameter.dim() == 1:
                 parameter.copy_(1 + 0.2 * noise)
             else:
                 parameter.copy_(noise * (1.2 / parameter.shape[-1] ** 0.5))
@@ -57,7 +61,11 @@ def with_top_k(model, top_k, folder):
 
 
 def experts_of(config):
-    return EXPERTS if hasattr(config, "num_experts") else {}
+    return EXPERTS if number_of_experts(config) else {}
+
+
+def number_of_experts(config):
+    return getattr(config, "num_experts", None) or getattr(config, "num_local_experts", 0)
 
 
 def load_float32(folder):
@@ -67,7 +75,7 @@ def load_float32(folder):
 
 def _is_well_separated(model, router_logits):
     top_k = model.config.num_experts_per_tok
-    if top_k == model.config.num_experts:
+    if top_k == number_of_experts(model.config):
         return True
     for logits_TE in router_logits:
         ordered = logits_TE.float().sort(dim=-1, descending=True).values
@@ -79,7 +87,7 @@ def _is_well_separated(model, router_logits):
 @torch.no_grad()
 def reference(model, ids):
     """Logits [tokens, V] of one sequence, or None when a routing decision hangs on rounding."""
-    if not hasattr(model.config, "num_experts"):
+    if not number_of_experts(model.config):
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
     out = model(input_ids=torch.tensor([ids]), output_router_logits=True, use_cache=False)
     return out.logits[0].float() if _is_well_separated(model, out.router_logits) else None
@@ -101,11 +109,11 @@ def texts_with_logits(model, lengths, seed):
     return texts, logits
 
 
-def score(folder, texts, work, *flags):
+def score(folder, texts, work, *flags, program=PROGRAM):
     """(records, logits) of `evenkeel score` on id lists."""
     lines, dump = work / "texts.jsonl", work / "logits.safetensors"
     lines.write_text("".join(json.dumps({"ids": ids}) + "\n" for ids in texts))
-    out = run("score", "--model", folder, "--input", lines, "--json", "--logits", dump, *flags)
+    out = run("score", "--model", folder, "--input", lines, "--json", "--logits", dump, *flags, program=program)
     tensors = load_file(dump)
     records = [json.loads(line) for line in out.splitlines()]
     assert [record["index"] for record in records] == list(range(len(texts)))

@@ -4,7 +4,7 @@ import pytest
 from peft import LoraConfig, get_peft_model
 
 from peer import random_model
-from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, train,
+from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, saved_names, train,
                            train_ours)
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate"]
@@ -21,10 +21,6 @@ MODELS = {
     "dense": dict(family="olmo", num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=52,
                   vocab_size=83, num_hidden_layers=3, tie_word_embeddings=True, clip_qkv=1.1),
 }
-
-
-def saved_names(tensors):
-    return {name.replace(".default.", "."): tensor for name, tensor in tensors.items()}
 
 
 @pytest.mark.parametrize("name", MODELS)

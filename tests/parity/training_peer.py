@@ -60,6 +60,8 @@ def train(model, job):
         optimizer.zero_grad()
         loss = model(**padded(rows), use_cache=False).loss
         loss.backward()
+        for parameter in adapted.values():  # some families leave experts without a token out: to OLMoE they have gradient zero
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         gradients = gradients or {name: p.grad.clone() for name, p in adapted.items()}
         losses.append(loss.item())
         optimizer.step()
@@ -72,6 +74,11 @@ def train_ours(model_folder, adapter_folder, job, work):
     run(model_folder, adapter_folder, work / "job.json", work / "ours", program=PROGRAM.with_name("lora_curve"))
     losses = json.loads((work / "ours" / "losses.json").read_text())
     return losses, *(load_file(work / "ours" / part / "adapter_model.safetensors") for part in ("gradients", "adapter"))
+
+
+def saved_names(tensors):
+    """By the names that PEFT saves them under."""
+    return {name.replace(".default.", "."): tensor for name, tensor in tensors.items()}
 
 
 def assert_curves_equal(ours, theirs):

@@ -1,7 +1,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
+#include "lora/modules.h"
+#include "lora/peft.h"
 #include "models/causal_lm.h"
 #include "models/testing.h"
 
@@ -14,7 +19,7 @@ using testing::make_model;
 using testing::max_difference;
 using testing::random_adapters;
 
-/// What every family promises.
+/// What every family promises, those of other programs included (docs/tutorial-new-family.md).
 class Family : public ::testing::TestWithParam<std::string_view> {};
 
 std::vector<std::string_view> families() {
@@ -27,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(All, Family, ::testing::ValuesIn(families()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Family, PackedSequencesEqualEachAlone) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64, R"(, "clip_qkv": 0.5)");
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"clip_qkv", 0.5}});
   const auto adapters = random_adapters(*model, 2, at::kDouble);
   ForwardOptions options;
   options.adapters = &adapters;
@@ -45,7 +50,8 @@ TEST_P(Family, GenerationWithACacheEqualsTheWholeSequence) {
   const auto whole = model->hidden(pack_ids(kSequences), {});
   std::vector<int64_t> capacity;
   for (const auto& sequence : kSequences) capacity.push_back(static_cast<int64_t>(sequence.size()));
-  auto cache = KvCache::make(2, capacity, 2, 2);
+  const auto& spec = model->spec();
+  auto cache = KvCache::make(spec.num_layers, capacity, spec.num_kv_heads, spec.head_width);
   ForwardOptions options;
   options.cache = &cache;
   std::vector<std::vector<int64_t>> prompts;
@@ -61,7 +67,7 @@ TEST_P(Family, GenerationWithACacheEqualsTheWholeSequence) {
 }
 
 TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64, R"(, "clip_qkv": 2.0)");
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"clip_qkv", 2.0}});
   const auto base = random_adapters(*model, 2, at::kDouble);
   const PackedBatch batch = pack_ids(kSequences);
   for (const auto& [site, factors] : base)
@@ -93,7 +99,7 @@ TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {
 }
 
 TEST_P(Family, EveryBaseTensorGetsItsGradientInPreTraining) {
-  const auto model = make_model(GetParam(), BaseDtype::kFloat64, R"(, "tie_word_embeddings": true)");
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"tie_word_embeddings", true}});
   auto parameters = model->parameters();
   for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
   const PackedBatch batch = pack_ids(kSequences);
@@ -114,11 +120,58 @@ TEST_P(Family, EveryBaseTensorGetsItsGradientInPreTraining) {
   }
 }
 
+TEST_P(Family, SaysOfEverySiteWhatItIsForAndWhichWeightsItAdapts) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  const auto weights = model->parameters();
+  std::set<std::string> adapted;
+  for (const auto& [name, site] : model->all_sites()) {
+    ASSERT_EQ(site.modules.size(), static_cast<size_t>(std::max<int64_t>(1, site.experts))) << name;
+    EXPECT_EQ(site.role == SiteRole::kExpert, site.experts > 0) << name;
+    EXPECT_EQ(site.moe_layer.empty(), site.experts == 0) << name;
+    for (const auto& module : site.modules) {
+      ASSERT_TRUE(weights.contains(module + ".weight")) << name << " of " << module;
+      EXPECT_EQ(weights.at(module + ".weight").sizes(), at::IntArrayRef({site.out, site.in})) << module;
+      EXPECT_TRUE(adapted.insert(module).second) << module << " belongs to two sites";
+    }
+  }
+  const bool sparse = testing::entry_of(GetParam()).has_experts;
+  EXPECT_EQ(sparse, model->spec().num_experts > 0);
+  EXPECT_EQ(sparse, !model->spec().moe_layers.empty());
+}
+
+/// Multiply-adds of the frozen linears, from the parameters themselves.
+TEST_P(Family, CostsWhatItsWeightsSay) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32, {{"tie_word_embeddings", false}});
+  std::map<std::string, SitePart, std::less<>> parts = parts_by_module(model->all_sites());
+  double experts = 0, others = 0;
+  for (const auto& [name, tensor] : model->parameters()) {
+    if (tensor.dim() < 2 || name == "model.embed_tokens.weight") continue;
+    const auto part = parts.find(name.substr(0, name.rfind('.')));
+    const bool of_expert = part != parts.end() && part->second.expert >= 0;
+    (of_expert ? experts : others) += static_cast<double>(tensor.numel());
+  }
+  const auto& spec = model->spec();
+  if (spec.num_experts > 0) experts /= static_cast<double>(spec.num_experts);
+  EXPECT_EQ(spec.work.experts, experts);
+  EXPECT_EQ(spec.work.attention + spec.work.router + spec.work.mlp + spec.work.head, others);
+}
+
+TEST_P(Family, AnAdapterOfAllSitesReturnsFromAFolder) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  const testing::TemporaryFolder folder;
+  const auto adapters = random_adapters(*model, 2, at::kFloat);
+  save_peft_adapter(folder.path(), adapters, model->all_sites(), peft_info("a model", adapters));
+  const auto loaded = load_peft_adapter(folder.path(), model->all_sites());
+  ASSERT_EQ(loaded.size(), adapters.size());
+  for (const auto& [site, factors] : adapters) EXPECT_TRUE(at::equal(loaded.at(site).b, factors.b)) << site;
+  save_fused_peft_adapter(folder.path() / "fused", adapters, model->all_sites(), peft_info("a model", adapters));
+}
+
 TEST_P(Family, RefusesWhatItCannotRun) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{{11}}), {}), Error);
   EXPECT_THROW(model->hidden(pack_ids(std::vector<std::vector<int64_t>>{std::vector<int64_t>(33, 1)}), {}), Error);
-  AdapterState stray{{"model.layers.2.mlp.gate", {at::zeros({1, 12}), at::zeros({5, 1}), {}, 1}}};
+  AdapterState stray{{"model.layers.2.mlp.gate", {at::zeros({1, 12}), at::zeros({6, 1}), {}, 1}}};
   ForwardOptions options;
   options.adapters = &stray;
   EXPECT_THROW(model->hidden(pack_ids(kSequences), options), Error);

@@ -1,0 +1,87 @@
+#include "models/leaf.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace evenkeel {
+namespace {
+
+const LoraFactors* factors_in(const AdapterState* state, const std::string& site) {
+  if (!state) return nullptr;
+  const auto found = state->find(site);
+  return found == state->end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+at::Tensor ModelBuilder::take(const std::string& name, at::IntArrayRef sizes) {
+  auto tensor = source_.take(name, sizes);
+  const bool is_new = parameters.emplace(name, tensor).second;
+  EK_CHECK(is_new, kInternal, "a model of family ", spec.family, " takes tensor ", name, " twice");
+  return tensor;
+}
+
+double& ModelBuilder::work_of(SiteRole role) {
+  switch (role) {
+    case SiteRole::kAttention:
+      return spec.work.attention;
+    case SiteRole::kExpert:
+      return spec.work.experts;
+    case SiteRole::kRouter:
+      return spec.work.router;
+    default:
+      return spec.work.mlp;
+  }
+}
+
+FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
+    : site_(spec.site), weight_OI_(model.take(spec.module + ".weight", {spec.out, spec.in})) {
+  if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
+  model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
+  if (!site_.empty())
+    model.sites[site_] = {
+        .in = spec.in, .out = spec.out, .role = spec.role, .modules = {spec.module}, .fused = spec.fused};
+}
+
+at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
+  const auto y_TO = linear(x_TI, weight_OI_, factors_at(options, site_));
+  return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
+}
+
+SiteFactors factors_at(const ForwardOptions& options, const std::string& site) {
+  return {factors_in(options.adapters, site), factors_in(options.base_change, site)};
+}
+
+Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model) : spec_(spec) {
+  if (spec.kind == NormKind::kRms) weight_D_ = model.take(module + ".weight", {width});
+}
+
+at::Tensor Norm::operator()(const at::Tensor& x_TD) const {
+  return spec_.kind == NormKind::kRms ? rms_norm(x_TD, weight_D_, spec_.eps) : layer_norm(x_TD, {}, {}, spec_.eps);
+}
+
+Activation read_activation(const ModelConfig& config) {
+  const auto name = config.string_or("hidden_act", "silu");
+  std::vector<std::string_view> known;
+  for (const auto& entry : names(Activation{})) {
+    if (entry.name == name) return entry.value;
+    known.push_back(entry.name);
+  }
+  fail(kCheckpoint, config.origin(), ": hidden_act is \"", name, "\", supported: ", join(known));
+}
+
+at::Tensor activate(Activation activation, const at::Tensor& x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    default:
+      return at::silu(x);
+  }
+}
+
+}  // namespace evenkeel

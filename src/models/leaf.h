@@ -1,0 +1,89 @@
+/// \file  What the leaves of a decoder are made of: linears that an adapter may stand beside, and norms. A model under
+/// construction is a ModelBuilder, into which every leaf enters what it takes: tensors, sites and cost are therefore
+/// those of what was built. Dimension names: T tokens, D width, I in, O out.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "models/causal_lm.h"
+#include "models/checkpoint.h"
+
+namespace evenkeel {
+
+/// A model under construction.
+class ModelBuilder {
+ public:
+  ModelBuilder(ModelSpec model, TensorSource& from) : spec(std::move(model)), source_(from) {}
+
+  /// A tensor of the checkpoint, listed among `parameters`. \throws as TensorSource::take()
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes);
+  /// Multiply-adds of the frozen linears of that role, per token; of experts: per selected one.
+  double& work_of(SiteRole role);
+
+  ModelSpec spec;
+  Sites sites;
+  TensorMap parameters;
+
+ private:
+  TensorSource& source_;
+};
+
+struct LinearSpec {
+  std::string site;    ///< empty: nothing may stand beside it
+  std::string module;  ///< in the checkpoint
+  int64_t in = 0, out = 0;
+  SiteRole role = SiteRole::kMlp;
+  bool bias = false;
+  FusedPlace fused{};
+};
+
+/// y = x W^T + what stands beside it (+ b).
+class FrozenLinear {
+ public:
+  FrozenLinear() = default;
+  FrozenLinear(const LinearSpec& spec, ModelBuilder& model);
+  at::Tensor operator()(const at::Tensor& x_TI, const ForwardOptions& options) const;
+
+ private:
+  std::string site_;
+  at::Tensor weight_OI_, bias_O_;
+};
+
+/// The factors of `options` beside a site.
+SiteFactors factors_at(const ForwardOptions& options, const std::string& site);
+
+enum class NormKind {
+  kRms,        ///< with a weight
+  kLayerNorm,  ///< without parameters
+};
+struct NormSpec {
+  NormKind kind = NormKind::kRms;
+  double eps = 1e-5;
+};
+
+class Norm {
+ public:
+  Norm() = default;
+  /// \param module  of its weight, where it has one
+  Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model);
+  at::Tensor operator()(const at::Tensor& x_TD) const;
+
+ private:
+  NormSpec spec_;
+  at::Tensor weight_D_;
+};
+
+enum class Activation { kSilu, kGelu, kGeluTanh };
+constexpr auto names(Activation) {  // as hidden_act spells them
+  return std::array{config::EnumName<Activation>{"silu", Activation::kSilu},
+                    config::EnumName<Activation>{"gelu", Activation::kGelu},
+                    config::EnumName<Activation>{"gelu_pytorch_tanh", Activation::kGeluTanh}};
+}
+/// hidden_act, silu when there is none. \throws kCheckpoint listing what is allowed.
+Activation read_activation(const ModelConfig& config);
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
+}  // namespace evenkeel

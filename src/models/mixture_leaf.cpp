@@ -1,0 +1,113 @@
+#include "models/mixture_leaf.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+double product(int64_t x, int64_t y) { return static_cast<double>(x) * static_cast<double>(y); }
+
+}  // namespace
+
+MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys) {
+  config.require("hidden_act", "silu");
+  MixtureSpec spec{.experts = config.integer(keys.experts),
+                   .top_k = config.integer(keys.top_k),
+                   .width = config.integer(keys.width)};
+  EK_CHECK(spec.top_k <= spec.experts, kCheckpoint, config.origin(), ": ", keys.top_k, " ", spec.top_k,
+           " is more than ", keys.experts, " ", spec.experts);
+  return spec;
+}
+
+MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model)
+    : spec_(spec),
+      module_(module),
+      gate_site_(module + ".experts.gate_proj"),
+      up_site_(module + ".experts.up_proj"),
+      down_site_(module + ".experts.down_proj") {
+  EK_CHECK(spec.activation == Activation::kSilu, kConfig, "family ", model.spec.family, ": experts with activation ",
+           config::name_of(spec.activation), ", supported: silu");
+  take_router(model);
+  const auto& names = spec_.names;
+  const std::string gate_up = names.fused + ".experts.gate_up_proj", down = names.fused + ".experts.down_proj";
+  experts_.gate = take_stack(gate_site_, names.expert.gate, {.parameter = gate_up, .parts = 2}, model);
+  experts_.up = take_stack(up_site_, names.expert.up, {.parameter = gate_up, .part = 1, .parts = 2}, model);
+  experts_.down = take_stack(down_site_, names.expert.down, {.parameter = down, .order = 1}, model);
+  auto& work = model.spec.work;
+  work.kept += static_cast<double>(2 * model.spec.hidden_size + 4 * spec.experts);
+  work.kept_by_expert += static_cast<double>(2 * spec.width);
+  work.widest = std::max(work.widest, static_cast<double>(spec.width));
+  if (spec.shared) take_shared(*spec.shared, model);
+}
+
+void MixtureLeaf::take_router(ModelBuilder& model) {
+  const auto name = concat(module_, ".", spec_.names.router);
+  router_ = FrozenLinear({.site = module_ + ".gate",
+                          .module = name,
+                          .in = model.spec.hidden_size,
+                          .out = spec_.experts,
+                          .role = SiteRole::kRouter,
+                          .fused = {.module = name, .parameter = spec_.names.fused + ".gate.weight"}},
+                         model);
+}
+
+void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
+  const auto& names = spec_.names;
+  shared_.emplace(MlpSpec{.width = shared.width, .names = names.expert}, concat(module_, ".", names.shared), model);
+  if (!shared.gated) return;
+  shared_gate_.emplace(
+      LinearSpec{.site = {}, .module = concat(module_, ".", names.shared_gate), .in = model.spec.hidden_size, .out = 1},
+      model);
+}
+
+/// One projection of all experts, each a tensor of the checkpoint.
+std::vector<at::Tensor> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
+                                                ModelBuilder& model) {
+  const bool down = site_name == down_site_;
+  const int64_t hidden = model.spec.hidden_size;
+  Site site{.experts = spec_.experts,
+            .in = down ? spec_.width : hidden,
+            .out = down ? hidden : spec_.width,
+            .moe_layer = module_,
+            .role = SiteRole::kExpert};
+  site.fused = std::move(fused);
+  site.fused.module = module_ + ".experts";
+  std::vector<at::Tensor> stack;
+  for (int64_t e = 0; e < spec_.experts; ++e) {
+    site.modules.push_back(concat(module_, ".", spec_.names.experts, ".", e, ".", name));
+    stack.push_back(model.take(site.modules.back() + ".weight", {site.out, site.in}));
+  }
+  model.work_of(SiteRole::kExpert) += product(site.in, site.out);
+  model.sites[site_name] = std::move(site);
+  return stack;
+}
+
+at::Tensor MixtureLeaf::operator()(const at::Tensor& x_TD, const ForwardOptions& options) const {
+  const auto y_TD = routed(x_TD, options);
+  return shared_ ? y_TD + shared(x_TD, options) : y_TD;
+}
+
+at::Tensor MixtureLeaf::routed(const at::Tensor& x_TD, const ForwardOptions& options) const {
+  RouterOptions router = options.router;
+  if (router.top_k == 0) router.top_k = spec_.top_k;
+  const auto phi = router.modulation.find(module_);
+  const auto logits_TE = router_(x_TD, options);
+  const auto routing =
+      route(logits_TE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, spec_.gate.renormalise);
+  if (options.routing)
+    (*options.routing)[module_] = {logits_TE.requires_grad() ? logits_TE : at::Tensor(),
+                                   at::bincount(routing.experts.reshape({-1}), {}, spec_.experts), x_TD.size(0)};
+  return experts(x_TD, routing, experts_,
+                 {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)});
+}
+
+at::Tensor MixtureLeaf::shared(const at::Tensor& x_TD, const ForwardOptions& options) const {
+  const auto y_TD = (*shared_)(x_TD, options);
+  return shared_gate_ ? at::sigmoid((*shared_gate_)(x_TD, options)) * y_TD : y_TD;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,34 @@
+#include "models/mlp_leaf.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace evenkeel {
+
+MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model) : activation_(spec.activation) {
+  const int64_t hidden = model.spec.hidden_size;
+  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out) {
+    return FrozenLinear({.site = concat(module, ".", site),
+                         .module = concat(module, ".", name),
+                         .in = in,
+                         .out = out,
+                         .role = SiteRole::kMlp,
+                         .bias = spec.bias},
+                        model);
+  };
+  gate_ = project("gate_proj", spec.names.gate, hidden, spec.width);
+  up_ = project("up_proj", spec.names.up, hidden, spec.width);
+  down_ = project("down_proj", spec.names.down, spec.width, hidden);
+  auto& work = model.spec.work;
+  work.kept += static_cast<double>(2 * hidden + 4 * spec.width);
+  work.widest = std::max(work.widest, static_cast<double>(spec.width));
+}
+
+at::Tensor MlpLeaf::operator()(const at::Tensor& x_TD, const ForwardOptions& options) const {
+  return down_(activate(activation_, gate_(x_TD, options)) * up_(x_TD, options), options);
+}
+
+}  // namespace evenkeel

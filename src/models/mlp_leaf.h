@@ -1,0 +1,35 @@
+/// \file  The dense gated feed-forward block: down(act(gate(x)) * up(x)). Source: Shazeer 2020 (SwiGLU, GEGLU).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "models/leaf.h"
+
+namespace evenkeel {
+
+/// Modules of the three linears, below the block's own; Mixtral's are w1, w3, w2.
+struct GatedNames {
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
+struct MlpSpec {
+  int64_t width = 0;  ///< F
+  Activation activation = Activation::kSilu;
+  bool bias = false;
+  GatedNames names{};
+};
+
+class MlpLeaf {
+ public:
+  /// \param module  "model.layers.3.mlp"
+  MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model);
+  at::Tensor operator()(const at::Tensor& x_TD, const ForwardOptions& options) const;
+
+ private:
+  Activation activation_;
+  FrozenLinear gate_, up_, down_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,44 @@
+"""docs/tutorial-new-family.md, followed to the letter in an empty folder: its files are written, its commands are run."""
+
+import json
+import re
+
+import pytest
+
+from tiny import lines
+from tutorial import BUILD_LIMIT, follow
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """The folder after the last step, and what each command block printed and took."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    return folder, follow("tutorial-new-family.md", folder)
+
+
+def test_the_program_is_built_soon_and_the_family_keeps_every_promise(followed):
+    done, seconds = followed[1][0]
+    assert seconds < BUILD_LIMIT
+    passed = int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1])
+    assert passed > 20 and "FAILED" not in done.stdout
+
+
+def test_the_new_family_is_listed_beside_the_others(followed):
+    listing = followed[1][1][0].stdout
+    assert re.search(r"^qwen3_moe +sparse", listing, re.MULTILINE) and "\nolmoe" in listing
+
+
+def test_two_rounds_of_ub_smoe_are_run_and_recorded_layer_by_layer(followed):
+    rounds = lines(followed[0] / "runs/qwen3/rounds.jsonl")
+    assert [record["round"] for record in rounds] == [1, 2]
+    assert all(record["layers"] == ["model.layers.1.mlp", "model.layers.3.mlp"] for record in rounds)
+    assert all(part["router_adapters"] > 0 for record in rounds for part in parts_down(record))
+
+
+def parts_down(record):
+    return [client["bytes_down_parts"] for client in record["clients"]]
+
+
+def test_the_adapter_and_the_merged_checkpoint_score_alike(followed):
+    logprobs = [json.loads((followed[0] / name).read_text())["token_logprobs"] for name in ("with-adapter.json", "merged.json")]
+    assert logprobs[0] == pytest.approx(logprobs[1], abs=1e-4) and len(logprobs[0]) > 2

@@ -1,0 +1,8 @@
+// evenkeel with the families of other_families.h.
+#include "apps/program.h"
+#include "other_families.h"
+
+int main(int argc, char** argv) {
+  evenkeel::add_other_families();
+  return evenkeel::run_program(argc, argv);
+}

@@ -1,0 +1,10 @@
+// What every family promises (contract/family_contract_test.cpp), of the families that do not ship.
+#include <gtest/gtest.h>
+
+#include "other_families.h"
+
+int main(int argc, char** argv) {
+  evenkeel::add_other_families();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,92 @@
+"""Families built of our leaves that evenkeel does not ship, against transformers 4.57 and PEFT 0.17: Qwen3-MoE as the tutorial
+writes it, Qwen2-MoE (biases, shared expert), Mixtral (names of its own) and Llama (biases everywhere, GELU)."""
+import json
+
+import pytest
+from peft import LoraConfig, get_peft_model
+
+from peer import PROGRAM, assert_logits_close, assert_logprobs_close, random_model, run, score, texts_with_logits
+from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, saved_names,
+                           train, train_ours)
+
+WITH_FAMILIES = PROGRAM.with_name("evenkeel_with_families")
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+GATED = ["gate_proj", "up_proj", "down_proj"]
+SIZES = dict(hidden_size=30, intermediate_size=38, vocab_size=89, num_hidden_layers=3)
+QWEN3 = dict(family="qwen3_moe", num_attention_heads=4, num_key_value_heads=2, moe_intermediate_size=14, num_experts=7,
+             num_experts_per_tok=3, **SIZES)
+QWEN2 = dict(family="qwen2_moe", num_attention_heads=5, num_key_value_heads=1, moe_intermediate_size=14, num_experts=6,
+             num_experts_per_tok=2, shared_expert_intermediate_size=22, **SIZES)
+LLAMA = dict(family="llama", num_attention_heads=4, num_key_value_heads=2, head_dim=6, **SIZES)
+MODELS = {
+    "qwen3, heads wider than the hidden states": dict(QWEN3, head_dim=10, norm_topk_prob=True),
+    "qwen3, narrow heads, dense layers between, biases": dict(QWEN3, head_dim=4, norm_topk_prob=False, decoder_sparse_step=2,
+                                                              attention_bias=True, tie_word_embeddings=True),
+    "qwen2, shared expert in every layer": dict(QWEN2, norm_topk_prob=False),
+    "qwen2, dense layers between, no biases": dict(QWEN2, norm_topk_prob=True, decoder_sparse_step=2, qkv_bias=False),
+    "mixtral": dict(family="mixtral", num_attention_heads=3, num_key_value_heads=1, num_local_experts=5, num_experts_per_tok=2,
+                    **SIZES),
+    "llama, biases everywhere, gelu": dict(LLAMA, attention_bias=True, mlp_bias=True, hidden_act="gelu"),
+    "llama, tanh of gelu": dict(LLAMA, hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True),
+}
+TRAINED = [name for name in MODELS if name not in ("qwen2, dense layers between, no biases", "llama, tanh of gelu")]
+LENGTHS = (1, 2, 120, 17, 64)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_and_logprobs_equal_transformers(name, tmp_path):
+    model = random_model(seed=71, **MODELS[name])
+    model.save_pretrained(tmp_path / "model")
+    texts, expected = texts_with_logits(model, LENGTHS, seed=73)
+    records, logits = score(tmp_path / "model", texts, tmp_path, program=WITH_FAMILIES)
+    assert_logits_close(logits, expected)
+    assert_logprobs_close(records, texts, expected)
+
+
+def targets_of(settings):
+    """What PEFT adapts, and what our sites are called."""
+    if settings["family"] == "mixtral":
+        return [*ATTENTION, "w1", "w2", "w3", "gate"], [*ATTENTION, *GATED, "gate"]
+    sparse = [] if settings["family"] == "llama" else ["gate"]
+    return [*ATTENTION, *GATED, *sparse], [*ATTENTION, *GATED, *sparse]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
+    base = random_model(seed=79, **MODELS[name])
+    base.save_pretrained(tmp_path / "model")
+    theirs, ours = targets_of(MODELS[name])
+    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=theirs, lora_dropout=0.0))
+    fill_adapters(model, seed=83)
+    model.save_pretrained(tmp_path / "adapter")
+    job = {"targets": ours, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
+           "batches": batches(base.config.vocab_size, seed=89)}
+
+    losses, gradients = train(model, job)
+    our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)
+
+    assert_curves_equal(our_losses, losses)
+    assert_tensors_close(our_gradients, saved_names(gradients), 1e-3, "first gradient")
+    trained = {n: p.detach() for n, p in model.named_parameters() if "lora_" in n}
+    assert_tensors_close(our_adapter, saved_names(trained), 2e-3, "value after 20 steps")
+
+
+REFUSED = {
+    "qwen3_moe": ({"use_sliding_window": True}, {"rope_scaling": {"type": "yarn"}}, {"head_dim": 5}, {"mlp_only_layers": [1]},
+                  {"hidden_act": "gelu"}, {"num_experts_per_tok": 8}, {"decoder_sparse_step": 0}),
+    "llama": ({"hidden_act": "relu"}, {"mlp_bias": False}),
+}
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_what_no_leaf_computes_is_refused_by_name(family, tmp_path):
+    name = next(name for name in MODELS if MODELS[name]["family"] == family)
+    random_model(seed=97, **MODELS[name]).save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    (tmp_path / "texts.jsonl").write_text('{"ids": [3, 4, 5]}\n')
+    for change in REFUSED[family]:
+        path.write_text(json.dumps(config | change))
+        with pytest.raises(AssertionError, match="bias" if "mlp_bias" in change else next(iter(change))) as refusal:
+            run("score", "--model", tmp_path / "model", "--input", tmp_path / "texts.jsonl", program=WITH_FAMILIES)
+        assert "exited 1" in str(refusal.value)
