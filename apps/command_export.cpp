@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
@@ -11,7 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "fed/checkpoint.h"
+#include "fed/experiment.h"
 #include "fed/run_folder.h"
 #include "lora/modules.h"
 #include "lora/peft.h"
@@ -37,31 +36,30 @@ struct Trained {
   Sites sites;
   PeftInfo info;
   bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
-  bool modulates = false;     ///< routers were trained with phi added to their scores
+  bool modulates = false;     ///< an evaluation adds phi to the scores of routers
+  bool rescales = false;      ///< an evaluation multiplies the outputs of MoE layers
 };
 
 Trained read_run(const fs::path& folder) {
   const auto config = run_config(folder);
   const auto last = Checkpoint(folder / "checkpoint").read();
   EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
-  const auto place = (last.folder / "commit.json (record)").string();
-  const Json line = unsealed(last.commit.record, place);
-  const auto record = record::read<RoundRecord>({line, place, kCheckpoint});
   const auto& state = last.snapshot.state;
-  const auto& extras = state.global.extras;
   auto adapters = whole_adapter(state);
   EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
            ": the state holds no adapter, there is nothing to export");
   const auto base = resolve_model_path(config.model.path);
-  auto sites = config.lora.sites(*load_shape(base));
-  check_state(state, sites, concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
+  const auto server = make_server(config, *load_shape(base));
+  check_state(state, server.sites,
+              concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
+  const auto router = server.setup_of(state, server.evaluator({})).router;
   const auto info = peft_info(base.string(), adapters);
   return {.adapters = std::move(adapters),
-          .sites = std::move(sites),
+          .sites = server.sites,
           .info = info,
-          .renormalises = record.gate_norm == GateNorm::kRenormSelected,
-          .modulates = std::any_of(extras.begin(), extras.end(),
-                                   [](const auto& extra) { return extra.first.ends_with(".phi"); })};
+          .renormalises = router.gate_norm == GateNorm::kRenormSelected,
+          .modulates = !router.modulation.empty(),
+          .rescales = router.output_scale.defined()};
 }
 
 at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
@@ -106,6 +104,10 @@ void run_export(const ExportFlags& flags) {
   if (trained.modulates)
     log::warning("[export] the run adds phi to its router scores, which no format of these holds: elsewhere the model ",
                  "routes as here with phi_at_eval = false");
+  if (trained.rescales)
+    log::warning(
+        "[export] the run multiplies the outputs of MoE layers, which no format of these holds: elsewhere they ",
+        "are as with rescaler = \"off\"");
   AtomicFolder staged(flags.out);
   if (format == Format::kMerged) {
     save_merged(staged.path(), flags, trained);

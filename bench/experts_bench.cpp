@@ -52,16 +52,13 @@ void run(benchmark::State& state, int64_t tokens, int64_t hidden, int64_t width,
          MatmulPath path) {
   constexpr int64_t kExperts = 64;
   const auto layer = make_layer(tokens, hidden, width, kExperts, top_k, at::kBFloat16);
-  const MatmulPath before = matmul_path();
-  set_matmul_path(path);
   const ExpertFactors adapters{{&layer.gate}, {&layer.up}, {&layer.down}};
   const int64_t faults = page_faults();
   for (auto _ : state) {
-    const auto y = experts(layer.x_TD, layer.routing, layer.weights, adapters);
+    const auto y = experts(layer.x_TD, layer.routing, layer.weights, adapters, path);
     if (backward) y.backward(at::ones_like(y));
     benchmark::DoNotOptimize(y);
   }
-  set_matmul_path(before);
   const double flops = 2.0 * 3 * static_cast<double>(tokens * top_k * hidden * width) * (backward ? 2 : 1);
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["faults"] = static_cast<double>(page_faults() - faults) / static_cast<double>(state.iterations());

@@ -31,13 +31,10 @@ void count(benchmark::State& state) {
 
 void split(benchmark::State& state, MatmulPath path) {
   const auto p = make_projection(state.range(0));
-  const MatmulPath before = matmul_path();
-  set_matmul_path(path);
   for (auto _ : state) {
-    const auto y = linear(p.x, p.w, {&p.lora});
+    const auto y = linear(p.x, p.w, {&p.lora}, path);
     y.backward(at::ones_like(y));
   }
-  set_matmul_path(before);
   count(state);
 }
 

@@ -51,7 +51,6 @@ std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
 
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
-  set_matmul_path(probe_matmul_path());
   const auto model = load_model(job.model);
   const std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                             "gate_proj", "up_proj", "down_proj"};
@@ -60,6 +59,7 @@ OrderedJson run(const Job& job) {
   ForwardOptions forward;
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
+  forward.matmul = probe_matmul_path();
   reset_peak_memory();
 
   std::vector<double> seconds, losses;
@@ -75,7 +75,7 @@ OrderedJson run(const Job& job) {
     losses.push_back(mean.item<double>());
   }
   return {{"who", "evenkeel"},
-          {"path", std::string(config::name_of(matmul_path()))},
+          {"path", std::string(config::name_of(forward.matmul))},
           {"seconds", seconds},
           {"losses", losses},
           {"peak_gib", static_cast<double>(peak_memory_kib()) / (1 << 20)}};

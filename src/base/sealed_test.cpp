@@ -20,15 +20,7 @@ std::string flipped(std::string text, size_t bit) {
   return text;
 }
 
-template <typename Use>
-std::string refusal(Use&& use) {
-  try {
-    use();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::refusal;
 
 TEST_F(Sealed, AnObjectComesBackAndStaysJsonForEverybody) {
   const OrderedJson object = {{"round", 3}, {"loss", 2.25}, {"notes", "\"checksum\":\""}};

@@ -50,4 +50,15 @@ class TemporaryFile {
   fs::path path_;
 };
 
+/// What the Error says that `use` throws; "no error" where it throws none.
+template <typename Use>
+std::string refusal(Use&& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 }  // namespace evenkeel::testing

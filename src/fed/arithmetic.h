@@ -1,5 +1,5 @@
-/// \file  What the bits of a run depend on beside its config and data: how many threads compute, and how products with
-/// a 16-bit base are made. Both are this process' own, set once, before anything is computed.
+/// \file  What the bits of a run depend on beside its data, where a config leaves it to the machine: how many threads
+/// compute, and how products with a 16-bit base are made.
 #pragma once
 
 #include "fed/config.h"
@@ -9,8 +9,5 @@ namespace evenkeel {
 /// What this machine stands in for where `config` leaves it open: all its cores, and the arithmetic that is faster here,
 /// which takes a second to measure and is measured only when it is asked for.
 MachineChoices machine_choices(const ExperimentConfig& config);
-
-/// Computes as `config`, which is settled, says, from here on.
-void use_arithmetic(const ExperimentConfig& config);
 
 }  // namespace evenkeel

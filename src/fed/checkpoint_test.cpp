@@ -62,15 +62,7 @@ void flip_bit(const fs::path& file, size_t bit) {
 
 std::string line_of(int64_t round) { return sealed({{"round", round}}); }
 
-template <typename Use>
-std::string refusal(Use&& use) {
-  try {
-    use();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using testing::refusal;
 
 #define EXPECT_REFUSAL(expression, words) \
   EXPECT_NE(refusal([&] { expression; }).find(words), std::string::npos) << refusal([&] { expression; })

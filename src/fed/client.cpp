@@ -20,7 +20,7 @@ Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progre
   const auto on_step = [&](int64_t, int64_t, int64_t tokens) {
     if (on_progress) on_progress({.client = task.client.id, .tokens = tokens});
   };
-  const auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.config.train, on_step);
+  const auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.training(), on_step);
   check_mapped_files();
   return {.client = task.client.id,
           .payload = encode(result.upload, place_.config.train.transport_dtype, place_.sites),
@@ -42,8 +42,7 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   const auto& config = place_.config;
   const auto& info = find_task(ask.task);
   const auto set = test_rows(info, config.data.rows(config.evaluate.limit, place_.seed()));
-  const ForwardOptions forward{
-      .adapters = &setup.adapters, .base_change = &place_.shared->common().base_change, .router = setup.router};
+  const auto forward = place_.forward(setup);
   const auto on_rows = [&](int64_t done, int64_t rows) {
     if (on_progress)
       on_progress(

@@ -25,7 +25,7 @@
 
 namespace evenkeel {
 
-/// Arithmetic of products with a bfloat16 base (nn/kernels/frozen_matmul.h). A float32 base is computed in float32.
+/// Arithmetic of products with a bfloat16 base (nn/matmul_path.h). A float32 base is computed in float32.
 enum class ComputeDtype { kAuto, kBFloat16, kFloat32 };
 constexpr auto names(ComputeDtype) {
   return std::array{config::EnumName<ComputeDtype>{"auto", ComputeDtype::kAuto},
@@ -52,6 +52,10 @@ struct ModelSection {
     field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
     field("compute_dtype", compute_dtype,
           "arithmetic with a bfloat16 base: auto measures this machine once, and the bits depend on it");
+  }
+  /// Of products with the base, once that is settled.
+  MatmulPath matmul() const {
+    return compute_dtype == ComputeDtype::kBFloat16 ? MatmulPath::kNative : MatmulPath::kWiden;
   }
   /// There is nothing to choose then.
   bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }

@@ -1,9 +1,10 @@
 #include "fed/experiment.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "base/files.h"
-#include "fed/arithmetic.h"
 #include "fed/foresight.h"
 
 namespace evenkeel {
@@ -33,16 +34,6 @@ void check_ranks(const ExperimentConfig& config) {
            "), but method ", config.method.name, " needs equal ranks");
 }
 
-Server make_server(const ExperimentConfig& config, const fs::path& folder, const CausalLm& model) {
-  return {.config = config,
-          .model_folder = folder,
-          .model = model.spec(),
-          .sites = config.lora.sites(model),
-          .norm_topk_prob = model.spec().gates.renormalise,
-          .method = config.method.make(),
-          .clients = {}};
-}
-
 std::vector<size_t> sizes_of(const Shards& shards) {
   std::vector<size_t> sizes;
   for (const auto& shard : shards.examples) sizes.push_back(shard.size());
@@ -51,20 +42,30 @@ std::vector<size_t> sizes_of(const Shards& shards) {
 
 }  // namespace
 
+Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
+  return {.config = config,
+          .model_folder = resolve_model_path(config.model.path),
+          .model = shape.spec(),
+          .sites = config.lora.sites(shape),
+          .norm_topk_prob = shape.spec().gates.renormalise,
+          .method = config.method.make(),
+          .clients = {}};
+}
+
 void Experiment::take_up(const Snapshot& now) {
   fabric.announce(server.clients, server.whole_news(now.state));
   fabric.memories = now.memories;
 }
 
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
-  use_arithmetic(config);
+  at::set_num_threads(static_cast<int>(config.threads));
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.dtype);
   auto tokenizer = load_tokenizer(folder);
   check_vocabulary(tokenizer, shape->spec(), folder);
   check_method_fits(config.method, shape->spec());
   check_ranks(config);
-  auto server = make_server(config, folder, *shape);
+  auto server = make_server(config, *shape);
   auto sites = server.sites;
   for (double budget : config.evaluate.budgets) active_experts(server.model, budget, "evaluate.budgets");
   Experiment e{std::move(server), LocalFabric({.config = config,

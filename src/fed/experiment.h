@@ -7,6 +7,9 @@
 
 namespace evenkeel {
 
+/// The server alone, from the shapes of its model, and without clients.
+Server make_server(const ExperimentConfig& config, const CausalLm& shape);
+
 struct Experiment {
   Server server;
   LocalFabric fabric;
@@ -21,7 +24,7 @@ enum class Purpose {
   kForesee,   ///< rows, but a model without weights (load_shape)
 };
 
-/// Builds everything and sets this process' threads and arithmetic to what the config says. `config` is resolved. What
+/// Builds everything, and sets this process' threads to what the config says. `config` is settled. What
 /// costs little comes first: rows, clients and, to train, whether memory suffices (fed/foresight.h); then the weights.
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.
 Experiment make_experiment(ExperimentConfig config, Purpose purpose);

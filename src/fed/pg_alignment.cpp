@@ -18,11 +18,6 @@ namespace {
 
 constexpr std::array kFactors{&LoraFactors::a, &LoraFactors::b};
 
-ForwardOptions forward_options(const Experiment& e, const LocalSetup& setup) {
-  const auto& common = e.fabric.place.shared->common();
-  return {.adapters = &setup.adapters, .base_change = &common.base_change, .router = setup.router};
-}
-
 LocalSetup setup_at(const Experiment& e, const ServerState& state, double budget) {
   return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
 }
@@ -47,7 +42,7 @@ TensorMap idle_experts(const Experiment& e, const ServerState& state, std::span<
   TensorMap counts, idle;
   for_batches(e, rows, [&](const PackedBatch& batch) {
     RoutingByLayer routing;
-    auto options = forward_options(e, setup);
+    auto options = e.fabric.place.forward(setup);
     options.routing = &routing;
     e.fabric.place.model->hidden(batch, options);
     for (const auto& [layer, stats] : routing)
@@ -70,7 +65,7 @@ AdapterState with_gradients(const Experiment& e, const ServerState& state, std::
     }
   bool any = false;
   for_batches(e, rows, [&](const PackedBatch& batch) {
-    const auto loss = e.fabric.place.model->loss(batch, forward_options(e, setup));
+    const auto loss = e.fabric.place.model->loss(batch, e.fabric.place.forward(setup));
     if (loss.count == 0) return;
     (loss.sum / static_cast<double>(loss.count)).backward();
     any = true;

@@ -22,6 +22,19 @@ void SharedState::receive_change(int64_t round, const AdapterState& base_delta) 
   round_ = round;
 }
 
+LocalTraining Workplace::training() const {
+  LocalTraining training = config.train;
+  training.matmul = config.model.matmul();
+  return training;
+}
+
+ForwardOptions Workplace::forward(const LocalSetup& setup) const {
+  return {.adapters = &setup.adapters,
+          .base_change = &shared->common().base_change,
+          .router = setup.router,
+          .matmul = config.model.matmul()};
+}
+
 EvaluationOptions Workplace::evaluation() const {
   EvaluationOptions options = config.evaluate;
   options.form = config.data.form;

@@ -41,7 +41,9 @@ struct Workplace {
   std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
-  EvaluationOptions evaluation() const;  ///< borrows the scorer
+  LocalTraining training() const;
+  ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows the setup
+  EvaluationOptions evaluation() const;                   ///< borrows the scorer
 };
 
 }  // namespace evenkeel

@@ -54,10 +54,13 @@ struct ForwardOptions {
   const AdapterState* adapters = nullptr;     ///< sites the model has; null: the bare base
   const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
   RouterOptions router{};
-  KvCache* cache = nullptr;           ///< generation: appended to, and `lengths` advanced
-  RoutingByLayer* routing = nullptr;  ///< filled when given
+  MatmulPath matmul = MatmulPath::kWiden;  ///< of products with a base that is stored in 16 bits
+  KvCache* cache = nullptr;                ///< generation: appended to, and `lengths` advanced
+  RoutingByLayer* routing = nullptr;       ///< filled when given
 };
 
+/// Threads: every function may be called from several at once, on one model: calls share nothing but the base, which
+/// none of them writes. What a call changes is in its own options (cache, routing).
 class CausalLm {
  public:
   virtual ~CausalLm() = default;
@@ -68,8 +71,8 @@ class CausalLm {
   virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// The head matrix [V, D] (the embedding when tied): pass it to cross_entropy() with hidden states.
   virtual const at::Tensor& head() const = 0;
-  /// Logits of rows of hidden states. \return [N, V] float32
-  at::Tensor logits(const at::Tensor& hidden_ND) const;
+  /// Logits of rows of hidden states. \param options  those of the call that made them. \return [N, V] float32
+  at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
   /// Loss over the batch's targets, head at those rows only.
   LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
 

@@ -45,6 +45,16 @@ class Checkpoint : public ::testing::Test {
     spoil(copy);
     save_safetensors(folder / "model.safetensors", copy);
   }
+  /// A whole model whose config.json says something else.
+  fs::path saved_with(const std::string& key, const Json& value) {
+    fs::remove_all(root_ / "model");
+    write_config(Json::parse(kConfig4));
+    const auto folder = saved();
+    edit_config(key, value);
+    fs::copy_file(root_ / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+    return folder;
+  }
+
   static void expect_refused(const fs::path& folder, const std::vector<std::string>& parts) {
     try {
       load_model(folder);
@@ -209,14 +219,7 @@ TEST_F(Checkpoint, WrongTypesAndDeepValuesInAConfigAreNamedInOneShortLine) {
       {"hidden_act", std::string(100'000, 'x')},
       {"model_type", 7},
   };
-  for (const auto& [key, value] : settings) {
-    fs::remove_all(root_ / "model");
-    write_config(Json::parse(kConfig4));
-    const auto folder = saved();
-    edit_config(key, value);
-    fs::copy_file(root_ / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
-    expect_refused(folder, {"config.json: " + key, " is "});
-  }
+  for (const auto& [key, value] : settings) expect_refused(saved_with(key, value), {"config.json: " + key, " is "});
 }
 
 TEST_F(Checkpoint, APathThatTheSystemCannotLookAtIsAnErrorThatNamesIt) {
@@ -252,14 +255,8 @@ TEST_F(Checkpoint, UnsupportedSettingsAreNamed) {
       {"num_attention_heads", 5},
       {"hidden_size", "wide"},
   };
-  for (const auto& [key, value] : settings) {
-    fs::remove_all(root_ / "model");
-    write_config(Json::parse(kConfig4));
-    const auto folder = saved();
-    edit_config(key, value);
-    fs::copy_file(root_ / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
-    expect_refused(folder, {"config.json", key.substr(0, 4)});
-  }
+  for (const auto& [key, value] : settings)
+    expect_refused(saved_with(key, value), {"config.json", key.substr(0, 4)});
 }
 
 TEST_F(Checkpoint, AnotherFamilyIsRefusedWithTheKnownOnes) {

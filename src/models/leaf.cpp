@@ -47,7 +47,7 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
 }
 
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
-  const auto y_TO = linear(x_TI, weight_OI_, factors_at(options, site_));
+  const auto y_TO = linear(x_TI, weight_OI_, factors_at(options, site_), options.matmul);
   return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
 }
 

@@ -102,7 +102,8 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_TD, const ForwardOptions& opt
     (*options.routing)[module_] = {logits_TE.requires_grad() ? logits_TE : at::Tensor(),
                                    at::bincount(routing.experts.reshape({-1}), {}, spec_.experts), x_TD.size(0)};
   return experts(x_TD, routing, experts_,
-                 {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)});
+                 {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
+                 options.matmul);
 }
 
 at::Tensor MixtureLeaf::shared(const at::Tensor& x_TD, const ForwardOptions& options) const {

@@ -41,6 +41,12 @@ struct StackedLora {
   const T* b_of(int64_t e) const { return b + e * out * rank; }
 };
 
+// What a call says besides its tensors.
+struct Settings {
+  std::vector<double> scalings;  // of the adapters, by projection
+  MatmulPath path;
+};
+
 // Everything one pass needs; the same for all experts.
 template <typename T>
 struct Pass {
@@ -220,7 +226,7 @@ ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
 
 // inputs: the tensors in Input order, then 3 E matrices.
 template <typename T>
-Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const std::vector<double>& scalings,
+Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings,
                   const at::Tensor& g_SF, const at::Tensor& u_SF) {
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
   Pass<T> pass{.slots = slots,
@@ -235,7 +241,7 @@ Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const s
                .matrices = {}};
   for (size_t p = 0; p < kProjections; ++p) {
     for (size_t e = 0; e < experts; ++e)
-      pass.matrices[p].push_back(StoredMatrix::of(inputs[kFirstMatrix + p * experts + e]));
+      pass.matrices[p].push_back(StoredMatrix::of(inputs[kFirstMatrix + p * experts + e], settings.path));
     for (size_t i = 0; i < kBeside; ++i) {
       const auto &a = inputs[factor_a(p, i)], &b = inputs[factor_b(p, i)];
       if (a.numel() == 0) continue;
@@ -246,7 +252,7 @@ Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const s
                          .rank = a.size(1),
                          .in = a.size(2),
                          .out = b.size(1),
-                         .scaling = static_cast<T>(i == kAdapter ? scalings[p] : 1.0)};
+                         .scaling = static_cast<T>(i == kAdapter ? settings.scalings[p] : 1.0)};
     }
   }
   return pass;
@@ -262,15 +268,15 @@ T* stacked_gradient(const at::Tensor& like, const ExpertSlots& slots, at::Tensor
 }
 
 template <typename T>
-at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, const std::vector<double>& scalings,
-                      at::Tensor& g_SF, at::Tensor& u_SF) {
+at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings, at::Tensor& g_SF,
+                      at::Tensor& u_SF) {
   const auto& x_TD = inputs[kX];
   const auto total = static_cast<int64_t>(slots.token.size());
   const int64_t width = inputs[kFirstMatrix].size(0);
   g_SF = at::empty({total, width}, x_TD.options());
   u_SF = at::empty({total, width}, x_TD.options());
   auto y_SD = at::empty({total, x_TD.size(1)}, x_TD.options()), y_TD = at::empty_like(x_TD);
-  const auto pass = make_pass<T>(slots, inputs, scalings, g_SF, u_SF);
+  const auto pass = make_pass<T>(slots, inputs, settings, g_SF, u_SF);
   T* y_slots = y_SD.template mutable_data_ptr<T>();
   kernels::for_each_expert<Workspace<T>>(slots, 3 * pass.hidden * pass.width, [&](int64_t e, Workspace<T>& workspace) {
     expert_forward(pass, e, y_slots, workspace);
@@ -281,10 +287,10 @@ at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, con
 
 template <typename T>
 variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, const variable_list& inputs,
-                          const std::vector<double>& scalings, const at::Tensor& g_SF, const at::Tensor& u_SF,
+                          const Settings& settings, const at::Tensor& g_SF, const at::Tensor& u_SF,
                           const at::Tensor& dy_TD) {
   variable_list out(inputs.size());
-  auto pass = make_pass<T>(slots, inputs, scalings, g_SF, u_SF);
+  auto pass = make_pass<T>(slots, inputs, settings, g_SF, u_SF);
   Gradients<T> grads;
   at::Tensor dx_SD;
   if (ctx->needs_input_grad(kX)) {
@@ -319,14 +325,15 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
 }
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
-  static at::Tensor forward(AutogradContext* ctx, at::TensorList tensors, const std::vector<double>& scalings) {
+  static at::Tensor forward(AutogradContext* ctx, at::TensorList tensors, const Settings& settings) {
     variable_list inputs(tensors.begin(), tensors.end());
     const auto num_experts = static_cast<int64_t>((inputs.size() - kFirstMatrix) / kProjections);
     const auto slots = sort_slots(inputs[kExperts], num_experts);
     at::Tensor g_SF, u_SF;
-    const auto y_TD = inputs[kX].scalar_type() == at::kDouble ? forward_as<double>(slots, inputs, scalings, g_SF, u_SF)
-                                                              : forward_as<float>(slots, inputs, scalings, g_SF, u_SF);
-    ctx->saved_data["scalings"] = scalings;
+    const auto y_TD = inputs[kX].scalar_type() == at::kDouble ? forward_as<double>(slots, inputs, settings, g_SF, u_SF)
+                                                              : forward_as<float>(slots, inputs, settings, g_SF, u_SF);
+    ctx->saved_data["scalings"] = settings.scalings;
+    ctx->saved_data["native"] = settings.path == MatmulPath::kNative;
     inputs.push_back(g_SF);
     inputs.push_back(u_SF);
     ctx->save_for_backward(std::move(inputs));
@@ -335,14 +342,15 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     auto inputs = ctx->get_saved_variables();
-    const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
+    const Settings settings{ctx->saved_data["scalings"].toDoubleVector(),
+                            ctx->saved_data["native"].toBool() ? MatmulPath::kNative : MatmulPath::kWiden};
     const auto u_SF = inputs.back(), g_SF = inputs[inputs.size() - 2];
     inputs.resize(inputs.size() - 2);
     const auto num_experts = static_cast<int64_t>((inputs.size() - kFirstMatrix) / kProjections);
     const auto slots = sort_slots(inputs[kExperts], num_experts);
     const auto dy_TD = grads[0].contiguous();
-    auto out = dy_TD.scalar_type() == at::kDouble ? backward_as<double>(ctx, slots, inputs, scalings, g_SF, u_SF, dy_TD)
-                                                  : backward_as<float>(ctx, slots, inputs, scalings, g_SF, u_SF, dy_TD);
+    auto out = dy_TD.scalar_type() == at::kDouble ? backward_as<double>(ctx, slots, inputs, settings, g_SF, u_SF, dy_TD)
+                                                  : backward_as<float>(ctx, slots, inputs, settings, g_SF, u_SF, dy_TD);
     out.emplace_back();
     return out;
   }
@@ -374,7 +382,7 @@ void check(const LoraFactors& lora, std::string_view projection, int64_t experts
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside) {
+                   const ExpertFactors& beside, MatmulPath path) {
   check(x_TD, routing, weights);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
@@ -382,7 +390,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   variable_list inputs{x_TD.contiguous(), routing.weights.to(dtype).contiguous(), routing.experts.contiguous()};
   // The graph takes no undefined tensors: an absent factor is an empty one.
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
-  std::vector<double> scalings(kProjections, 1.0);
+  Settings settings{std::vector<double>(kProjections, 1.0), path};
   const std::array sites{beside.gate, beside.up, beside.down};
   constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
   for (size_t p = 0; p < kProjections; ++p) {
@@ -394,11 +402,11 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
       inputs[factor_a(p, i)] = lora.a.to(dtype).contiguous();
       inputs[factor_b(p, i)] = (lora.core.defined() ? at::matmul(lora.b, lora.core) : lora.b).to(dtype).contiguous();
     }
-    if (sites[p].adapter) scalings[p] = sites[p].adapter->scaling;
+    if (sites[p].adapter) settings.scalings[p] = sites[p].adapter->scaling;
   }
   for (const auto* matrices : {&weights.gate, &weights.up, &weights.down})
     inputs.insert(inputs.end(), matrices->begin(), matrices->end());
-  return ExpertsNode::apply(at::TensorList(inputs), scalings);
+  return ExpertsNode::apply(at::TensorList(inputs), settings);
 }
 
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/adapter.h"
+#include "nn/matmul_path.h"
 #include "nn/routing.h"
 
 namespace evenkeel {
@@ -26,8 +27,8 @@ struct ExpertFactors {
 /// Gradients flow to x, the routing weights, the adapters (not to the changes of the base) and, when they require one,
 /// the expert weights. Experts without a token get a zero gradient, not none. Kept for backward: x, and gate and up
 /// outputs per token-choice; the rest is recomputed.
-/// \param x  [T, D] float32 (float64 in tests).  \return [T, D]
+/// \param x  [T, D] float32 (float64 in tests). \param path  of the products with `weights`. \return [T, D]
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside);
+                   const ExpertFactors& beside, MatmulPath path = MatmulPath::kWiden);
 
 }  // namespace evenkeel

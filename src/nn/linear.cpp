@@ -18,10 +18,11 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TI, const at::Tensor& w_OI,
                             const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling,
-                            const at::Tensor& change_a_RI, const at::Tensor& change_b_OR) {
+                            const at::Tensor& change_a_RI, const at::Tensor& change_b_OR, bool native) {
     ctx->save_for_backward({x_TI, w_OI, a_RI, b_OR, change_a_RI, change_b_OR});
     ctx->saved_data["scaling"] = scaling;
-    auto y_TO = kernels::frozen_matmul(x_TI, w_OI);
+    ctx->saved_data["native"] = native;
+    auto y_TO = kernels::frozen_matmul(x_TI, w_OI, path_of(native));
     add_product(x_TI, a_RI, b_OR, scaling, y_TO);
     add_product(x_TI, change_a_RI, change_b_OR, 1.0, y_TO);
     return y_TO;
@@ -33,7 +34,8 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const double scaling = ctx->saved_data["scaling"].toDouble();
     const auto dy_TO = grads[0].contiguous();
     at::Tensor dx_TI, dw_OI, da_RI, db_OR;
-    if (ctx->needs_input_grad(kX)) dx_TI = kernels::frozen_matmul_backward(dy_TO, w_OI);
+    if (ctx->needs_input_grad(kX))
+      dx_TI = kernels::frozen_matmul_backward(dy_TO, w_OI, path_of(ctx->saved_data["native"].toBool()));
     if (ctx->needs_input_grad(kWeight)) dw_OI = at::mm(dy_TO.t(), x_TI).to(w_OI.scalar_type());
     if (a_RI.numel() > 0) {
       const auto dy_b_TR = at::mm(dy_TO, b_OR).mul_(scaling);
@@ -42,10 +44,12 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
       if (ctx->needs_input_grad(kB)) db_OR = at::mm(dy_TO.t(), at::mm(x_TI, a_RI.t())).mul_(scaling);
     }
     if (dx_TI.defined() && saved[kChangeA].numel() > 0) dx_TI.addmm_(at::mm(dy_TO, saved[kChangeB]), saved[kChangeA]);
-    return {dx_TI, dw_OI, da_RI, db_OR, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx_TI, dw_OI, da_RI, db_OR, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 
  private:
+  // Saved as what the graph can save.
+  static MatmulPath path_of(bool native) { return native ? MatmulPath::kNative : MatmulPath::kWiden; }
   static void add_product(const at::Tensor& x_TI, const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling,
                           at::Tensor& y_TO) {
     if (a_RI.numel() > 0) y_TO.addmm_(at::mm(x_TI, a_RI.t()), b_OR.t(), 1, scaling);
@@ -80,11 +84,11 @@ Prepared prepared(const LoraFactors* lora, const at::Tensor& x, const at::Tensor
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside) {
+at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside, MatmulPath path) {
   check_shapes(x_TI, w_OI);
   const auto x = x_TI.contiguous();
   const auto lora = prepared(beside.adapter, x, w_OI), change = prepared(beside.change, x, w_OI);
-  return LinearNode::apply(x, w_OI, lora.a, lora.b, lora.scaling, change.a, change.b);
+  return LinearNode::apply(x, w_OI, lora.a, lora.b, lora.scaling, change.a, change.b, path == MatmulPath::kNative);
 }
 
 }  // namespace evenkeel

@@ -5,13 +5,16 @@
 #include <ATen/core/Tensor.h>
 
 #include "lora/adapter.h"
+#include "nn/matmul_path.h"
 
 namespace evenkeel {
 
 /// \param x     [T, in] float32 (float64 in tests)
 /// \param w     [out, in], any float dtype; gets a gradient only if it requires one (pre-training)
 /// \param beside  factors [r, in], [out, r] of x's dtype; the adapter's and x get gradients, the change's do not
+/// \param path    of the product with w
 /// \return      [T, out]
-at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside = {});
+at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside = {},
+                  MatmulPath path = MatmulPath::kWiden);
 
 }  // namespace evenkeel

@@ -60,10 +60,8 @@ TEST(Linear, WeightsLargerThanAPanelAreWidenedInParts) {
 TEST(Linear, TheNativePathIsCloseToTheWidenedOneAndLeavesSmallWeightsAlone) {
   const auto x = random_tensor({5, 512}, 1, at::kFloat), w = random_tensor({600, 512}, 2, at::kBFloat16);
   const auto exact = kernels::frozen_matmul(x, w);
-  set_matmul_path(MatmulPath::kNative);
-  const auto native = kernels::frozen_matmul(x, w);
-  const bool small_is_native = kernels::takes_native_path(w.narrow(0, 0, 64));
-  set_matmul_path(MatmulPath::kWiden);
+  const auto native = kernels::frozen_matmul(x, w, MatmulPath::kNative);
+  const bool small_is_native = kernels::takes_native_path(w.narrow(0, 0, 64), MatmulPath::kNative);
   EXPECT_LT(((native - exact).norm() / exact.norm()).item<double>(), 1e-2);
   EXPECT_FALSE(small_is_native);
 }

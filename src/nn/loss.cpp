@@ -72,30 +72,35 @@ struct Parts {
   at::Tensor logprobs_N, dhidden_ND, dhead_VD;  // gradients of -sum(logprobs); undefined unless asked for
 };
 
-Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N, bool want_hidden,
-                bool want_head) {
+struct Wanted {
+  bool hidden = false, head = false;  // gradients
+};
+
+Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N, MatmulPath path,
+                Wanted want) {
   const int64_t rows = hidden_ND.size(0), step = std::min(rows, chunk_rows(head_VD.size(0)));
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
-  if (want_hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
-  if (want_head) parts.dhead_VD = at::zeros(head_VD.sizes(), hidden_ND.options());
-  const auto dtype = kernels::product_dtype(hidden_ND, head_VD);
+  if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
+  if (want.head) parts.dhead_VD = at::zeros(head_VD.sizes(), hidden_ND.options());
+  const auto dtype = kernels::product_dtype(hidden_ND, head_VD, path);
   const auto room = at::empty({step, head_VD.size(0)}, hidden_ND.options().dtype(dtype));
   for (int64_t n = 0; n < rows; n += step) {
     const int64_t count = std::min(step, rows - n);
     const auto hidden = hidden_ND.narrow(0, n, count);
     auto logits = room.narrow(0, 0, count);
     kernels::frozen_matmul_out(logits, hidden, head_VD);
-    finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want_hidden || want_head);
-    if (want_hidden) parts.dhidden_ND.narrow(0, n, count).copy_(kernels::frozen_matmul_backward(logits, head_VD));
-    if (want_head) parts.dhead_VD.addmm_(logits.t().to(hidden.scalar_type()), hidden);
+    finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want.hidden || want.head);
+    if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(kernels::frozen_matmul_backward(logits, head_VD, path));
+    if (want.head) parts.dhead_VD.addmm_(logits.t().to(hidden.scalar_type()), hidden);
   }
   return parts;
 }
 
 struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
-                            const at::Tensor& targets_N, bool want_hidden, bool want_head) {
-    const Parts parts = in_chunks(hidden_ND, head_VD, targets_N, want_hidden, want_head);
+                            const at::Tensor& targets_N, bool native, bool want_hidden, bool want_head) {
+    const Parts parts = in_chunks(hidden_ND, head_VD, targets_N, native ? MatmulPath::kNative : MatmulPath::kWiden,
+                                  {want_hidden, want_head});
     ctx->save_for_backward({parts.dhidden_ND, parts.dhead_VD});
     ctx->saved_data["head_dtype"] = static_cast<int64_t>(head_VD.scalar_type());
     return -parts.logprobs_N.to(at::kDouble).sum().to(hidden_ND.scalar_type());
@@ -107,7 +112,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
     if (saved[0].defined()) dhidden_ND = saved[0] * grads[0];
     if (saved[1].defined())
       dhead_VD = (saved[1] * grads[0]).to(static_cast<at::ScalarType>(ctx->saved_data["head_dtype"].toInt()));
-    return {dhidden_ND, dhead_VD, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dhidden_ND, dhead_VD, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -125,18 +130,21 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
 
 }  // namespace
 
-LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
+LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
+                      MatmulPath path) {
   check(hidden_ND, head_VD, targets_N);
   const bool grad = c10::GradMode::is_enabled();
-  const auto sum = CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-                                           grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad());
+  const auto sum =
+      CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(), path == MatmulPath::kNative,
+                              grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad());
   return {sum, targets_N.size(0)};
 }
 
-at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N) {
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
+                           MatmulPath path) {
   check(hidden_ND, head_VD, targets_N);
   const c10::NoGradGuard no_grad;
-  return in_chunks(hidden_ND.detach().contiguous(), head_VD.detach(), targets_N.contiguous(), false, false).logprobs_N;
+  return in_chunks(hidden_ND.detach().contiguous(), head_VD.detach(), targets_N.contiguous(), path, {}).logprobs_N;
 }
 
 }  // namespace evenkeel

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "nn/matmul_path.h"
+
 namespace evenkeel {
 
 /// A loss is a pair; only who reports it divides. `sum` is in the graph.
@@ -16,9 +18,11 @@ struct LossSum {
 
 /// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
 /// \param hidden [N, D]; \param head [V, D], gets a gradient only if it requires one; \param targets [N] int64.
-LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N);
+LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
+                      MatmulPath path = MatmulPath::kWiden);
 
 /// The same per position, without a graph. \return [N] log-probabilities of the targets.
-at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N);
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
+                           MatmulPath path = MatmulPath::kWiden);
 
 }  // namespace evenkeel

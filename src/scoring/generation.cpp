@@ -103,8 +103,8 @@ std::vector<TokenIds> greedy(const CausalLm& model, const ForwardOptions& forwar
   std::iota(live.begin(), live.end(), 0);
   auto hidden_BD = run.last_BD;
   for (int64_t step = 1;; ++step) {
-    const auto best = best_tokens(
-        finite_logits(model.logits(hidden_BD), run.names, [&](int64_t row) { return live[static_cast<size_t>(row)]; }));
+    const auto best = best_tokens(finite_logits(model.logits(hidden_BD, forward), run.names,
+                                                [&](int64_t row) { return live[static_cast<size_t>(row)]; }));
     TokenIds kept, tokens, still_live;
     for (size_t i = 0; i < live.size(); ++i) {
       if (best[i] == eos) continue;
@@ -132,7 +132,8 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
   };
   auto hidden_BD = run.last_BD;
   while (true) {
-    const auto logits_BV = finite_logits(model.logits(hidden_BD), run.names, [&](int64_t row) { return owner(row); });
+    const auto logits_BV =
+        finite_logits(model.logits(hidden_BD, forward), run.names, [&](int64_t row) { return owner(row); });
     const auto logprobs_BV = at::log_softmax(logits_BV.to(at::kFloat), 1);
     TokenIds parents, tokens;
     int64_t first = 0;
@@ -191,11 +192,13 @@ void check_finite(std::span<const std::vector<double>> sums, const PromptNames& 
       EK_CHECK(std::isfinite(sum), kNumeric, names.of(b), ": the log-probability of an answer is not finite");
 }
 
-void add_logprobs(const CausalLm& model, const at::Tensor& hidden_ND, std::vector<Query> queries) {
+void add_logprobs(const CausalLm& model, const ForwardOptions& forward, const at::Tensor& hidden_ND,
+                  std::vector<Query> queries) {
   std::stable_sort(queries.begin(), queries.end(), [](const Query& x, const Query& y) { return x.row < y.row; });
   for (auto begin = queries.begin(); begin != queries.end();) {
     const int64_t first = begin->row, rows = std::min(kLogitRows, hidden_ND.size(0) - first);
-    const auto logprobs_NV = at::log_softmax(model.logits(hidden_ND.narrow(0, first, rows)).to(at::kDouble), 1);
+    const auto logprobs_NV =
+        at::log_softmax(model.logits(hidden_ND.narrow(0, first, rows), forward).to(at::kDouble), 1);
     const auto* values = logprobs_NV.const_data_ptr<double>();
     for (; begin != queries.end() && begin->row < first + rows; ++begin)
       *begin->owner += values[(begin->row - first) * logprobs_NV.size(1) + begin->target];
@@ -225,7 +228,7 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Kv
     }
     KvCache copies = cache;  // shares memory; what is written behind `lengths` of the original is never read there
     copies.select(sources);
-    add_logprobs(model, extend(model, forward, copies, pieces), std::move(queries));
+    add_logprobs(model, forward, extend(model, forward, copies, pieces), std::move(queries));
   }
 }
 
@@ -289,7 +292,7 @@ std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, co
     }
     behind += static_cast<int64_t>(common);
   }
-  add_logprobs(model, states_ND, std::move(queries));
+  add_logprobs(model, forward, states_ND, std::move(queries));
   add_branches(model, forward, run.cache, branches);
   run.cache.lengths = lengths;
   check_finite(sums, run.names);

@@ -21,7 +21,7 @@ TokenIds greedy_without_cache(const CausalLm& model, const ForwardOptions& forwa
   const size_t prompt = ids.size();
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<TokenIds> one{ids};
-    const auto logits_TV = model.logits(model.hidden(pack_ids(one), forward));
+    const auto logits_TV = model.logits(model.hidden(pack_ids(one), forward), forward);
     ids.push_back(logits_TV[-1].argmax().item<int64_t>());
   }
   return {ids.begin() + static_cast<std::ptrdiff_t>(prompt), ids.end()};

@@ -20,10 +20,11 @@ size_t batch_end(std::span<const std::vector<int64_t>> texts, size_t first, int6
   return end;
 }
 
-std::vector<double> target_logprobs_of(const CausalLm& model, const PackedBatch& batch, const at::Tensor& hidden_TD) {
+std::vector<double> target_logprobs_of(const CausalLm& model, const ForwardOptions& forward, const PackedBatch& batch,
+                                       const at::Tensor& hidden_TD) {
   if (batch.targets.numel() == 0) return {};
   const auto rows_ND = hidden_TD.index_select(0, batch.target_rows);
-  const auto logprobs_N = target_logprobs(rows_ND, model.head(), batch.targets).to(at::kDouble);
+  const auto logprobs_N = target_logprobs(rows_ND, model.head(), batch.targets, forward.matmul).to(at::kDouble);
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 
@@ -43,7 +44,7 @@ void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span
     end = batch_end(texts, first, batch_tokens);
     const auto batch = pack_ids(texts.subspan(first, end - first));
     const auto hidden_TD = model.hidden(batch, forward);
-    const auto logprobs = target_logprobs_of(model, batch, hidden_TD);
+    const auto logprobs = target_logprobs_of(model, forward, batch, hidden_TD);
     auto next = logprobs.begin();
     for (size_t i = first; i < end; ++i) {
       TextScore score;
@@ -51,7 +52,7 @@ void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span
       score.token_logprobs.assign(next, next + (length - 1));
       next += length - 1;
       for (const double one : score.token_logprobs) score.logprob += one;
-      if (with_logits) score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length));
+      if (with_logits) score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length), forward);
       check_finite(score, i);
       on_score(i, score);
     }

@@ -7,6 +7,7 @@ import pytest
 
 from hostile import refused
 from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import small_run as run  # noqa: F401
 
 # Who reads a folder, with the folder last.
 READERS = {
@@ -98,14 +99,6 @@ WHERE = [(reader, where) for reader in READERS for where in (missing, file, empt
 @pytest.mark.parametrize("reader, where", [pytest.param(*one, id=f"{one[0]}: {one[1].__name__}") for one in WHERE])
 def test_a_folder_that_cannot_be_read(tmp_path, reader, where):
     refused(*READERS[reader], where(tmp_path), says=[str(tmp_path)[:20]], untouched=tmp_path)
-
-
-@pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
-    out = tmp_path_factory.mktemp("run") / "fedit"
-    succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
-                                                     evaluate__budgets="[1.0]", method__name="fedit"))
-    return out
 
 
 @pytest.mark.parametrize("where", [file, below_a_file, full, loop, long_name, nobody, device], ids=lambda f: f.__name__)

@@ -6,15 +6,8 @@ import resource
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
-
-
-@pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
-    out = tmp_path_factory.mktemp("run") / "fedit"
-    succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
-                                                     evaluate__budgets="[1.0]", method__name="fedit"))
-    return out
+from tiny import evenkeel, succeed, tiny_model  # noqa: F401
+from tiny import small_run as run  # noqa: F401
 
 
 @pytest.fixture

@@ -95,6 +95,21 @@ def test_export_refuses_what_it_cannot_do(run, tmp_path):
     refused("export", "--run", begun, "--out", tmp_path / "x", says=["no round is committed yet"])
 
 
+@pytest.mark.parametrize("changes, says", [
+    (["method.name=ub-smoe"], "adds phi to its router scores"),
+    (["method.name=ub-smoe", "method.ub-smoe.phi_at_eval=false"], None),
+    (["method.name=a3smoe", "method.a3smoe.rescaler=fixed"], "multiplies the outputs of MoE layers"),
+    (["method.name=a3smoe"], None),
+])
+def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp_path):  # noqa: F811
+    sets = [word for change in changes for word in ("--set", change)]
+    succeed("train", CONFIG, "--out", tmp_path / "run", *sets,
+            *settings(model__path=tiny_model, train__rounds=1, data__limit=40, evaluate__limit=2))
+    said = succeed("export", "--run", tmp_path / "run", "--out", tmp_path / "x").stderr
+    for sentence in ("adds phi to its router scores", "multiplies the outputs of MoE layers"):
+        assert (sentence in said) == (sentence == says), said
+
+
 @pytest.mark.parametrize("change, says", [
     ({"num_hidden_layers": 1}, "the model has no site model.layers.1."),
     ({"intermediate_size": 28}, "does not fit the model"),

@@ -73,3 +73,12 @@ def model(tiny_model, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(tiny_model, folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def small_run(tiny_model, tmp_path_factory):
+    """One round of FedIT on few rows."""
+    out = tmp_path_factory.mktemp("run") / "fedit"
+    succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
+                                                     evaluate__budgets="[1.0]", method__name="fedit"))
+    return out

@@ -136,3 +136,19 @@ def assert_logprobs_close(records, texts, expected, tolerance=1e-4):
         if len(ids) > 1:
             assert (given - wanted).abs().max() <= tolerance
             assert abs(record["logprob"] - wanted.sum().item()) <= tolerance * len(ids)
+
+
+def assert_scores_equal(model, lengths, seed, work, program=PROGRAM):
+    """Logits and log-probabilities of texts of these lengths, drawn from `seed`, by both sides."""
+    model.save_pretrained(work / "model")
+    texts, expected = texts_with_logits(model, lengths, seed)
+    records, logits = score(work / "model", texts, work, program=program)
+    assert_logits_close(logits, expected)
+    assert_logprobs_close(records, texts, expected)
+
+
+def model_of(names, shape, seed, **family):
+    """A random model of one row of a table of shapes: hidden_size is heads times head_width."""
+    settings = dict(zip(names, shape, strict=True))
+    settings["hidden_size"] = settings["num_attention_heads"] * settings.pop("head_width")
+    return random_model(seed, **family, **settings)

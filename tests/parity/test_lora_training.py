@@ -1,11 +1,9 @@
 """A LoRA loss curve against transformers 4.57 + PEFT 0.17: attention, every expert or the dense block, and the router
 adapted."""
 import pytest
-from peft import LoraConfig, get_peft_model
 
 from peer import random_model
-from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, saved_names, train,
-                           train_ours)
+from training_peer import assert_twenty_steps_agree
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate"]
 MODELS = {
@@ -26,18 +24,5 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
     base = random_model(seed=51, **MODELS[name])
-    base.save_pretrained(tmp_path / "model")
     targets = TARGETS if hasattr(base.config, "num_experts") else TARGETS[:-1]
-    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0))
-    fill_adapters(model, seed=53)
-    model.save_pretrained(tmp_path / "adapter")
-    job = {"targets": targets, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
-           "batches": batches(base.config.vocab_size, seed=57)}
-
-    losses, gradients = train(model, job)
-    our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)
-
-    assert_curves_equal(our_losses, losses)
-    assert_tensors_close(our_gradients, saved_names(gradients), 1e-3, "first gradient")
-    trained = {n: p.detach() for n, p in model.named_parameters() if "lora_" in n}
-    assert_tensors_close(our_adapter, saved_names(trained), 2e-3, "value after 20 steps")
+    assert_twenty_steps_agree(base, targets, tmp_path, seed=53)

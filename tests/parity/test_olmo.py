@@ -1,10 +1,11 @@
 """Dense OLMo against transformers' OlmoForCausalLM, on whatever version of transformers runs this file."""
+import functools
 import json
 
 import pytest
 import torch
 
-from peer import (ROOT, assert_logits_close, assert_logprobs_close, load_float32, random_model, run, score,
+from peer import (ROOT, assert_logits_close, assert_scores_equal, load_float32, model_of, run, score,
                   texts_with_logits)
 
 # heads, kv heads, head width, F, V, layers, clip_qkv, tied, rope_theta
@@ -25,26 +26,16 @@ SHAPES = [
 NAMES = ("num_attention_heads", "num_key_value_heads", "head_width", "intermediate_size", "vocab_size",
          "num_hidden_layers", "clip_qkv", "tie_word_embeddings", "rope_theta")
 LENGTHS = (1, 2, 200, 17, 64, 5, 129)
-
-
-def model_of(shape, seed):
-    settings = dict(zip(NAMES, shape, strict=True))
-    settings["hidden_size"] = settings["num_attention_heads"] * settings.pop("head_width")
-    return random_model(seed, family="olmo", **settings)
+peer_model = functools.partial(model_of, NAMES, family="olmo")
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)), ids=lambda i: "-".join(map(str, SHAPES[i])))
 def test_logits_and_logprobs_equal_transformers_for_texts_of_many_lengths(index, tmp_path):
-    model = model_of(SHAPES[index], seed=index)
-    model.save_pretrained(tmp_path / "model")
-    texts, expected = texts_with_logits(model, LENGTHS, seed=100 + index)
-    records, logits = score(tmp_path / "model", texts, tmp_path)
-    assert_logits_close(logits, expected)
-    assert_logprobs_close(records, texts, expected)
+    assert_scores_equal(peer_model(SHAPES[index], seed=index), LENGTHS, 100 + index, tmp_path)
 
 
 def test_bfloat16_checkpoint_computed_in_float32_equals_transformers(tmp_path):
-    model_of(SHAPES[0], seed=23).to(torch.bfloat16).save_pretrained(tmp_path / "model")
+    peer_model(SHAPES[0], seed=23).to(torch.bfloat16).save_pretrained(tmp_path / "model")
     texts, expected = texts_with_logits(load_float32(tmp_path / "model"), (1, 33, 150), seed=29)
     _, logits = score(tmp_path / "model", texts, tmp_path, "--dtype", "float32")
     assert_logits_close(logits, expected)

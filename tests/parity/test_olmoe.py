@@ -1,11 +1,12 @@
 """OLMoE against transformers' OlmoeForCausalLM, on whatever version of transformers runs this file."""
+import functools
 import json
 import random
 
 import pytest
 import torch
 
-from peer import (ROOT, V5, assert_logits_close, assert_logprobs_close, load_float32, random_model, run, score,
+from peer import (ROOT, V5, assert_logits_close, assert_scores_equal, load_float32, model_of, run, score,
                   texts_with_logits, with_top_k)
 
 # E, k, heads, kv heads, head width, F, V, layers, norm_topk_prob, clip_qkv, tied, rope_theta
@@ -29,26 +30,16 @@ NAMES = ("num_experts", "num_experts_per_tok", "num_attention_heads", "num_key_v
          "intermediate_size", "vocab_size", "num_hidden_layers", "norm_topk_prob", "clip_qkv", "tie_word_embeddings",
          "rope_theta")
 LENGTHS = (1, 2, 200, 17, 64, 5, 129)
-
-
-def model_of(shape, seed):
-    settings = dict(zip(NAMES, shape, strict=True))
-    settings["hidden_size"] = settings["num_attention_heads"] * settings.pop("head_width")
-    return random_model(seed, **settings)
+peer_model = functools.partial(model_of, NAMES)
 
 
 @pytest.mark.parametrize("index", range(len(SHAPES)), ids=lambda i: "-".join(map(str, SHAPES[i])))
 def test_logits_and_logprobs_equal_transformers_for_texts_of_many_lengths(index, tmp_path):
-    model = model_of(SHAPES[index], seed=index)
-    model.save_pretrained(tmp_path / "model")
-    texts, expected = texts_with_logits(model, LENGTHS, seed=100 + index)
-    records, logits = score(tmp_path / "model", texts, tmp_path)
-    assert_logits_close(logits, expected)
-    assert_logprobs_close(records, texts, expected)
+    assert_scores_equal(peer_model(SHAPES[index], seed=index), LENGTHS, 100 + index, tmp_path)
 
 
 def test_order_of_texts_changes_nothing_but_the_order(tmp_path):
-    model = model_of(SHAPES[3], seed=3)
+    model = peer_model(SHAPES[3], seed=3)
     model.save_pretrained(tmp_path / "model")
     texts, _ = texts_with_logits(model, LENGTHS, seed=7)
     _, forward = score(tmp_path / "model", texts, tmp_path)
@@ -58,7 +49,7 @@ def test_order_of_texts_changes_nothing_but_the_order(tmp_path):
 
 @pytest.mark.parametrize("top_k", [1, 2, 4, 8])
 def test_top_k_of_a_call_equals_a_checkpoint_with_that_many_experts_per_token(top_k, tmp_path):
-    model = model_of(SHAPES[4], seed=11)
+    model = peer_model(SHAPES[4], seed=11)
     model.save_pretrained(tmp_path / "model")
     peer = with_top_k(model, top_k, tmp_path / "peer")
     texts, expected = texts_with_logits(peer, (1, 40, 90), seed=13)
@@ -67,7 +58,7 @@ def test_top_k_of_a_call_equals_a_checkpoint_with_that_many_experts_per_token(to
 
 
 def test_sharded_checkpoint_gives_the_same_logits(tmp_path):
-    model = model_of(SHAPES[6], seed=17)
+    model = peer_model(SHAPES[6], seed=17)
     model.save_pretrained(tmp_path / "model", max_shard_size="60KB")
     assert len(list((tmp_path / "model").glob("model-*.safetensors"))) > 2
     texts, expected = texts_with_logits(model, (3, 50), seed=19)
@@ -77,7 +68,7 @@ def test_sharded_checkpoint_gives_the_same_logits(tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_checkpoint_computed_in_float32_equals_transformers(dtype, tmp_path):
-    model_of(SHAPES[0], seed=23).to(dtype).save_pretrained(tmp_path / "model")
+    peer_model(SHAPES[0], seed=23).to(dtype).save_pretrained(tmp_path / "model")
     texts, expected = texts_with_logits(load_float32(tmp_path / "model"), (1, 33, 150), seed=29)
     _, logits = score(tmp_path / "model", texts, tmp_path, "--dtype", "float32")
     assert_logits_close(logits, expected)
@@ -86,7 +77,7 @@ def test_half_precision_checkpoint_computed_in_float32_equals_transformers(dtype
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_checkpoint_in_its_own_precision_stays_near_float32(dtype, tmp_path):
     # All experts selected, so that rounding cannot change the routing.
-    model_of(SHAPES[1], seed=31).to(dtype).save_pretrained(tmp_path / "model")
+    peer_model(SHAPES[1], seed=31).to(dtype).save_pretrained(tmp_path / "model")
     texts, expected = texts_with_logits(load_float32(tmp_path / "model"), (1, 33, 150), seed=37)
     _, logits = score(tmp_path / "model", texts, tmp_path)
     for ours, theirs in zip(logits, expected, strict=True):
@@ -94,7 +85,7 @@ def test_half_precision_checkpoint_in_its_own_precision_stays_near_float32(dtype
 
 
 def test_older_and_newer_forms_of_the_config_mean_the_same(tmp_path):
-    model = model_of(SHAPES[2], seed=41)
+    model = peer_model(SHAPES[2], seed=41)
     model.save_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     settings = json.loads(path.read_text())

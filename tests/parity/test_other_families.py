@@ -3,11 +3,9 @@ writes it, Qwen2-MoE (biases, shared expert), Mixtral (names of its own) and Lla
 import json
 
 import pytest
-from peft import LoraConfig, get_peft_model
 
-from peer import PROGRAM, assert_logits_close, assert_logprobs_close, random_model, run, score, texts_with_logits
-from training_peer import (ALPHA, OPTIMIZER, RANK, assert_curves_equal, assert_tensors_close, batches, fill_adapters, saved_names,
-                           train, train_ours)
+from peer import PROGRAM, assert_scores_equal, random_model, run
+from training_peer import assert_twenty_steps_agree
 
 WITH_FAMILIES = PROGRAM.with_name("evenkeel_with_families")
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
@@ -35,12 +33,7 @@ LENGTHS = (1, 2, 120, 17, 64)
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_and_logprobs_equal_transformers(name, tmp_path):
-    model = random_model(seed=71, **MODELS[name])
-    model.save_pretrained(tmp_path / "model")
-    texts, expected = texts_with_logits(model, LENGTHS, seed=73)
-    records, logits = score(tmp_path / "model", texts, tmp_path, program=WITH_FAMILIES)
-    assert_logits_close(logits, expected)
-    assert_logprobs_close(records, texts, expected)
+    assert_scores_equal(random_model(seed=71, **MODELS[name]), LENGTHS, 73, tmp_path, program=WITH_FAMILIES)
 
 
 def targets_of(settings):
@@ -53,22 +46,8 @@ def targets_of(settings):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
-    base = random_model(seed=79, **MODELS[name])
-    base.save_pretrained(tmp_path / "model")
     theirs, ours = targets_of(MODELS[name])
-    model = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=theirs, lora_dropout=0.0))
-    fill_adapters(model, seed=83)
-    model.save_pretrained(tmp_path / "adapter")
-    job = {"targets": ours, "alpha": ALPHA, "rank": RANK, "optimizer": OPTIMIZER,
-           "batches": batches(base.config.vocab_size, seed=89)}
-
-    losses, gradients = train(model, job)
-    our_losses, our_gradients, our_adapter = train_ours(tmp_path / "model", tmp_path / "adapter", job, tmp_path)
-
-    assert_curves_equal(our_losses, losses)
-    assert_tensors_close(our_gradients, saved_names(gradients), 1e-3, "first gradient")
-    trained = {n: p.detach() for n, p in model.named_parameters() if "lora_" in n}
-    assert_tensors_close(our_adapter, saved_names(trained), 2e-3, "value after 20 steps")
+    assert_twenty_steps_agree(random_model(seed=79, **MODELS[name]), theirs, tmp_path, seed=83, ours=ours)
 
 
 REFUSED = {

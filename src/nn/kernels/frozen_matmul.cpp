@@ -5,15 +5,12 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
 namespace {
-
-std::atomic<MatmulPath> current_path{MatmulPath::kWiden};
 
 constexpr int64_t kPanelRows = 512;
 // Below this the conversions cost more than the narrow product saves, and routers keep their exact scores.
@@ -60,10 +57,11 @@ at::Tensor widened_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI) {
   return dx_TI;
 }
 
-double gflops(int64_t rows, const std::vector<at::Tensor>& weights, bool forward) {
+double gflops(int64_t rows, const std::vector<at::Tensor>& weights, bool forward, MatmulPath path) {
   auto x = at::full({rows, weights[0].size(forward ? 1 : 0)}, 0.5, at::kFloat);
   const auto pass = [&] {
-    for (const auto& w : weights) forward ? kernels::frozen_matmul(x, w) : kernels::frozen_matmul_backward(x, w);
+    for (const auto& w : weights)
+      forward ? kernels::frozen_matmul(x, w, path) : kernels::frozen_matmul_backward(x, w, path);
   };
   pass();
   const auto start = std::chrono::steady_clock::now();
@@ -74,26 +72,19 @@ double gflops(int64_t rows, const std::vector<at::Tensor>& weights, bool forward
 
 }  // namespace
 
-void set_matmul_path(MatmulPath path) { current_path.store(path); }
-MatmulPath matmul_path() { return current_path.load(); }
-
 std::vector<ProbeRow> measure_matmul_paths() {
   c10::NoGradGuard no_grad;
-  const MatmulPath before = matmul_path();
   std::vector<at::Tensor> weights;
   for (int i = 0; i < 16; ++i) weights.push_back(at::full({1024, 2048}, 0.01, at::kBFloat16));
   std::vector<ProbeRow> table;
   for (const int64_t rows : {1, 8, 32, 128, 512}) {
-    ProbeRow row{.rows = rows};
-    set_matmul_path(MatmulPath::kWiden);
-    row.widen_forward = gflops(rows, weights, true);
-    row.widen_backward = gflops(rows, weights, false);
-    set_matmul_path(MatmulPath::kNative);
-    row.native_forward = gflops(rows, weights, true);
-    row.native_backward = gflops(rows, weights, false);
-    table.push_back(row);
+    const auto measured = [&](bool forward, MatmulPath path) { return gflops(rows, weights, forward, path); };
+    table.push_back({.rows = rows,
+                     .widen_forward = measured(true, MatmulPath::kWiden),
+                     .widen_backward = measured(false, MatmulPath::kWiden),
+                     .native_forward = measured(true, MatmulPath::kNative),
+                     .native_backward = measured(false, MatmulPath::kNative)});
   }
-  set_matmul_path(before);
   return table;
 }
 
@@ -109,13 +100,12 @@ MatmulPath probe_matmul_path() {
 
 namespace kernels {
 
-bool takes_native_path(const at::Tensor& w_OI) {
-  return w_OI.scalar_type() == at::kBFloat16 && matmul_path() == MatmulPath::kNative &&
-         w_OI.numel() >= kSmallestNativeWeight;
+bool takes_native_path(const at::Tensor& w_OI, MatmulPath path) {
+  return w_OI.scalar_type() == at::kBFloat16 && path == MatmulPath::kNative && w_OI.numel() >= kSmallestNativeWeight;
 }
 
-at::ScalarType product_dtype(const at::Tensor& x_TI, const at::Tensor& w_OI) {
-  return x_TI.scalar_type() == at::kFloat && takes_native_path(w_OI) ? at::kBFloat16 : x_TI.scalar_type();
+at::ScalarType product_dtype(const at::Tensor& x_TI, const at::Tensor& w_OI, MatmulPath path) {
+  return x_TI.scalar_type() == at::kFloat && takes_native_path(w_OI, path) ? at::kBFloat16 : x_TI.scalar_type();
 }
 
 void frozen_matmul_out(at::Tensor& out_TO, const at::Tensor& x_TI, const at::Tensor& w_OI) {
@@ -127,15 +117,15 @@ void frozen_matmul_out(at::Tensor& out_TO, const at::Tensor& x_TI, const at::Ten
     widened_forward(out_TO, x_TI, w_OI);
 }
 
-at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI) {
-  auto out_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options().dtype(product_dtype(x_TI, w_OI)));
+at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI, MatmulPath path) {
+  auto out_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options().dtype(product_dtype(x_TI, w_OI, path)));
   frozen_matmul_out(out_TO, x_TI, w_OI);
   return out_TO.to(x_TI.scalar_type());
 }
 
-at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI) {
+at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI, MatmulPath path) {
   if (dy_TO.scalar_type() == w_OI.scalar_type()) return at::mm(dy_TO, w_OI);
-  if (product_dtype(dy_TO, w_OI) == at::kBFloat16) return at::mm(dy_TO.to(at::kBFloat16), w_OI).to(at::kFloat);
+  if (product_dtype(dy_TO, w_OI, path) == at::kBFloat16) return at::mm(dy_TO.to(at::kBFloat16), w_OI).to(at::kFloat);
   return widened_backward(dy_TO, w_OI);
 }
 

@@ -5,35 +5,20 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "nn/matmul_path.h"
 
 namespace evenkeel {
-
-/// How a 16-bit weight meets wider activations. Weights stored in the activations' own type are used as they are.
-enum class MatmulPath {
-  kWiden,   ///< weight panels are widened to float32; exact products of the stored values
-  kNative,  ///< activations are rounded to bfloat16 and the library's bfloat16 product is used; bfloat16 weights only
-};
-constexpr auto names(MatmulPath) {
-  return std::array{config::EnumName<MatmulPath>{"widen", MatmulPath::kWiden},
-                    config::EnumName<MatmulPath>{"native", MatmulPath::kNative}};
-}
-
-/// The path of this process, kWiden until set. Set it before the first forward: it changes rounding.
-void set_matmul_path(MatmulPath path);
-MatmulPath matmul_path();
 
 /// One measured row count: GFLOP/s of x W^T and dY W on weights that are not in cache.
 struct ProbeRow {
   int64_t rows = 0;
   double widen_forward = 0, widen_backward = 0, native_forward = 0, native_backward = 0;
 };
-/// Measures both paths at row counts from 1 to 512; about a second. Sets nothing.
+/// Measures both paths at row counts from 1 to 512; about a second.
 std::vector<ProbeRow> measure_matmul_paths();
 /// The path that takes less time over those row counts.
 MatmulPath probe_matmul_path();
@@ -41,18 +26,19 @@ MatmulPath probe_matmul_path();
 namespace kernels {
 
 /// x W^T, [T, O], in x's dtype.
-at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI);
+at::Tensor frozen_matmul(const at::Tensor& x_TI, const at::Tensor& w_OI, MatmulPath path = MatmulPath::kWiden);
 /// dY W, [T, I], in dY's dtype.
-at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI);
+at::Tensor frozen_matmul_backward(const at::Tensor& dy_TO, const at::Tensor& w_OI,
+                                  MatmulPath path = MatmulPath::kWiden);
 
-/// The type in which the path of (x, w) writes its product: bfloat16 on the native path, else x's.
-at::ScalarType product_dtype(const at::Tensor& x_TI, const at::Tensor& w_OI);
+/// The type in which the product of x with w is written: bfloat16 where it takes the native path, else x's.
+at::ScalarType product_dtype(const at::Tensor& x_TI, const at::Tensor& w_OI, MatmulPath path);
 /// x W^T into `out` [T, O] of product_dtype, without a conversion after it.
 void frozen_matmul_out(at::Tensor& out_TO, const at::Tensor& x_TI, const at::Tensor& w_OI);
 
 /// True when `w` takes the bfloat16 product: a bfloat16 weight of some size under kNative. Small weights are always
 /// widened.
-bool takes_native_path(const at::Tensor& w_OI);
+bool takes_native_path(const at::Tensor& w_OI, MatmulPath path);
 
 }  // namespace kernels
 }  // namespace evenkeel

@@ -8,6 +8,8 @@
 #include <memory>
 #include <new>
 
+#include "nn/matmul_path.h"
+
 namespace evenkeel::kernels {
 
 enum class Op : char { kNone = 'N', kTranspose = 'T' };
@@ -23,7 +25,7 @@ struct StoredMatrix {
   c10::ScalarType dtype = c10::kFloat;
   int64_t out = 0, in = 0;
   bool native = false;  ///< takes the bfloat16 product (takes_native_path)
-  static StoredMatrix of(const at::Tensor& w_OI);
+  static StoredMatrix of(const at::Tensor& w_OI, MatmulPath path);
 };
 
 /// Reusable memory of one thread, on cache-line boundaries: the library's products may sum in another order when their
@@ -56,7 +58,7 @@ struct ProductScratch {
   Scratch<uint16_t> narrow_in, narrow_out;  // bfloat16 operands of the native path
 };
 
-/// y [rows, out] = x w^T (+ y when `add`), on the path of frozen_matmul.h. On the widening path a narrow weight is
+/// y [rows, out] = x w^T (+ y when `add`), on the path it was made for. On the widening path a narrow weight is
 /// widened a panel of rows at a time.
 template <typename T>
 void times_transposed(const T* x, int64_t rows, const StoredMatrix& w, T* y, bool add, ProductScratch<T>& scratch);
