@@ -16,6 +16,7 @@
 #include "fed/evaluation.h"
 #include "report/score_table.h"
 #include "scoring/evaluation.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {
@@ -182,7 +183,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
                                   .bert_scorer = scorer ? &*scorer : nullptr};
   const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
-  const auto tokenizer = open_tokenizer(opened.folder);
+  const auto tokenizer = Tokenizer::of_model(opened.folder);
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;

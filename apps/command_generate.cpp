@@ -13,6 +13,7 @@
 #include "base/machine.h"
 #include "models/memory_plan.h"
 #include "scoring/generation.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {
@@ -50,7 +51,7 @@ void run_generate(const GenerateFlags& flags) {
   limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   const auto opened = open_model(flags.model);
-  const auto tokenizer = open_tokenizer(opened.folder);
+  const auto tokenizer = Tokenizer::of_model(opened.folder);
   std::vector<TokenIds> prompts;
   for (const auto& prompt : flags.prompts) prompts.push_back(tokenizer.encode(prompt));
   require_memory(plan_of(opened.model->spec(), prompts, options), machine::memory(), "generating");

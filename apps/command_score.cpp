@@ -14,6 +14,7 @@
 #include "base/safetensors.h"
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {
@@ -44,7 +45,7 @@ class InputReader {
   }
 
   TokenIds encode(const std::string& text) {
-    if (!tokenizer_) tokenizer_ = open_tokenizer(opened_.folder);
+    if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
     return tokenizer_->encode(text);
   }
 

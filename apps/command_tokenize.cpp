@@ -22,12 +22,9 @@ struct TokenizeFlags {
   int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
 };
 
-/// The folder's tokenizer.json, or the file itself.
-std::filesystem::path tokenizer_file(const std::filesystem::path& model) {
-  if (!is_folder(model)) return model;
-  const auto file = model / "tokenizer.json";
-  EK_CHECK(path_exists(file), kData, model.string(), " has no tokenizer.json");
-  return file;
+/// Of a model's folder, or the file itself.
+Tokenizer tokenizer_at(const std::filesystem::path& model) {
+  return is_folder(model) ? Tokenizer::of_model(model) : Tokenizer::load(model);
 }
 
 std::string text_of(const std::string& line, bool jsonl) {
@@ -84,7 +81,7 @@ void for_each_line(const std::string& name, Use&& use) {
 /// Line by line, so that memory holds the longest line only. Lines end at \n alone: a text may hold any other control
 /// character.
 void run_tokenize(const TokenizeFlags& flags) {
-  const auto tokenizer = Tokenizer::load(tokenizer_file(flags.model));
+  const auto tokenizer = tokenizer_at(flags.model);
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
 }
 

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include "base/files.h"
 #include "base/limits.h"
 #include "lora/peft.h"
 
@@ -47,12 +46,6 @@ OpenedModel open_model(const ModelOptions& options) {
   opened.router.gate_norm = gate_norm;
   if (!options.adapter.empty()) opened.adapters = load_peft_adapter(options.adapter, opened.model->all_sites());
   return opened;
-}
-
-Tokenizer open_tokenizer(const std::filesystem::path& model_folder) {
-  const auto file = model_folder / "tokenizer.json";
-  EK_CHECK(path_exists(file), kData, file.string(), " does not exist: the model folder needs a tokenizer");
-  return Tokenizer::load(file);
 }
 
 }  // namespace evenkeel

@@ -11,7 +11,6 @@
 
 #include "base/config.h"
 #include "models/causal_lm.h"
-#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 
@@ -42,9 +41,6 @@ void use_threads(int64_t threads);
 /// Sets the number of threads, loads model and adapter. \throws kConfig for a flag out of range, kCheckpoint for a bad
 /// folder.
 OpenedModel open_model(const ModelOptions& options);
-
-/// The tokenizer.json of a model folder. \throws kData naming the file that is missing.
-Tokenizer open_tokenizer(const std::filesystem::path& model_folder);
 
 /// A flag's value as an enumerator. \throws kConfig listing what is allowed.
 template <config::NamedEnum E>

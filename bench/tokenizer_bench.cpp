@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/testing.h"
+#include "bench/peak_memory.h"
 #include "data/builtin_text.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/tokenizer.h"
@@ -53,17 +53,12 @@ std::vector<std::string_view> lines_of(std::string_view whole) {
   return lines;
 }
 
-double peak_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
-  return 0;
-}
+double peak_mib() { return static_cast<double>(peak_memory_kib()) / 1024; }
 
 /// Lets the peak start again from what is resident now; \return that.
 double restart_peak() {
   ::malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";
+  restart_peak_memory();
   return peak_mib();
 }
 

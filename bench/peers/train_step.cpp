@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <fstream>
 #include <iostream>
 
 #include "base/json.h"
 #include "base/random.h"
+#include "bench/peak_memory.h"
 #include "models/causal_lm.h"
 #include "nn/kernels/frozen_matmul.h"
 #include "train/optimizer.h"
@@ -22,16 +22,6 @@ struct Job {
   int64_t batch = 8, length = 256, top_k = 1, rank = 20, steps = 5;
   int threads = 2;
 };
-
-/// Forgets the peak so far, so that loading does not count.
-void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
-
-int64_t peak_memory_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
-  return 0;
-}
 
 PackedBatch random_batch(const Job& job, int64_t vocab_size, int64_t step) {
   RandomStream stream(7, "bench", static_cast<uint64_t>(step));
@@ -60,7 +50,7 @@ OrderedJson run(const Job& job) {
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
   forward.matmul = probe_matmul_path();
-  reset_peak_memory();
+  restart_peak_memory();  // loading does not count
 
   std::vector<double> seconds, losses;
   for (int64_t step = 0; step < job.steps; ++step) {

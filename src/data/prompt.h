@@ -1,4 +1,4 @@
-/// \file  Prompt templates, byte for byte (docs/methods.md cites data.md part 3), and tokenising of rows for training.
+/// \file  Prompt templates, byte for byte as published, and tokenising of rows for training.
 #pragma once
 
 #include <cstdint>

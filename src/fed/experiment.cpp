@@ -10,12 +10,6 @@
 namespace evenkeel {
 namespace {
 
-Tokenizer load_tokenizer(const fs::path& model_folder) {
-  const auto file = model_folder / "tokenizer.json";
-  EK_CHECK(fs::exists(file), kData, "the model's tokenizer is missing: ", file.string(), " does not exist");
-  return Tokenizer::load(file);
-}
-
 /// A token id beyond the embedding would be read from nowhere.
 void check_vocabulary(const Tokenizer& tokenizer, const ModelSpec& model, const fs::path& folder) {
   EK_CHECK(tokenizer.vocab_size() <= model.vocab_size, kData, folder.string(), ": tokenizer.json has ",
@@ -61,7 +55,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   at::set_num_threads(static_cast<int>(config.threads));
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.dtype);
-  auto tokenizer = load_tokenizer(folder);
+  auto tokenizer = Tokenizer::of_model(folder);
   check_vocabulary(tokenizer, shape->spec(), folder);
   check_method_fits(config.method, shape->spec());
   check_ranks(config);

@@ -84,13 +84,6 @@ AdapterState completed(const AdapterState& sent, const AdapterState& fixed) {
   return whole;
 }
 
-int64_t count_parameters(const AdapterState& adapters) {
-  int64_t count = 0;
-  for (const auto& [name, f] : adapters)
-    for (const auto* factor : {&f.a, &f.b, &f.core}) count += factor->defined() ? factor->numel() : 0;
-  return count;
-}
-
 void check_finite(const AdapterState& adapters, std::string_view who) {
   for (const auto& [name, f] : adapters)
     EK_CHECK(is_finite(f.a) && is_finite(f.b) && is_finite(f.core), kNumeric, who, ": the adapter of ", name,

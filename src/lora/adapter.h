@@ -111,9 +111,6 @@ AdapterState clone(const AdapterState& adapters);
 /// out.
 AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 
-/// Number of scalars in a, b and core of all sites.
-int64_t count_parameters(const AdapterState& adapters);
-
 /// \throws kNumeric naming the site when a factor holds a value that is not finite; `who` opens the message.
 void check_finite(const AdapterState& adapters, std::string_view who);
 

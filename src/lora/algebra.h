@@ -43,7 +43,7 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
 /// Adds `delta` to a standing change of base weights, by stacking. When a stack is as high as the smaller side of the
 /// weight, it is folded into one product beside an identity, so the memory of a site never exceeds
 /// min(in, out) (in + out) values. Sums in float64, kept in delta's dtype.
-/// (docs/decisions/0004-base-changing-methods.md)
+/// (docs/decisions/0014-base-changing-methods.md)
 void add_to_base(AdapterState& base_change, const AdapterState& delta);
 
 /// One plain adapter with the effect of a standing base change and adapters on top of it: no core, the same rank and

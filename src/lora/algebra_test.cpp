@@ -96,7 +96,7 @@ TEST(Algebra, TheNormOfAProductNeedsNoProduct) {
   EXPECT_NEAR(squared_product_norm(f), delta_weight(f).square().sum().item<double>(), 1e-9);
 }
 
-// The promise of decision 0004: fp32 factors, any number of rounds, bounded memory.
+// The promise of decision 0014: fp32 factors, any number of rounds, bounded memory.
 TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {
     AdapterState base;

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <span>
+
 #include "base/json.h"
 #include "lora/adapter_tensors.h"
 
@@ -94,11 +96,22 @@ std::string part_of(std::string_view name, const Sites& sites) {
   return concat(router ? "router_" : "", name.starts_with(kAdapter) ? "adapters" : "base_delta");
 }
 
+/// Whether ranks [E] are numbers of rows that have `rows` as their sum, which may not be computed: it could overflow.
+bool are_ranks(const at::Tensor& ranks, int64_t rows) {
+  if (ranks.dim() != 1 || ranks.numel() == 0 || ranks.scalar_type() != at::kLong) return false;
+  const auto plain_E = ranks.contiguous();
+  for (const int64_t rank : std::span(plain_E.const_data_ptr<int64_t>(), static_cast<size_t>(plain_E.numel()))) {
+    if (rank < 0 || rank > rows) return false;
+    rows -= rank;
+  }
+  return rows == 0;
+}
+
 void unpack(LoraFactors& factors, const std::string& site, const std::string& file) {
-  EK_CHECK(factors.a.defined() && factors.b.defined() && factors.ranks.dim() == 1 && factors.a.dim() == 2 &&
-               factors.b.dim() == 2 && factors.ranks.sum().item<int64_t>() == factors.a.size(0) &&
-               factors.ranks.min().item<int64_t>() >= 0 && factors.b.size(0) == factors.a.size(0),
-           kCheckpoint, file, ": the factors of site ", site, " do not fit their ranks");
+  const auto& [a, b, core, scaling, ranks] = factors;
+  const bool fit = a.defined() && b.defined() && a.dim() == 2 && b.dim() == 2 && b.size(0) == a.size(0) &&
+                   are_ranks(ranks, a.size(0));
+  EK_CHECK(fit, kCheckpoint, file, ": the factors of site ", site, " do not fit their ranks");
   factors.a = unpacked(factors.a, factors.ranks);
   factors.b = unpacked(factors.b, factors.ranks).transpose(-1, -2).contiguous();
 }

@@ -137,5 +137,29 @@ TEST_F(PayloadTest, FilesThatAreNoPayloadAreRefused) {
   EXPECT_NO_THROW(load_payload(file_));
 }
 
+TEST_F(PayloadTest, RanksThatAreNotTheRowsOfAStackAreRefused) {
+  const auto a = at::ones({5, 7}), b = at::ones({5, 3});
+  const auto refusal = [&](const at::Tensor& ranks_E, const at::Tensor& rows_a, const at::Tensor& rows_b) {
+    save_safetensors(file_, {{"adapter/q/a", rows_a}, {"adapter/q/b", rows_b}, {"adapter/q/ranks", ranks_E}},
+                     {{"scaling", R"({"q":1})"}});
+    try {
+      load_payload(file_);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(refusal(at::tensor({2, 0, 3}, at::kLong), a, b), "no error");
+  for (const auto& ranks : {at::tensor({2, 0, 4}, at::kLong), at::tensor({6, -1, 0}, at::kLong),
+                            at::tensor({2, 0, 3}, at::kInt), at::ones({5, 1}, at::kLong), at::empty({0}, at::kLong)})
+    EXPECT_NE(refusal(ranks, a, b).find("do not fit their ranks"), std::string::npos) << ranks.sizes();
+  const int64_t quarter = int64_t{1} << 62;  // five of them are one, modulo 2^64
+  EXPECT_NE(
+      refusal(at::full({5}, quarter, at::kLong), at::empty({quarter, 0}), at::empty({quarter, 0})).find("do not fit"),
+      std::string::npos);
+  EXPECT_NE(refusal(at::empty({0}, at::kLong), at::empty({0, 7}), at::empty({0, 3})).find("do not fit"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace evenkeel

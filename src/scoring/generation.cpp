@@ -299,14 +299,4 @@ std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, co
   return sums;
 }
 
-std::vector<double> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
-                                          std::span<const int64_t> prompt, std::span<const TokenIds> continuations) {
-  const std::vector<TokenIds> prompts{TokenIds(prompt.begin(), prompt.end())};
-  const std::vector<std::vector<TokenIds>> given{{continuations.begin(), continuations.end()}};
-  size_t longest = 0;
-  for (const auto& ids : continuations) longest = std::max(longest, ids.size());
-  auto run = run_prompts(model, forward, prompts, static_cast<int64_t>(longest));
-  return continuation_logprobs(model, forward, run, given).front();
-}
-
 }  // namespace evenkeel

@@ -61,7 +61,5 @@ std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forw
 std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
                                                        PromptRun& run,
                                                        std::span<const std::vector<TokenIds>> continuations);
-std::vector<double> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
-                                          std::span<const int64_t> prompt, std::span<const TokenIds> continuations);
 
 }  // namespace evenkeel

@@ -97,7 +97,8 @@ TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
   auto run = run_prompts(*model, {}, kPrompts, 8);
   const auto together = continuation_logprobs(*model, {}, run, continuations);
   for (size_t b = 0; b < kPrompts.size(); ++b) {
-    const auto alone = continuation_logprobs(*model, {}, kPrompts[b], continuations[b]);
+    auto run_alone = run_prompts(*model, {}, std::span(kPrompts).subspan(b, 1), 8);
+    const auto alone = continuation_logprobs(*model, {}, run_alone, std::span(continuations).subspan(b, 1)).front();
     const double prompt = logprob_of(*model, {}, kPrompts[b]);
     for (size_t i = 0; i < continuations[b].size(); ++i) {
       const double expected = logprob_of(*model, {}, joined(kPrompts[b], continuations[b][i])) - prompt;

@@ -143,10 +143,6 @@ const BytePairEncoder::Merge* BytePairEncoder::find(uint32_t left, uint32_t righ
   }
 }
 
-bool BytePairEncoder::covers_all_bytes() const {
-  return std::find(byte_ids_.begin(), byte_ids_.end(), kNoId) == byte_ids_.end();
-}
-
 void BytePairEncoder::symbols_of(std::string_view word, std::vector<uint32_t>& ids) const {
   ids.clear();
   bool after_unk = false;

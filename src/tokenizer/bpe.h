@@ -40,9 +40,6 @@ class BytePairEncoder {
   /// Appends the ids of one word, non-empty. Cost: a hash look-up for a word seen before; else O(n log n) in its bytes.
   void encode(std::string_view word, std::vector<int64_t>& out) const;
 
-  /// True when every byte has a token.
-  bool covers_all_bytes() const;
-
  private:
   struct Merge {
     uint64_t pair = kNoPair;

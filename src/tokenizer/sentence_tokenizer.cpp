@@ -52,12 +52,10 @@ SentenceTokenizer::SentenceTokenizer(Tokenizer tokenizer, int64_t first, int64_t
     : tokenizer_(std::move(tokenizer)), first_(first), last_(last), max_tokens_(max_tokens) {}
 
 SentenceTokenizer SentenceTokenizer::load(const fs::path& folder, int64_t max_tokens) {
-  const auto file = folder / "tokenizer.json";
-  EK_CHECK(path_exists(file), kData, file.string(), " does not exist: the encoder's folder needs a tokenizer");
   EK_CHECK(max_tokens >= 3, kData, folder.string(), ": the encoder takes ", max_tokens, " tokens, needed: 3 or more");
-  auto tokenizer = Tokenizer::load(file);
+  auto tokenizer = Tokenizer::of_model(folder);
   const auto ends = tokenizer.encode("");
-  EK_CHECK(ends.size() == 2, kData, file.string(), ": the post_processor puts ", ends.size(),
+  EK_CHECK(ends.size() == 2, kData, (folder / "tokenizer.json").string(), ": the post_processor puts ", ends.size(),
            " special tokens around a text, expected one at each end");
   return {std::move(tokenizer), ends[0], ends[1], read_limit(folder / "tokenizer_config.json", max_tokens)};
 }

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/unicode.h"
 
@@ -191,6 +192,12 @@ Tokenizer Tokenizer::load(const std::filesystem::path& tokenizer_json) {
     if (named) throw;
     throw error.with_context(file);
   }
+}
+
+Tokenizer Tokenizer::of_model(const std::filesystem::path& folder) {
+  const auto file = folder / "tokenizer.json";
+  EK_CHECK(path_exists(file), kData, folder.string(), " has no tokenizer.json");
+  return load(file);
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -23,6 +23,8 @@ class Tokenizer {
   /// decoder ByteLevel, WordPiece or none; added tokens with lstrip, rstrip, single_word, normalized, special.
   /// `truncation` and `padding` are ignored with a warning.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
+  /// The tokenizer.json of a model's folder. \throws also kData naming the folder that has none.
+  static Tokenizer of_model(const std::filesystem::path& folder);
 
   /// Token ids of `text` (UTF-8; invalid bytes are \throws kData with their offset). With `add_special_tokens` the
   /// post-processor's template is applied. Time O(n log n) in the length of the longest word.

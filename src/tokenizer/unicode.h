@@ -1,6 +1,6 @@
 /// \file  What a tokenizer needs to know of Unicode: classes of code points as Unicode 16 has them (the version of the
 /// `tokenizers` library's regex), canonical forms (NFC, NFD) as that library makes them, and UTF-8. Base data from
-/// utf8proc; where that is older or newer than the library, the tables of tokenizer_unicode_tables.h decide.
+/// utf8proc; where that is older or newer than the library, the tables of unicode_tables.h decide.
 #pragma once
 
 #include <cstddef>

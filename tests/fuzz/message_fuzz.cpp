@@ -1,0 +1,34 @@
+// What server and clients send each other: a message's bytes, and the payload in them.
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "fed/message.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace evenkeel;
+
+at::Tensor bytes_of(std::string_view input) {
+  auto bytes_N = at::empty({static_cast<int64_t>(input.size())}, at::kByte);
+  if (!input.empty()) std::memcpy(bytes_N.mutable_data_ptr(), input.data(), input.size());
+  return bytes_N;
+}
+
+at::Tensor sent_again(const Message& message) {
+  return std::visit([](const auto& kind) { return to_bytes(kind); }, message);
+}
+
+const EncodedPayload& payload_of(const Message& message) {
+  return std::visit([](const auto& kind) -> const EncodedPayload& { return kind.payload; }, message);
+}
+
+}  // namespace
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  const auto message = from_bytes(bytes_of(input), "the input");
+  const auto once = sent_again(message), twice = sent_again(from_bytes(once, "its bytes"));
+  if (!once.equal(twice)) finding("a message that does not arrive as it was sent", {});
+  if (payload_of(message).size() > 0) received(decode(payload_of(message).bytes, "its payload"));
+}
