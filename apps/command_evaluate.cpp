@@ -174,8 +174,7 @@ std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpe
 void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
   const EvaluationOptions defaults;
   std::optional<BertScorer> scorer;
-  if (!flags.bert_score.encoder.empty())
-    scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
+  if (!flags.bert_score.encoder.empty()) scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
   const EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
                                   .decode = decode_of(flags).value_or(defaults.decode),
                                   .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),

@@ -255,8 +255,7 @@ TEST_F(Checkpoint, UnsupportedSettingsAreNamed) {
       {"num_attention_heads", 5},
       {"hidden_size", "wide"},
   };
-  for (const auto& [key, value] : settings)
-    expect_refused(saved_with(key, value), {"config.json", key.substr(0, 4)});
+  for (const auto& [key, value] : settings) expect_refused(saved_with(key, value), {"config.json", key.substr(0, 4)});
 }
 
 TEST_F(Checkpoint, AnotherFamilyIsRefusedWithTheKnownOnes) {
