@@ -6,8 +6,8 @@
 
 namespace evenkeel {
 
-/// What this machine stands in for where `config` leaves it open: all its cores, and the arithmetic that is faster here,
-/// which takes a second to measure and is measured only when it is asked for.
+/// What this machine stands in for where `config` leaves it open: all its cores, and the arithmetic that is faster
+/// here, which takes a second to measure and is measured only when it is asked for.
 MachineChoices machine_choices(const ExperimentConfig& config);
 
 }  // namespace evenkeel

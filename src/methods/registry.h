@@ -44,8 +44,8 @@ struct MethodEntry {
   /// which is the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22); else r_max.
   int64_t rank(double budget, int64_t max_rank) const;
   bool takes_unequal_ranks() const { return family == MethodFamily::kRank; }
-  /// What "the global adapter at budget beta" can mean, of what is `asked` for (R25): with a rank method "a", cut to r_c
-  /// with all experts, and "b", all ranks with K_c, which a dense model has not; else one thing, which has no name.
+  /// What "the global adapter at budget beta" can mean, of what is `asked` for (R25): with a rank method "a", cut to
+  /// r_c with all experts, and "b", all ranks with K_c, which a dense model has not; else one thing, without a name.
   std::vector<std::string> readings(std::span<const std::string> asked, bool has_experts) const;
 };
 

@@ -1,4 +1,5 @@
-/// \file  The keys of `[method.ub-smoe]`: every reading of what the paper leaves open (docs/ambiguities.md, by R-number).
+/// \file  The keys of `[method.ub-smoe]`: every reading of what the paper leaves open (docs/ambiguities.md, by
+/// R-number).
 /// Private to UB-SMoE.
 #pragma once
 

@@ -1,8 +1,8 @@
 /// UB-SMoE's routing on given scores, or inside the forward pass of a whole model in float64, for comparison with the
 /// numpy reference of tests/parity/reference.
 /// A server of jobs (jobs.h).
-/// JOB: {"options": TOML of [method.ub-smoe], "gate_norm", "top_k", "phi": file of `<layer>.phi` [E], "upstream": file, "out": file,
-/// and one of
+/// JOB: {"options": TOML of [method.ub-smoe], "gate_norm", "top_k", "phi": file of `<layer>.phi` [E], "upstream": file,
+/// "out": file, and one of
 ///         "scores": file of `scores` [T, E]; upstream `weights` [T, E] is d / d gate weights
 ///         "model": folder, "ids": [..]; upstream `logits` [T, V] is d / d logits}
 /// OUT: of scores: experts and weights [T, K], scores_grad [T, E], phi_grad [E]; of a model: logits [T, V], and by
