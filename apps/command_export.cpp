@@ -34,6 +34,7 @@ struct ExportFlags {
 struct Trained {
   AdapterState adapters;
   Sites sites;
+  GateRule gates;  ///< the base model's own
   PeftInfo info;
   bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
   bool modulates = false;     ///< an evaluation adds phi to the scores of routers
@@ -56,6 +57,7 @@ Trained read_run(const fs::path& folder) {
   const auto info = peft_info(base.string(), adapters);
   return {.adapters = std::move(adapters),
           .sites = server.sites,
+          .gates = server.model.gates,
           .info = info,
           .renormalises = router.gate_norm == GateNorm::kRenormSelected,
           .modulates = !router.modulation.empty(),
@@ -73,7 +75,7 @@ std::string merged_config(const CausalLm& model, bool renormalises) {
   auto config = OrderedJson::parse(model.config_json());
   const auto& gates = model.spec().gates;
   EK_CHECK(!renormalises || gates.renormalise || !gates.key.empty(), kConfig, "the run renormalised gate weights over ",
-           "the selected experts, which no config.json of a ", model.spec().family, " model says: export an adapter");
+           "the selected experts, which no config.json of family ", model.spec().family, " says: export an adapter");
   if (renormalises && !gates.key.empty()) config[gates.key] = true;
   return config.dump(2) + "\n";
 }
@@ -114,9 +116,9 @@ void run_export(const ExportFlags& flags) {
   } else {
     (format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter)(staged.path(), trained.adapters,
                                                                             trained.sites, trained.info);
-    if (trained.renormalises)
-      log::warning("[export] the run renormalised gate weights over the selected experts: set norm_topk_prob to true ",
-                   "in the base model's config where this adapter is used");
+    if (trained.renormalises && !trained.gates.key.empty())
+      log::warning("[export] the run renormalised gate weights over the selected experts: set ", trained.gates.key,
+                   " to true in the base model's config where this adapter is used");
   }
   staged.commit();
   std::cerr << "written to " << flags.out << '\n';

@@ -41,7 +41,6 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
           .model_folder = resolve_model_path(config.model.path),
           .model = shape.spec(),
           .sites = config.lora.sites(shape),
-          .norm_topk_prob = shape.spec().gates.renormalise,
           .method = config.method.make(),
           .clients = {}};
 }

@@ -26,7 +26,6 @@ struct Server {
   std::filesystem::path model_folder;  ///< named by the adapters it writes
   ModelSpec model;
   Sites sites;
-  bool norm_topk_prob = false;  ///< the checkpoint's own gates sum to one
   std::unique_ptr<FederatedMethod> method;
   std::vector<ClientProfile> clients;
 
