@@ -51,12 +51,15 @@ std::string description(const fs::path& file) {
   return start == std::string::npos ? std::string() : text.substr(start, text.find('\n', start) - start);
 }
 
+/// Paths that work from where the program was called: short ones in the folder that holds the configs.
 std::vector<Line> config_lines() {
   const auto root = shipped_folder();
+  std::error_code unknown;  // then it is no such folder
+  const bool here = fs::equivalent(root, ".", unknown);
   std::vector<Line> lines;
   for (const auto& entry : fs::recursive_directory_iterator(root / "configs"))
     if (entry.path().extension() == ".toml")
-      lines.push_back({fs::relative(entry.path(), root).string(), description(entry.path())});
+      lines.push_back({(here ? fs::relative(entry.path(), root) : entry.path()).string(), description(entry.path())});
   std::sort(lines.begin(), lines.end(), [](const Line& x, const Line& y) { return x.name < y.name; });
   return lines;
 }

@@ -1,10 +1,13 @@
 #include "apps/program.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "apps/commands.h"
 #include "apps/output.h"
@@ -26,12 +29,39 @@ void check_text_of_arguments(int argc, char** argv) {
   EK_CHECK(error || is_utf8(folder), kConfig, "the working folder is ", shown(folder), ", allowed: a path of UTF-8");
 }
 
+/// Edits of one letter between two words.
+size_t distance(std::string_view x, std::string_view y) {
+  std::vector<size_t> row(y.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < x.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < y.size(); ++j)
+      diagonal = std::exchange(row[j + 1], std::min({row[j + 1] + 1, row[j] + 1, diagonal + (x[i] == y[j] ? 0 : 1)}));
+  }
+  return row.back();
+}
+
+/// \throws kConfig where the first word is no command, naming the one that it is most like.
+void check_command(const CLI::App& program, int argc, char** argv) {
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  if (word.empty() || word.starts_with('-') || word.size() > 40) return;
+  std::vector<std::string> known;
+  for (const auto* command : program.get_subcommands({})) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), word) != known.end()) return;
+  const auto closest = std::min_element(
+      known.begin(), known.end(), [&](const auto& x, const auto& y) { return distance(word, x) < distance(word, y); });
+  const bool like = distance(word, *closest) <= 2;
+  fail(kConfig, "\"", shown(word), "\" is no command", like ? concat(", did you mean ", *closest, "?") : std::string(),
+       "; commands: ", join(known));
+}
+
 /// Parses argv and calls one function per sub-command.
 int run(int argc, char** argv) {
   check_text_of_arguments(argc, argv);
   CLI::App program("Federated LoRA fine-tuning of sparse mixture-of-experts language models across unequal clients");
   program.set_version_flag("--version", std::string("evenkeel ") + std::string(version()));
   program.require_subcommand(1);
+  program.fallthrough();  // --quiet may stand behind the command
   program.add_flag_callback(
       "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
   add_train_command(program);
@@ -51,6 +81,7 @@ int run(int argc, char** argv) {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);  // --help and --version
+    check_command(program, argc, argv);
     fail(kConfig, error.what(), "; run with --help for more information");
   }
   return 0;

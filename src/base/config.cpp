@@ -200,6 +200,28 @@ toml::table parsed(std::string_view text, std::string_view origin) {
   }
 }
 
+/// What needs no quotes after --set.
+bool is_bare_word(std::string_view text) {
+  constexpr std::string_view kWord = "_-./:+@~%";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 || kWord.find(static_cast<char>(c)) != kWord.npos;
+  });
+}
+
+/// "[piqa, boolq]" as strings; nothing when it is no list of bare words.
+std::optional<toml::array> bare_words(std::string_view text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
+  toml::array words;
+  for (std::string_view rest = text.substr(1, text.size() - 2); !rest.empty();) {
+    const auto comma = rest.find(',');
+    const auto word = trimmed(rest.substr(0, comma));
+    if (!is_bare_word(word)) return std::nullopt;
+    words.push_back(std::string(word));
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+  }
+  return words;
+}
+
 /// The value of `--set a.b=value`, in a table of its own under the key "value".
 toml::table parsed_value(std::string_view text, std::string_view assignment) {
   Bounds(text, concat("--set ", shown(assignment))).check();
@@ -207,11 +229,8 @@ toml::table parsed_value(std::string_view text, std::string_view assignment) {
     auto table = toml::parse(concat("value = ", text));
     if (table.size() == 1) return table;
   } catch (const toml::parse_error&) {
-    constexpr std::string_view kWord = "_-./:+@~%";
-    if (!text.empty() && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
-          return std::isalnum(c) != 0 || c >= 0x80 || kWord.find(static_cast<char>(c)) != kWord.npos;
-        }))
-      return toml::table{{"value", std::string(text)}};
+    if (is_bare_word(text)) return toml::table{{"value", std::string(text)}};
+    if (const auto words = bare_words(text)) return toml::table{{"value", *words}};
   }
   fail(kConfig, "--set ", shown(assignment), ": the value is neither TOML nor a bare word; strings may need quotes");
 }

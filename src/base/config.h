@@ -62,8 +62,8 @@ class Table {
   static Table load(const std::filesystem::path& file);
   static Table parse(std::string_view text, std::string_view origin);
 
-  /// Applies `--set a.b=value`: the value is TOML, or a bare word taken as a string. \throws kConfig when it is
-  /// neither. Call it before taking sub-tables: a table it replaces is gone.
+  /// Applies `--set a.b=value`: the value is TOML, or a bare word or a list of bare words, taken as strings.
+  /// \throws kConfig when it is neither. Call it before taking sub-tables: a table it replaces is gone.
   void set(std::string_view assignment);
 
   const std::string& path() const { return path_; }

@@ -139,6 +139,15 @@ TEST(Config, SetReplacesValuesAndMakesTables) {
   EXPECT_EQ(outer.optimizer.betas, (std::vector<double>{0, 1}));
 }
 
+TEST(Config, SetTakesAListOfBareWords) {
+  const auto tasks = [](std::string_view assignment) { return outer_from("", std::vector{assignment}).tasks; };
+  EXPECT_EQ(tasks("tasks=[piqa]"), (std::vector<std::string>{"piqa"}));
+  EXPECT_EQ(tasks("tasks=[piqa, builtin:sizes]"), (std::vector<std::string>{"piqa", "builtin:sizes"}));
+  EXPECT_EQ(tasks("tasks=[]"), std::vector<std::string>());
+  for (const std::string_view assignment : {"tasks=[piqa,,x]", "tasks=[a b]", "tasks=[piqa", "tasks=[x]]"})
+    EXPECT_NE(message_of("", std::span(&assignment, 1)).find("neither TOML nor a bare word"), std::string::npos);
+}
+
 TEST(Config, SetRefusesWhatItCannotRead) {
   const auto with = [](std::string_view assignment) { return message_of("name = \"x\"\n", std::span(&assignment, 1)); };
   EXPECT_EQ(with("rounds"), "[config] --set rounds: expected a.b=value");

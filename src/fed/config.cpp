@@ -27,13 +27,23 @@ void check_length(const config::Table& table, std::string_view key, size_t lengt
            " entries, clients.count is ", clients, ": one entry per client is needed", table.place_of(key));
 }
 
-/// The row of a method that is named under `key`.
-const MethodEntry& method_named(std::string_view name, const config::Table& table, std::string_view key) {
-  try {
-    return find_method(name);
-  } catch (const Error& error) {
-    throw error.with_context(concat(table.full_key(key), table.place_of(key)));
-  }
+std::vector<std::string_view> method_names() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : methods()) names.push_back(entry.name);
+  return names;
+}
+
+/// The row of the method that `[method] name` says.
+const MethodEntry& named_method(std::string_view name, const config::Table& table) {
+  table.check(contains(method_names(), name), "name", in_quotes(name), join(method_names()));
+  return find_method(name);
+}
+
+/// The row of the method whose table stands under `key`.
+const MethodEntry& method_of_table(std::string_view key, const config::Table& table) {
+  EK_CHECK(contains(method_names(), key), kConfig, table.full_key(key), " is not a known key", table.place_of(key),
+           "; known: name, gate_norm, and of methods: ", join(method_names()));
+  return find_method(key);
 }
 
 /// One method's table inside `[method]` of the resolved config.
@@ -133,7 +143,7 @@ void EvaluateSection::resolve(const config::Table& table) const {
 MethodSection MethodSection::read(const config::Table& table) {
   MethodSection section;
   section.name = table.string("name").value_or(section.name);
-  section.gate_norm = method_named(section.name, table, "name").gate_norm;
+  section.gate_norm = named_method(section.name, table).gate_norm;
   MethodChoice choice{section.name, section.gate_norm};
   const auto keys = table.keys();
   config::read(table, choice, std::vector<std::string_view>(keys.begin(), keys.end()));
@@ -141,7 +151,7 @@ MethodSection MethodSection::read(const config::Table& table) {
   names.insert(section.name);
   for (const auto& key : names) {
     if (key == "name" || key == "gate_norm") continue;
-    const MethodEntry& entry = method_named(key, table, key);
+    const MethodEntry& entry = method_of_table(key, table);
     entry.make(table.table(key));
     section.tables.emplace_back(&entry, table.table(key));
   }

@@ -104,6 +104,8 @@ TEST(ExperimentConfig, AnUnknownKeyIsNamedWithTheKnownOnes) {
   expect_complaint("[train]\nrouns = 3\n", {"train.rouns", "rounds", "local_epochs"});
   expect_complaint("sed = 3\n", {"sed", "seed", "model"});
   expect_complaint("[method.ub-smoe]\nphi_momentm = 0.5\n", {"method.ub-smoe.phi_momentm", "phi_momentum"});
+  expect_complaint("[method]\nnam = \"fedit\"\n",
+                   {"method.nam is not a known key", "line 2", "known: name, gate_norm", "fedit"});
 }
 
 TEST(ExperimentConfig, AnUnselectedMethodsTableIsCheckedToo) {

@@ -39,6 +39,23 @@ Scored score(const Server& server, Fabric& fabric, const ServerState& state, con
   return scored;
 }
 
+std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
+                                      const EvaluationHooks& hooks) {
+  std::vector<TaskScore> scores;
+  for (const auto& point : evaluation_points(server))
+    for (const auto& task : server.config.evaluate.tasks) {
+      if (const auto known = hooks.known ? hooks.known(point, task) : std::nullopt) {
+        scores.push_back(*known);
+        continue;
+      }
+      const auto scored =
+          score(server, fabric, state, point, {.task = task, .predictions = hooks.predictions}, hooks.on_progress);
+      scores.push_back(scored.score);
+      if (hooks.on_score) hooks.on_score(scored.score, scored.predictions);
+    }
+  return scores;
+}
+
 ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
   auto last = checkpoint.read();
   if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
@@ -53,15 +70,8 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
   apply(changes, config);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate);
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
-  std::vector<TaskScore> scores;
-  for (const auto& point : evaluation_points(e.server))
-    for (const auto& task : e.server.config.evaluate.tasks) {
-      const auto scored =
-          score(e.server, e.fabric, state, point, {.task = task, .predictions = on_score != nullptr}, on_progress);
-      scores.push_back(scored.score);
-      if (on_score) on_score(scored.score, scored.predictions);
-    }
-  return scores;
+  return evaluate_state(e.server, e.fabric, state,
+                        {.on_progress = on_progress, .on_score = on_score, .predictions = on_score != nullptr});
 }
 
 }  // namespace evenkeel

@@ -27,6 +27,22 @@ std::vector<EvaluationPoint> evaluation_points(const Server& server);
 Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
              const EvaluationProgress& on_progress = {});
 
+/// Told of each score as soon as it is there.
+using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
+
+/// What an evaluation asks and tells while it lasts; each may be empty.
+struct EvaluationHooks {
+  /// A score that is there already is not made again.
+  std::function<std::optional<TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
+  EvaluationProgress on_progress{};
+  ScoreCallback on_score{};  ///< of those that are made; with predictions if they are asked for
+  bool predictions = false;
+};
+
+/// All tasks of `[evaluate]` at all its points, task by task within each budget.
+std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
+                                      const EvaluationHooks& hooks = {});
+
 /// The state after the last committed round, which the fabric's clients then know; before the first one, what a run
 /// begins with.
 ServerState last_state(Experiment& experiment, const Checkpoint& checkpoint);
@@ -38,9 +54,6 @@ struct RunEvaluation {
   std::optional<int64_t> limit;
   std::function<void(ExperimentConfig&)> adjust;  ///< anything else, e.g. decoding or where the data is
 };
-
-/// Told of each score as soon as it is there.
-using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
 
 /// Scores the last committed round of a run folder, task by task within each budget. Writes nothing.
 /// \throws kIo when no run lives there; kConfig, kData, kCheckpoint as make_experiment().

@@ -129,6 +129,13 @@ FolderLock RunFolder::prepare(const fs::path& folder) {
   return lock;
 }
 
+void RunFolder::abandon(const fs::path& folder, FolderLock lock) {
+  remove_leftovers(folder);
+  { const FolderLock last = std::move(lock); }
+  std::error_code not_empty;  // then somebody else has put something there
+  fs::remove(folder, not_empty);
+}
+
 bool RunFolder::holds_run(const fs::path& folder) { return path_exists(folder / kManifestFile); }
 
 bool RunFolder::nothing_began(const fs::path& folder) {

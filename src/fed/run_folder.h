@@ -27,6 +27,8 @@ class RunFolder {
   /// A folder to hold a new run, locked: made, or empty already, or left by a run that was stopped before it began.
   /// \throws kIo when it holds anything else, is not writable, or another process works in it.
   static FolderLock prepare(const std::filesystem::path& folder);
+  /// Undoes prepare() of a folder that it made, when no run begins there after all.
+  static void abandon(const std::filesystem::path& folder, FolderLock lock);
   /// Whether a run lives there.
   static bool holds_run(const std::filesystem::path& folder);
   /// Whether there is no such folder, it is empty, or create() did not get to its end there.

@@ -64,19 +64,16 @@ class EvaluationLine {
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
 std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state, const StopRequest& stop) {
   auto& [server, fabric] = run.experiment;
-  const auto known = run.folder.evaluations();
-  std::vector<TaskScore> scores;
+  const auto lines = run.folder.evaluations();
   EvaluationLine progress(stop);
-  for (const auto& point : evaluation_points(server))
-    for (const auto& task : server.config.evaluate.tasks) {
-      if (const auto already = known_score(known, state.round, point, task)) {
-        scores.push_back(*already);
-        continue;
-      }
-      scores.push_back(score(server, fabric, state, point, {.task = task}, std::ref(progress)).score);
-      run.folder.add_evaluation({state.round, server.config.method.name, scores.back()});
-    }
-  return scores;
+  return evaluate_state(server, fabric, state,
+                        {.known = [&](const EvaluationPoint& point,
+                                      const std::string& task) { return known_score(lines, state.round, point, task); },
+                         .on_progress = std::ref(progress),
+                         .on_score =
+                             [&](const TaskScore& score, std::span<const Prediction>) {
+                               run.folder.add_evaluation({state.round, server.config.method.name, score});
+                             }});
 }
 
 void log_beginning(const Experiment& e, int64_t rounds_done) {
@@ -107,11 +104,18 @@ Snapshot advance(Run& run, const Snapshot& now, RunProgress& progress) {
 Run begin_run(const RunRequest& request) {
   auto config = request.config();
   const fs::path folder = config.folder();
+  load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
+  const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
-  config.settle(machine_choices(config));
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-  auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
-  return {std::move(experiment), std::move(run_folder)};
+  try {
+    config.settle(machine_choices(config));
+    auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+    auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
+    return {std::move(experiment), std::move(run_folder)};
+  } catch (...) {
+    if (!was_there) RunFolder::abandon(folder, std::move(lock));
+    throw;
+  }
 }
 
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round) {

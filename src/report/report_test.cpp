@@ -239,6 +239,12 @@ TEST_F(Report, ARunWithoutRoundsStillHasAReport) {
   EXPECT_FALSE(report_page(runs({"one"})).empty());
 }
 
+TEST_F(Report, ATableOfTheOtherKindOfAnswersSaysWhatThereIs) {
+  EXPECT_EQ(table(runs({"one"}), "f1"),
+            "free text: F1 of words, percent, mean over rows: the tasks that were evaluated ask for choices; there are: "
+            "accuracy, invalid, valid, likelihood\n");
+}
+
 TEST_F(Report, LabelsDiffer) {
   fs::create_directories(folder_ / "other");
   fs::copy(folder_ / "one", folder_ / "other/one", fs::copy_options::recursive);

@@ -182,10 +182,21 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
 
 size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.label.size() + 2); }
 
+/// In place of a table of that kind of answers, of which there are none.
+std::string what_there_is(std::span<const RunRecords> runs, AnswerKind wanted) {
+  const auto other = wanted == AnswerKind::kText ? AnswerKind::kChoice : AnswerKind::kText;
+  if (scored(runs, other).empty()) return "nothing is evaluated yet";
+  std::vector<std::string_view> names;
+  for (const auto& entry : kTaskTables)
+    if (entry.kind == other) names.push_back(entry.name);
+  return concat("the tasks that were evaluated ask for ", other == AnswerKind::kChoice ? "choices" : "free text",
+                "; there are: ", join(names));
+}
+
 /// As many runs in a grid as fit beside each other.
 std::string task_table(std::span<const RunRecords> runs, const TaskTable& table) {
   const auto all = scored(runs, table.kind);
-  if (all.empty()) return concat(table.title, ": nothing is evaluated yet\n");
+  if (all.empty()) return concat(table.title, ": ", what_there_is(runs, table.kind), '\n');
   const auto tasks = all_tasks(all);
   std::string out = concat(table.title, ", by budget, after the last evaluated round\n");
   for (size_t first = 0, end = 0; first < all.size(); first = end) {

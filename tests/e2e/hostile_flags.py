@@ -212,13 +212,14 @@ def test_what_a_command_needs(places, command, without):
 
 @pytest.mark.parametrize("words, says", [
     ([], ["subcommand"]),
-    (["trian", CONFIG], ["subcommand"]),
+    (["trian", CONFIG], ["\"trian\" is no command, did you mean train?"]),
+    (["federate", CONFIG], ["\"federate\" is no command; commands: train, evaluate"]),
     (["train", CONFIG, "--round", "3"], ["--round"]),
     (["train", CONFIG, CONFIG], [str(CONFIG)]),
     (["list", "planets"], ["planets", "methods, models, tasks, configs"]),
     (["list", "methods", "--json"], ["--json"]),
     (["generate", "--model", "m", "--prompt", "p", "-x"], ["-x"]),
-    (["train\nevenkeel: done", CONFIG], ["subcommand"]),
+    (["train\nevenkeel: done", CONFIG], ["is no command"]),
     (["train", CONFIG, f"--{'x' * 5000}"], ["xxx"]),
     (["list", "x" * 5000], ["xxx", "methods"]),
     (["list", "\x1b[31mmethods"], ["methods"]),

@@ -52,6 +52,23 @@ def test_list_refuses_other_words():
     refused("list", "planets", says=["allowed: methods, models, tasks, configs"])
 
 
+def test_quiet_may_stand_behind_the_command():
+    assert succeed("list", "methods", "--quiet").stdout == succeed("--quiet", "list", "methods").stdout != ""
+
+
+def test_configs_are_listed_by_paths_that_work_where_one_stands(tmp_path):
+    for folder in (ROOT, tmp_path):
+        names = [line.split()[0] for line in succeed("list", "configs", cwd=folder).stdout.splitlines()]
+        assert len(names) > 10 and all((folder / name).is_file() for name in names)
+
+
+@pytest.mark.parametrize("setting, says", [("model.path=models/nowhere", "models/nowhere"), ("data.task=piqa", "data.task"),
+                                           ("clients.ranks=[3,2,1,3,2]", "clients.ranks")])
+def test_a_run_that_cannot_begin_leaves_no_folder(tiny_model, setting, says, tmp_path):  # noqa: F811
+    refused("train", CONFIG, "--set", f"model.path={tiny_model}", "--set", setting, "--out", tmp_path / "runs/x", says=[says])
+    assert not (tmp_path / "runs/x").exists()
+
+
 def test_doctor_says_what_fits(tiny_model):  # noqa: F811
     out = succeed("doctor", "--model", tiny_model).stdout
     for word in ("cores", "instructions", "memory", "native x W^T", "bfloat16", "yes"):
