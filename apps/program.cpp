@@ -20,7 +20,8 @@
 namespace evenkeel {
 namespace {
 
-/// What TOML and JSON cannot hold must not reach a run folder: it could not be read back (docs/decisions/0022).
+/// What TOML and JSON cannot hold must not reach a run folder: it could not be read back
+/// (docs/decisions/0022-what-strangers-hand-in.md).
 void check_text_of_arguments(int argc, char** argv) {
   for (int i = 1; i < argc; ++i)
     EK_CHECK(is_utf8(argv[i]), kConfig, "argument ", i, " is ", shown(argv[i]), ", allowed: text and paths of UTF-8");

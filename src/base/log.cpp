@@ -41,16 +41,12 @@ spdlog::logger& logger() {
 
 spdlog::level::level_enum native(Level level) {
   switch (level) {
-    case Level::kDebug:
-      return spdlog::level::debug;
     case Level::kInfo:
       return spdlog::level::info;
     case Level::kWarning:
       return spdlog::level::warn;
     case Level::kError:
       return spdlog::level::err;
-    case Level::kQuiet:
-      return spdlog::level::off;
   }
   return spdlog::level::info;
 }

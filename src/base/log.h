@@ -9,7 +9,7 @@
 
 namespace evenkeel::log {
 
-enum class Level { kDebug, kInfo, kWarning, kError, kQuiet };
+enum class Level { kInfo, kWarning, kError };
 
 /// Lines below `level` are dropped. Default kInfo.
 void set_level(Level level);
@@ -17,10 +17,6 @@ void set_level(Level level);
 /// Writes one line now: what a terminal acts upon is spelled out, a very long one is shortened (base/text.h).
 void write(Level level, std::string_view line);
 
-template <typename... Parts>
-void debug(const Parts&... parts) {
-  write(Level::kDebug, concat(parts...));
-}
 template <typename... Parts>
 void info(const Parts&... parts) {
   write(Level::kInfo, concat(parts...));

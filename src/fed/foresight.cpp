@@ -105,7 +105,7 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
 }
 
 /// Factors of everything merged into the base by the last round, the server's before and after it and the clients'; a
-/// stack as high as the weight is folded (docs/decisions/0014).
+/// stack as high as the weight is folded (docs/decisions/0014-base-changing-methods.md).
 int64_t base_change_bytes(const Experiment& e) {
   if (!find_method(e.server.config.method.name).changes_base) return 0;
   const auto drawn = std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size()));

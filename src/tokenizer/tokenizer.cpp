@@ -196,7 +196,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& tokenizer_json) {
 
 Tokenizer Tokenizer::of_model(const std::filesystem::path& folder) {
   const auto file = folder / "tokenizer.json";
-  EK_CHECK(path_exists(file), kData, folder.string(), " has no tokenizer.json");
+  EK_CHECK(path_exists(file), kData, folder.string(), " has no tokenizer.json: a model needs a tokenizer");
   return load(file);
 }
 
