@@ -240,9 +240,10 @@ TEST_F(Report, ARunWithoutRoundsStillHasAReport) {
 }
 
 TEST_F(Report, ATableOfTheOtherKindOfAnswersSaysWhatThereIs) {
-  EXPECT_EQ(table(runs({"one"}), "f1"),
-            "free text: F1 of words, percent, mean over rows: the tasks that were evaluated ask for choices; there are: "
-            "accuracy, invalid, valid, likelihood\n");
+  EXPECT_EQ(
+      table(runs({"one"}), "f1"),
+      "free text: F1 of words, percent, mean over rows: the tasks that were evaluated ask for choices; there are: "
+      "accuracy, invalid, valid, likelihood\n");
 }
 
 TEST_F(Report, LabelsDiffer) {
