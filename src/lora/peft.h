@@ -1,6 +1,6 @@
 /// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and
-/// projection (transformers 4 + PEFT 0.17 layout). Names: base_model.model.<module>.lora_A.weight [r, in],
-/// .lora_B.weight [out, r]; the modules of a site are those its family gives it (lora/modules.h).
+/// projection, which PEFT 0.17 and, by converting it, 0.21 read. Names: base_model.model.<module>.lora_A.weight
+/// [r, in], .lora_B.weight [out, r]; the modules of a site are those its family gives it (lora/modules.h).
 #pragma once
 
 #include <filesystem>

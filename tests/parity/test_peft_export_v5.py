@@ -1,4 +1,4 @@
-"""The fused layout of transformers 5 + PEFT 0.21, and the merged checkpoint there."""
+"""Both layouts of an adapter in transformers 5 + PEFT 0.21, and the merged checkpoint there."""
 import pytest
 from peft import PeftModel
 
@@ -11,10 +11,11 @@ def trained(tmp_path_factory):
     return federated_run(tmp_path_factory.mktemp("fused"), "ub-smoe")
 
 
-def test_fused_export_opens_in_peft_with_our_logits(trained, tmp_path):
+@pytest.mark.parametrize("layout", ["peft", "peft-fused"])
+def test_exported_adapter_opens_in_peft_with_our_logits(trained, layout, tmp_path):
     model_folder, run_folder = trained
-    run("export", "--run", run_folder, "--format", "peft-fused", "--out", tmp_path / "fused")
-    peer = PeftModel.from_pretrained(load_float32(model_folder), tmp_path / "fused").eval()
+    run("export", "--run", run_folder, "--format", layout, "--out", tmp_path / "adapter")
+    peer = PeftModel.from_pretrained(load_float32(model_folder), tmp_path / "adapter").eval()
     texts, expected = texts_with_logits(peer, (1, 70, 12), seed=89)
     _, logits = score(model_folder, texts, tmp_path, "--adapter", run_folder / "adapter")
     assert_logits_close(logits, expected)
