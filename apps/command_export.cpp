@@ -131,11 +131,10 @@ void add_export_command(CLI::App& program) {
   auto* command = program.add_subcommand("export", "a run's adapter for PEFT, or merged into its base model");
   command->description(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
-      "Writes the adapter of the last committed round. peft: one Linear per expert and projection, for PEFT 0.17 and "
-      "0.21 and what else reads adapters; peft-fused: the same on fused expert tensors, for PEFT 0.21 with "
-      "transformers "
-      "5 alone (0.17 loads it without a word, and wrong); merged: a full checkpoint, added in float32, held in memory "
-      "while it is written.");
+      "Writes the adapter of the last committed round.\n"
+      "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21 and what else reads adapters\n"
+      "peft-fused: the same on fused expert tensors, for PEFT 0.21 alone; 0.17 loads it without a word, and wrong\n"
+      "merged: a full checkpoint, added in float32, held in memory while it is written");
   command->add_option("--run", flags->run, "run folder")->required();
   command->add_option("--format", flags->format, "peft, peft-fused or merged")->capture_default_str();
   command->add_option("--out", flags->out, "output folder, new or empty")->required();

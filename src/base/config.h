@@ -89,6 +89,11 @@ class Table {
   void check(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " is ", value, ", allowed: ", allowed, place_of(key));
   }
+  /// The same of one entry of a list: "<full key> holds <value>, ...".
+  template <typename T>
+  void check_entry(bool good, std::string_view key, const T& value, std::string_view allowed) const {
+    EK_CHECK(good, kConfig, full_key(key), " holds ", value, ", allowed: ", allowed, place_of(key));
+  }
   /// The same of the bounds in base/limits.h.
   void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
     limits::check_integer(full_key(key), value, least, most, place_of(key));

@@ -135,7 +135,7 @@ void EvaluateSection::resolve(const config::Table& table) const {
   check_shares(table, "budgets", budgets);
   table.check(!readings.empty(), "readings", "empty", "a, b");
   for (const auto& reading : readings)
-    table.check(reading == "a" || reading == "b", "readings", concat("[", join(readings), "]"), "a, b");
+    table.check_entry(reading == "a" || reading == "b", "readings", in_quotes(reading), "a, b");
   table.check_integer("limit", limit, 0, limits::kRows);
   table.check_integer("every", every, 0, limits::kSteps);
 }
@@ -183,8 +183,8 @@ void ExperimentConfig::resolve(const config::Table& table) const {
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
   for (const int64_t rank : clients.ranks)
-    table.table("clients").check(rank >= 1 && rank <= lora.rank, "ranks", concat("[", join(clients.ranks), "]"),
-                                 concat("each 1 .. lora.rank = ", lora.rank));
+    table.table("clients").check_entry(rank >= 1 && rank <= lora.rank, "ranks", rank,
+                                       concat("1 .. lora.rank = ", lora.rank));
 }
 
 ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {

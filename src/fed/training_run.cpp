@@ -104,10 +104,10 @@ Snapshot advance(Run& run, const Snapshot& now, RunProgress& progress) {
 Run begin_run(const RunRequest& request) {
   auto config = request.config();
   const fs::path folder = config.folder();
-  load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
   const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
   try {
+    load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
     config.settle(machine_choices(config));
     auto experiment = make_experiment(std::move(config), Purpose::kTrain);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
