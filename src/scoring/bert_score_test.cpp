@@ -142,7 +142,7 @@ class Scorer : public ::testing::Test {
   }
 
   std::vector<BertScore> scores(const std::vector<ComparedText>& texts, BertScoreOptions options = {}) const {
-    if (!options.layer) options.layer = 2;
+    if (options.layer < 0) options.layer = 2;
     std::vector<BertScore> all;
     BertScorer::load(folder_, options).score(texts, [&](size_t index, const BertScore& score) {
       EXPECT_EQ(index, all.size());
