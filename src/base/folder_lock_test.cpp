@@ -17,12 +17,7 @@ namespace {
 class Locked : public ::testing::Test {
  protected:
   std::string refusal() const {
-    try {
-      const FolderLock lock(folder_);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::refusal([&] { const FolderLock lock(folder_); });
   }
 
   const testing::TemporaryFolder temporary_;

@@ -195,6 +195,39 @@ at::Tensor gradient_over(const Experiment& e, const std::string& site, const Rou
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
 
+/// A base of which the experts are large enough to be multiplied natively.
+fs::path wide_model(const fs::path& root) {
+  Json config = Json::parse(testing::kSmallModel);
+  config.update({{"hidden_size", 256},
+                 {"intermediate_size", 1030},
+                 {"num_hidden_layers", 1},
+                 {"num_experts", 3},
+                 {"num_experts_per_tok", 2},
+                 {"initializer_range", 0.05}});
+  write_file_atomic(root / "wide.json", config.dump());
+  save_model(*init_model(root / "wide.json", BaseDtype::kBFloat16, 1), root / "wide");
+  fs::copy_file(root / "model" / "tokenizer.json", root / "wide" / "tokenizer.json");
+  return root / "wide";
+}
+
+TEST_F(RoundTest, ComputeDtypeReachesTrainingGradientSumsAndEvaluation) {
+  const auto model = concat("model.path=\"", wide_model(root()).string(), "\"");
+  const std::string site = "model.layers.0.mlp.experts.down_proj";
+  std::vector<AdapterState> trained;
+  std::vector<at::Tensor> gradients;
+  for (const std::string dtype : {"float32", "bfloat16"}) {
+    auto e = experiment("fedit", Purpose::kTrain, concat("model.compute_dtype=", dtype),
+                        {model, "clients.budgets=[1.0, 1.0, 1.0]", "evaluate.budgets=[1.0]", "data.limit=6"});
+    int64_t bytes_up = 0;
+    gradients.push_back(e.server.gradient_sums(e.fabric, bytes_up)(site, {.rows = 6}));
+    trained.push_back(play(e, beginning(e), concat("computed-", dtype)).next.state.global.adapters);
+    EXPECT_EQ(e.fabric.place.forward({}).matmul, dtype == "bfloat16" ? MatmulPath::kNative : MatmulPath::kWiden);
+  }
+  EXPECT_FALSE(at::equal(trained[0].at(site).b, trained[1].at(site).b));
+  EXPECT_FALSE(at::equal(gradients[0], gradients[1]));
+  EXPECT_LT(apart(gradients[1], gradients[0]), 0.2);
+}
+
 // With a micro-batch as large as all rows, a mixture of clients would be one mean instead of a sum of three.
 TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
   auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");

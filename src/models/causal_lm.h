@@ -123,7 +123,8 @@ void save_model(const CausalLm& model, const std::filesystem::path& folder, Base
                 int64_t shard_bytes = kShardBytes);
 
 /// The folder that save_model(init_model(...)) writes, tensor by tensor: memory is the largest tensor, whatever the
-/// model's size (docs/decisions/0028). \throws kIo when the disk has no room for it, before anything is drawn.
+/// model's size (docs/decisions/0028-tensor-by-tensor.md). \throws kIo when the disk has no room for it, before
+/// anything is drawn.
 void write_random_model(const std::filesystem::path& config_json, const std::filesystem::path& folder, BaseDtype dtype,
                         uint64_t seed, int64_t shard_bytes = kShardBytes);
 

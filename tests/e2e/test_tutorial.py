@@ -1,27 +1,16 @@
 """docs/tutorial-new-method.md, followed to the letter in an empty folder: its files are written, its commands are run."""
 
 import filecmp
-import re
 import tomllib
 
-import pytest
-
 from tiny import lines
-from tutorial import BUILD_LIMIT, follow
+from tutorial import assert_built_soon_and_keeps_every_promise, followed_once
 
-
-@pytest.fixture(scope="module")
-def followed(tmp_path_factory):
-    """The folder after the last step, and what each command block printed and took."""
-    folder = tmp_path_factory.mktemp("tutorial")
-    return folder, follow("tutorial-new-method.md", folder)
+followed = followed_once("tutorial-new-method.md")
 
 
 def test_the_program_is_built_soon_and_keeps_every_promise(followed):
-    done, seconds = followed[1][0]
-    assert seconds < BUILD_LIMIT
-    passed = int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1])
-    assert passed > 20 and "FAILED" not in done.stdout
+    assert_built_soon_and_keeps_every_promise(followed)
 
 
 def test_the_new_method_is_listed_beside_the_others(followed):

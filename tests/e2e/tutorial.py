@@ -6,6 +6,8 @@ import re
 import resource
 import subprocess
 
+import pytest
+
 from tiny import PROGRAM, ROOT
 
 BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,3 +37,20 @@ def follow(tutorial, folder):
             assert name, f"a {language} block has no file name"
             (folder / name).write_text(text)
     return [shell(text, folder) for language, _, text in blocks if language == "sh"]
+
+
+def followed_once(tutorial):
+    """A fixture: the folder after the last step, and what each command block printed and took."""
+    @pytest.fixture(scope="module")
+    def followed(tmp_path_factory):
+        folder = tmp_path_factory.mktemp("tutorial")
+        return folder, follow(tutorial, folder)
+    return followed
+
+
+def assert_built_soon_and_keeps_every_promise(followed):
+    """Of the first command block, which builds the program and runs its tests."""
+    done, seconds = followed[1][0]
+    assert seconds < BUILD_LIMIT
+    passed = int(re.search(r"\[  PASSED  \] (\d+) tests", done.stdout)[1])
+    assert passed > 20 and "FAILED" not in done.stdout
