@@ -1,4 +1,11 @@
-"""A tutorial of docs/, followed to the letter in an empty folder: its files are written, its commands are run."""
+"""A document, followed to the letter in an empty folder: its files are written, its commands are run, in the order in which they
+stand there. What a fenced block is, its first line says:
+
+```sh                     commands of bash, which must succeed
+```sh not-run: REASON     commands that no test runs, and why; the mark serves blocks of any language
+```json rows.json         the file rows.json
+```text                   what a person sees, as a bare ``` does: neither written nor run
+"""
 
 import os
 import pathlib
@@ -10,7 +17,8 @@ import pytest
 
 from tiny import PROGRAM, ROOT
 
-BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*) *([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"not-run: \S")
 BUILD_LIMIT = 90  # processor seconds: somebody waits for it
 
 
@@ -29,14 +37,20 @@ def shell(script, folder):
     return done, seconds_of_children() - begin
 
 
-def follow(tutorial, folder):
-    """What each command block printed and took, after all files were written into `folder`."""
-    blocks = BLOCK.findall((ROOT / "docs" / tutorial).read_text())
-    for language, name, text in blocks:
-        if language != "sh":
-            assert name, f"a {language} block has no file name"
-            (folder / name).write_text(text)
-    return [shell(text, folder) for language, _, text in blocks if language == "sh"]
+def follow(document, folder):
+    """What each command block of a file of this project printed and took."""
+    done = []
+    for language, said, text in BLOCK.findall((ROOT / document).read_text()):
+        if language in ("", "text") or NOT_RUN.match(said):
+            continue
+        if language == "sh":
+            assert not said, f"{document}: a block of commands says '{said}', allowed: nothing, or 'not-run: REASON'"
+            done.append(shell(text, folder))
+        else:
+            assert re.fullmatch(r"\S+", said), f"{document}: a {language} block has no file name, and is not marked 'not-run: REASON'"
+            (folder / said).parent.mkdir(parents=True, exist_ok=True)
+            (folder / said).write_text(text)
+    return done
 
 
 def followed_once(tutorial):
@@ -44,7 +58,7 @@ def followed_once(tutorial):
     @pytest.fixture(scope="module")
     def followed(tmp_path_factory):
         folder = tmp_path_factory.mktemp("tutorial")
-        return folder, follow(tutorial, folder)
+        return folder, follow(f"docs/{tutorial}", folder)
     return followed
 
 
