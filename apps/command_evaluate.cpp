@@ -29,7 +29,7 @@ struct EvaluateFlags {
   std::vector<double> budgets;
   std::optional<std::string> decode, form;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
-  bool json = false;
+  bool json = false, in_the_run_only = false;
 };
 
 /// Shows scores as they come: JSON lines at once, or a table at the end; predictions into a file of their own.
@@ -65,6 +65,7 @@ class ScoreWriter {
 
   static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
     OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};
+    if (score.served_by != ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
     score.kind == AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
     json["output"] = prediction.output;
     return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
@@ -210,6 +211,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
     if (dtype_given) config.model.dtype = dtype;
+    if (flags.in_the_run_only) config.evaluate.as_exported = false;
     if (flags.seed) config.seed = *flags.seed;
     if (flags.model.threads > 0) config.threads = flags.model.threads;
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
@@ -272,6 +274,8 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--bert-layer", flags->bert_score.layer, "its layer (default: that of the folder's name)");
   command->add_option("--bert-baseline", flags->bert_score.baseline, "tsv file to rescale with");
   command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");
+  command->add_flag("--in-the-run-only", flags->in_the_run_only,
+                    "--run: do not also score the exported adapter as other programs route it");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");
   command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });
 }

@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "fed/gradient_sums.h"
+#include "fed/served.h"
 
 namespace evenkeel {
 
@@ -12,6 +13,13 @@ Reply Client::answer(const Task& task, const OnProgress& on_progress) {
 LocalSetup Client::prepare(const Task& task) {
   const auto sent = download(task);
   return place_.method->prepare(sent, view(task));
+}
+
+LocalSetup Client::exported(const Task& task, ServedBy by) {
+  auto setup = empty_setup(view(task));
+  setup.router.gate_norm = served_gates(setup.router.gate_norm, by, place_.model->spec().gates);
+  setup.adapters = received(decode(task.payload.bytes, "the adapter to be scored as exported")).adapters;
+  return setup;
 }
 
 Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progress) {
@@ -38,11 +46,13 @@ Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress
 }
 
 Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_progress) {
-  const auto setup = prepare(task);
+  const bool as_exported = ask.served_by != ServedBy::kRun;
+  const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
   const auto& config = place_.config;
   const auto& info = find_task(ask.task);
   const auto set = test_rows(info, config.data.rows(config.evaluate.limit, place_.seed()));
-  const auto forward = place_.forward(setup);
+  auto forward = place_.forward(setup);
+  if (as_exported) forward.base_change = nullptr;  // the adapter has it
   const auto on_rows = [&](int64_t done, int64_t rows) {
     if (on_progress)
       on_progress(
@@ -53,6 +63,7 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
                                ask.predictions ? &scored.predictions : nullptr, on_rows);
   scored.score.budget = task.client.budget;
   scored.score.reading = ask.reading;
+  scored.score.served_by = ask.served_by;
   scored.score.top_k = setup.router.top_k;
   return {.client = task.client.id, .report = std::move(scored)};
 }

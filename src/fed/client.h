@@ -31,6 +31,8 @@ class Client {
   Reply answer(const Task& task, const Train& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const SumGradients& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const Score& ask, const OnProgress& on_progress);
+  /// What another program makes of the adapter in the task.
+  LocalSetup exported(const Task& task, ServedBy by);
   Payload download(const Task& task) const;
   ClientView view(const Task& task);
 

@@ -60,7 +60,8 @@ struct MethodChoice {
   void visit(auto& field) {
     field("name", name, "the method (evenkeel list methods)");
     field("gate_norm", gate_norm,
-          "weights of the selected experts: as the checkpoint (olmoe_native), or renorm_selected; each method has its "
+          "weights of the selected experts: as the checkpoint (olmoe_native), renorm_selected or softmax_all; each "
+          "method has its "
           "default");
   }
 };

@@ -144,6 +144,7 @@ struct EvaluateSection : EvaluationOptions {
   int64_t limit = 0;
   int64_t every = 0;
   bool before = false;
+  bool as_exported = true;
   BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
@@ -153,6 +154,8 @@ struct EvaluateSection : EvaluationOptions {
     EvaluationOptions::visit(field);
     field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
     field("before", before, "evaluate before the first round as well");
+    field("as_exported", as_exported,
+          "score the exported adapter too, as other programs route it, where what the run routes with cannot travel");
     field("bert_score", bert_score, "");
   }
   void resolve(const config::Table& table) const;

@@ -15,14 +15,22 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
   if (changes.adjust) changes.adjust(config);
 }
 
+std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
+  if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.reading == "a") return {};
+  return server.lost_routing(state, point).served_differently();
+}
+
 }  // namespace
 
-std::vector<EvaluationPoint> evaluation_points(const Server& server) {
+std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
   const auto& evaluate = server.config.evaluate;
   const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
-    for (const auto& reading : readings) points.push_back({budget, reading});
+    for (const auto& reading : readings) {
+      points.push_back({budget, reading});
+      for (const auto by : served_elsewhere(server, state, points.back())) points.push_back({budget, reading, by});
+    }
   return points;
 }
 
@@ -42,7 +50,7 @@ Scored score(const Server& server, Fabric& fabric, const ServerState& state, con
 std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
                                       const EvaluationHooks& hooks) {
   std::vector<TaskScore> scores;
-  for (const auto& point : evaluation_points(server))
+  for (const auto& point : evaluation_points(server, state))
     for (const auto& task : server.config.evaluate.tasks) {
       if (const auto known = hooks.known ? hooks.known(point, task) : std::nullopt) {
         scores.push_back(*known);

@@ -19,8 +19,10 @@ namespace evenkeel {
 /// Told while it lasts; may throw to interrupt.
 using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
 
-/// The points that `[evaluate]` asks for, budget by budget. Without experts there is no reading b.
-std::vector<EvaluationPoint> evaluation_points(const Server& server);
+/// The points that `[evaluate]` asks for, budget by budget. Without experts there is no reading b. Where `state` is
+/// routed with what does not travel (fed/served.h), each point is followed by the same as others serve it; but for
+/// reading a, whose cut adapter is not what is exported.
+std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state);
 
 /// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
 /// \param ask  its reading is the point's

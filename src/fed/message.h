@@ -54,12 +54,14 @@ struct SumGradients {
 /// The answers to one task of the broadcast in Task::payload, by a client that never trains. Its reply: Scored.
 struct Score {
   std::string task;
-  std::string reading{};  ///< of the budget, see TaskScore
+  std::string reading{};                ///< of the budget, see TaskScore
+  ServedBy served_by = ServedBy::kRun;  ///< any other: the payload is the exported adapter, and no method prepares it
   bool predictions = false;
 
   void visit(auto& field) {
     field("task", task);
     field("reading", reading);
+    field.optional("served_by", served_by);
     field("predictions", predictions);
   }
 };

@@ -15,7 +15,7 @@ double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<dou
 
 /// Over the selected experts: because the method asks for it, or because the checkpoint is made so.
 bool gates_sum_to_one(const Server& server) {
-  return server.config.method.gate_norm == GateNorm::kRenormSelected || server.model.gates.renormalise;
+  return renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
 }
 
 /// Sum of a member over the clients.

@@ -175,7 +175,7 @@ class Seam : public testing::SmallRun, public ::testing::WithParamInterface<std:
       auto& next = played.rounds.back().next;
       now = {.state = next.state, .memories = next.memories};
     }
-    for (const auto& point : evaluation_points(server))
+    for (const auto& point : evaluation_points(server, now.state))
       played.scores.push_back(score(server, fabric, now.state, point, {.task = "builtin:sizes"}).score);
     return played;
   }

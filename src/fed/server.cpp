@@ -141,10 +141,18 @@ ClientProfile Server::evaluator(const EvaluationPoint& point) const {
 }
 
 Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
-  auto task = training_task(state, evaluator(point), {.round = state.round});
   ask.reading = point.reading;
-  task.ask = std::move(ask);
-  return task;
+  ask.served_by = point.served_by;
+  const auto client = evaluator(point);
+  if (point.served_by == ServedBy::kRun) {
+    auto task = training_task(state, client, {.round = state.round});
+    task.ask = std::move(ask);
+    return task;
+  }
+  return {.round = state.round,
+          .client = client,
+          .ask = std::move(ask),
+          .payload = encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, sites)};
 }
 
 LocalSetup Server::setup_of(const ServerState& state, const ClientProfile& client) const {
@@ -158,6 +166,10 @@ LocalSetup Server::setup_of(const ServerState& state, const ClientProfile& clien
                         .seed = seed(),
                         .memory = memory};
   return method->prepare(method->broadcast(state, client, {.round = state.round}), view);
+}
+
+LostRouting Server::lost_routing(const ServerState& state, const EvaluationPoint& point) const {
+  return evenkeel::lost_routing(setup_of(state, evaluator(point)).router, model.gates);
 }
 
 void Server::rehearse(const ServerState& state) const {

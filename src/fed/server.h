@@ -12,6 +12,7 @@
 
 #include "fed/config.h"
 #include "fed/fabric.h"
+#include "fed/served.h"
 
 namespace evenkeel {
 
@@ -19,6 +20,7 @@ namespace evenkeel {
 struct EvaluationPoint {
   double budget = 1.0;
   std::string reading{};  ///< a or b, see TaskScore; else empty
+  ServedBy served_by = ServedBy::kRun;
 };
 
 struct Server {
@@ -52,6 +54,8 @@ struct Server {
 
   /// An evaluator as a client of that budget. \throws kConfig when the budget leaves no expert.
   ClientProfile evaluator(const EvaluationPoint& point) const;
+  /// As the run evaluates, the method's broadcast in the run's precision; as anybody else, the whole adapter as it is
+  /// exported.
   Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
 
   /// Asks the method, before anything is trained, what it would send to the weakest client, and how that one would
@@ -59,6 +63,8 @@ struct Server {
   void rehearse(const ServerState& state) const;
   /// How `client` would begin with what `state` sends it.
   LocalSetup setup_of(const ServerState& state, const ClientProfile& client) const;
+  /// What of that does not travel with an exported adapter, at an evaluation.
+  LostRouting lost_routing(const ServerState& state, const EvaluationPoint& point) const;
 };
 
 /// beta_c, K_c, r_c and |D_c| of every client. \param examples  |D_c|, or nothing where nobody trains

@@ -24,6 +24,8 @@ namespace evenkeel {
 struct GateRule {
   bool renormalise = false;
   std::string key{};  ///< of config.json that says so; empty: fixed by the family
+  std::optional<bool>
+      servers{};  ///< what llama.cpp, vLLM and SGLang compute whatever that key says; nothing: they obey
 };
 
 /// What a model takes per token, summed up by the leaves it is built of.

@@ -12,7 +12,7 @@ DecoderSpec olmoe_decoder(const ModelConfig& config) {
   spec.attention.qk_norm = QkNorm::kFullWidth;
   if (config.has("clip_qkv")) spec.attention.clip = config.number_or("clip_qkv", 0);
   auto mixture = read_mixture(config);
-  mixture.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob"};
+  mixture.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob", .servers = false};
   spec.feed_forward = in_every_layer(mixture);
   return spec;
 }

@@ -197,7 +197,7 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
   check(logits_TE, options, phi_E);
   const bool modulated = options.num_candidates > 0 && phi_E.defined();
   const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode,
-                  options.gate_norm == GateNorm::kRenormSelected || norm_topk_prob};
+                  renormalises(options.gate_norm, norm_topk_prob)};
   // The graph takes no undefined tensors: no modulation is an empty phi.
   const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);

@@ -23,10 +23,16 @@ enum class ModulationMode {
 enum class GateNorm {
   kCheckpoint,  ///< the checkpoint's own: softmax over all experts, renormalised iff norm_topk_prob ("olmoe_native")
   kRenormSelected,  ///< softmax over the selected experts only
+  kSoftmaxAll,      ///< softmax over all experts, whatever the checkpoint says
 };
 constexpr auto names(GateNorm) {
   return std::array{config::EnumName<GateNorm>{"olmoe_native", GateNorm::kCheckpoint},
-                    config::EnumName<GateNorm>{"renorm_selected", GateNorm::kRenormSelected}};
+                    config::EnumName<GateNorm>{"renorm_selected", GateNorm::kRenormSelected},
+                    config::EnumName<GateNorm>{"softmax_all", GateNorm::kSoftmaxAll}};
+}
+/// Whether gate weights sum to one. \param norm_topk_prob  the checkpoint's flag
+constexpr bool renormalises(GateNorm norm, bool norm_topk_prob) {
+  return norm == GateNorm::kRenormSelected || (norm == GateNorm::kCheckpoint && norm_topk_prob);
 }
 
 /// What a client asks of every router; goes down with a forward call.

@@ -113,6 +113,14 @@ TEST(Route, OneRenormalisedExpertGivesExactlyZeroGradient) {
   EXPECT_EQ(phi.grad().abs().max().item<float>(), 0.0f);
 }
 
+TEST(Route, ASoftmaxOverAllExpertsHeedsNoCheckpoint) {
+  const auto scores = random_tensor({17, 6}, 15);
+  const auto all = [&](GateNorm norm, bool flag) { return route(scores, plain(3, norm), {}, flag).weights; };
+  EXPECT_TRUE(at::equal(all(GateNorm::kSoftmaxAll, true), all(GateNorm::kCheckpoint, false)));
+  EXPECT_TRUE(at::equal(all(GateNorm::kRenormSelected, false), all(GateNorm::kCheckpoint, true)));
+  EXPECT_LT(all(GateNorm::kSoftmaxAll, true).sum(-1).max().item<double>(), 0.99);
+}
+
 TEST(Route, AConstantOnAllScoresLeavesRenormalisedGatesAlone) {
   const auto scores = random_tensor({30, 6}, 12);
   const auto options = plain(3, GateNorm::kRenormSelected);

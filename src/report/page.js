@@ -81,11 +81,12 @@
     }));
 
   // --- accuracy ---
-  // With a rank method "at budget beta" has two readings: each is a line of its own.
-  const readings = (run) => unique(run.evaluations.map((e) => e.reading));
-  const scored = runs.flatMap((run) => readings(run).map((reading) => ({
-    label: reading ? `${run.label} (${reading})` : run.label,
-    evaluations: run.evaluations.filter((e) => e.reading === reading),
+  // With a rank method "at budget beta" has two readings, and a run's adapter may be served otherwise than the run
+  // routes: each is a line of its own.
+  const aspect = (e) => [e.reading, e.as_exported && `exported: ${e.served_by.replace('_', ' ')}`].filter(Boolean).join(', ');
+  const scored = runs.flatMap((run) => unique(run.evaluations.map(aspect)).map((name) => ({
+    label: name ? `${run.label} (${name})` : run.label,
+    evaluations: run.evaluations.filter((e) => aspect(e) === name),
   })));
   const lastEvaluated = (run) => Math.max(-1, ...run.evaluations.map((e) => e.round));
   const tasks = unique(runs.flatMap((run) => run.evaluations.map((e) => e.task)));

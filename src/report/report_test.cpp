@@ -147,6 +147,20 @@ TEST_F(Report, TasksGoDownAndBudgetsAcrossWithChanceAndMajority) {
             "mean     6.2  50.0    3.1  25.0    25.0      30.0\n");
 }
 
+TEST_F(Report, AnExportedAdapterStandsBesideItsRun) {
+  const auto served = [](OrderedJson line) {
+    line["as_exported"] = true;
+    line["served_by"] = "native_gates";
+    return line;
+  };
+  append_line(folder_ / "one/evaluations.jsonl", served(evaluation_line(2, "alpha", 1.0, 0.75)).dump());
+  const auto text = table(runs({"one"}), "accuracy");
+  for (const auto* part : {" one (exported: native gates)\n", "task   0.125     1 ", "alpha    6.2  50.0 ", "75.0  "})
+    EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+  EXPECT_NE(table(runs({"one"}), "runs").find(" 28.1 "), std::string::npos) << "the run's own mean alone";
+  EXPECT_NE(report_page(runs({"one"})).find("\"as_exported\":true,\"served_by\":\"native_gates\""), std::string::npos);
+}
+
 TEST_F(Report, ARecordOfAnOlderVersionDoesNotSayHowManyQuestions) {
   auto line = evaluation_line(2, "alpha", 1.0, 0.5);
   line.erase("questions");

@@ -29,7 +29,7 @@ SealedLines unsealed_lines(const fs::path& file) {
 void add(std::vector<EvaluationRecord>& all, EvaluationRecord made) {
   for (auto& known : all)
     if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget &&
-        known.score.reading == made.score.reading) {
+        known.score.reading == made.score.reading && known.score.served_by == made.score.served_by) {
       known = std::move(made);
       return;
     }

@@ -192,6 +192,35 @@ std::string counts(std::span<const TaskScore> scores) {
   return text + '\n';
 }
 
+/// The first number of a kind, mean over tasks: in the run and as others serve its adapter, budgets across.
+std::string served_table(const Layout& layout, std::span<const TaskScore> scores) {
+  const auto served = distinct(scores, &TaskScore::served_by);
+  const auto budgets = distinct(scores, &TaskScore::budget);
+  if (served.size() < 2) return "";
+  std::vector<std::string> titles = {concat(layout.block.front().head, ", mean over tasks")};
+  for (const double budget : budgets) titles.push_back(concat("budget ", budget));
+  TextGrid grid(titles);
+  for (const auto by : served) {
+    std::vector<std::string> row = {served_name(by)};
+    for (const double budget : budgets) {
+      std::vector<const TaskScore*> those;
+      for (const auto& score : scores)
+        if (score.served_by == by && score.budget == budget) those.push_back(&score);
+      row.push_back(share_text(mean(those, layout.block.front()), 0));
+    }
+    grid.add(row);
+  }
+  return concat('\n', grid.text(),
+                "exported: by programs that read the adapter, without what no adapter file holds (docs/serving.md)\n");
+}
+
+std::vector<TaskScore> of_the_run(std::span<const TaskScore> scores) {
+  std::vector<TaskScore> own;
+  std::copy_if(scores.begin(), scores.end(), std::back_inserter(own),
+               [](const TaskScore& score) { return score.served_by == ServedBy::kRun; });
+  return own;
+}
+
 std::string reading_title(const std::string& reading) {
   if (reading == "a") return "reading a: the adapter cut to the budget's rank, all experts\n";
   if (reading == "b") return "reading b: the whole adapter, as many experts as the budget allows\n";
@@ -206,13 +235,19 @@ std::string kind_tables(const Layout& layout, std::span<const TaskScore> scores)
     same.clear();
     std::copy_if(scores.begin(), scores.end(), std::back_inserter(same),
                  [&](const TaskScore& score) { return score.kind == layout.kind && score.reading == reading; });
-    if (!same.empty()) text += reading_title(reading) + tables_of(layout, same);
+    if (!same.empty())
+      text += reading_title(reading) + tables_of(layout, of_the_run(same)) + served_table(layout, same);
     shown.insert(shown.end(), same.begin(), same.end());
   }
   return text.empty() ? text : text + counts(shown) + std::string(layout.legend);
 }
 
 }  // namespace
+
+std::string served_name(ServedBy by) {
+  if (by == ServedBy::kRun) return "in the run";
+  return by == ServedBy::kTransformers ? "exported: transformers" : "exported: native gates";
+}
 
 std::string score_table(std::span<const TaskScore> scores) {
   std::string text;

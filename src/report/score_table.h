@@ -19,10 +19,13 @@ std::vector<T> distinct(std::span<const TaskScore> scores, T TaskScore::*member)
   return values;
 }
 
+/// Who serves, as tables call it: "in the run", "exported: transformers", "exported: native gates".
+std::string served_name(ServedBy by);
+
 /// Tasks down, one block of columns per budget. Choices: accuracy, invalid, valid, likelihood, in percent; then chance
 /// and majority. Free text, in a table of its own: exact match, F1, BERTScore, empty. Means over tasks last, and over
-/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below. Under each kind, how
-/// many questions its tasks have.
+/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below. Under each kind, its
+/// first number as others serve the adapter, where that was scored, and how many questions its tasks have.
 std::string score_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel

@@ -19,6 +19,26 @@ TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
   EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
 }
 
+TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
+  std::vector<TaskScore> scores;
+  for (const double budget : {0.125, 1.0})
+    for (const auto by : {ServedBy::kRun, ServedBy::kTransformers, ServedBy::kNativeGates})
+      for (const auto* task : {"arc_c", "boolq"})
+        scores.push_back({.task = task,
+                          .budget = budget,
+                          .served_by = by,
+                          .rows = 10,
+                          .accuracy = 0.5 + 0.125 * budget - 0.1 * static_cast<double>(by)});
+  const auto text = score_table(scores);
+  for (const auto* line :
+       {"acc, mean over tasks    budget 0.125  budget 1\n", "in the run                      51.6      62.5\n",
+        "exported: transformers          41.6      52.5\n", "exported: native gates          31.6      42.5\n",
+        "mean over 2 budgets: acc 57.0"})
+    EXPECT_NE(text.find(line), text.npos) << line << "\n" << text;
+  std::erase_if(scores, [](const TaskScore& score) { return score.served_by != ServedBy::kRun; });
+  EXPECT_EQ(score_table(scores).find("exported"), std::string::npos);
+}
+
 TEST(ScoreTable, ShowsTasksBudgetsAndMeansInANarrowTable) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 0.25, 0.5, 1.0})

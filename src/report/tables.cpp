@@ -23,8 +23,8 @@ std::string budget_title(double budget) {
   return text.data();
 }
 
-/// A run's scores at its last evaluated round, those of one kind and one reading of its budgets (empty but for rank
-/// methods).
+/// A run's scores at its last evaluated round, those of one kind, one reading of its budgets (empty but for rank
+/// methods) and of who serves the adapter; the run itself first.
 struct Scored {
   const RunRecords* run;
   std::string label;
@@ -32,20 +32,28 @@ struct Scored {
   std::vector<double> budgets;
 };
 
+/// "demo (b, exported: native gates)"
+std::string label_of(const RunRecords& run, const std::string& reading, ServedBy by) {
+  std::string aspect = reading;
+  if (by != ServedBy::kRun) aspect += (aspect.empty() ? "" : ", ") + served_name(by);
+  return aspect.empty() ? run.label : concat(run.label, " (", aspect, ")");
+}
+
 std::vector<Scored> scored(std::span<const RunRecords> runs, AnswerKind kind) {
   std::vector<Scored> all;
   for (const auto& run : runs) {
     auto every = run.scores(run.last_evaluated());
     std::erase_if(every, [&](const TaskScore& s) { return s.kind != kind; });
-    for (const auto& reading : distinct(every, &TaskScore::reading)) {
-      std::vector<TaskScore> scores;
-      std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
-                   [&](const TaskScore& s) { return s.reading == reading; });
-      auto budgets = distinct(scores, &TaskScore::budget);
-      std::sort(budgets.begin(), budgets.end());
-      const auto label = reading.empty() ? run.label : concat(run.label, " (", reading, ")");
-      all.push_back({&run, label, std::move(scores), std::move(budgets)});
-    }
+    for (const auto by : distinct(every, &TaskScore::served_by))
+      for (const auto& reading : distinct(every, &TaskScore::reading)) {
+        std::vector<TaskScore> scores;
+        std::copy_if(every.begin(), every.end(), std::back_inserter(scores),
+                     [&](const TaskScore& s) { return s.reading == reading && s.served_by == by; });
+        if (scores.empty()) continue;
+        auto budgets = distinct(scores, &TaskScore::budget);
+        std::sort(budgets.begin(), budgets.end());
+        all.push_back({&run, label_of(run, reading, by), std::move(scores), std::move(budgets)});
+      }
   }
   return all;
 }

@@ -25,6 +25,19 @@ constexpr auto names(Decode) {
                     config::EnumName<Decode>{"beam4", Decode::kBeam4}};
 }
 
+/// Who routes. An adapter file holds factors and nothing of a router's options, so what other programs make of it is
+/// scored beside what the run makes of it (fed/served.h).
+enum class ServedBy {
+  kRun,           ///< the run's own evaluation, with all that its method asks of a router
+  kTransformers,  ///< a program that reads the checkpoint's key for gates: no phi, no rescaler, gates as trained
+  kNativeGates,   ///< one that does not, as llama.cpp, vLLM and SGLang: the gates of the family's servers as well
+};
+constexpr auto names(ServedBy) {
+  return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},
+                    config::EnumName<ServedBy>{"transformers", ServedBy::kTransformers},
+                    config::EnumName<ServedBy>{"native_gates", ServedBy::kNativeGates}};
+}
+
 struct EvaluationOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
@@ -59,6 +72,7 @@ struct TaskScore {
   std::string task;
   double budget = 1.0;
   std::string reading{};  ///< of "at budget beta" with a rank method: a or b (docs/ambiguities.md, R25); else empty
+  ServedBy served_by = ServedBy::kRun;  ///< any other: a score of the adapter as it is exported
   int64_t top_k = 0;
   int64_t rows = 0;
   int64_t questions = 0;          ///< different ones among the rows: what a score rests on; 0 where a record is older
@@ -82,6 +96,7 @@ struct TaskScore {
     field("task", task);
     field("budget", budget);
     field.optional("reading", reading);
+    visit_served(field);
     field("top_k", top_k);
     field("rows", rows);
     field.optional("questions", questions);
@@ -91,6 +106,12 @@ struct TaskScore {
   }
 
  private:
+  void visit_served(auto& field) {
+    bool as_exported = served_by != ServedBy::kRun;
+    if (!field.holds("as_exported", as_exported)) return;
+    field("as_exported", as_exported);
+    field("served_by", served_by);
+  }
   void visit_choice(auto& field) {
     field("accuracy", accuracy);
     field("accuracy_cased", accuracy_cased);

@@ -34,7 +34,7 @@ TEST(LoraScaleModes, DivideAlphaByTheClientsRankOrByTheLargest) {
 TEST(GateNorms, AreWhatTheRunSaysForEveryMethod) {
   TinyFederation world;
   for (const auto& entry : methods())
-    for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected}) {
+    for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected, GateNorm::kSoftmaxAll}) {
       world.gate_norm = gate_norm;
       const auto method = make_method(entry.name);
       const auto state = method->initialize(world.server());

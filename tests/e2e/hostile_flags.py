@@ -38,7 +38,7 @@ MODEL_FLAGS = {
     "--adapter": [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), (MODEL, ["adapter_config.json"])],
     "--top-k": [("-1", ["--top-k", "-1", "1 .. 12"]), ("13", ["--top-k", "13", "1 .. 12"]), ("1.5", ["--top-k", "1.5"]),
                 (BEYOND, ["--top-k", "1 .. 12"])],
-    "--gate-norm": [("softmax", ["--gate-norm", "softmax", "olmoe_native", "renorm_selected"])],
+    "--gate-norm": [("softmax", ["--gate-norm", "softmax", "olmoe_native", "renorm_selected", "softmax_all"])],
     "--dtype": [("int8", ["--dtype", "int8", "checkpoint", "bfloat16"]), ("", ["--dtype", "checkpoint"])],
     "--threads": THREADS,
 }

@@ -81,6 +81,7 @@ BAD = {
     "evaluate.likelihood": NO_OTHER,
     "evaluate.every": NONE_OR_MORE,
     "evaluate.before": NO_OTHER,
+    "evaluate.as_exported": NO_OTHER,
     "evaluate.bert_score.encoder": NO_OTHER,
     "evaluate.bert_score.layer": [("2", ["encoder is empty"])],
     "evaluate.bert_score.idf": [("true", ["encoder is empty"])],
@@ -121,7 +122,7 @@ BAD = {
     "method.florist.max_rank": NONE_OR_MORE,
     "method.fed-sb.init": word("pooled"),
     "method.fed-sb.samples": AT_LEAST_ONE,
-    "method.gate_norm": word("olmoe_native", "renorm_selected"),
+    "method.gate_norm": word("olmoe_native", "renorm_selected", "softmax_all"),
 }
 
 
