@@ -27,7 +27,8 @@ struct EvaluateFlags {
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
-  std::optional<std::string> decode, form;
+  std::optional<std::string> decode, form, format, score;
+  std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
   bool json = false, in_the_run_only = false;
 };
@@ -66,9 +67,18 @@ class ScoreWriter {
   static std::string line(const TaskScore& score, size_t row, const Prediction& prediction) {
     OrderedJson json{{"task", score.task}, {"budget", score.budget}, {"row", row}};
     if (score.served_by != ServedBy::kRun) json["served_by"] = config::name_of(score.served_by);
-    score.kind == AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
-    json["output"] = prediction.output;
+    if (score.kind == AnswerKind::kLikelihood)
+      add_likelihood(prediction, json);
+    else
+      score.kind == AnswerKind::kText ? add_text(prediction, json) : add_choice(prediction, json);
+    if (score.kind != AnswerKind::kLikelihood) json["output"] = prediction.output;
     return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  }
+
+  static void add_likelihood(const Prediction& prediction, OrderedJson& json) {
+    json["gold"] = prediction.gold;
+    json["nll"] = prediction.nll;
+    json["answer_tokens"] = prediction.answer_tokens;
   }
 
   static void add_choice(const Prediction& prediction, OrderedJson& json) {
@@ -103,6 +113,9 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.model.top_k == 0 || flags.budgets.empty(), kConfig, "--top-k and --budget exclude each other");
   for (const double budget : flags.budgets)
     EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
+  const bool of_files = flags.format || flags.score || !flags.options.empty();
+  EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
+           "--format, --score and --options say what --data FILE is: they go with --tasks files");
   limits::check_integer("--limit", flags.limit.value_or(0), 0, limits::kRows);
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
   limits::check_integer("--max-new-tokens", flags.max_new_tokens.value_or(1), 1, limits::kTokens);
@@ -121,38 +134,61 @@ std::optional<PromptTemplate> form_of(const EvaluateFlags& flags) {
   return parse_enum<PromptTemplate>("--template", *flags.form);
 }
 
-/// Where the files of a family are: --data, or its folder in $EVENKEEL_DATA. Nothing for generated tasks.
-fs::path data_path(const EvaluateFlags& flags, const TaskInfo& task) {
-  if (!flags.data.empty() || task.file.empty()) return flags.data;
+bool asks_for_files(std::span<const std::string> tasks) {
+  return std::any_of(tasks.begin(), tasks.end(), [](const auto& name) { return name.starts_with("files"); });
+}
+
+/// The rows of --data as a set of one's own, to test with.
+FilesConfig files_of(const EvaluateFlags& flags) {
+  FilesConfig files;
+  files.test = {expand_data_path(flags.data, "--data").string()};
+  if (flags.format) files.format = parse_enum<RowFormat>("--format", *flags.format);
+  if (flags.score) files.score = parse_enum<Scoring>("--score", *flags.score);
+  files.options = flags.options;
+  EK_CHECK(files.options.empty() || files.score == Scoring::kChoice, kConfig, "--options go with --score choice");
+  return files;
+}
+
+/// Leads `from` to the rows of a task: to --data, or to $EVENKEEL_DATA when nothing says where a family's files are.
+void lead_to_rows(const EvaluateFlags& flags, const TaskInfo& task, fs::path& path) {
+  if (!find_task_family(task.family).in_folder) return;
+  if (!flags.data.empty() && !asks_for_files(flags.tasks)) path = flags.data;
+  if (!path.empty()) return;
   const char* folder = std::getenv("EVENKEEL_DATA");
   EK_CHECK(folder != nullptr, kConfig, "task ", task.name,
            " is read from files: give --data, or set EVENKEEL_DATA to the folder that holds ", task.family, "/");
-  return fs::path(folder) / task.family;
+  path = folder;
 }
 
-void warn_of_rebuilt(const TaskInfo& task, const fs::path& data) {
+void warn_of_rebuilt(const TaskInfo& task, const RowOptions& from) {
   if (task.file.empty()) return;
-  const auto file = data / task.file;
-  const auto state = file_state(file);
-  if (state == FileState::kExact) return;
-  log::warning("[evaluate] ", task.name, ": ", file.string(), " is ",
-               state == FileState::kRebuilt ? "a rebuilt copy, not the published file: scores are not comparable to it"
-                                            : "not a file known by its sha256");
+  for (const auto& file : test_files(task, from)) {
+    const auto state = file_state(file);
+    if (state == FileState::kExact) return;
+    log::warning("[evaluate] ", task.name, ": ", file, " is ",
+                 state == FileState::kRebuilt
+                     ? "a rebuilt copy, not the published file: scores are not comparable to it"
+                     : "not a file known by its sha256");
+  }
 }
 
 struct LoadedTask {
-  const TaskInfo* task;
+  TaskInfo task;
   TaskRows set;
 };
 
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
+  RowOptions from{.limit = flags.limit.value_or(0),
+                  .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
+                  .conversations = flags.form == "chat"};
+  if (asks_for_files(flags.tasks) && !flags.data.empty()) from.files = files_of(flags);
   std::vector<LoadedTask> loaded;
-  for (const auto& name : expand_tasks(flags.tasks)) {
-    const auto& task = find_task(name);
-    const auto data = data_path(flags, task);
-    const auto seed = static_cast<uint64_t>(flags.seed.value_or(42));
-    loaded.push_back({&task, test_rows(task, {.path = data, .limit = flags.limit.value_or(0), .seed = seed})});
-    warn_of_rebuilt(task, data);
+  for (const auto& name : expand_tasks(flags.tasks, from)) {
+    const auto task = find_task(name, from);
+    lead_to_rows(flags, task, from.path);
+    loaded.push_back({task, test_rows(task, from)});
+    warn_of_rebuilt(task, from);
+    if (!loaded.back().set.read.empty()) log::info("[evaluate] ", loaded.back().set.read);
   }
   return loaded;
 }
@@ -189,13 +225,24 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
     forward.router.top_k = top_k;
     for (const auto& [task, set] : tasks) {
       std::vector<Prediction> predictions;
-      const auto report = [&, budget = budget, name = std::string(task->name)](int64_t done, int64_t all) {
+      const auto report = [&, budget = budget, name = task.name](int64_t done, int64_t all) {
         writer.progress(name, budget, done, all);
       };
-      auto score = evaluate_task(*opened.model, tokenizer, forward, *task, set, options, &predictions, report);
+      auto score = evaluate_task(*opened.model, tokenizer, forward, task, set, options, &predictions, report);
       score.budget = budget;
       writer.score(score, predictions);
     }
+  }
+}
+
+/// The same for a run, whose own folder stays where nothing else is said.
+void lead_to_rows(const EvaluateFlags& flags, ExperimentConfig& config) {
+  fs::path path = config.data.path;
+  for (const auto& name : expand_tasks(config.evaluate.tasks, config.data.rows())) {
+    const auto task = find_task(name, config.data.rows());
+    lead_to_rows(flags, task, path);
+    config.data.path = path.string();
+    warn_of_rebuilt(task, config.data.rows());
   }
 }
 
@@ -217,11 +264,8 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
     if (flags.max_new_tokens) config.evaluate.max_new_tokens = *flags.max_new_tokens;
     if (!flags.bert_score.encoder.empty()) config.evaluate.bert_score = flags.bert_score;
-    for (const auto& name : config.evaluate.tasks) {
-      const auto& task = find_task(name);
-      if (!flags.data.empty() || config.data.path.empty()) config.data.path = data_path(flags, task).string();
-      warn_of_rebuilt(task, config.data.path);
-    }
+    if (asks_for_files(flags.tasks) && !flags.data.empty()) config.data.files = files_of(flags);
+    lead_to_rows(flags, config);
   };
   return changes;
 }
@@ -251,9 +295,10 @@ void add_evaluate_command(CLI::App& program) {
   command->description(
       "Example: evenkeel evaluate --run runs/demo --tasks builtin --budget 0.125,1\n"
       "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks arc_c,boolq --data data/commonsense --limit "
-      "200\n\n"
+      "200\n"
+      "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks files --data rows.jsonl --score exact\n\n"
       "Accuracy by generation and by likelihood, with the rate of unreadable answers, chance and the majority answer; "
-      "free-text answers by exact match and F1.");
+      "free-text answers by exact match and F1; answers of rows of your own by likelihood too.");
   command->add_option("--run", flags->run, "run folder: its model, adapter and method at the last committed round");
   flags->model.add_to(*command);
   command
@@ -264,7 +309,14 @@ void add_evaluate_command(CLI::App& program) {
       ->delimiter(',');
   command->add_option("--limit", flags->limit, "rows per task, 0: all");
   command->add_option("--seed", flags->seed, "which rows a limit draws (default 42; --run: the run's)");
-  command->add_option("--data", flags->data, "folder of the tasks' files (default: $EVENKEEL_DATA/<family>)");
+  command->add_option(
+      "--data", flags->data,
+      "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
+      "JSON or JSON lines, or a glob");
+  command->add_option("--format", flags->format, "of that file: alpaca, messages, prompt_completion (default: auto)");
+  command->add_option("--score", flags->score, "and its answers: f1 (default), exact, choice or nll");
+  command->add_option("--options", flags->options, "choice: the answers of rows without options, comma-separated")
+      ->delimiter(',');
   command->add_option("--template", flags->form, "prompt: paper or llm_adapters");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");

@@ -38,8 +38,8 @@ std::vector<Line> model_lines() {
 std::vector<Line> task_lines() {
   std::vector<Line> lines;
   for (const auto& task : tasks())
-    lines.push_back({std::string(task.name),
-                     concat(task.source, "; answers ", task.free_text() ? "in any words" : join(task.answers, "/"))});
+    lines.push_back(
+        {task.name, concat(task.source, "; answers ", task.free_text() ? "in any words" : join(task.answers, "/"))});
   return lines;
 }
 

@@ -306,6 +306,11 @@ std::vector<std::string> Table::keys() const {
 
 bool Table::contains(std::string_view key) const { return find(node_, key) != nullptr; }
 
+bool Table::holds_table(std::string_view key) const {
+  const auto* node = find(node_, key);
+  return node != nullptr && node->is_table();
+}
+
 Table Table::table(std::string_view key) const {
   Table child;
   child.document_ = document_;
@@ -338,6 +343,18 @@ std::optional<std::vector<double>> Table::numbers(std::string_view key) const {
 }
 std::optional<std::vector<std::string>> Table::strings(std::string_view key) const {
   return list_at<std::string>(node_, key, full_key(key), origin());
+}
+std::optional<Names> Table::names(std::string_view key) const {
+  const auto* node = find(node_, key);
+  if (node == nullptr) return std::nullopt;
+  if (const auto* one = node->as_string()) return Names(one->get());
+  EK_CHECK(node->is_array(), kConfig, full_key(key), " is ", text_of(*node), ", expected a string or a list of strings",
+           place(*node, origin()));
+  const auto several = *strings(key);
+  EK_CHECK(!several.empty(), kConfig, full_key(key), " is empty, expected one name or more", place(*node, origin()));
+  Names names;
+  names.assign(several.begin(), several.end());
+  return names;
 }
 
 std::string Table::full_key(std::string_view key) const {
@@ -379,6 +396,10 @@ void Writer::scalar(std::string_view key, const std::vector<double>& value, std:
 }
 void Writer::scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help) {
   lines_.push_back({std::string(key), list_of(value, quote), std::string(help)});
+}
+void Writer::scalar(std::string_view key, const Names& value, std::string_view help) {
+  const std::vector<std::string>& several = value;
+  several.size() == 1 ? scalar(key, several.front(), help) : scalar(key, several, help);
 }
 
 std::string Writer::text(bool comments) const {

@@ -12,8 +12,8 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// A field may be int64_t, double, bool, std::string, a vector of those, an enum with `names()`, or a nested struct
-/// with visit(). An unknown key is an error that names its path and lists the known keys; a value of the wrong type
+/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, or a nested
+/// struct with visit(). Sub-tables whose names the file chooses are a map: `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of the wrong type
 /// says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called when its fields
 /// are read: it fills in what depends on other keys and checks values, with Table's checks, which name key, value, what
 /// is allowed, file and line. Reading does nothing else.
@@ -23,6 +23,7 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -55,6 +56,14 @@ std::string_view name_of(E value) {
   return "?";
 }
 
+/// What is one name as a rule and may be several: `"a"` or `["a", "b"]` in TOML, written as one where it is one.
+struct Names : std::vector<std::string> {
+  Names() = default;
+  Names(std::string one) { push_back(std::move(one)); }  // NOLINT(google-explicit-constructor)
+  Names(const char* one) { emplace_back(one); }          // NOLINT(google-explicit-constructor)
+  Names(std::initializer_list<std::string> several) : std::vector<std::string>(several) {}
+};
+
 /// A thin view of a TOML table and of where it stands ("method.ub-smoe"). Cheap to copy; keeps the document alive.
 class Table {
  public:
@@ -69,6 +78,7 @@ class Table {
   const std::string& path() const { return path_; }
   std::vector<std::string> keys() const;
   bool contains(std::string_view key) const;
+  bool holds_table(std::string_view key) const;
   /// The sub-table under `key`; an empty one when absent. \throws kConfig when the key holds something else.
   Table table(std::string_view key) const;
 
@@ -79,6 +89,7 @@ class Table {
   std::optional<std::vector<int64_t>> integers(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<std::string>> strings(std::string_view key) const;
+  std::optional<Names> names(std::string_view key) const;
 
   /// "method.ub-smoe.momentum", for messages.
   std::string full_key(std::string_view key) const;
@@ -135,6 +146,16 @@ class Reader {
     read(key, value);
   }
 
+  /// Every sub-table that no field named before: entries of `values`, each beginning as `defaults`.
+  template <typename S>
+  void tables(std::map<std::string, S>& values, const S& defaults) {
+    for (const auto& key : table_.keys()) {
+      if (known_.contains(key) || !table_.holds_table(key)) continue;
+      known_.emplace(key);
+      read(key, values.try_emplace(key, defaults).first->second);
+    }
+  }
+
   /// Call after the visit. \throws kConfig naming the first unknown key and the known ones.
   void finish() const;
 
@@ -150,6 +171,7 @@ class Reader {
   void read(std::string_view key, std::vector<int64_t>& value) { assign(value, table_.integers(key)); }
   void read(std::string_view key, std::vector<double>& value) { assign(value, table_.numbers(key)); }
   void read(std::string_view key, std::vector<std::string>& value) { assign(value, table_.strings(key)); }
+  void read(std::string_view key, Names& value) { assign(value, table_.names(key)); }
 
   template <NamedEnum E>
   void read(std::string_view key, E& value) {
@@ -199,6 +221,11 @@ class Writer {
       scalar(key, value, help);
   }
 
+  template <typename S>
+  void tables(const std::map<std::string, S>& values, const S& /*defaults*/) {
+    for (const auto& [key, value] : values) nested(key, value);
+  }
+
   /// The TOML text. With `comments`, the help of each key follows it: the reference printed by `--help-config`.
   std::string text(bool comments = false) const;
 
@@ -221,6 +248,7 @@ class Writer {
   void scalar(std::string_view key, const std::vector<int64_t>& value, std::string_view help);
   void scalar(std::string_view key, const std::vector<double>& value, std::string_view help);
   void scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help);
+  void scalar(std::string_view key, const Names& value, std::string_view help);
 
   std::string path_;
   std::vector<Line> lines_;

@@ -11,12 +11,19 @@
 
 namespace evenkeel {
 
+/// One message of a conversation.
+struct Turn {
+  std::string role, content;
+};
+
 /// One row in the LLM-Adapters format. `input` is empty in the commonsense files.
 struct Row {
   std::string instruction, input, output, answer;
   std::string label{};  ///< what partitions group by: the task kind, a document, a spec; empty when there is none
+  std::vector<std::string> options{};     ///< a choice: the answers allowed; empty: as the task or the instruction say
   std::vector<std::string> references{};  ///< free text: the accepted answers
-  int64_t answer_at = -1;                 ///< free text: byte of `input` where the answer begins, -1: nowhere
+  std::vector<Turn> turns{};  ///< a conversation, the last turn an assistant's; instruction, input and output are empty then
+  int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins, -1: nowhere
 };
 
 /// A tokenised row. Position i predicts ids[i + 1]; only ids from `first_target` on are predicted in the loss.

@@ -1,3 +1,5 @@
+// To add a family of tasks: its file, and its name here and in tasks/family.h. Programs that bring their own:
+// add_task_family().
 #include "data/tasks.h"
 
 #include <algorithm>
@@ -5,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "data/tasks/family.h"
@@ -32,65 +35,94 @@ void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed)
   set.rows = std::move(chosen);
 }
 
-/// Options named in the row's "Answer format: a/b/c"; 0 when it has none.
+/// Options of the row itself, or named in its "Answer format: a/b/c"; 0 when it has none.
 int64_t options_of(const Row& row) {
   constexpr std::string_view kFormat = "Answer format: ";
+  if (!row.options.empty()) return static_cast<int64_t>(row.options.size());
   const auto start = row.instruction.rfind(kFormat);
   if (start == std::string::npos) return 0;
   return 1 + std::count(row.instruction.begin() + static_cast<int64_t>(start), row.instruction.end(), '/');
 }
 
-TaskRows all_test_rows(const TaskInfo& task, const RowOptions& options) {
-  if (task.family == "builtin") return {.rows = builtin_test_rows(task, options.seed)};
-  return task.family == "telequad" ? telequad_test_rows(options) : commonsense_test_rows(task, options.path);
+std::vector<TaskFamily>& table() {
+  static std::vector<TaskFamily> rows{commonsense(), telequad(), builtin(), files()};
+  return rows;
+}
+
+std::vector<TaskInfo> tasks_of(const TaskFamily& family, const RowOptions& from) {
+  auto all = family.tasks(from);
+  for (auto& task : all) task.family = family.name;
+  return all;
+}
+
+/// What a family is asked with: its own folder, where the one that is given holds several.
+RowOptions asked_of(const TaskFamily& family, RowOptions options) {
+  if (family.in_folder && is_folder(options.path / family.name)) options.path /= family.name;
+  return options;
 }
 
 }  // namespace
 
-std::span<const TaskInfo> tasks() {
-  static const std::vector<TaskInfo> table = [] {
-    std::vector<TaskInfo> all(commonsense_tasks().begin(), commonsense_tasks().end());
-    all.insert(all.end(), telequad_tasks().begin(), telequad_tasks().end());
-    all.insert(all.end(), builtin_tasks().begin(), builtin_tasks().end());
-    return all;
-  }();
-  return table;
+std::span<const TaskFamily> task_families() { return table(); }
+
+void add_task_family(const TaskFamily& family) {
+  EK_CHECK(family.tasks && family.training_rows && family.test_rows, kInternal, "task family ", family.name,
+           " lacks tasks, training_rows or test_rows");
+  std::vector<std::string> taken;
+  for (const auto& known : table()) taken.emplace_back(known.name);
+  for (const auto& task : tasks()) taken.push_back(task.name);
+  auto names = tasks_of(family, {});
+  names.push_back({.name = std::string(family.name), .file = "", .answers = {}, .source = ""});
+  for (const auto& task : names)
+    EK_CHECK(std::find(taken.begin(), taken.end(), task.name) == taken.end(), kConfig, "task ", task.name,
+             " is in the table already: choose another name");
+  table().push_back(family);
 }
 
-const TaskInfo& find_task(std::string_view name) {
-  std::vector<std::string_view> known;
-  for (const auto& task : tasks()) {
-    if (task.name == name) return task;
-    known.push_back(task.name);
-  }
-  fail(kConfig, "task \"", name, "\" is not known; known: ", join(known));
-}
-
-std::vector<std::string> expand_tasks(std::span<const std::string> names) {
-  std::vector<std::string> result;
-  const auto add = [&](std::string_view name) {
-    if (std::find(result.begin(), result.end(), name) == result.end()) result.emplace_back(name);
-  };
-  for (const auto& name : names) {
-    const size_t before = result.size();
-    for (const auto& task : tasks())
-      if (task.family == name) add(task.name);
-    if (result.size() == before) add(find_task(name).name);
-  }
-  return result;
+const TaskFamily& find_task_family(std::string_view name) {
+  for (const auto& family : table())
+    if (family.name == name) return family;
+  fail(kConfig, "data.task is \"", name, "\", allowed: ", join(families()));
 }
 
 std::vector<std::string_view> families() {
   std::vector<std::string_view> names;
-  for (const auto& task : tasks())
-    if (std::find(names.begin(), names.end(), task.family) == names.end()) names.push_back(task.family);
+  for (const auto& family : table()) names.push_back(family.name);
   return names;
 }
 
-std::vector<std::string_view> label_keys(std::string_view family) {
-  if (family != "telequad") return {"label"};
-  return {telequad_label_keys().begin(), telequad_label_keys().end()};
+std::vector<TaskInfo> tasks(const RowOptions& from) {
+  std::vector<TaskInfo> all;
+  for (const auto& family : table())
+    for (auto& task : tasks_of(family, from)) all.push_back(std::move(task));
+  return all;
 }
+
+TaskInfo find_task(std::string_view name, const RowOptions& from) {
+  std::vector<std::string> known;
+  for (auto& task : tasks(from)) {
+    if (task.name == name) return std::move(task);
+    known.push_back(std::move(task.name));
+  }
+  fail(kConfig, "task \"", name, "\" is not known; known: ", join(known));
+}
+
+std::vector<std::string> expand_tasks(std::span<const std::string> names, const RowOptions& from) {
+  const auto known = tasks(from);
+  std::vector<std::string> result;
+  const auto add = [&](const std::string& name) {
+    if (std::find(result.begin(), result.end(), name) == result.end()) result.push_back(name);
+  };
+  for (const auto& name : names) {
+    const auto in_family = [&](const TaskInfo& task) { return task.family == name; };
+    if (std::none_of(known.begin(), known.end(), in_family)) add(find_task(name, from).name);
+    for (const auto& task : known)
+      if (in_family(task) && (task.tests || task.name == name)) add(task.name);
+  }
+  return result;
+}
+
+std::vector<std::string_view> label_keys(std::string_view family) { return find_task_family(family).label_keys; }
 
 std::vector<Row> load_rows(const std::filesystem::path& file) {
   const Json json = load_json(file);
@@ -102,40 +134,92 @@ std::vector<Row> load_rows(const std::filesystem::path& file) {
   return rows;
 }
 
-TaskRows test_rows(const TaskInfo& task, const RowOptions& options) {
-  auto set = all_test_rows(task, options);
+TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
+  const auto& family = find_task_family(task.family);
+  auto set = family.test_rows(task, asked_of(family, from));
   const auto count = static_cast<int64_t>(set.rows.size());
-  if (options.limit > count)
-    set.note = concat(task.name, " has ", count, " rows, ", options.limit, " were asked for: all are scored");
-  if (task.family != "builtin")
-    keep(set, options.limit, "test-rows", options.seed);
-  else if (options.limit > 0 && options.limit < count)
-    set.rows.erase(set.rows.begin() + options.limit, set.rows.end());
+  if (from.limit > count)
+    set.note += concat(set.note.empty() ? "" : "; ", task.name, " has ", count, " rows, ", from.limit,
+                       " were asked for: all are scored");
+  if (!family.generates)
+    keep(set, from.limit, "test-rows", from.seed);
+  else if (from.limit > 0 && from.limit < count)
+    set.rows.erase(set.rows.begin() + from.limit, set.rows.end());
   return set;
 }
 
-TaskRows training_rows(std::string_view family, const RowOptions& options) {
-  if (family == "builtin") return {.rows = builtin_training_rows(options.limit, options.seed)};
-  const bool telequad = family == "telequad";
-  EK_CHECK(telequad || family == "commonsense", kConfig, "data.task is \"", family, "\", allowed: ", join(families()));
-  auto set = telequad ? telequad_training_rows(options) : commonsense_training_rows(options.path);
-  keep(set, options.limit, "training-rows", options.seed);
+std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from) {
+  const auto& family = find_task_family(task.family);
+  const auto options = asked_of(family, from);
+  if (family.test_files) return family.test_files(task, options);
+  const auto file = options.path / task.file;
+  return !task.file.empty() && path_exists(file) ? std::vector{file.string()} : std::vector<std::string>();
+}
+
+TaskRows training_rows(std::string_view name, const RowOptions& from) {
+  const auto& family = find_task_family(name);
+  auto set = family.training_rows(asked_of(family, from));
+  if (!family.generates) keep(set, from.limit, "training-rows", from.seed);
   return set;
 }
+
+TaskRows training_rows(std::span<const std::string> families, const RowOptions& from) {
+  if (families.size() == 1) return training_rows(families.front(), from);
+  TaskRows all;
+  auto without_limit = from;
+  without_limit.limit = 0;
+  for (const auto& name : families) append(training_rows(name, without_limit), all);
+  keep(all, from.limit, "training-rows", from.seed);
+  return all;
+}
+
+namespace {
+
+std::string lowered(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+bool is_letter_or_digit(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+/// Where `answer` first stands for itself: not as a part of a longer word or number.
+size_t whole_hit(std::string_view text, std::string_view answer) {
+  for (size_t at = text.find(answer); at != text.npos; at = text.find(answer, at + 1)) {
+    const size_t end = at + answer.size();
+    const bool grows_left = at > 0 && is_letter_or_digit(text[at - 1]) && is_letter_or_digit(answer.front());
+    const bool grows_right = end < text.size() && is_letter_or_digit(text[end]) && is_letter_or_digit(answer.back());
+    if (!grows_left && !grows_right) return at;
+  }
+  return text.npos;
+}
+
+std::string extract_option(std::span<const std::string> options, std::string_view text, bool lowercase) {
+  size_t first = std::string_view::npos;
+  std::string found;
+  for (const auto& option : options) {
+    const size_t at = whole_hit(text, lowercase ? lowered(option) : option);
+    if (at < first || (at == first && at != text.npos && option.size() > found.size())) first = at, found = option;
+  }
+  return found;
+}
+
+}  // namespace
 
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase) {
-  std::string lowered;
-  if (lowercase) {
-    for (const char c : text) lowered += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    text = lowered;
-  }
+  const std::string own = lowercase ? lowered(text) : std::string(text);
   size_t first = std::string_view::npos;
-  std::string_view found;
-  for (const auto answer : task.answers) {
-    const auto at = text.find(answer);
+  std::string found;
+  for (const auto& answer : task.answers) {
+    const auto at = own.find(answer);
     if (at < first) first = at, found = answer;
   }
-  return std::string(found);
+  return found;
+}
+
+std::string extract_answer(const TaskInfo& task, const Row& row, std::string_view text, bool lowercase) {
+  if (row.options.empty()) return extract_answer(task, text, lowercase);
+  return extract_option(row.options, lowercase ? lowered(text) : std::string(text), lowercase);
 }
 
 double majority_rate(std::span<const Row> rows) {

@@ -61,6 +61,37 @@ TEST(Tasks, AnUnknownNameListsTheKnownOnes) {
   }
 }
 
+std::vector<TaskInfo> counting_tasks(const RowOptions&) {
+  return {{.name = "count:up", .file = "", .answers = {"one", "two"}, .source = "a family of this test"}};
+}
+TaskRows counting_rows(const RowOptions& from) {
+  TaskRows set;
+  for (int64_t i = 0; i < 6; ++i) set.rows.push_back(asked(concat(from.path.filename().string(), ' ', i)));
+  return set;
+}
+TaskRows counting_test_rows(const TaskInfo&, const RowOptions& from) { return counting_rows(from); }
+
+TEST(TaskFamilies, OneFromOutsideIsARowLikeTheOthers) {
+  const TaskFamily counting{.name = "count",
+                            .tasks = counting_tasks,
+                            .training_rows = counting_rows,
+                            .test_rows = counting_test_rows,
+                            .in_folder = true};
+  if (families().back() != "count") add_task_family(counting);  // tests are run again in one process too
+  EXPECT_EQ(find_task("count:up").family, "count");
+  EXPECT_EQ(expand_tasks(std::vector<std::string>{"count"}), std::vector<std::string>{"count:up"});
+  EXPECT_EQ(training_rows("count", {.limit = 4}).rows.size(), 4u);
+  const testing::TemporaryFolder folder;
+  make_folders(folder.path() / "count");
+  EXPECT_EQ(test_rows(find_task("count:up"), {.path = folder.path()}).rows.at(3).instruction, "count 3");
+  EXPECT_EQ(test_rows(find_task("count:up"), {.path = folder.path() / "count"}).rows.at(3).instruction, "count 3");
+  EXPECT_NE(testing::refusal([&] { add_task_family(counting); }).find("in the table already"), std::string::npos);
+  auto taken = counting;
+  taken.name = "piqa";
+  EXPECT_NE(testing::refusal([&] { add_task_family(taken); }).find("in the table already"), std::string::npos);
+  EXPECT_NE(testing::refusal([&] { add_task_family({.name = "half"}); }).find("lacks tasks"), std::string::npos);
+}
+
 TEST(LoadRows, NamesFileRowAndField) {
   EXPECT_NE(message_of(R"([{"instruction":"q","input":"","output":"o","answer":"a"},{"instruction":"q"}])")
                 .find("rows.json: row 1: output"),
@@ -98,6 +129,22 @@ TEST(ExtractAnswer, AnswersOfAnotherTaskAreInvalid) {
   EXPECT_EQ(extract_answer(find_task("winogrande"), "the correct answer is answer1", false), "");
   EXPECT_EQ(extract_answer(find_task("hellaswag"), "ending5", false), "");
   EXPECT_EQ(extract_answer(find_task("arc_e"), "answer5", false), "answer5");
+}
+
+TEST(ExtractAnswer, AnOptionOfARowStandsForItself) {
+  Row row;
+  row.options = {"no", "not sure", "A", "10"};
+  const auto read = [&](std::string_view text, bool lowercase = false) {
+    return extract_answer(find_task("arc_c"), row, text, lowercase);
+  };
+  EXPECT_EQ(read("I know: no."), "no");
+  EXPECT_EQ(read("not sure at all"), "not sure");
+  EXPECT_EQ(read("An A, not a B"), "A");
+  EXPECT_EQ(read("it is 100 or (10)"), "10");
+  EXPECT_EQ(read("NO"), "");
+  EXPECT_EQ(read("NO, a", true), "no");
+  EXPECT_EQ(read("(a)", true), "A");
+  EXPECT_DOUBLE_EQ(chance_rate(find_task("arc_c"), std::vector{row}), 0.25);
 }
 
 TEST(Rates, MajorityIsTheShareOfTheCommonestAnswer) {

@@ -49,8 +49,9 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   const bool as_exported = ask.served_by != ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
   const auto& config = place_.config;
-  const auto& info = find_task(ask.task);
-  const auto set = test_rows(info, config.data.rows(config.evaluate.limit, place_.seed()));
+  const auto rows = config.data.rows(config.evaluate.limit, place_.seed());
+  const auto info = find_task(ask.task, rows);
+  const auto set = test_rows(info, rows);
   auto forward = place_.forward(setup);
   if (as_exported) forward.base_change = nullptr;  // the adapter has it
   const auto on_rows = [&](int64_t done, int64_t rows) {

@@ -85,18 +85,29 @@ Sites LoraSection::sites(const CausalLm& model) const {
 
 void DataSection::resolve(const config::Table& table) const {
   TokenizeOptions::resolve(table);
-  const auto known = families();
-  table.check(contains(known, task), "task", in_quotes(task), join(known));
-  table.check(task == "builtin" || !path.empty(), "path", "empty", concat("the folder of the files of ", task));
   table.check_integer("limit", limit, 0, limits::kRows);
-  const auto keys = label_keys(task);
+  for (const auto& name : task) check_family(name, table);
+}
+
+void DataSection::check_family(const std::string& name, const config::Table& table) const {
+  const auto known = families();
+  table.check(contains(known, name), "task", in_quotes(name), join(known));
+  const auto& family = find_task_family(name);
+  table.check(!family.in_folder || !path.empty(), "path", "empty", concat("the folder of the files of ", name));
+  table.check(name != "files" || !files.by_task().empty(), "files", "empty", "data.files.train: files of rows");
   table.table("partition")
-      .check(partition.kind != PartitionKind::kDirichlet || contains(keys, partition.key), "key",
-             in_quotes(partition.key), concat("what the rows of ", task, " have: ", join(keys)));
+      .check(partition.kind != PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
+             in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
 }
 
 RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
-  return {path, count, seed, partition.kind == PartitionKind::kDirichlet ? partition.key : "label", telequad};
+  return {.path = path,
+          .limit = count,
+          .seed = seed,
+          .label = partition.kind == PartitionKind::kDirichlet ? partition.key : "label",
+          .telequad = telequad,
+          .files = files,
+          .conversations = config::name_of(form) == "chat"};
 }
 
 TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
@@ -127,11 +138,6 @@ void BertScoreSection::resolve(const config::Table& table) const {
 
 void EvaluateSection::resolve(const config::Table& table) const {
   EvaluationOptions::resolve(table);
-  try {
-    expand_tasks(tasks);
-  } catch (const Error& error) {
-    throw error.with_context(concat(table.full_key("tasks"), table.place_of("tasks")));
-  }
   table.check(!budgets.empty(), "budgets", "empty", "one budget or more");
   check_shares(table, "budgets", budgets);
   table.check(!readings.empty(), "readings", "empty", "a, b");
@@ -183,9 +189,18 @@ void ExperimentConfig::resolve(const config::Table& table) const {
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
+  check_tasks(table.table("evaluate"));
   for (const int64_t rank : clients.ranks)
     table.table("clients").check_entry(rank >= 1 && rank <= lora.rank, "ranks", rank,
                                        concat("1 .. lora.rank = ", lora.rank));
+}
+
+void ExperimentConfig::check_tasks(const config::Table& table) const {
+  try {
+    expand_tasks(evaluate.tasks, data.rows());
+  } catch (const Error& error) {
+    throw error.with_context(concat(table.full_key("tasks"), table.place_of("tasks")));
+  }
 }
 
 ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {
@@ -201,11 +216,12 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
     clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
   data.path = expand_data_path(data.path, "data.path").string();
+  data.files.expand_paths();
   auto& bert = evaluate.bert_score;
   bert.encoder = expand_data_path(bert.encoder, "evaluate.bert_score.encoder").string();
   bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();
-  if (evaluate.tasks.empty()) evaluate.tasks = {data.task};
-  evaluate.tasks = expand_tasks(evaluate.tasks);
+  if (evaluate.tasks.empty()) evaluate.tasks = data.task;
+  evaluate.tasks = expand_tasks(evaluate.tasks, data.rows());
   output.dir = folder().string();
   if (!clients.ranks.empty()) return;
   for (const double budget : clients.budgets) clients.ranks.push_back(method.entry().rank(budget, lora.rank));

@@ -76,24 +76,32 @@ struct LoraSection : LoraScale {
 };
 
 struct DataSection : TokenizeOptions {
-  std::string task = "builtin";
+  config::Names task = "builtin";
   std::string path;
   int64_t limit = 0;
   PartitionConfig partition;
   TelequadConfig telequad;
+  FilesConfig files;
   void visit(auto& field) {
-    field("task", task, "family of the training rows: commonsense, telequad or builtin");
-    field("path", path, "folder of the data files; $EVENKEEL_DATA/ at the start is replaced; unused by builtin");
+    field("task", task,
+          "family of the training rows, or a list of them: commonsense, telequad, builtin, files (your own)");
+    field("path", path,
+          "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
+          "unused by builtin and files");
     TokenizeOptions::visit(field);
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");
+    field("files", files, "");
   }
   void resolve(const config::Table& table) const;
   /// What to read of a task: `count` rows, 0: all.
-  RowOptions rows(int64_t count, uint64_t seed) const;
+  RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
   /// How rows become training examples of a model with that end of sequence.
   TokenizeOptions tokenize_options(int64_t eos_id) const;
+
+ private:
+  void check_family(const std::string& name, const config::Table& table) const;
 };
 
 struct ClientsSection {
@@ -220,6 +228,9 @@ struct ExperimentConfig {
 
   /// The run folder as the file and its name say.
   std::filesystem::path folder() const;
+
+ private:
+  void check_tasks(const config::Table& table) const;
 };
 
 }  // namespace evenkeel

@@ -202,5 +202,43 @@ TEST(ExperimentConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
   }
 }
 
+TEST(ExperimentConfig, DataOfSeveralFamiliesIsAListAndOfOneAName) {
+  auto config = read("[data]\ntask = ['files', 'builtin']\n[data.files]\ntrain = ['a.jsonl']\n");
+  EXPECT_EQ(config.data.task, (config::Names{"files", "builtin"}));
+  EXPECT_NE(config.text().find("task = [\"files\", \"builtin\"]"), std::string::npos);
+  EXPECT_NE(read("").text().find("task = \"builtin\""), std::string::npos);
+  config.settle({});
+  EXPECT_EQ(config.evaluate.tasks.front(), "files");
+  EXPECT_EQ(config.evaluate.tasks.size(), 6u);
+  expect_complaint("[data]\ntask = ['files', 'bultin']\n[data.files]\ntrain = ['a']\n", {"data.task", "bultin"});
+  expect_complaint("[data]\ntask = []\n", {"data.task", "empty"});
+  expect_complaint("[data]\ntask = 3\n", {"data.task", "is 3", "a string or a list of strings"});
+}
+
+TEST(ExperimentConfig, RowsOfOnesOwnAreTasksUnderTheNamesOfTheirSets) {
+  auto config = read(R"(
+[data]
+task = "files"
+[data.files]
+held_out = 0.2
+[data.files.support]
+train = ["a/*.jsonl"]
+[data.files.exam]
+test = ["exam.json"]
+score = "choice"
+options = ["yes", "no"]
+)");
+  config.settle({});
+  EXPECT_EQ(config.evaluate.tasks, (std::vector<std::string>{"files:exam", "files:support"}));
+  EXPECT_EQ(config.data.rows().files.by_task().at("files:support").held_out, 0.2);
+  const auto text = config.text();
+  EXPECT_NE(text.find("[data.files.exam]"), std::string::npos) << text;
+  EXPECT_EQ(read(text).text(), text);
+  expect_complaint("[data]\ntask = 'files'\n", {"data.files", "empty", "data.files.train"});
+  expect_complaint("[evaluate]\ntasks = ['files:exam']\n", {"evaluate.tasks", "files:exam", "not known"});
+  expect_complaint("[data.files]\nscore = 'rouge'\n", {"data.files.score", "rouge", "choice, f1, exact, nll"});
+  expect_complaint("[data.files.x]\nstrict = true\n", {"data.files.x", "names no files"});
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -9,10 +9,11 @@ namespace {
 
 void apply(const RunEvaluation& changes, ExperimentConfig& config) {
   auto& evaluate = config.evaluate;
-  if (changes.tasks) evaluate.tasks = expand_tasks(*changes.tasks);
+  if (changes.tasks) evaluate.tasks = *changes.tasks;
   if (changes.budgets) evaluate.budgets = *changes.budgets;
   if (changes.limit) evaluate.limit = *changes.limit;
   if (changes.adjust) changes.adjust(config);
+  evaluate.tasks = expand_tasks(evaluate.tasks, config.data.rows());
 }
 
 std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {

@@ -82,7 +82,11 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
 int64_t prompt_tokens(const Experiment& e) {
   const auto& evaluate = e.server.config.evaluate;
   const int64_t longest = std::max<int64_t>(0, e.server.model.max_positions - evaluate.max_new_tokens);
-  if (e.server.config.data.task != "telequad") return std::min(longest, longest_batch(e.fabric.shards, 1));
+  const auto has_documents = [&](const std::string& task) {
+    return find_task_family(find_task(task, e.server.config.data.rows()).family).in_context;
+  };
+  if (std::none_of(evaluate.tasks.begin(), evaluate.tasks.end(), has_documents))
+    return std::min(longest, longest_batch(e.fabric.shards, 1));
   return evaluate.cutoff > 0 ? std::min(evaluate.cutoff, longest) : longest;
 }
 

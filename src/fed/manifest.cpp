@@ -83,12 +83,10 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
                                   std::span<const std::string> training_files) {
   auto files = model_files(model_folder);
   files.insert(files.end(), training_files.begin(), training_files.end());
-  for (const auto& name : config.evaluate.tasks) {
-    const auto& task = find_task(name);
-    const auto file = fs::path(config.data.path) / task.file;
-    const bool known = std::find(files.begin(), files.end(), file) != files.end();  // one file may train and test
-    if (!task.file.empty() && !known && fs::exists(file)) files.push_back(file);
-  }
+  const auto from = config.data.rows();
+  for (const auto& name : config.evaluate.tasks)
+    for (const fs::path file : test_files(find_task(name, from), from))
+      if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);  // one may train and test
   const auto& bert = config.evaluate.bert_score;
   if (!bert.encoder.empty())
     for (auto& file : model_files(bert.encoder)) files.push_back(std::move(file));

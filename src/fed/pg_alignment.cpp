@@ -170,7 +170,8 @@ Sums compare(const ExpertSums& experts, const at::Tensor& idle_E, RandomStream s
 std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
   std::vector<Example> rows;
   for (const auto& name : e.server.config.evaluate.tasks) {
-    const auto set = test_rows(find_task(name), e.server.config.data.rows(limit, e.server.seed()));
+    const auto from = e.server.config.data.rows(limit, e.server.seed());
+    const auto set = test_rows(find_task(name, from), from);
     auto tokenized =
         tokenize_rows(set.rows, e.fabric.place.tokenizer, e.server.config.data.tokenize_options(e.server.model.eos));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));

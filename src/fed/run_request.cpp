@@ -1,5 +1,8 @@
 #include "fed/run_request.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -32,6 +35,28 @@ void leave_to_run(std::string& asked, const std::string& run) {
   if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
 }
 
+bool stands_for(const std::string& pattern, const std::string& file) {
+  if (!pattern.starts_with(kDataVariable))
+    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0;
+  return ::fnmatch(concat("*", pattern.substr(kDataVariable.size() - 1)).c_str(), file.c_str(), 0) == 0;
+}
+
+/// The run's files, when the patterns asked for could have found them: a file that came later is none of the run's.
+void leave_to_run(std::vector<std::string>& asked, const std::vector<std::string>& run) {
+  const auto is_found = [&](const std::string& file) {
+    return std::any_of(asked.begin(), asked.end(), [&](const auto& pattern) { return stands_for(pattern, file); });
+  };
+  const auto finds = [&](const std::string& pattern) {
+    return std::any_of(run.begin(), run.end(), [&](const auto& file) { return stands_for(pattern, file); });
+  };
+  if (std::all_of(run.begin(), run.end(), is_found) && std::all_of(asked.begin(), asked.end(), finds)) asked = run;
+}
+
+void leave_to_run(FileSet& asked, const FileSet& run) {
+  leave_to_run(asked.train, run.train);
+  leave_to_run(asked.test, run.test);
+}
+
 }  // namespace
 
 ExperimentConfig RunRequest::config(std::span<const std::string> before) const {
@@ -57,6 +82,10 @@ std::vector<std::string> differences(const ExperimentConfig& asked, const Experi
 
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
   leave_to_run(asked.data.path, run.data.path);
+  leave_to_run(asked.data.files, run.data.files);
+  for (const auto& [name, set] : run.data.files.sets)
+    if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
+      leave_to_run(same->second, set);
   leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
   leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
   asked.settle({.threads = run.threads, .compute_dtype = run.model.compute_dtype});

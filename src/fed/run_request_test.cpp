@@ -57,5 +57,20 @@ TEST_F(Request, WhatIsLeftToTheMachineIsAsInTheRun) {
   ::unsetenv("EVENKEEL_DATA");
 }
 
+TEST_F(Request, AFileThatCameLaterIsNoneOfTheRuns) {
+  const std::string task = "data.task=files";
+  auto run = resolved({task, "data.files.x.test=[b.jsonl]", "data.files.x.train=[a/1.jsonl, a/2.jsonl]"});
+  const auto differences_of = [&](const std::string& patterns) {
+    const RunRequest request{.file = file_.path(),
+                             .settings = {task, "data.files.x.test=[b.jsonl]", "data.files.x.train=" + patterns}};
+    return differences(resolved_like(request.config(), run), run).size();
+  };
+  EXPECT_EQ(differences_of("['a/*.jsonl']"), 0u);
+  EXPECT_EQ(differences_of("['a/1.jsonl', 'a/[23].jsonl']"), 0u);
+  EXPECT_EQ(differences_of("['a/1.jsonl']"), 1u);
+  EXPECT_EQ(differences_of("['a/*.jsonl', 'c.jsonl']"), 1u);
+  EXPECT_EQ(differences_of("['*.jsonl']"), 1u);
+}
+
 }  // namespace
 }  // namespace evenkeel

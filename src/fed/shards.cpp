@@ -1,5 +1,7 @@
 #include "fed/shards.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/machine.h"
 
@@ -41,7 +43,9 @@ void check_positions(const ExperimentConfig& config, const ModelSpec& model) {
 void check_generated_rows(const DataSection& data) {
   constexpr int64_t kRowBytes = 4096;  // text, its tokens, and what both are made from
   const auto available = machine::memory().available;
-  EK_CHECK(data.task != "builtin" || data.limit * kRowBytes <= available, kConfig, "data.limit is ", data.limit,
+  const bool generates = std::any_of(data.task.begin(), data.task.end(),
+                                     [](const auto& name) { return find_task_family(name).generates; });
+  EK_CHECK(!generates || data.limit * kRowBytes <= available, kConfig, "data.limit is ", data.limit,
            " rows to generate, about ", machine::bytes_text(data.limit * kRowBytes), " of memory, allowed: up to ",
            available / kRowBytes, ", ", machine::bytes_text(available), " are available");
 }
@@ -53,6 +57,7 @@ Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, c
   check_generated_rows(config.data);
   const auto seed = static_cast<uint64_t>(config.seed);
   const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
+  if (!set.read.empty()) log::info("[data] ", set.read);
   if (!set.note.empty()) log::warning("[data] ", set.note);
   auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);

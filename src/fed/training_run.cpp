@@ -110,6 +110,7 @@ Run begin_run(const RunRequest& request) {
   try {
     load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
     config.settle(machine_choices(config));
+    config.data.files.find_files();  // a file that comes later is none of this run's
     auto experiment = make_experiment(std::move(config), Purpose::kTrain);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
     return {std::move(experiment), std::move(run_folder)};

@@ -99,7 +99,11 @@
     exact_match: 'free text: exact match', f1: 'free text: F1 of words', bert_score: 'free text: BERTScore F1',
     empty_rate: 'free text: empty answers',
   };
-  const allMeasures = { ...choiceMeasures, ...textMeasures };
+  const likelihoodMeasures = { nll: 'negative log-likelihood of a token of the answers', perplexity: 'perplexity of the answers' };
+  const allMeasures = { ...choiceMeasures, ...textMeasures, ...likelihoodMeasures };
+  const isShare = (measure) => !(measure in likelihoodMeasures);
+  const shown = (measure, number) => (isShare(measure) || number === undefined ? percent(number) : Number(number.toPrecision(4)));
+  const unit = (measure) => (isShare(measure) ? 'percent' : measure);
   const measured = (task, key) => runs.some((run) => run.evaluations.some((e) => (!task || e.task === task) && key in e));
   // A task has the measures of its kind.
   const measuresOf = (task) => Object.keys(allMeasures).filter((key) => measured(task, key));
@@ -134,28 +138,28 @@
 
     function byBudget(task, measure) {
       const sets = scored.map((run, i) => line(run.label,
-        budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure))), i));
+        budgets.map((budget) => shown(measure, value(run, task, budget, lastEvaluated(run), measure))), i));
       (measure === 'invalid_rate' ? [] : levelsOf(measure)).forEach((key, i) => {
         sets.push(line(key, budgets.map(() => percent(level(task, key))), scored.length + i, true));
       });
-      return lines(charts, 'by budget, last evaluated round', 'budget', 'percent', budgets, sets);
+      return lines(charts, 'by budget, last evaluated round', 'budget', unit(measure), budgets, sets);
     }
     function byRound(task, measure) {
       const rounds = unique(scored.flatMap((run) => run.evaluations.map((e) => e.round))).sort((a, b) => a - b);
       if (!scored.some((run) => unique(run.evaluations.map((e) => e.round)).length > 1)) return [];
       const sets = scored.flatMap((run, i) => budgets.map((budget, b) => ({
         ...line(`${run.label}, budget ${budget}`,
-          rounds.map((round) => percent(value(run, task, budget, round, measure))), i),
+          rounds.map((round) => shown(measure, value(run, task, budget, round, measure))), i),
         borderWidth: 1 + b,
       })));
-      return [lines(charts, 'by round', 'round', 'percent', rounds, sets)];
+      return [lines(charts, 'by round', 'round', unit(measure), rounds, sets)];
     }
     function fullTable(measure) {
       const levels = levelsOf(measure);
       const titles = ['task', ...scored.flatMap(() => budgets), ...levels, 'rows', 'questions'];
       const groups = [['budget', 1], ...scored.map((run) => [run.label, budgets.length]), ['', levels.length + 2]];
       const row = (name, task) => [name,
-        ...scored.flatMap((run) => budgets.map((budget) => percent(value(run, task, budget, lastEvaluated(run), measure)))),
+        ...scored.flatMap((run) => budgets.map((budget) => shown(measure, value(run, task, budget, lastEvaluated(run), measure)))),
         ...levels.map((key) => percent(level(task, key))), ...['rows', 'questions'].map((key) => (task ? countOf(task, key) || '–' : ''))];
       table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true, groups);
     }

@@ -15,6 +15,22 @@ constexpr size_t kBlockPageWidth = 22;  // " |" and four numbers
 constexpr size_t kTailWidth = 16;
 constexpr int kNumber = 5, kTailNumber = 7;
 
+std::string share_text(std::optional<double> share, int width) {
+  char text[16];
+  if (share)
+    std::snprintf(text, sizeof text, "%*.*f", width, *share < 0.9995 ? 1 : 0, 100 * *share);
+  else
+    std::snprintf(text, sizeof text, "%*s", width, "-");
+  return text;
+}
+
+/// In four digits, as wide as two shares.
+std::string plain_text(std::optional<double> value, int width) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%*.4g", width, value.value_or(0));
+  return text;
+}
+
 /// A number in a table, empty where a score has none.
 struct Column {
   std::string_view head;
@@ -26,11 +42,13 @@ struct Layout {
   AnswerKind kind;
   std::vector<Column> block, tail;
   std::string_view legend;
+  std::string (*text)(std::optional<double> value, int width) = share_text;
+  int width = kNumber;  ///< of a number in a block
 };
 
-const std::array<Layout, 2>& layouts() {
+const std::array<Layout, 3>& layouts() {
   using Value = std::optional<double>;
-  static const std::array<Layout, 2> all = {{
+  static const std::array<Layout, 3> all = {{
       {AnswerKind::kChoice,
        {{"acc", [](const TaskScore& s) -> Value { return s.accuracy; }},
         {"inv", [](const TaskScore& s) -> Value { return s.invalid_rate; }},
@@ -47,17 +65,15 @@ const std::array<Layout, 2>& layouts() {
         {"none", [](const TaskScore& s) -> Value { return s.empty_rate; }}},
        {},
        "percent: EM exact match, F1 of words, bert BERTScore F1 (- without an encoder), none empty answers\n"},
+      {AnswerKind::kLikelihood,
+       {{"nll", [](const TaskScore& s) -> Value { return s.nll; }},
+        {"ppl", [](const TaskScore& s) -> Value { return s.perplexity; }}},
+       {},
+       "nll mean negative log-likelihood of a token of the answers, ppl perplexity\n",
+       plain_text,
+       2 * kNumber},
   }};
   return all;
-}
-
-std::string share_text(std::optional<double> share, int width) {
-  char text[16];
-  if (share)
-    std::snprintf(text, sizeof text, "%*.*f", width, *share < 0.9995 ? 1 : 0, 100 * *share);
-  else
-    std::snprintf(text, sizeof text, "%*s", width, "-");
-  return text;
 }
 
 std::string padded(std::string text, size_t width) {
@@ -83,7 +99,7 @@ std::optional<double> mean(std::span<const TaskScore* const> scores, const Colum
 std::string block(const Layout& layout, std::span<const TaskScore* const> scores) {
   if (scores.empty()) return padded(" |", kBlockPageWidth);
   std::string text = " |";
-  for (const auto& column : layout.block) text += share_text(mean(scores, column), kNumber);
+  for (const auto& column : layout.block) text += layout.text(mean(scores, column), layout.width);
   return text;
 }
 
@@ -117,7 +133,7 @@ std::string table(const Layout& layout, std::span<const TaskScore> scores, std::
   std::string titles = padded("", name_width), under = padded("task", name_width), body;
   for (const double budget : budgets) {
     titles += budget_title(scores, budget);
-    under += heads(layout.block, kNumber);
+    under += heads(layout.block, layout.width);
   }
   if (!layout.tail.empty()) titles += " |";
   under += heads(layout.tail, kTailNumber);
@@ -147,7 +163,7 @@ std::string mean_over_budgets(const Layout& layout, std::span<const TaskScore> s
   std::string text = "mean over " + std::to_string(budgets) + " budgets:";
   std::string_view gap = " ";
   for (const auto& column : layout.block) {
-    text += concat(gap, column.head, share_text(mean(all, column), kNumber));
+    text += concat(gap, column.head, layout.text(mean(all, column), layout.width));
     gap = ", ";
   }
   return text + "\n";
@@ -206,7 +222,7 @@ std::string served_table(const Layout& layout, std::span<const TaskScore> scores
       std::vector<const TaskScore*> those;
       for (const auto& score : scores)
         if (score.served_by == by && score.budget == budget) those.push_back(&score);
-      row.push_back(share_text(mean(those, layout.block.front()), 0));
+      row.push_back(layout.text(mean(those, layout.block.front()), 0));
     }
     grid.add(row);
   }

@@ -39,6 +39,14 @@ TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
   EXPECT_EQ(score_table(scores).find("exported"), std::string::npos);
 }
 
+TEST(ScoreTable, LikelihoodsAreNumbersAndNoPercentages) {
+  const std::vector<TaskScore> scores = {
+      {.task = "files:notes", .rows = 4, .kind = AnswerKind::kLikelihood, .nll = 2.34567, .perplexity = 10.4401}};
+  const auto text = score_table(scores);
+  for (const auto* part : {"       nll       ppl", "     2.346     10.44", "ppl perplexity"})
+    EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+}
+
 TEST(ScoreTable, ShowsTasksBudgetsAndMeansInANarrowTable) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 0.25, 0.5, 1.0})

@@ -89,7 +89,14 @@ std::optional<double> mean(const Scored& run, std::span<const std::string> tasks
   return count > 0 ? std::optional(sum / count) : std::nullopt;
 }
 
-std::string cell(std::optional<double> value) { return value ? percent(*value) : "-"; }
+std::string percent_cell(std::optional<double> share) { return share ? percent(*share) : "-"; }
+
+/// In four digits.
+std::string plain_cell(std::optional<double> value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.4g", value.value_or(0));
+  return value ? text.data() : "-";
+}
 
 /// Chance or majority of a task, from the first run that has it.
 std::optional<double> level(std::span<const Scored> runs, const std::string& task, Measure measured) {
@@ -105,10 +112,17 @@ std::optional<double> mean_level(std::span<const Scored> runs, std::span<const s
   return tasks.empty() ? std::nullopt : std::optional(sum / static_cast<double>(tasks.size()));
 }
 
-void add_cells(std::vector<std::string>& row, const Scored& run, const std::string& task, Measure measured) {
+struct TaskTable {
+  std::string_view name, title;
+  AnswerKind kind;
+  Measure measured;
+  std::string (*cell)(std::optional<double>) = percent_cell;
+};
+
+void add_cells(std::vector<std::string>& row, const Scored& run, const std::string& task, const TaskTable& table) {
   for (const double budget : run.budgets) {
     const auto* score = find(run, task, budget);
-    row.push_back(cell(score != nullptr ? measured(*score) : std::nullopt));
+    row.push_back(table.cell(score != nullptr ? table.measured(*score) : std::nullopt));
   }
 }
 
@@ -132,11 +146,6 @@ std::array<std::string, 2> counts(std::span<const Scored> runs, const std::strin
   return {"-", "-"};
 }
 
-struct TaskTable {
-  std::string_view name, title;
-  AnswerKind kind;
-  Measure measured;
-};
 constexpr std::array kTaskTables{
     TaskTable{"accuracy", "accuracy, percent of rows", AnswerKind::kChoice, measure<&TaskScore::accuracy>},
     TaskTable{"invalid", "answers that cannot be read, percent of rows", AnswerKind::kChoice,
@@ -150,8 +159,11 @@ constexpr std::array kTaskTables{
     TaskTable{"f1", "free text: F1 of words, percent, mean over rows", AnswerKind::kText, measure<&TaskScore::f1>},
     TaskTable{"bert-score", "free text: BERTScore F1, percent, mean over rows", AnswerKind::kText,
               measure<&TaskScore::bert_score>},
-    TaskTable{"empty", "free text: empty answers, percent of rows", AnswerKind::kText,
-              measure<&TaskScore::empty_rate>}};
+    TaskTable{"empty", "free text: empty answers, percent of rows", AnswerKind::kText, measure<&TaskScore::empty_rate>},
+    TaskTable{"nll", "negative log-likelihood of a token of the answers", AnswerKind::kLikelihood,
+              measure<&TaskScore::nll>, plain_cell},
+    TaskTable{"perplexity", "perplexity of the answers", AnswerKind::kLikelihood, measure<&TaskScore::perplexity>,
+              plain_cell}};
 
 /// Several runs in one grid.
 std::string task_grid(std::span<const Scored> runs, std::span<const std::string> tasks, const TaskTable& table) {
@@ -159,12 +171,12 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
   for (const auto& run : runs)
     for (const double budget : run.budgets) {
       titles.push_back(budget_title(budget));
-      means.push_back(cell(mean(run, tasks, budget, table.measured)));
+      means.push_back(table.cell(mean(run, tasks, budget, table.measured)));
     }
   const size_t last = titles.size();
   for (const auto& level : levels_of(table.kind)) {
     titles.emplace_back(level.title);
-    means.push_back(cell(mean_level(runs, tasks, level.measured)));
+    means.push_back(percent_cell(mean_level(runs, tasks, level.measured)));
   }
   for (const auto* title : {"rows", "questions"}) {
     titles.emplace_back(title);
@@ -179,8 +191,8 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
   grid.group(last, titles.size(), "");
   for (const auto& task : tasks) {
     std::vector<std::string> row = {task};
-    for (const auto& run : runs) add_cells(row, run, task, table.measured);
-    for (const auto& one : levels_of(table.kind)) row.push_back(cell(level(runs, task, one.measured)));
+    for (const auto& run : runs) add_cells(row, run, task, table);
+    for (const auto& one : levels_of(table.kind)) row.push_back(percent_cell(level(runs, task, one.measured)));
     for (auto& count : counts(runs, task)) row.push_back(std::move(count));
     grid.add(row);
   }
@@ -190,15 +202,22 @@ std::string task_grid(std::span<const Scored> runs, std::span<const std::string>
 
 size_t columns_of(const Scored& run) { return std::max(run.budgets.size() * 7, run.label.size() + 2); }
 
+std::string_view what_is_asked(AnswerKind kind) {
+  if (kind == AnswerKind::kText) return "free text";
+  return kind == AnswerKind::kChoice ? "choices" : "likelihoods";
+}
+
 /// In place of a table of that kind of answers, of which there are none.
 std::string what_there_is(std::span<const RunRecords> runs, AnswerKind wanted) {
-  const auto other = wanted == AnswerKind::kText ? AnswerKind::kChoice : AnswerKind::kText;
-  if (scored(runs, other).empty()) return "nothing is evaluated yet";
-  std::vector<std::string_view> names;
-  for (const auto& entry : kTaskTables)
-    if (entry.kind == other) names.push_back(entry.name);
-  return concat("the tasks that were evaluated ask for ", other == AnswerKind::kChoice ? "choices" : "free text",
-                "; there are: ", join(names));
+  std::vector<std::string_view> kinds, names;
+  for (const auto kind : {AnswerKind::kChoice, AnswerKind::kText, AnswerKind::kLikelihood}) {
+    if (kind == wanted || scored(runs, kind).empty()) continue;
+    kinds.push_back(what_is_asked(kind));
+    for (const auto& entry : kTaskTables)
+      if (entry.kind == kind) names.push_back(entry.name);
+  }
+  if (kinds.empty()) return "nothing is evaluated yet";
+  return concat("the tasks that were evaluated ask for ", join(kinds, " and "), "; there are: ", join(names));
 }
 
 /// As many runs in a grid as fit beside each other.

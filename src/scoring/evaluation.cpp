@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 
 #include "base/files.h"
 #include "base/log.h"
 #include "data/text_metrics.h"
+#include "scoring/answer_likelihood.h"
 #include "scoring/bert_score.h"
 #include "scoring/generation.h"
 
@@ -24,16 +26,23 @@ std::string strip(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
 }
 
-/// A model that goes on to write another block of the prompt has answered before it.
-std::string first_response(std::string_view text, const TaskInfo& task) {
-  return strip(text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)));
+/// A model that goes on to write another block of the prompt has answered before it. Other templates have no blocks.
+std::string first_response(std::string_view text, const TaskInfo& task, PromptTemplate form) {
+  const bool has_blocks = form == PromptTemplate::kPaper || form == PromptTemplate::kLlmAdapters;
+  return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
+}
+
+/// What stands before the answer in a row's output; rows of published tasks all have the same.
+std::string answer_lead(const Row& row) {
+  if (row.options.empty()) return std::string(kAnswerLead);
+  const auto at = row.output.rfind(row.answer);
+  return at == row.output.npos ? std::string() : row.output.substr(0, at);
 }
 
 /// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
 /// such tail; the answer is then tokenised alone.
 TokenIds answer_ids(const Tokenizer& tokenizer, const std::string& prompt, const TokenIds& prompt_ids,
-                    const std::string& answer) {
-  const auto text = std::string(kAnswerLead) + answer;
+                    const std::string& text) {
   const auto joined = tokenizer.encode(prompt + text, false);
   const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
   return end.first == prompt_ids.end() ? TokenIds(end.second, joined.end()) : tokenizer.encode(text, false);
@@ -67,7 +76,7 @@ Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const
     batch.answers.push_back(row_answers(task, row));
     auto& tokens = batch.answer_tokens.emplace_back();
     for (const auto& answer : batch.answers.back())
-      tokens.push_back(answer_ids(tokenizer, prompt, batch.prompts.back(), answer));
+      tokens.push_back(answer_ids(tokenizer, prompt, batch.prompts.back(), answer_lead(row) + answer));
   }
   return batch;
 }
@@ -95,7 +104,7 @@ void answer_batch(const CausalLm& model, const Tokenizer& tokenizer, const Forwa
       generate(model, forward, std::move(run),
                {.max_new_tokens = options.max_new_tokens, .beams = options.decode == Decode::kBeam4 ? 4 : 1});
   for (size_t i = 0; i < outputs.size(); ++i) {
-    predictions[i].output = first_response(tokenizer.decode(outputs[i], true), task);
+    predictions[i].output = first_response(tokenizer.decode(outputs[i], true), task, options.form);
     predictions[i].gold = batch.rows[i].answer;
   }
 }
@@ -104,13 +113,16 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-void count_answers(const TaskInfo& task, bool lowercase, std::span<Prediction> predictions, TaskScore& score) {
+void count_answers(const TaskInfo& task, std::span<const Row> rows, bool lowercase, std::span<Prediction> predictions,
+                   TaskScore& score) {
   int64_t cased = 0, lower = 0, valid = 0, ranked = 0;
-  for (auto& one : predictions) {
-    const auto as_is = extract_answer(task, one.output, false), lowered = extract_answer(task, one.output, true);
-    one.extracted = lowercase ? lowered : as_is;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    auto& one = predictions[i];
+    const auto as_is = extract_answer(task, rows[i], one.output, false);
+    const auto lower_case = extract_answer(task, rows[i], one.output, true);
+    one.extracted = lowercase ? lower_case : as_is;
     cased += as_is == one.gold;
-    lower += lowered == one.gold;
+    lower += lower_case == one.gold;
     valid += !one.extracted.empty();
     ranked += one.ranked == one.gold;
   }
@@ -123,15 +135,21 @@ void count_answers(const TaskInfo& task, bool lowercase, std::span<Prediction> p
   score.accuracy_likelihood = share(ranked, score.rows);
 }
 
-void compare_texts(std::span<const Row> rows, std::span<Prediction> predictions, TaskScore& score) {
+bool is_said(const std::string& output, std::span<const std::string> references) {
+  return std::any_of(references.begin(), references.end(),
+                     [&](const std::string& reference) { return strip(reference) == output; });
+}
+
+/// \param to_the_letter  what an exact match is
+void compare_texts(std::span<const Row> rows, bool to_the_letter, std::span<Prediction> predictions, TaskScore& score) {
   const double weight = 1.0 / static_cast<double>(predictions.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
     auto& one = predictions[i];
     one.references = rows[i].references;
     const auto match = best_match(one.output, one.references);
-    one.exact_match = match.exact_match;
+    one.exact_match = to_the_letter ? is_said(one.output, one.references) : match.exact_match;
     one.f1 = match.f1;
-    score.exact_match += weight * match.exact_match;
+    score.exact_match += weight * one.exact_match;
     score.f1 += weight * match.f1;
     score.empty_rate += one.output.empty() ? weight : 0;
   }
@@ -152,19 +170,24 @@ void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOp
                    std::span<Prediction> predictions, TaskScore& score) {
   if (task.free_text()) {
     score.kind = AnswerKind::kText;
-    compare_texts(set.rows, predictions, score);
+    compare_texts(set.rows, task.scoring == Scoring::kExact, predictions, score);
     if (options.bert_scorer) compare_meanings(*options.bert_scorer, predictions, score);
     return;
   }
-  count_answers(task, options.lowercase, predictions, score);
+  count_answers(task, set.rows, options.lowercase, predictions, score);
   score.chance = chance_rate(task, set.rows);
   score.majority = majority_rate(set.rows);
 }
 
 /// Rows that ask the same in the same context count once.
 int64_t distinct_questions(std::span<const Row> rows) {
-  std::set<std::pair<std::string_view, std::string_view>> questions;
-  for (const auto& row : rows) questions.emplace(row.instruction, row.input);
+  std::set<std::vector<std::string_view>> questions;
+  for (const auto& row : rows) {
+    std::vector<std::string_view> question{row.instruction, row.input};
+    for (size_t i = 0; i + 1 < row.turns.size(); ++i)
+      question.insert(question.end(), {row.turns[i].role, row.turns[i].content});
+    questions.insert(std::move(question));
+  }
   return static_cast<int64_t>(questions.size());
 }
 
@@ -180,9 +203,60 @@ int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
   return options.cutoff > 0 ? std::min(options.cutoff, most) : most;
 }
 
+using OnRows = std::function<void(int64_t done, int64_t rows)>;
+
+void answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward, const TaskInfo& task,
+                 std::span<const Row> rows, const EvaluationOptions& options, std::span<Prediction> predictions,
+                 TaskScore& score, const OnRows& on_progress) {
+  for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(options.batch_size)) {
+    const auto batch = tokenize(tokenizer, task, rows, first, options, prompt_limit(model.spec(), options));
+    const size_t count = batch.rows.size();
+    answer_batch(model, tokenizer, forward, task, batch, options, predictions.subspan(first, count));
+    score.context_cut += batch.context_cut;
+    if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
+  }
+}
+
+/// Rows as training sees them.
+TokenizedRows whole_rows(const CausalLm& model, const Tokenizer& tokenizer, std::span<const Row> rows,
+                         const EvaluationOptions& options) {
+  const int64_t most = model.spec().max_positions;
+  return tokenize_rows(rows, tokenizer,
+                       {.form = options.form,
+                        .cutoff = options.cutoff > 0 ? std::min(options.cutoff, most) : most,
+                        .eos = model.spec().eos});
+}
+
+void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                   const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                   std::span<Prediction> predictions, TaskScore& score, const OnRows& on_progress) {
+  const auto whole = whole_rows(model, tokenizer, rows, options);
+  EK_CHECK(!whole.examples.empty(), kData, "task ", task.name, ": no row keeps anything of its answer when it is cut");
+  double logprob = 0;
+  const auto on_row = [&](size_t index, const AnswerLikelihood& answer) {
+    auto& one = predictions[static_cast<size_t>(whole.rows[index])];
+    one.nll = -answer.logprob;
+    one.answer_tokens = answer.tokens;
+    logprob += answer.logprob;
+    score.answer_tokens += answer.tokens;
+    if (on_progress) on_progress(whole.rows[index] + 1, static_cast<int64_t>(rows.size()));
+  };
+  try {
+    answer_likelihoods(model, forward, whole.examples, on_row);
+  } catch (const Error& error) {
+    throw error.with_context(concat("task ", task.name));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) predictions[i].gold = rows[i].answer;
+  score.kind = AnswerKind::kLikelihood;
+  score.cut = whole.cut;
+  score.nll = -logprob / static_cast<double>(score.answer_tokens);
+  score.perplexity = std::exp(score.nll);
+}
+
 }  // namespace
 
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
+  if (!row.options.empty()) return row.options;
   const std::string_view text = row.instruction;
   std::vector<std::string> answers;
   if (const auto at = text.rfind(kAnswerFormat); at != text.npos) {
@@ -213,15 +287,12 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
   score.questions = distinct_questions(rows);
   warn_once(set.note);
   std::vector<Prediction> all(rows.size());
-  for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(options.batch_size)) {
-    const auto batch = tokenize(tokenizer, task, rows, first, options, prompt_limit(model.spec(), options));
-    const size_t count = batch.rows.size();
-    answer_batch(model, tokenizer, forward, task, batch, options, std::span(all).subspan(first, count));
-    score.context_cut += batch.context_cut;
-    if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
-  }
+  if (task.scoring == Scoring::kNll)
+    weigh_answers(model, tokenizer, forward, task, rows, options, all, score, on_progress);
+  else
+    answer_rows(model, tokenizer, forward, task, rows, options, all, score, on_progress);
   check_mapped_files();
-  score_answers(task, set, options, all, score);
+  if (task.scoring != Scoring::kNll) score_answers(task, set, options, all, score);
   score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (predictions) *predictions = std::move(all);
   return score;

@@ -1,5 +1,5 @@
 /// \file  How well a model answers a task. Choices: by generation and extraction, and by ranking the allowed answers by
-/// likelihood. Free text: by generation, compared with the accepted answers.
+/// likelihood. Free text: by generation, compared with the accepted answers. Or the likelihood of the answers alone.
 #pragma once
 
 #include <array>
@@ -65,7 +65,7 @@ struct EvaluationOptions {
 };
 
 /// What is measured of a task.
-enum class AnswerKind { kChoice, kText };
+enum class AnswerKind { kChoice, kText, kLikelihood };
 
 /// Printed together, always: none of these means much alone. A task has the measures of its kind.
 struct TaskScore {
@@ -90,6 +90,10 @@ struct TaskScore {
       {};                   ///< F1 (rescaled if the scorer has a baseline), mean over rows; absent without a scorer
   double empty_rate = 0;    ///< rows answered with nothing
   int64_t context_cut = 0;  ///< rows whose context lost its tail
+  double nll = 0;         ///< mean negative log-likelihood (natural log) of the answers' tokens, over all rows together
+  double perplexity = 0;  ///< exp(nll)
+  int64_t answer_tokens = 0;  ///< what that mean is over
+  int64_t cut = 0;            ///< rows cut at the cutoff or the model's positions
   double seconds = 0;
 
   void visit(auto& field) {  // base/record.h; the keys that the kind of task has
@@ -100,8 +104,12 @@ struct TaskScore {
     field("top_k", top_k);
     field("rows", rows);
     field.optional("questions", questions);
-    kind = field.holds("exact_match", kind == AnswerKind::kText) ? AnswerKind::kText : AnswerKind::kChoice;
-    kind == AnswerKind::kText ? visit_text(field) : visit_choice(field);
+    if (field.holds("exact_match", kind == AnswerKind::kText))
+      visit_text(field);
+    else if (field.holds("nll", kind == AnswerKind::kLikelihood))
+      visit_likelihood(field);
+    else
+      visit_choice(field);
     field("seconds", seconds);
   }
 
@@ -113,6 +121,7 @@ struct TaskScore {
     field("served_by", served_by);
   }
   void visit_choice(auto& field) {
+    kind = AnswerKind::kChoice;
     field("accuracy", accuracy);
     field("accuracy_cased", accuracy_cased);
     field("accuracy_lowercase", accuracy_lowercase);
@@ -122,7 +131,15 @@ struct TaskScore {
     field("chance", chance);
     field("majority", majority);
   }
+  void visit_likelihood(auto& field) {
+    kind = AnswerKind::kLikelihood;
+    field("nll", nll);
+    field("perplexity", perplexity);
+    field("answer_tokens", answer_tokens);
+    field("cut", cut);
+  }
   void visit_text(auto& field) {
+    kind = AnswerKind::kText;
     field("exact_match", exact_match);
     field("f1", f1);
     field("bert_score", bert_score);
@@ -138,6 +155,8 @@ struct Prediction {
   std::vector<std::string> references = {};  ///< free text: the accepted answers
   double exact_match = 0, f1 = 0;            ///< free text: the best over references
   std::optional<double> bert_score = {};
+  double nll = 0;             ///< likelihood: sum over the answer's tokens
+  int64_t answer_tokens = 0;  ///< 0: the row was cut before its answer
 
   void visit(auto& field) {  // base/record.h
     field("output", output);
@@ -148,15 +167,20 @@ struct Prediction {
     field("exact_match", exact_match);
     field("f1", f1);
     field("bert_score", bert_score);
+    field("nll", nll);
+    field("answer_tokens", answer_tokens);
   }
 };
 
-/// The answers a row allows, from its line "Answer format: a/b/c"; the task's answers when it has no such line.
+/// The answers a row allows: its own options, or those of its line "Answer format: a/b/c"; the task's answers when it has no such line.
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
-/// Each prompt runs once: its cache serves the ranking of "the correct answer is " + answer (total log-probability,
-/// ties to the answer named first) and then generation. Prompt and answer are tokenised together, as in training. A
-/// context that does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
+/// Each prompt runs once: its cache serves the ranking of the answers (total log-probability, ties to the answer named
+/// first) and then generation. An answer is ranked behind what stands before the gold one in the row's output, as in
+/// "the correct answer is answer2". Prompt and answer are tokenised together, as in training. A context that does not
+/// fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
+/// Scoring::kNll generates nothing: rows are cut and tokenised as for training, the end of sequence included, and no
+/// batch of theirs is longer than 4096 tokens or one row.
 /// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite.
 /// \param predictions  filled when given, one per row.
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,

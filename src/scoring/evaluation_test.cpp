@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/record.h"
@@ -155,6 +156,83 @@ TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {
   EXPECT_THROW(cut(20), Error);
 }
 
+TaskInfo own_task(Scoring scoring) {
+  return {.name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
+}
+
+TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
+  const auto model = testing::random_model(27, 400);
+  auto set = some_questions();
+  std::vector<Prediction> predictions;
+  const EvaluationOptions options{.max_new_tokens = 5};
+  evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options, &predictions);
+  for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {concat("  The ", predictions[i].output, "\n")};
+  const auto loose = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options);
+  const auto strict = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options);
+  EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles do not count
+  EXPECT_DOUBLE_EQ(strict.exact_match, 0);
+  EXPECT_DOUBLE_EQ(strict.f1, loose.f1);
+  for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {"no", predictions[i].output + "\n"};
+  EXPECT_DOUBLE_EQ(
+      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options, &predictions).exact_match, 1);
+}
+
+TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
+  const auto model = testing::random_model(28, 400);
+  std::vector<Row> rows;
+  for (int i = 0; i < 4; ++i) {
+    rows.push_back({.instruction = concat("Is it ", i, "?"),
+                    .input = "",
+                    .output = i % 2 ? "I say no" : "I say yes",
+                    .answer = i % 2 ? "no" : "yes",
+                    .options = {"yes", "no", "maybe so"}});
+  }
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows}, {.max_new_tokens = 2}, &predictions);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::map<double, std::string> by_logprob;
+    for (const auto& option : rows[i].options) {
+      const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
+      const std::vector<TokenIds> text{tokenizer().encode(prompt + "I say " + option)};
+      const auto start = static_cast<int64_t>(tokenizer().encode(prompt).size()) - 1;
+      score_texts(*model, {}, text, false, [&](size_t, const TextScore& s) {
+        double sum = 0;
+        for (size_t t = static_cast<size_t>(start); t < s.token_logprobs.size(); ++t) sum += s.token_logprobs[t];
+        by_logprob[sum] = option;
+      });
+    }
+    EXPECT_EQ(predictions[i].ranked, by_logprob.rbegin()->second);
+  }
+  EXPECT_DOUBLE_EQ(score.chance, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(score.majority, 0.5);
+}
+
+TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
+  const auto model = testing::random_model(29, 400);
+  const auto set = some_questions();
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kNll), set, {.cutoff = 150}, &predictions);
+  const TokenizeOptions training{.cutoff = 150, .eos = model->spec().eos};
+  const auto whole = tokenize_rows(set.rows, tokenizer(), training);
+  EXPECT_EQ(score.cut, whole.cut);
+  EXPECT_GT(score.cut, 0);
+  double sum = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row alone
+    const auto loss = model->loss(pack(std::span(&whole.examples[i], 1)), {});
+    const auto& one = predictions[static_cast<size_t>(whole.rows[i])];
+    EXPECT_EQ(one.answer_tokens, loss.count);
+    EXPECT_NEAR(one.nll, loss.sum.item<double>(), 1e-3);
+    sum += loss.sum.item<double>(), tokens += loss.count;
+  }
+  EXPECT_EQ(score.kind, AnswerKind::kLikelihood);
+  EXPECT_EQ(score.answer_tokens, tokens);
+  EXPECT_NEAR(score.nll, sum / static_cast<double>(tokens), 1e-4);
+  EXPECT_DOUBLE_EQ(score.perplexity, std::exp(score.nll));
+}
+
 TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
   TaskScore text{.task = "telequad", .kind = AnswerKind::kText, .exact_match = 0.25, .f1 = 0.5};
   EXPECT_FALSE(record::write(text).contains("accuracy") || record::write(text).contains("bert_score"));
@@ -162,6 +240,12 @@ TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
   text.bert_score = 0.75;
   EXPECT_EQ(record::write(text)["bert_score"], 0.75);
   EXPECT_FALSE(record::write(TaskScore{.task = "boolq"}).contains("f1"));
+  const auto likelihood = record::write(TaskScore{.task = "files", .kind = AnswerKind::kLikelihood, .nll = 1.5});
+  EXPECT_FALSE(likelihood.contains("accuracy") || likelihood.contains("f1"));
+  const Json json = Json::parse(likelihood.dump());
+  const auto again = record::read<TaskScore>(JsonView(json, "here"));
+  EXPECT_EQ(again.kind, AnswerKind::kLikelihood);
+  EXPECT_EQ(again.nll, 1.5);
 }
 
 }  // namespace

@@ -1,16 +1,44 @@
-// Rows of the task files: LLM-Adapters' JSON, and TeleQuAD's.
+// Rows of the task files: LLM-Adapters' JSON, TeleQuAD's, and rows of people's own in any format. What an input is says
+// its first letter: "[" the first, "{" the second, "F" the third, as strict as they come, "L" with bad rows left out.
+#include "data/row_files.h"
 #include "data/tasks.h"
 #include "tests/fuzz/fuzz.h"
 
-void evenkeel::fuzz::fuzz_one(std::string_view input) {
-  const bool telequad = input.starts_with("{");
-  if (!telequad) {
-    const auto rows = load_rows(write("rows.json", input));
-    majority_rate(rows);
-    if (!rows.empty()) chance_rate(find_task("arc_c"), rows);
-    return;
+namespace evenkeel {
+namespace {
+
+void read_published(const std::filesystem::path& file) {
+  const auto rows = load_rows(file);
+  majority_rate(rows);
+  if (!rows.empty()) chance_rate(find_task("arc_c"), rows);
+}
+
+void read_telequad() {
+  test_rows(
+      find_task("telequad"),
+      {.path = fuzz::folder(), .telequad = {.split = TelequadSplit::kSpecs, .train_share = 0.5, .impossible = true}});
+}
+
+/// Options and a label make every part of a row matter.
+void read_own(const std::filesystem::path& file, bool strict) {
+  for (const bool choices : {false, true}) {
+    const auto set = file_rows({.patterns = {file.string()},
+                                .strict = strict,
+                                .label_field = choices ? "label" : "",
+                                .choices = choices,
+                                .options = {"true", "false"},
+                                .conversations = !choices});
+    for (const auto& row : set.rows) extract_answer(find_task("boolq"), row, row.output, true);
   }
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  if (input.starts_with("F") || input.starts_with("L"))
+    return read_own(write("own.jsonl", input.substr(1)), input.starts_with("F"));
+  if (!input.starts_with("{")) return read_published(write("rows.json", input));
   write("TeleQuAD-v4-full.json", input);
-  test_rows(find_task("telequad"),
-            {.path = folder(), .telequad = {.split = TelequadSplit::kSpecs, .train_share = 0.5, .impossible = true}});
+  read_telequad();
 }

@@ -227,64 +227,63 @@ struct BuiltinTask {
 
 const std::array<BuiltinTask, kKindCount>& entries() {
   static const std::array<BuiltinTask, kKindCount> table = {{
-      {{"builtin:facts", "builtin", "", {"true", "false"}, "is a fact of the built-in world true? (as BoolQ)"},
+      {{"builtin:facts", "", {"true", "false"}, "is a fact of the built-in world true? (as BoolQ)"},
        draw_fact_row,
        fact_rows},
       {{"builtin:values",
-        "builtin",
         "",
         {"answer1", "answer2", "answer3", "answer4", "answer5"},
         "which of 4 values belongs to an animal? (as ARC, OpenBookQA)"},
        draw_value_row,
        value_rows},
-      {{"builtin:tools", "builtin", "", {"solution1", "solution2"}, "does a tool do it? (as PIQA)"},
-       draw_tool_row,
-       tool_rows},
+      {{"builtin:tools", "", {"solution1", "solution2"}, "does a tool do it? (as PIQA)"}, draw_tool_row, tool_rows},
       {{"builtin:routines",
-        "builtin",
         "",
         {"ending1", "ending2", "ending3", "ending4"},
         "which of 4 routines has an activity? (as HellaSwag)"},
        draw_routine_row,
        routine_rows},
-      {{"builtin:sizes", "builtin", "", {"option1", "option2"}, "bigger or smaller? (as WinoGrande)"},
-       draw_size_row,
-       size_rows},
+      {{"builtin:sizes", "", {"option1", "option2"}, "bigger or smaller? (as WinoGrande)"}, draw_size_row, size_rows},
   }};
   return table;
 }
 
-}  // namespace
-
-std::span<const TaskInfo> builtin_tasks() {
-  static const std::vector<TaskInfo> table = [] {
-    std::vector<TaskInfo> infos;
-    for (const auto& entry : entries()) infos.push_back(entry.info);
-    return infos;
-  }();
-  return table;
+std::vector<TaskInfo> builtin_tasks(const RowOptions&) {
+  std::vector<TaskInfo> infos;
+  for (const auto& entry : entries()) infos.push_back(entry.info);
+  return infos;
 }
 
-std::vector<Row> builtin_test_rows(const TaskInfo& task, uint64_t seed) {
+TaskRows builtin_test_rows(const TaskInfo& task, const RowOptions& from) {
   const auto& all = entries();
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const BuiltinTask& e) { return e.info.name == task.name; });
   EK_CHECK(found != all.end(), kInternal, "task ", task.name, " is not built in");
   auto rows = found->test();
   for (auto& row : rows) row.label = task.name;
-  RandomStream(seed, concat("builtin-test-", found - all.begin())).shuffle(std::span(rows));
-  return rows;
+  RandomStream(from.seed, concat("builtin-test-", found - all.begin())).shuffle(std::span(rows));
+  return {.rows = std::move(rows)};
 }
 
-std::vector<Row> builtin_training_rows(int64_t count, uint64_t seed) {
-  std::vector<Row> rows;
-  for (int64_t i = 0; i < (count > 0 ? count : kTrainingRows); ++i) {
-    RandomStream stream(seed, "builtin-train", static_cast<uint64_t>(i));
+TaskRows builtin_training_rows(const RowOptions& from) {
+  TaskRows set;
+  for (int64_t i = 0; i < (from.limit > 0 ? from.limit : kTrainingRows); ++i) {
+    RandomStream stream(from.seed, "builtin-train", static_cast<uint64_t>(i));
     const auto& entry = entries()[stream.below(entries().size())];
-    rows.push_back(entry.draw(stream));
-    rows.back().label = entry.info.name;
+    set.rows.push_back(entry.draw(stream));
+    set.rows.back().label = entry.info.name;
   }
-  return rows;
+  return set;
+}
+
+}  // namespace
+
+TaskFamily builtin() {
+  return {.name = "builtin",
+          .tasks = builtin_tasks,
+          .training_rows = builtin_training_rows,
+          .test_rows = builtin_test_rows,
+          .generates = true};
 }
 
 }  // namespace evenkeel

@@ -1,14 +1,12 @@
 // The commonsense sets in the LLM-Adapters format. Hu et al., "LLM-Adapters: An Adapter Family for Parameter-Efficient
 // Fine-Tuning of Large Language Models", EMNLP 2023.
-#include <array>
-
 #include "base/error.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {
 namespace {
 
-using Answers = std::vector<std::string_view>;
+using Answers = std::vector<std::string>;
 
 const Answers kTrueFalse = {"true", "false"};
 const Answers kFiveAnswers = {"answer1", "answer2", "answer3", "answer4", "answer5"};
@@ -30,42 +28,35 @@ std::string task_kind(const Row& row) {
   return says("Answer format: answer1/answer2/answer3") && !says("answer4") ? "siqa" : "arc_obqa";
 }
 
-}  // namespace
-
-std::span<const TaskInfo> commonsense_tasks() {
-  static const std::array table = {
-      TaskInfo{"arc_c", "commonsense", "ARC-Challenge/test.json", kFiveAnswers,
-               "ARC-Challenge test (Clark et al. 2018)"},
-      TaskInfo{"arc_e", "commonsense", "ARC-Easy/test.json", kFiveAnswers, "ARC-Easy test (Clark et al. 2018)"},
-      TaskInfo{"boolq", "commonsense", "boolq/test.json", kTrueFalse,
-               "BoolQ validation, question only (Clark et al. 2019)"},
-      TaskInfo{"hellaswag", "commonsense", "hellaswag/test.json", kEndings,
-               "HellaSwag validation (Zellers et al. 2019)"},
-      TaskInfo{"obqa", "commonsense", "openbookqa/test.json", kFiveAnswers, "OpenBookQA test (Mihaylov et al. 2018)"},
-      TaskInfo{"piqa", "commonsense", "piqa/test.json", kSolutions, "PIQA validation (Bisk et al. 2020)"},
-      TaskInfo{"siqa", "commonsense", "social_i_qa/test.json", kFiveAnswers, "Social IQa validation (Sap et al. 2019)"},
-      TaskInfo{"winogrande", "commonsense", "winogrande/test.json", kOptions,
-               "WinoGrande validation (Sakaguchi et al. 2020)"},
+std::vector<TaskInfo> commonsense_tasks(const RowOptions&) {
+  return {
+      TaskInfo{"arc_c", "ARC-Challenge/test.json", kFiveAnswers, "ARC-Challenge test (Clark et al. 2018)"},
+      TaskInfo{"arc_e", "ARC-Easy/test.json", kFiveAnswers, "ARC-Easy test (Clark et al. 2018)"},
+      TaskInfo{"boolq", "boolq/test.json", kTrueFalse, "BoolQ validation, question only (Clark et al. 2019)"},
+      TaskInfo{"hellaswag", "hellaswag/test.json", kEndings, "HellaSwag validation (Zellers et al. 2019)"},
+      TaskInfo{"obqa", "openbookqa/test.json", kFiveAnswers, "OpenBookQA test (Mihaylov et al. 2018)"},
+      TaskInfo{"piqa", "piqa/test.json", kSolutions, "PIQA validation (Bisk et al. 2020)"},
+      TaskInfo{"siqa", "social_i_qa/test.json", kFiveAnswers, "Social IQa validation (Sap et al. 2019)"},
+      TaskInfo{"winogrande", "winogrande/test.json", kOptions, "WinoGrande validation (Sakaguchi et al. 2020)"},
   };
-  return table;
 }
 
-TaskRows commonsense_test_rows(const TaskInfo& task, const std::filesystem::path& data_path) {
-  TaskRows set{.rows = load_rows(data_path / task.file)};
+TaskRows commonsense_test_rows(const TaskInfo& task, const RowOptions& from) {
+  TaskRows set{.rows = load_rows(from.path / task.file)};
   for (auto& row : set.rows) row.label = task.name;
   return set;
 }
 
-TaskRows commonsense_training_rows(const std::filesystem::path& data_path) {
+TaskRows commonsense_training_rows(const RowOptions& from) {
   TaskRows set;
-  std::filesystem::path file = data_path / kTrainingFile;
+  std::filesystem::path file = from.path / kTrainingFile;
   if (!std::filesystem::exists(file)) {
-    file = data_path / kStandIn;
-    EK_CHECK(std::filesystem::exists(file), kData, data_path.string(), " holds neither ", kTrainingFile, " nor ",
+    file = from.path / kStandIn;
+    EK_CHECK(std::filesystem::exists(file), kData, from.path.string(), " holds neither ", kTrainingFile, " nor ",
              kStandIn);
   }
   if (file.filename() == kStandIn)
-    set.note = concat(kTrainingFile, " is not in ", data_path.string(), ": training on the stand-in ", kStandIn,
+    set.note = concat(kTrainingFile, " is not in ", from.path.string(), ": training on the stand-in ", kStandIn,
                       ", which lacks Social IQa and HellaSwag");
   else if (file_state(file) != FileState::kExact)
     set.note = concat(file.string(), " is not the published file (its sha256 differs)");
@@ -73,6 +64,16 @@ TaskRows commonsense_training_rows(const std::filesystem::path& data_path) {
   for (auto& row : set.rows) row.label = task_kind(row);
   set.files.push_back(file.string());
   return set;
+}
+
+}  // namespace
+
+TaskFamily commonsense() {
+  return {.name = "commonsense",
+          .tasks = commonsense_tasks,
+          .training_rows = commonsense_training_rows,
+          .test_rows = commonsense_test_rows,
+          .in_folder = true};
 }
 
 }  // namespace evenkeel

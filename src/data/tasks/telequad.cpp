@@ -161,7 +161,7 @@ std::vector<Side> sides_of(std::span<const Entry> questions, const TelequadConfi
   return sides;
 }
 
-TaskRows rows_of(const RowOptions& options, Side side) {
+TaskRows side_rows(const RowOptions& options, Side side) {
   const auto file = options.path / kFile;
   auto questions = read_questions(file, options.telequad.impossible);
   const auto sides = sides_of(questions, options.telequad);
@@ -178,25 +178,35 @@ TaskRows rows_of(const RowOptions& options, Side side) {
   return set;
 }
 
-}  // namespace
-
-std::span<const TaskInfo> telequad_tasks() {
-  static const std::array table = {TaskInfo{
-      "telequad", "telequad", kFile, {}, "TeleQuAD v4, telecom questions with their documents (Gebre et al.)"}};
-  return table;
+std::vector<TaskInfo> telequad_tasks(const RowOptions&) {
+  return {{.name = "telequad",
+           .file = std::string(kFile),
+           .answers = {},
+           .source = "TeleQuAD v4, telecom questions with their documents (Gebre et al.)",
+           .scoring = Scoring::kF1}};
 }
 
-std::span<const std::string_view> telequad_label_keys() { return kLabelKeys; }
+TaskRows telequad_test_rows(const TaskInfo&, const RowOptions& from) { return side_rows(from, Side::kTest); }
 
-TaskRows telequad_test_rows(const RowOptions& options) { return rows_of(options, Side::kTest); }
-
-TaskRows telequad_training_rows(const RowOptions& options) {
-  auto set = rows_of(options, Side::kTraining);
-  const auto file = options.path / kFile;
+TaskRows telequad_training_rows(const RowOptions& from) {
+  auto set = side_rows(from, Side::kTraining);
+  const auto file = from.path / kFile;
   set.files.push_back(file.string());
   if (file_state(file) != FileState::kExact)
     set.note = concat(file.string(), " is not the published file (its sha256 differs)");
   return set;
+}
+
+}  // namespace
+
+TaskFamily telequad() {
+  return {.name = "telequad",
+          .tasks = telequad_tasks,
+          .training_rows = telequad_training_rows,
+          .test_rows = telequad_test_rows,
+          .label_keys = {kLabelKeys.begin(), kLabelKeys.end()},
+          .in_folder = true,
+          .in_context = true};
 }
 
 }  // namespace evenkeel

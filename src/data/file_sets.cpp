@@ -1,0 +1,78 @@
+#include "data/file_sets.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kFamilyName = "files", kTaskPrefix = "files:";
+
+/// Calls `change` with the patterns of every set.
+template <typename Change>
+void for_patterns(FilesConfig& config, const Change& change) {
+  const auto both = [&](FileSet& set, const std::string& key) {
+    change(set.train, concat(key, ".train"));
+    change(set.test, concat(key, ".test"));
+  };
+  both(config, "data.files");
+  for (auto& [name, set] : config.sets) both(set, concat("data.files.", name));
+}
+
+bool is_set_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(),
+                                      [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+}
+
+}  // namespace
+
+void FileSet::resolve(const config::Table& table) const {
+  table.check(held_out >= 0 && held_out < 1, "held_out", held_out, "0 or more, less than 1");
+  table.check_integer("split_seed", split_seed, 0, limits::kAny);
+  for (const auto& pattern : train) check_path_text(pattern, table.full_key("train"));
+  for (const auto& pattern : test) check_path_text(pattern, table.full_key("test"));
+  for (const auto& option : options)
+    table.check_entry(!option.empty(), "options", "\"\"", "answers that say something");
+  table.check(options.empty() || score == Scoring::kChoice, "options", "given", "with score = \"choice\" only");
+}
+
+void FilesConfig::resolve(const config::Table& table) const {
+  FileSet::resolve(table);
+  if (!sets.empty()) {
+    table.check(train.empty(), "train", "given", "files in the sets alone, where there are sets with names");
+    table.check(test.empty(), "test", "given", "files in the sets alone, where there are sets with names");
+  }
+  for (const auto& [name, set] : sets) {
+    EK_CHECK(is_set_name(name), kConfig, table.full_key(name), ": the name of a set is of letters, digits, - and _",
+             table.place_of(name));
+    EK_CHECK(!set.train.empty() || !set.test.empty(), kConfig, table.full_key(name), " names no files: train or test",
+             table.place_of(name));
+  }
+}
+
+std::map<std::string, FileSet> FilesConfig::by_task() const {
+  std::map<std::string, FileSet> all;
+  for (const auto& [name, set] : sets) all.emplace(concat(kTaskPrefix, name), set);
+  if (!train.empty() || !test.empty()) all.emplace(kFamilyName, *this);
+  return all;
+}
+
+void FilesConfig::expand_paths() {
+  for_patterns(*this, [](std::vector<std::string>& patterns, const std::string& key) {
+    for (auto& pattern : patterns) pattern = expand_data_path(pattern, key).string();
+  });
+}
+
+void FilesConfig::find_files() {
+  for_patterns(*this, [](std::vector<std::string>& patterns, const std::string& key) {
+    try {
+      patterns = found_files(patterns);
+    } catch (const Error& error) {
+      throw error.with_context(key);
+    }
+  });
+}
+
+}  // namespace evenkeel

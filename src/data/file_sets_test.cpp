@@ -1,0 +1,146 @@
+#include "data/file_sets.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/testing.h"
+#include "data/tasks.h"
+
+namespace evenkeel {
+namespace {
+
+FilesConfig config_of(std::string_view toml) {
+  return config::read<FilesConfig>(config::Table::parse(toml, "run.toml"));
+}
+
+std::string rows_text(int64_t count, std::string_view name) {
+  std::string text;
+  for (int64_t i = 0; i < count; ++i)
+    text += concat("{\"prompt\": \"", name, " ", i, "\", \"completion\": \"", i % 3, "\"}\n");
+  return text;
+}
+
+std::set<std::string> questions_of(std::span<const Row> rows) {
+  std::set<std::string> questions;
+  for (const auto& row : rows) questions.insert(row.instruction);
+  return questions;
+}
+
+class FileSets : public ::testing::Test {
+ protected:
+  FileSets() {
+    write_file_atomic(folder_.path() / "a.jsonl", rows_text(30, "a"));
+    write_file_atomic(folder_.path() / "b.jsonl", rows_text(12, "b"));
+  }
+
+  std::string path(std::string_view name) const { return (folder_.path() / name).string(); }
+
+  /// The set "files", of a.jsonl, with `change` made to it.
+  RowOptions one(const std::function<void(FileSet&)>& change = [](FileSet&) {}) const {
+    RowOptions from;
+    from.files.train = {path("a.jsonl")};
+    change(from.files);
+    return from;
+  }
+
+  const testing::TemporaryFolder folder_;
+};
+
+TEST_F(FileSets, KeysOfAllSetsAreTheDefaultsOfTheNamedOnes) {
+  const auto config =
+      config_of("held_out = 0.25\nformat = 'messages'\n[x]\ntrain = ['a']\n[y]\ntest = ['b']\nformat = 'alpaca'");
+  const auto sets = config.by_task();
+  ASSERT_EQ(sets.size(), 2u);
+  EXPECT_EQ(sets.at("files:x").format, RowFormat::kMessages);
+  EXPECT_EQ(sets.at("files:x").held_out, 0.25);
+  EXPECT_EQ(sets.at("files:y").format, RowFormat::kAlpaca);
+  EXPECT_EQ(config::write(config_of(config::write(config))), config::write(config));
+}
+
+TEST_F(FileSets, ASetOfNothingAndSettingsThatMeanNothingAreRefused) {
+  const auto said = [](std::string_view toml) { return testing::refusal([&] { config_of(toml); }); };
+  EXPECT_NE(said("[x]\nstrict = false").find("x names no files"), std::string::npos);
+  EXPECT_NE(said("train = ['a']\n[x]\ntest = ['b']").find("in the sets alone"), std::string::npos);
+  EXPECT_NE(said("['a b']\ntrain = ['a']").find("letters, digits"), std::string::npos);
+  EXPECT_NE(said("options = ['yes']").find("score = \"choice\""), std::string::npos);
+  EXPECT_NE(said("held_out = 1.0").find("less than 1"), std::string::npos);
+  EXPECT_NE(said("train = ['']").find("train"), std::string::npos);
+  EXPECT_NE(said("[x]\ntrian = ['a']").find("x.trian is not a known key"), std::string::npos);
+}
+
+TEST_F(FileSets, EverySetIsATask) {
+  RowOptions from;
+  from.files.sets["x"].train = {path("a.jsonl")};
+  from.files.sets["y"].test = {path("b.jsonl")};
+  from.files.sets["z"].train = {path("b.jsonl")};
+  from.files.sets["z"].held_out = 0;
+  const std::vector<std::string> all = {"files"}, last = {"files:z"};
+  EXPECT_EQ(expand_tasks(all, from), (std::vector<std::string>{"files:x", "files:y"}));
+  EXPECT_EQ(expand_tasks(last, from), last);
+  EXPECT_NE(testing::refusal([&] { test_rows(find_task("files:z", from), from); }).find("no rows to test with"),
+            std::string::npos);
+  EXPECT_EQ(test_rows(find_task("files:y", from), from).rows.size(), 12u);
+  EXPECT_EQ(training_rows("files", from).rows.size(), 27u + 12u);
+  EXPECT_EQ(test_files(find_task("files:x", from), from), std::vector{path("a.jsonl")});
+}
+
+TEST_F(FileSets, WhatIsHeldOutTestsAndDoesNotTrain) {
+  const auto from = one();
+  const auto train = training_rows("files", from), test = test_rows(find_task("files", from), from);
+  EXPECT_EQ(train.rows.size(), 27u);
+  EXPECT_EQ(test.rows.size(), 3u);
+  auto both = questions_of(train.rows);
+  both.merge(questions_of(test.rows));
+  EXPECT_EQ(both.size(), 30u);
+  EXPECT_EQ(train.files, std::vector{path("a.jsonl")});
+}
+
+TEST_F(FileSets, TheSplitIsThatOfItsSeedAndOfNoOther) {
+  const auto held_out = [&](uint64_t seed, int64_t split_seed) {
+    auto from = one([&](FileSet& set) { set.split_seed = split_seed, set.held_out = 0.4; });
+    from.seed = seed;
+    return questions_of(test_rows(find_task("files", from), from).rows);
+  };
+  EXPECT_EQ(held_out(1, 42), held_out(2, 42));
+  EXPECT_NE(held_out(1, 42), held_out(1, 43));
+}
+
+TEST_F(FileSets, RowsThatAskTheSameStayOnOneSide) {
+  write_file_atomic(folder_.path() / "a.jsonl", rows_text(20, "a") + rows_text(20, "a"));
+  const auto from = one([](FileSet& set) { set.held_out = 0.3; });
+  const auto train = questions_of(training_rows("files", from).rows);
+  const auto test = test_rows(find_task("files", from), from).rows;
+  EXPECT_EQ(test.size(), 12u);
+  for (const auto& question : questions_of(test)) EXPECT_FALSE(train.contains(question)) << question;
+}
+
+TEST_F(FileSets, ALimitDrawsRowsAndMixturesAreDrawnFromTogether) {
+  auto from = one([](FileSet& set) { set.held_out = 0; });
+  from.limit = 5;
+  EXPECT_EQ(training_rows("files", from).rows.size(), 5u);
+  const std::vector<std::string> both = {"files", "builtin"};
+  from.limit = 0;
+  const auto all = training_rows(both, from);
+  EXPECT_EQ(all.rows.size(), 30u + training_rows("builtin", {}).rows.size());
+  EXPECT_EQ(all.rows[0].label, "files");
+  from.limit = 200;
+  std::set<std::string> labels;
+  for (const auto& row : training_rows(both, from).rows) labels.insert(row.label.substr(0, 5));
+  EXPECT_EQ(training_rows(both, from).rows.size(), 200u);
+  EXPECT_EQ(labels, (std::set<std::string>{"files", "built"}));
+}
+
+TEST_F(FileSets, AFileThatTrainsAndTestsIsNoted) {
+  const auto set = training_rows("files", one([&](FileSet& files) { files.test = {path("*.jsonl")}; }));
+  EXPECT_NE(set.note.find("a.jsonl trains and tests"), std::string::npos) << set.note;
+  EXPECT_EQ(set.rows.size(), 30u);
+}
+
+TEST_F(FileSets, NoFilesIsSaid) {
+  EXPECT_NE(testing::refusal([] { training_rows("files", {}); }).find("data.files.train"), std::string::npos);
+  EXPECT_NE(testing::refusal([] { test_rows(find_task("files"), {}); }).find("has no files"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace evenkeel
