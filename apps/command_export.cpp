@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "fed/experiment.h"
 #include "fed/run_folder.h"
+#include "lora/gguf.h"
 #include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/checkpoint.h"
@@ -19,28 +20,37 @@
 namespace evenkeel {
 namespace {
 
-enum class Format { kPeft, kPeftFused, kMerged };
+enum class Format { kPeft, kPeftFused, kMerged, kGguf };
 constexpr auto names(Format) {
-  return std::array{config::EnumName<Format>{"peft", Format::kPeft},
-                    config::EnumName<Format>{"peft-fused", Format::kPeftFused},
-                    config::EnumName<Format>{"merged", Format::kMerged}};
+  return std::array{
+      config::EnumName<Format>{"peft", Format::kPeft}, config::EnumName<Format>{"peft-fused", Format::kPeftFused},
+      config::EnumName<Format>{"merged", Format::kMerged}, config::EnumName<Format>{"gguf", Format::kGguf}};
 }
 
 struct ExportFlags {
-  std::string run, format = "peft", out, dtype = "checkpoint";
+  std::string run, model, adapter, format = "peft", out, dtype = "checkpoint";
 };
 
-/// The adapter of a run's last committed round, and what it belongs to.
+/// An adapter and what it belongs to.
 struct Trained {
   AdapterState adapters;
   Sites sites;
-  GateRule gates;  ///< the base model's own
+  ModelSpec model;
   PeftInfo info;
   bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
   bool modulates = false;     ///< an evaluation adds phi to the scores of routers
   bool rescales = false;      ///< an evaluation multiplies the outputs of MoE layers
 };
 
+Trained read_adapter(const ExportFlags& flags) {
+  const auto base = resolve_model_path(flags.model);
+  const auto model = load_shape(base);
+  auto adapters = load_peft_adapter(flags.adapter, model->all_sites());
+  const auto info = peft_info(base.string(), adapters);
+  return {.adapters = std::move(adapters), .sites = model->all_sites(), .model = model->spec(), .info = info};
+}
+
+/// Of a run's last committed round.
 Trained read_run(const fs::path& folder) {
   const auto config = run_config(folder);
   const auto last = Checkpoint(folder / "checkpoint").read();
@@ -57,7 +67,7 @@ Trained read_run(const fs::path& folder) {
   const auto info = peft_info(base.string(), adapters);
   return {.adapters = std::move(adapters),
           .sites = server.sites,
-          .gates = server.model.gates,
+          .model = server.model,
           .info = info,
           .renormalises = router.gate_norm == GateNorm::kRenormSelected,
           .modulates = !router.modulation.empty(),
@@ -98,11 +108,25 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
   copy_tokenizer(trained.info.base_model, out);
 }
 
+void save_gguf(const fs::path& out, const Trained& trained) {
+  const auto& architecture = trained.model.gguf.architecture;
+  EK_CHECK(!architecture.empty(), kConfig, "llama.cpp has no architecture for family ", trained.model.family);
+  save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.sites, architecture);
+}
+
+void save_adapter(const fs::path& out, Format format, const Trained& trained) {
+  if (format == Format::kGguf) return save_gguf(out, trained);
+  const auto save = format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter;
+  save(out, trained.adapters, trained.sites, trained.info);
+}
+
 void run_export(const ExportFlags& flags) {
   const auto format = parse_enum<Format>("--format", flags.format);
   EK_CHECK(format == Format::kMerged || flags.dtype == "checkpoint", kConfig,
            "--dtype is for --format merged; adapters are float32");
-  const auto trained = read_run(flags.run);
+  EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
+           "export takes --run, or --adapter with --model");
+  const auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags.run);
   if (trained.modulates)
     log::warning("[export] the run adds phi to its router scores, which no format of these holds: elsewhere the model ",
                  "routes as here with phi_at_eval = false");
@@ -114,11 +138,10 @@ void run_export(const ExportFlags& flags) {
   if (format == Format::kMerged) {
     save_merged(staged.path(), flags, trained);
   } else {
-    (format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter)(staged.path(), trained.adapters,
-                                                                            trained.sites, trained.info);
-    if (trained.renormalises && !trained.gates.key.empty())
-      log::warning("[export] the run renormalised gate weights over the selected experts: set ", trained.gates.key,
-                   " to true in the base model's config where this adapter is used");
+    save_adapter(staged.path(), format, trained);
+    if (trained.renormalises && !trained.model.gates.key.empty())
+      log::warning("[export] the run renormalised gate weights over the selected experts: set ",
+                   trained.model.gates.key, " to true in the base model's config where this adapter is used");
   }
   staged.commit();
   std::cerr << "written to " << flags.out << '\n';
@@ -128,15 +151,18 @@ void run_export(const ExportFlags& flags) {
 
 void add_export_command(CLI::App& program) {
   auto flags = std::make_shared<ExportFlags>();
-  auto* command = program.add_subcommand("export", "a run's adapter for PEFT, or merged into its base model");
+  auto* command = program.add_subcommand("export", "an adapter for PEFT or llama.cpp, or merged into its base model");
   command->description(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
-      "Writes the adapter of the last committed round.\n"
+      "Writes the adapter of a run's last committed round, or one that PEFT saved.\n"
       "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21 and what else reads adapters\n"
       "peft-fused: the same on fused expert tensors, for PEFT 0.21 alone; 0.17 loads it without a word, and wrong\n"
-      "merged: a full checkpoint, added in float32, held in memory while it is written");
-  command->add_option("--run", flags->run, "run folder")->required();
-  command->add_option("--format", flags->format, "peft, peft-fused or merged")->capture_default_str();
+      "merged: a full checkpoint, added in float32, held in memory while it is written\n"
+      "gguf: adapter.gguf, for llama.cpp's --lora");
+  command->add_option("--run", flags->run, "run folder");
+  command->add_option("--model", flags->model, "instead of a run: Hugging Face folder of the base model");
+  command->add_option("--adapter", flags->adapter, "with --model: PEFT folder of its adapter");
+  command->add_option("--format", flags->format, "peft, peft-fused, merged or gguf")->capture_default_str();
   command->add_option("--out", flags->out, "output folder, new or empty")->required();
   command
       ->add_option("--dtype", flags->dtype,

@@ -45,6 +45,13 @@ struct FusedPlace {
   int64_t order = 0;            ///< of the parameter among those of the module
 };
 
+/// Where llama.cpp holds a linear or a stack. Nothing in it: its family does not say.
+struct GgufPlace {
+  std::string tensor{};  ///< "blk.3.attn_q.weight"
+  int64_t interleaved_heads =
+      0;  ///< heads whose output rows it holds as (0, h/2, 1, h/2 + 1, ...); 0: rows as they are
+};
+
 /// One adaptable linear, or one stack of E of them.
 struct Site {
   int64_t experts = 0;  ///< E, or 0 for a dense linear
@@ -53,6 +60,7 @@ struct Site {
   SiteRole role = SiteRole::kMlp;
   std::vector<std::string> modules{};  ///< the checkpoint's linears it stands for: one, or one per expert
   FusedPlace fused{};
+  GgufPlace gguf{};
 };
 using Sites = std::map<std::string, Site>;
 

@@ -12,19 +12,21 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
   const auto& names = spec_.names;
   const int64_t hidden = model.spec.hidden_size, queries = spec.heads * spec.head_width,
                 keys = spec.kv_heads * spec.head_width;
-  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out, bool bias) {
+  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out, bool bias,
+                           GgufPlace gguf) {
     return FrozenLinear({.site = concat(module, ".", site),
                          .module = concat(module, ".", name),
                          .in = in,
                          .out = out,
                          .role = SiteRole::kAttention,
-                         .bias = bias},
+                         .bias = bias,
+                         .gguf = std::move(gguf)},
                         model);
   };
-  q_ = project("q_proj", names.q, hidden, queries, spec.qkv_bias);
-  k_ = project("k_proj", names.k, hidden, keys, spec.qkv_bias);
-  v_ = project("v_proj", names.v, hidden, keys, spec.qkv_bias);
-  o_ = project("o_proj", names.o, queries, hidden, spec.o_bias);
+  q_ = project("q_proj", names.q, hidden, queries, spec.qkv_bias, model.gguf_place("attn_q", spec.heads));
+  k_ = project("k_proj", names.k, hidden, keys, spec.qkv_bias, model.gguf_place("attn_k", spec.kv_heads));
+  v_ = project("v_proj", names.v, hidden, keys, spec.qkv_bias, model.gguf_place("attn_v"));
+  o_ = project("o_proj", names.o, queries, hidden, spec.o_bias, model.gguf_place("attn_output"));
   if (spec.qk_norm != QkNorm::kNone) {
     const bool per_head = spec.qk_norm == QkNorm::kPerHead;
     q_norm_ = model.take(concat(module, ".", names.q_norm, ".weight"), {per_head ? spec.head_width : queries});

@@ -28,6 +28,12 @@ struct GateRule {
       servers{};  ///< what llama.cpp, vLLM and SGLang compute whatever that key says; nothing: they obey
 };
 
+/// How llama.cpp knows a family.
+struct GgufRule {
+  std::string architecture{};      ///< general.architecture; empty: it computes no such model
+  bool interleaves_heads = false;  ///< its rotary embedding turns neighbours, so rows of queries and keys are reordered
+};
+
 /// What a model takes per token, summed up by the leaves it is built of.
 struct TokenWork {
   /// Multiply-adds of a forward pass; `scores` per position attended to, `experts` per selected expert.
@@ -48,6 +54,7 @@ struct ModelSpec {
   int64_t eos = -1, pad = -1;             ///< token ids, -1 when the checkpoint names none
   std::vector<std::string> moe_layers{};  ///< routing keys, e.g. "model.layers.0.mlp", in depth order
   GateRule gates{};
+  GgufRule gguf{};
   TokenWork work{};
 };
 

@@ -83,6 +83,7 @@ Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSourc
 }
 
 void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& model) {
+  model.layer = index;
   const auto& names = spec.names;
   const auto module = [&](const std::string& name) { return concat(names.layers, index, ".", name); };
   const auto feed_forward = [&]() -> std::variant<MlpLeaf, MixtureLeaf> {

@@ -37,13 +37,22 @@ double& ModelBuilder::work_of(SiteRole role) {
   }
 }
 
+GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) const {
+  return {.tensor = concat("blk.", layer, ".", name, ".weight"),
+          .interleaved_heads = spec.gguf.interleaves_heads ? heads : 0};
+}
+
 FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
     : site_(spec.site), weight_OI_(model.take(spec.module + ".weight", {spec.out, spec.in})) {
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
   model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
   if (!site_.empty())
-    model.sites[site_] = {
-        .in = spec.in, .out = spec.out, .role = spec.role, .modules = {spec.module}, .fused = spec.fused};
+    model.sites[site_] = {.in = spec.in,
+                          .out = spec.out,
+                          .role = spec.role,
+                          .modules = {spec.module},
+                          .fused = spec.fused,
+                          .gguf = spec.gguf};
 }
 
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/causal_lm.h"
@@ -22,8 +23,12 @@ class ModelBuilder {
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
   /// Multiply-adds of the frozen linears of that role, per token; of experts: per selected one.
   double& work_of(SiteRole role);
+  /// Where llama.cpp holds a linear of the layer under construction. \param name  "attn_q"; \param heads  of queries or
+  /// keys, else 0
+  GgufPlace gguf_place(std::string_view name, int64_t heads = 0) const;
 
   ModelSpec spec;
+  int64_t layer = 0;  ///< under construction
   Sites sites;
   TensorMap parameters;
 
@@ -38,6 +43,7 @@ struct LinearSpec {
   SiteRole role = SiteRole::kMlp;
   bool bias = false;
   FusedPlace fused{};
+  GgufPlace gguf{};
 };
 
 /// y = x W^T + what stands beside it (+ b).

@@ -34,9 +34,10 @@ MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, Mod
   take_router(model);
   const auto& names = spec_.names;
   const std::string gate_up = names.fused + ".experts.gate_up_proj", down = names.fused + ".experts.down_proj";
-  experts_.gate = take_stack(gate_site_, names.expert.gate, {.parameter = gate_up, .parts = 2}, model);
-  experts_.up = take_stack(up_site_, names.expert.up, {.parameter = gate_up, .part = 1, .parts = 2}, model);
-  experts_.down = take_stack(down_site_, names.expert.down, {.parameter = down, .order = 1}, model);
+  experts_.gate = take_stack(gate_site_, names.expert.gate, {.parameter = gate_up, .parts = 2}, "ffn_gate_exps", model);
+  experts_.up =
+      take_stack(up_site_, names.expert.up, {.parameter = gate_up, .part = 1, .parts = 2}, "ffn_up_exps", model);
+  experts_.down = take_stack(down_site_, names.expert.down, {.parameter = down, .order = 1}, "ffn_down_exps", model);
   auto& work = model.spec.work;
   work.kept += static_cast<double>(2 * model.spec.hidden_size + 4 * spec.experts);
   work.kept_by_expert += static_cast<double>(2 * spec.width);
@@ -46,18 +47,21 @@ MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, Mod
 
 void MixtureLeaf::take_router(ModelBuilder& model) {
   const auto name = concat(module_, ".", spec_.names.router);
+  auto gguf = model.gguf_place("ffn_gate_inp");
   router_ = FrozenLinear({.site = module_ + ".gate",
                           .module = name,
                           .in = model.spec.hidden_size,
                           .out = spec_.experts,
                           .role = SiteRole::kRouter,
-                          .fused = {.module = name, .parameter = spec_.names.fused + ".gate.weight"}},
+                          .fused = {.module = name, .parameter = spec_.names.fused + ".gate.weight"},
+                          .gguf = std::move(gguf)},
                          model);
 }
 
 void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
   const auto& names = spec_.names;
-  shared_.emplace(MlpSpec{.width = shared.width, .names = names.expert}, concat(module_, ".", names.shared), model);
+  shared_.emplace(MlpSpec{.width = shared.width, .names = names.expert, .gguf_suffix = "_shexp"},
+                  concat(module_, ".", names.shared), model);
   if (!shared.gated) return;
   shared_gate_.emplace(
       LinearSpec{.site = {}, .module = concat(module_, ".", names.shared_gate), .in = model.spec.hidden_size, .out = 1},
@@ -66,7 +70,7 @@ void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
 
 /// One projection of all experts, each a tensor of the checkpoint.
 std::vector<at::Tensor> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
-                                                ModelBuilder& model) {
+                                                std::string_view gguf, ModelBuilder& model) {
   const bool down = site_name == down_site_;
   const int64_t hidden = model.spec.hidden_size;
   Site site{.experts = spec_.experts,
@@ -76,6 +80,7 @@ std::vector<at::Tensor> MixtureLeaf::take_stack(const std::string& site_name, co
             .role = SiteRole::kExpert};
   site.fused = std::move(fused);
   site.fused.module = module_ + ".experts";
+  site.gguf = model.gguf_place(gguf);
   std::vector<at::Tensor> stack;
   for (int64_t e = 0; e < spec_.experts; ++e) {
     site.modules.push_back(concat(module_, ".", spec_.names.experts, ".", e, ".", name));

@@ -10,18 +10,20 @@ namespace evenkeel {
 
 MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model) : activation_(spec.activation) {
   const int64_t hidden = model.spec.hidden_size;
-  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out) {
+  const auto place = [&](std::string_view name) { return model.gguf_place(concat(name, spec.gguf_suffix)); };
+  const auto project = [&](std::string_view site, const std::string& name, int64_t in, int64_t out, GgufPlace gguf) {
     return FrozenLinear({.site = concat(module, ".", site),
                          .module = concat(module, ".", name),
                          .in = in,
                          .out = out,
                          .role = SiteRole::kMlp,
-                         .bias = spec.bias},
+                         .bias = spec.bias,
+                         .gguf = std::move(gguf)},
                         model);
   };
-  gate_ = project("gate_proj", spec.names.gate, hidden, spec.width);
-  up_ = project("up_proj", spec.names.up, hidden, spec.width);
-  down_ = project("down_proj", spec.names.down, spec.width, hidden);
+  gate_ = project("gate_proj", spec.names.gate, hidden, spec.width, place("ffn_gate"));
+  up_ = project("up_proj", spec.names.up, hidden, spec.width, place("ffn_up"));
+  down_ = project("down_proj", spec.names.down, spec.width, hidden, place("ffn_down"));
   auto& work = model.spec.work;
   work.kept += static_cast<double>(2 * hidden + 4 * spec.width);
   work.widest = std::max(work.widest, static_cast<double>(spec.width));

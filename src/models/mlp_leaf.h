@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 
 #include "models/leaf.h"
 
@@ -19,6 +20,7 @@ struct MlpSpec {
   Activation activation = Activation::kSilu;
   bool bias = false;
   GatedNames names{};
+  std::string_view gguf_suffix = "";  ///< of "ffn_gate", "ffn_up", "ffn_down"
 };
 
 class MlpLeaf {

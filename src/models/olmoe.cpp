@@ -10,7 +10,10 @@ DecoderSpec olmoe_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config);
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-5)};
   spec.attention.qk_norm = QkNorm::kFullWidth;
-  if (config.has("clip_qkv")) spec.attention.clip = config.number_or("clip_qkv", 0);
+  if (config.has("clip_qkv"))
+    spec.attention.clip = config.number_or("clip_qkv", 0);
+  else
+    spec.model.gguf = {.architecture = "olmoe"};  // which clips nothing
   auto mixture = read_mixture(config);
   mixture.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob", .servers = false};
   spec.feed_forward = in_every_layer(mixture);

@@ -98,6 +98,14 @@ TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {
   for (const auto& [name, lora] : adapters) EXPECT_TRUE(lora.a.grad().defined() && lora.b.grad().defined()) << name;
 }
 
+TEST_P(Family, EverySiteHasATensorOfItsOwnInLlamaCppWhereItHasTheFamily) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  std::set<std::string> tensors;
+  if (!model->spec().gguf.architecture.empty())
+    for (const auto& [name, site] : model->all_sites()) EXPECT_TRUE(tensors.insert(site.gguf.tensor).second) << name;
+  EXPECT_FALSE(tensors.contains(""));
+}
+
 TEST_P(Family, EveryBaseTensorGetsItsGradientInPreTraining) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64, {{"tie_word_embeddings", true}});
   auto parameters = model->parameters();

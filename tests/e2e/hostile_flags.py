@@ -123,7 +123,9 @@ BAD = {
     },
     "export": {
         "--run": [(NOWHERE, [NOWHERE, "no run"]), (LETTER, [LETTER]), (MODEL, [MODEL, "no run"])],
-        "--format": [("onnx", ["--format", "onnx", "peft", "peft-fused", "merged"])],
+        "--model": [(NOWHERE, ["--run", "--model"])],
+        "--adapter": [(NOWHERE, ["--adapter", "--model"])],
+        "--format": [("onnx", ["--format", "onnx", "peft", "peft-fused", "merged", "gguf"])],
         "--out": [(LETTER, [])],
         "--dtype": [("float32", ["--dtype", "--format merged"])],
     },

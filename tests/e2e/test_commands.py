@@ -101,10 +101,19 @@ def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tm
         assert (merged[f"{module}.weight"] - expected).abs().max() <= 1e-6
 
 
+@pytest.mark.parametrize("form, file", [("peft", "adapter_model.safetensors"), ("merged", "model.safetensors"), ("gguf", "adapter.gguf")])
+def test_an_adapter_is_exported_without_its_run_as_with_it(run, form, file, tmp_path):
+    succeed("export", "--run", run, "--format", form, "--out", tmp_path / "with")
+    succeed("export", "--model", run.parent / "model", "--adapter", run / "adapter", "--format", form, "--out", tmp_path / "without")
+    assert (tmp_path / "with" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
+
+
 def test_export_refuses_what_it_cannot_do(run, tmp_path):
     refused("export", "--run", tmp_path, "--out", tmp_path / "x", says=["holds no run"])
-    refused("export", "--run", run, "--format", "onnx", "--out", tmp_path / "x", says=["allowed: peft, peft-fused, merged"])
+    refused("export", "--run", run, "--format", "onnx", "--out", tmp_path / "x", says=["allowed: peft, peft-fused, merged, gguf"])
     refused("export", "--run", run, "--dtype", "float32", "--out", tmp_path / "x", says=["--dtype is for --format merged"])
+    for flags in ([], ["--run", run, "--model", "assets/tiny-olmoe"], ["--model", "assets/tiny-olmoe"]):
+        refused("export", *flags, "--out", tmp_path / "x", says=["--run", "--adapter", "--model"])
     begun = tmp_path / "begun"
     shutil.copytree(run, begun)
     shutil.rmtree(begun / "checkpoint/round-1")

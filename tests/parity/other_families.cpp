@@ -21,6 +21,7 @@ DecoderSpec qwen2_moe_decoder(const ModelConfig& config) {
   mixture.shared = SharedExpert{.width = config.integer("shared_expert_intermediate_size"), .gated = true};
   const MlpSpec dense{.width = config.integer("intermediate_size")};
   const int64_t step = config.has("decoder_sparse_step") ? config.integer("decoder_sparse_step") : 1;
+  if (step == 1) spec.model.gguf = {.architecture = "qwen2moe"};
   spec.feed_forward = [=](int64_t layer) -> FeedForwardSpec {
     if ((layer + 1) % step == 0) return mixture;
     return dense;
@@ -33,6 +34,7 @@ DecoderSpec qwen2_moe_decoder(const ModelConfig& config) {
 DecoderSpec mixtral_decoder(const ModelConfig& config) {
   config.require("sliding_window", nullptr);
   auto spec = read_decoder(config, "head_dim");
+  spec.model.gguf = {.architecture = "llama", .interleaves_heads = true};
   spec.norm.eps = config.number_or("rms_norm_eps", 1e-5);
   spec.names.feed_forward = "block_sparse_moe";
   auto mixture = read_mixture(config, {.experts = "num_local_experts"});
@@ -46,6 +48,8 @@ DecoderSpec mixtral_decoder(const ModelConfig& config) {
 /// Source: Llama (Touvron et al. 2023), transformers LlamaForCausalLM.
 DecoderSpec llama_decoder(const ModelConfig& config) {
   auto spec = read_decoder(config, "head_dim");
+  if (read_activation(config) == Activation::kSilu)
+    spec.model.gguf = {.architecture = "llama", .interleaves_heads = true};
   spec.norm.eps = config.number_or("rms_norm_eps", 1e-6);
   spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
   spec.feed_forward = in_every_layer(MlpSpec{.width = config.integer("intermediate_size"),

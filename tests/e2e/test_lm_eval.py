@@ -1,0 +1,145 @@
+"""lm-evaluation-harness on a run: on its merged export by the harness's own model, and on the run as it is by the model class that
+docs/serving.md shows. Its environment is .venv-lm-eval; offline."""
+
+import importlib.util
+import json
+
+import pytest
+
+from tiny import PROGRAM, ROOT, lines, small_run, succeed, tiny_model  # noqa: F401
+from tutorial import BLOCK
+
+pytest.importorskip("lm_eval", reason="lm-evaluation-harness (lm-eval) is not installed")
+
+QUESTIONS = ["The sky is", "A stone is", "Seven plus eight is", "Is the answer true or false? It is", "The fox jumps over"]
+CHOICES = [" blue", " true", " fifteen and more", " a dog"]
+PROMPTS = ["The quick brown", "Below is an instruction", "answer", "Question: what is it?"]
+CHOICE_TASK = """
+task: choosing
+dataset_path: json
+dataset_kwargs: {data_files: {test: %s}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: "{{answer}}"
+target_delimiter: ""
+metric_list: [{metric: acc}]
+"""
+ANSWER_TASK = """
+task: answering
+dataset_path: json
+dataset_kwargs: {data_files: {test: %s}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{prompt}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 6, do_sample: false}
+metric_list: [{metric: exact_match}]
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offline(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+            patch.setenv(name, "1")
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def write_rows(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def generated(model, prompt):
+    """The answer to a prompt, up to its first line end."""
+    text = succeed("generate", "--model", model, "--prompt", prompt, "--max-new-tokens", 6).stdout
+    return text.removeprefix(prompt).split("\n")[0]
+
+
+@pytest.fixture(scope="module")
+def merged(small_run, tmp_path_factory):  # noqa: F811
+    folder = tmp_path_factory.mktemp("merged") / "merged"
+    succeed("export", "--run", small_run, "--format", "merged", "--out", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tasks(merged, tmp_path_factory):
+    """The two tasks; half of the free answers are what the model says."""
+    folder = tmp_path_factory.mktemp("tasks")
+    choosing = [{"question": question, "choices": CHOICES, "answer": i % len(CHOICES)} for i, question in enumerate(QUESTIONS)]
+    answering = [{"prompt": prompt, "answer": generated(merged, prompt) if i % 2 else "something else"}
+                 for i, prompt in enumerate(PROMPTS)]
+    (folder / "choosing.yaml").write_text(CHOICE_TASK % write_rows(folder / "choosing.jsonl", choosing))
+    (folder / "answering.yaml").write_text(ANSWER_TASK % write_rows(folder / "answering.jsonl", answering))
+    return folder
+
+
+def evaluated(model, folder, names):
+    """Results and samples of tasks by name."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+    manager = TaskManager(include_path=str(folder), include_defaults=False)
+    found = simple_evaluate(model=model, tasks=names, task_manager=manager, bootstrap_iters=0)
+    return found["results"], found["samples"]
+
+
+def likelihoods(samples):
+    """(log-likelihood, is greedy) of every choice of every row."""
+    return [[tuple(answer) for answer in sample["filtered_resps"]] for sample in sorted(samples, key=lambda s: s["doc_id"])]
+
+
+@pytest.fixture(scope="module")
+def by_the_harness(merged, tasks):
+    from lm_eval.models.huggingface import HFLM
+    return evaluated(HFLM(pretrained=str(merged), device="cpu", dtype="float32", batch_size=1), tasks, ["choosing", "answering"])
+
+
+def ranked(model, rows, folder, *flags):
+    """The share of rows whose answer has the largest log-probability here, and all of these."""
+    texts = write_rows(folder / "texts.jsonl", [{"text": row["question"] + choice} for row in rows for choice in ("", *row["choices"])])
+    said = iter([json.loads(line) for line in succeed("score", "--model", model, "--input", texts, "--json", *flags).stdout.splitlines()])
+    found = []
+    for row in rows:
+        begin = next(said)["tokens"] - 1
+        found.append([sum(next(said)["token_logprobs"][begin:]) for _ in row["choices"]])
+    return sum(values.index(max(values)) == row["answer"] for values, row in zip(found, rows)) / len(rows), found
+
+
+def test_multiple_choice_on_a_merged_export_scores_as_our_ranking_by_likelihood(merged, tasks, by_the_harness, tmp_path):
+    rows = [json.loads(line) for line in (tasks / "choosing.jsonl").read_text().splitlines()]
+    accuracy, expected = ranked(merged, rows, tmp_path)
+    results, samples = by_the_harness
+    assert results["choosing"]["acc,none"] == pytest.approx(accuracy)
+    for theirs, ours in zip(likelihoods(samples["choosing"]), expected, strict=True):
+        assert [value for value, _ in theirs] == pytest.approx(ours, abs=1e-3)
+
+
+def test_free_answers_on_a_merged_export_are_those_of_generate(by_the_harness):
+    results, _ = by_the_harness
+    assert results["answering"]["exact_match,none"] == 0.5
+
+
+@pytest.fixture(scope="module")
+def evenkeel_lm(tmp_path_factory):
+    """The class of docs/serving.md."""
+    name = "evenkeel_lm.py"
+    code, = [text for _, said, text in BLOCK.findall((ROOT / "docs/serving.md").read_text()) if said == name]
+    file = tmp_path_factory.mktemp("class") / name
+    file.write_text(code)
+    spec = importlib.util.spec_from_file_location("evenkeel_lm", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_unmerged_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_run, tiny_model, evenkeel_lm, tasks,  # noqa: F811
+                                                                                     by_the_harness):
+    flags = ("--model", tiny_model, "--adapter", small_run / "adapter", "--gate-norm", lines(small_run / "rounds.jsonl")[-1]["gate_norm"])
+    results, samples = evaluated(evenkeel_lm.Evenkeel(tiny_model, *map(str, flags), program=PROGRAM), tasks, ["choosing"])
+    assert results["choosing"]["acc,none"] == by_the_harness[0]["choosing"]["acc,none"]
+    for ours, theirs in zip(*(likelihoods(found["choosing"]) for found in (samples, by_the_harness[1])), strict=True):
+        assert [value for value, _ in ours] == pytest.approx([value for value, _ in theirs], abs=1e-3)

@@ -1,0 +1,142 @@
+"""`export --format gguf` beside llama.cpp itself: the adapter file as the `gguf` package reads it, and the next token of random
+models with and without it as llama.cpp computes it, at any number of experts."""
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from peer import PROGRAM, run, score
+
+gguf = pytest.importorskip("gguf", reason="the gguf package is not installed")
+pytest.importorskip("xllamacpp", reason="llama.cpp (xllamacpp) is not installed")
+from llama_cpp import CONFIGS, next_logprobs, write_base  # noqa: E402
+
+WITH_FAMILIES = PROGRAM.with_name("evenkeel_with_families")
+RANK, ALPHA = 20, 30.0
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+TOLERANCE = 1e-4
+TEXTS = [torch.randint(211, (length,), generator=torch.Generator().manual_seed(length)).tolist() for length in (1, 9, 24, 60)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A random model of each family."""
+    folder = tmp_path_factory.mktemp("models")
+    for family, config in CONFIGS.items():
+        (folder / f"{family}.json").write_text(json.dumps(config))
+        run("init", folder / f"{family}.json", "--out", folder / family, "--seed", 7, program=WITH_FAMILIES)
+    return folder
+
+
+def modules_of(model, wanted):
+    """Checkpoint modules whose last name is wanted: name -> [out, in]."""
+    weights = load_file(model / "model.safetensors")
+    return {name.removesuffix(".weight"): weight.shape for name, weight in weights.items()
+            if name.split(".")[-2] in wanted and weight.dim() == 2}
+
+
+def write_adapter(model, folder, targets, rank=RANK):
+    """A random adapter as PEFT saves it, large enough to change which token is best."""
+    generator = torch.Generator().manual_seed(len(targets))
+    tensors = {}
+    for name, (rows, columns) in modules_of(model, targets).items():
+        prefix = f"base_model.model.{name}.lora_"
+        tensors[prefix + "A.weight"] = torch.randn(rank, columns, generator=generator) * columns**-0.5
+        tensors[prefix + "B.weight"] = torch.randn(rows, rank, generator=generator) * 0.05
+    folder.mkdir()
+    save_file(tensors, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text(json.dumps(
+        {"peft_type": "LORA", "r": rank, "lora_alpha": ALPHA, "target_modules": sorted(targets)}))
+    return tensors
+
+
+def converted(model, adapter, out, program=PROGRAM):
+    run("export", "--model", model, "--adapter", adapter, "--format", "gguf", "--out", out, program=program)
+    return out / "adapter.gguf"
+
+
+def ours(model, work, *flags, program=PROGRAM):
+    """Log-probabilities [V] of the token after each text."""
+    _, logits = score(model, TEXTS, work, *flags, program=program)
+    return [text[-1].log_softmax(-1) for text in logits]
+
+
+def assert_alike(theirs, expected):
+    """Top token equal, log-probabilities of all tokens within TOLERANCE."""
+    for given, wanted in zip(theirs, expected, strict=True):
+        assert given.argmax() == wanted.argmax()
+        assert (given - wanted).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("targets", [(*ATTENTION, "gate", "gate_proj", "up_proj", "down_proj"), ("down_proj",), ATTENTION],
+                         ids=["everything", "down", "attention"])
+def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, targets, tmp_path):
+    model = models / "olmoe"
+    write_adapter(model, tmp_path / "peft", targets)
+    adapter = converted(model, tmp_path / "peft", tmp_path / "gguf")
+    for top_k in (8, 4, 2, 1):
+        base = write_base(model, tmp_path / f"{top_k}.gguf", top_k)
+        flags = ("--top-k", top_k, "--adapter", tmp_path / "peft")
+        assert_alike(next_logprobs(base, adapter, TEXTS), ours(model, tmp_path, *flags))
+    bare, adapted = (ours(model, tmp_path, "--top-k", 1, *f) for f in ((), flags[2:]))
+    assert max((a - b).abs().max() for a, b in zip(bare, adapted)) > 0.2, "the adapter does nothing"
+
+
+@pytest.mark.parametrize("targets", [ATTENTION, ("gate_proj", "up_proj", "down_proj"), ("k_proj",)],
+                         ids=["attention", "dense", "k"])
+def test_an_adapter_of_dense_olmo_answers_alike(models, targets, tmp_path):
+    model = models / "olmo"
+    write_adapter(model, tmp_path / "peft", targets)
+    adapter = converted(model, tmp_path / "peft", tmp_path / "gguf")
+    base = write_base(model, tmp_path / "base.gguf")
+    expected = ours(model, tmp_path, "--adapter", tmp_path / "peft")
+    assert_alike(next_logprobs(base, adapter, TEXTS), expected)
+    assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path), expected)) > 0.2
+
+
+ROUTERS = {"olmo": (), "llama": ()}
+EXPERTS = {"mixtral": ("w1", "w3", "w2")}
+
+
+@pytest.mark.parametrize("family", sorted(set(CONFIGS) - {"olmoe", "olmo"}))
+def test_an_adapter_of_a_family_that_does_not_ship_answers_alike(models, family, tmp_path):
+    model = models / family
+    experts = EXPERTS.get(family, ("gate_proj", "up_proj", "down_proj"))
+    write_adapter(model, tmp_path / "peft", (*ATTENTION, *ROUTERS.get(family, ("gate",)), *experts))
+    adapter = converted(model, tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
+    base = write_base(model, tmp_path / "base.gguf")
+    expected = ours(model, tmp_path, "--adapter", tmp_path / "peft", program=WITH_FAMILIES)
+    assert_alike(next_logprobs(base, adapter, TEXTS), expected)
+
+
+@pytest.mark.parametrize("family, change", [("qwen3_moe", {"decoder_sparse_step": 2}), ("olmoe", {"clip_qkv": 8.0}),
+                                            ("llama", {"hidden_act": "gelu"})])
+def test_what_llama_cpp_does_not_compute_is_refused_by_name(models, family, change, tmp_path):
+    config = json.loads((models / f"{family}.json").read_text()) | change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    run("init", tmp_path / "config.json", "--out", tmp_path / "model", program=WITH_FAMILIES)
+    write_adapter(tmp_path / "model", tmp_path / "peft", ("q_proj",))
+    with pytest.raises(AssertionError, match=f"exited 1.*{family}"):
+        converted(tmp_path / "model", tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
+    assert not (tmp_path / "gguf").exists()
+
+
+def test_the_file_holds_what_the_format_asks_for(models, tmp_path):
+    model = models / "olmoe"
+    saved = write_adapter(model, tmp_path / "peft", ("q_proj", "gate", "up_proj"))
+    reader = gguf.GGUFReader(converted(model, tmp_path / "peft", tmp_path / "gguf"))
+    assert reader.fields["GGUF.version"].contents() == 3 and reader.alignment == 32
+    assert {name: reader.fields[name].contents() for name in reader.fields if not name.startswith("GGUF.")} == {
+        "general.architecture": "olmoe", "general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": ALPHA}
+    tensors = {tensor.name: torch.from_numpy(tensor.data.copy()) for tensor in reader.tensors}
+    assert sorted(tensors) == sorted(f"blk.{layer}.{name}.weight.lora_{factor}" for layer in range(3) for factor in "ab"
+                                     for name in ("attn_q", "ffn_gate_inp", "ffn_up_exps"))
+    for letter, factor in (("a", "A"), ("b", "B")):
+        names = {"attn_q": "self_attn.q_proj", "ffn_gate_inp": "mlp.gate"}
+        for ours_, theirs in names.items():
+            wanted = saved[f"base_model.model.model.layers.2.{theirs}.lora_{factor}.weight"]
+            assert tensors[f"blk.2.{ours_}.weight.lora_{letter}"].equal(wanted)
+        experts = torch.stack([saved[f"base_model.model.model.layers.1.mlp.experts.{e}.up_proj.lora_{factor}.weight"]
+                               for e in range(16)])
+        assert tensors[f"blk.1.ffn_up_exps.weight.lora_{letter}"].equal(experts)
