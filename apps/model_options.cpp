@@ -22,7 +22,8 @@ CLI::Option* ModelOptions::add_to(CLI::App& command) {
   auto* folder = command.add_option("--model", model, "Hugging Face folder, or builtin:tiny-olmoe");
   command.add_option("--adapter", adapter, "PEFT folder of a LoRA adapter");
   command.add_option("--top-k", top_k, "experts per token (default: the checkpoint's)");
-  command.add_option("--gate-norm", gate_norm, "weights of the selected experts: olmoe_native, renorm_selected or softmax_all");
+  command.add_option("--gate-norm", gate_norm,
+                     "weights of the selected experts: olmoe_native, renorm_selected or softmax_all");
   command.add_option("--dtype", dtype,
                      "storage of the weights: checkpoint (as in the file), float32, bfloat16, float64");
   command.add_option("--threads", threads, "processor threads (default: all cores)");

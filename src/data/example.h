@@ -22,7 +22,8 @@ struct Row {
   std::string label{};  ///< what partitions group by: the task kind, a document, a spec; empty when there is none
   std::vector<std::string> options{};     ///< a choice: the answers allowed; empty: as the task or the instruction say
   std::vector<std::string> references{};  ///< free text: the accepted answers
-  std::vector<Turn> turns{};  ///< a conversation, the last turn an assistant's; instruction, input and output are empty then
+  std::vector<Turn>
+      turns{};  ///< a conversation, the last turn an assistant's; instruction, input and output are empty then
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins, -1: nowhere
 };
 
