@@ -101,6 +101,11 @@ class ScoreWriter {
   std::vector<TaskScore> scores_;
 };
 
+bool asks_for_files(std::span<const std::string> tasks) {
+  return std::any_of(tasks.begin(), tasks.end(),
+                     [](const auto& name) { return name == "files" || name.starts_with("files:"); });
+}
+
 void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.run.empty() != flags.model.model.empty(), kConfig, "evaluate needs either --run or --model");
   EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
@@ -132,10 +137,6 @@ std::optional<Decode> decode_of(const EvaluateFlags& flags) {
 std::optional<PromptTemplate> form_of(const EvaluateFlags& flags) {
   if (!flags.form) return std::nullopt;
   return parse_enum<PromptTemplate>("--template", *flags.form);
-}
-
-bool asks_for_files(std::span<const std::string> tasks) {
-  return std::any_of(tasks.begin(), tasks.end(), [](const auto& name) { return name.starts_with("files"); });
 }
 
 /// The rows of --data as a set of one's own, to test with.
