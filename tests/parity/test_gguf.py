@@ -36,18 +36,19 @@ def modules_of(model, wanted):
             if name.split(".")[-2] in wanted and weight.dim() == 2}
 
 
-def write_adapter(model, folder, targets, rank=RANK):
-    """A random adapter as PEFT saves it, large enough to change which token is best."""
+def write_adapter(model, folder, targets, ranks={}, **settings):
+    """A random adapter as PEFT saves it, large enough to change which token is best. `ranks`: of targets that have their own."""
     generator = torch.Generator().manual_seed(len(targets))
     tensors = {}
     for name, (rows, columns) in modules_of(model, targets).items():
+        rank = ranks.get(name.split(".")[-1], RANK)
         prefix = f"base_model.model.{name}.lora_"
         tensors[prefix + "A.weight"] = torch.randn(rank, columns, generator=generator) * columns**-0.5
         tensors[prefix + "B.weight"] = torch.randn(rows, rank, generator=generator) * 0.05
     folder.mkdir()
     save_file(tensors, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps(
-        {"peft_type": "LORA", "r": rank, "lora_alpha": ALPHA, "target_modules": sorted(targets)}))
+        {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "target_modules": sorted(targets)} | settings))
     return tensors
 
 
@@ -69,13 +70,20 @@ def assert_alike(theirs, expected):
         assert (given - wanted).abs().max() <= TOLERANCE
 
 
-@pytest.mark.parametrize("targets", [(*ATTENTION, "gate", "gate_proj", "up_proj", "down_proj"), ("down_proj",), ATTENTION],
-                         ids=["everything", "down", "attention"])
-def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, targets, tmp_path):
+EXPERTS = ("gate_proj", "up_proj", "down_proj")
+
+
+@pytest.mark.parametrize("targets, settings, top_ks", [
+    ((*ATTENTION, "gate", *EXPERTS), {}, (8, 4, 2, 1)),
+    (("down_proj",), {}, (8, 1)),
+    (ATTENTION, {}, (1,)),
+    (("gate", *EXPERTS), {"use_rslora": True}, (2, 1)),
+], ids=["everything", "down", "attention", "rslora"])
+def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, targets, settings, top_ks, tmp_path):
     model = models / "olmoe"
-    write_adapter(model, tmp_path / "peft", targets)
+    write_adapter(model, tmp_path / "peft", targets, **settings)
     adapter = converted(model, tmp_path / "peft", tmp_path / "gguf")
-    for top_k in (8, 4, 2, 1):
+    for top_k in top_ks:
         base = write_base(model, tmp_path / f"{top_k}.gguf", top_k)
         flags = ("--top-k", top_k, "--adapter", tmp_path / "peft")
         assert_alike(next_logprobs(base, adapter, TEXTS), ours(model, tmp_path, *flags))
@@ -83,7 +91,7 @@ def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, t
     assert max((a - b).abs().max() for a, b in zip(bare, adapted)) > 0.2, "the adapter does nothing"
 
 
-@pytest.mark.parametrize("targets", [ATTENTION, ("gate_proj", "up_proj", "down_proj"), ("k_proj",)],
+@pytest.mark.parametrize("targets", [ATTENTION, EXPERTS, ("k_proj",)],
                          ids=["attention", "dense", "k"])
 def test_an_adapter_of_dense_olmo_answers_alike(models, targets, tmp_path):
     model = models / "olmo"
@@ -95,15 +103,15 @@ def test_an_adapter_of_dense_olmo_answers_alike(models, targets, tmp_path):
     assert max((a - b).abs().max() for a, b in zip(ours(model, tmp_path), expected)) > 0.2
 
 
-ROUTERS = {"olmo": (), "llama": ()}
-EXPERTS = {"mixtral": ("w1", "w3", "w2")}
+ROUTERS = {"llama": ()}
+EXPERT_NAMES = {"mixtral": ("w1", "w3", "w2")}
 
 
 @pytest.mark.parametrize("family", sorted(set(CONFIGS) - {"olmoe", "olmo"}))
 def test_an_adapter_of_a_family_that_does_not_ship_answers_alike(models, family, tmp_path):
     model = models / family
-    experts = EXPERTS.get(family, ("gate_proj", "up_proj", "down_proj"))
-    write_adapter(model, tmp_path / "peft", (*ATTENTION, *ROUTERS.get(family, ("gate",)), *experts))
+    targets = (*ATTENTION, *ROUTERS.get(family, ("gate",)), *EXPERT_NAMES.get(family, EXPERTS))
+    write_adapter(model, tmp_path / "peft", targets)
     adapter = converted(model, tmp_path / "peft", tmp_path / "gguf", WITH_FAMILIES)
     base = write_base(model, tmp_path / "base.gguf")
     expected = ours(model, tmp_path, "--adapter", tmp_path / "peft", program=WITH_FAMILIES)
