@@ -1,11 +1,12 @@
 #include <ATen/ATen.h>
 
-#include <array>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/export_check.h"
 #include "apps/model_options.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -16,38 +17,30 @@
 #include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/checkpoint.h"
+#include "report/model_card.h"
 
 namespace evenkeel {
 namespace {
 
-enum class Format { kPeft, kPeftFused, kMerged, kGguf };
-constexpr auto names(Format) {
-  return std::array{
-      config::EnumName<Format>{"peft", Format::kPeft}, config::EnumName<Format>{"peft-fused", Format::kPeftFused},
-      config::EnumName<Format>{"merged", Format::kMerged}, config::EnumName<Format>{"gguf", Format::kGguf}};
-}
-
 struct ExportFlags {
   std::string run, model, adapter, format = "peft", out, dtype = "checkpoint";
+  bool check = false, no_pad = false;
 };
 
 /// An adapter and what it belongs to.
 struct Trained {
   AdapterState adapters;
-  Sites sites;
-  ModelSpec model;
+  std::unique_ptr<CausalLm> shape;  ///< of the base model, without weights
   PeftInfo info;
-  bool renormalises = false;  ///< gates were trained with weights renormalised over the selected experts
-  bool modulates = false;     ///< an evaluation adds phi to the scores of routers
-  bool rescales = false;      ///< an evaluation multiplies the outputs of MoE layers
+  RouterOptions router;  ///< of the run's evaluations
 };
 
 Trained read_adapter(const ExportFlags& flags) {
   const auto base = resolve_model_path(flags.model);
-  const auto model = load_shape(base);
-  auto adapters = load_peft_adapter(flags.adapter, model->all_sites());
+  auto shape = load_shape(base);
+  auto adapters = load_peft_adapter(flags.adapter, shape->all_sites());
   const auto info = peft_info(base.string(), adapters);
-  return {.adapters = std::move(adapters), .sites = model->all_sites(), .model = model->spec(), .info = info};
+  return {.adapters = std::move(adapters), .shape = std::move(shape), .info = info, .router = {}};
 }
 
 /// Of a run's last committed round.
@@ -60,19 +53,18 @@ Trained read_run(const fs::path& folder) {
   EK_CHECK(!adapters.empty(), kCheckpoint, last.folder.string(),
            ": the state holds no adapter, there is nothing to export");
   const auto base = resolve_model_path(config.model.path);
-  const auto server = make_server(config, *load_shape(base));
+  auto shape = load_shape(base);
+  const auto server = make_server(config, *shape);
   check_state(state, server.sites,
               concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
-  const auto router = server.setup_of(state, server.evaluator({})).router;
   const auto info = peft_info(base.string(), adapters);
   return {.adapters = std::move(adapters),
-          .sites = server.sites,
-          .model = server.model,
+          .shape = std::move(shape),
           .info = info,
-          .renormalises = router.gate_norm == GateNorm::kRenormSelected,
-          .modulates = !router.modulation.empty(),
-          .rescales = router.output_scale.defined()};
+          .router = server.setup_of(state, server.evaluator({})).router};
 }
+
+Trained read_trained(const ExportFlags& flags) { return flags.run.empty() ? read_adapter(flags) : read_run(flags.run); }
 
 at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
   auto sum = delta_weight(factors).to(at::kFloat);
@@ -80,13 +72,15 @@ at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at:
   return sum.add_(base).to(type);
 }
 
-/// Weights renormalised over the selected experts are what the family's own key says in a config.json.
-std::string merged_config(const CausalLm& model, bool renormalises) {
+/// Whether gate weights sum to one is what the family's own key says in a config.json.
+std::string merged_config(const CausalLm& model, const RouterOptions& router) {
   auto config = OrderedJson::parse(model.config_json());
   const auto& gates = model.spec().gates;
-  EK_CHECK(!renormalises || gates.renormalise || !gates.key.empty(), kConfig, "the run renormalised gate weights over ",
-           "the selected experts, which no config.json of family ", model.spec().family, " says: export an adapter");
-  if (renormalises && !gates.key.empty()) config[gates.key] = true;
+  const bool sum_to_one = renormalises(router.gate_norm, gates.renormalise);
+  EK_CHECK(sum_to_one == gates.renormalise || !gates.key.empty(), kConfig, "the run weighed its experts ",
+           config::name_of(router.gate_norm), ", which no config.json of family ", model.spec().family,
+           " says: export an adapter");
+  if (sum_to_one != gates.renormalise) config[gates.key] = sum_to_one;
   return config.dump(2) + "\n";
 }
 
@@ -100,51 +94,114 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   const auto model = load_model(trained.info.base_model);
   auto weights = model->parameters();
-  for (const auto& [module, factors] : factors_by_module(trained.adapters, trained.sites)) {
+  for (const auto& [module, factors] : factors_by_module(trained.adapters, model->all_sites())) {
     auto& weight = weights.at(module + ".weight");
     weight = merged_weight(weight, factors, scalar_type(dtype).value_or(weight.scalar_type()));
   }
-  write_checkpoint(out, merged_config(*model, trained.renormalises), std::move(weights), dtype, kShardBytes);
+  write_checkpoint(out, merged_config(*model, trained.router), std::move(weights), dtype, kShardBytes);
   copy_tokenizer(trained.info.base_model, out);
 }
 
 void save_gguf(const fs::path& out, const Trained& trained) {
-  const auto& architecture = trained.model.gguf.architecture;
-  EK_CHECK(!architecture.empty(), kConfig, "llama.cpp has no architecture for family ", trained.model.family);
-  save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.sites, architecture);
+  const auto& spec = trained.shape->spec();
+  EK_CHECK(!spec.gguf.architecture.empty(), kConfig, "llama.cpp has no architecture for family ", spec.family);
+  save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.shape->all_sites(), spec.gguf.architecture);
 }
 
-void save_adapter(const fs::path& out, Format format, const Trained& trained) {
-  if (format == Format::kGguf) return save_gguf(out, trained);
-  const auto save = format == Format::kPeft ? save_peft_adapter : save_fused_peft_adapter;
-  save(out, trained.adapters, trained.sites, trained.info);
+void save(const fs::path& out, ExportFormat format, const ExportFlags& flags, const Trained& trained) {
+  if (format == ExportFormat::kMerged) return save_merged(out, flags, trained);
+  if (format == ExportFormat::kGguf) return save_gguf(out, trained);
+  const auto save_adapter = format == ExportFormat::kPeft ? save_peft_adapter : save_fused_peft_adapter;
+  save_adapter(out, trained.adapters, trained.shape->all_sites(), trained.info);
 }
 
-void run_export(const ExportFlags& flags) {
-  const auto format = parse_enum<Format>("--format", flags.format);
-  EK_CHECK(format == Format::kMerged || flags.dtype == "checkpoint", kConfig,
-           "--dtype is for --format merged; adapters are float32");
-  EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
-           "export takes --run, or --adapter with --model");
-  const auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags.run);
-  if (trained.modulates)
-    log::warning("[export] the run adds phi to its router scores, which no format of these holds: elsewhere the model ",
-                 "routes as here with phi_at_eval = false");
-  if (trained.rescales)
-    log::warning(
-        "[export] the run multiplies the outputs of MoE layers, which no format of these holds: elsewhere they ",
-        "are as with rescaler = \"off\"");
+std::vector<std::string> targets_of(const AdapterState& adapters) {
+  std::set<std::string> names;
+  for (const auto& [site, factors] : adapters) names.insert(site.substr(site.rfind('.') + 1));
+  return {names.begin(), names.end()};
+}
+
+/// An adapter outlives the records of its run: where those are damaged, it goes without a card.
+void write_card(const fs::path& out, ExportFormat format, const ExportFlags& flags, const Trained& trained,
+                const ServingFacts& facts) {
+  if (flags.run.empty()) return;
+  try {
+    const auto card = model_card(load_run(flags.run), run_config(flags.run),
+                                 {.format = format,
+                                  .facts = facts,
+                                  .scale = {.alpha = trained.info.alpha, .rank = trained.info.rank},
+                                  .targets = targets_of(trained.adapters)});
+    write_file_atomic(out / "README.md", card);
+  } catch (const Error& error) {
+    log::warning("[export] no README.md is written, which says what the run's records say: ", error.what());
+  }
+}
+
+/// What is not exact where, so that nobody finds out by himself.
+void warn_of_losses(ExportFormat format, const ServingFacts& facts) {
+  for (const auto& served : serving(format, facts))
+    if (!served.reads || !served.lost.empty()) log::warning("[export] ", serving_line(served));
+}
+
+void print_serving(ExportFormat format, const ServingFacts& facts) {
+  std::cout << config::name_of(format) << '\n';
+  for (const auto& served : serving(format, facts)) std::cout << "  " << serving_line(served) << '\n';
+}
+
+/// Zero factors for what is not trained, where something asks for whole layers.
+void pad(ExportFormat format, const ExportFlags& flags, Trained& trained) {
+  const bool takes_gaps = format == ExportFormat::kMerged || format == ExportFormat::kGguf;
+  if (takes_gaps || flags.no_pad) return;
+  trained.adapters = with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
+}
+
+ServingFacts facts_of(const Trained& trained) {
+  return serving_facts(*trained.shape, trained.adapters, trained.router);
+}
+
+/// Every format, as it would be written.
+void check_formats(const ExportFlags& flags, std::span<const ExportFormat> formats) {
+  for (const auto format : formats) {
+    auto trained = read_trained(flags);
+    pad(format, flags, trained);
+    print_serving(format, facts_of(trained));
+  }
+}
+
+void write_export(const ExportFlags& flags, ExportFormat format) {
+  auto trained = read_trained(flags);
+  pad(format, flags, trained);
+  const auto facts = facts_of(trained);
   AtomicFolder staged(flags.out);
-  if (format == Format::kMerged) {
-    save_merged(staged.path(), flags, trained);
-  } else {
-    save_adapter(staged.path(), format, trained);
-    if (trained.renormalises && !trained.model.gates.key.empty())
-      log::warning("[export] the run renormalised gate weights over the selected experts: set ",
-                   trained.model.gates.key, " to true in the base model's config where this adapter is used");
+  save(staged.path(), format, flags, trained);
+  write_card(staged.path(), format, flags, trained, facts);
+  if (!flags.check) {
+    warn_of_losses(format, facts);
+  } else if (print_serving(format, facts); format != ExportFormat::kGguf) {
+    std::cout << "read back here: "
+              << read_back(
+                     staged.path(), format,
+                     {.base_model = trained.info.base_model, .adapters = trained.adapters, .router = trained.router})
+              << '\n';
   }
   staged.commit();
   std::cerr << "written to " << flags.out << '\n';
+}
+
+void run_export(const ExportFlags& flags, bool format_given) {
+  const auto format = parse_enum<ExportFormat>("--format", flags.format);
+  EK_CHECK(format == ExportFormat::kMerged || flags.dtype == "checkpoint", kConfig,
+           "--dtype is for --format merged; adapters are float32");
+  EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
+           "export takes --run, or --adapter with --model");
+  EK_CHECK(!flags.out.empty() || flags.check, kConfig, "export needs --out, or --check to write nothing");
+  if (!flags.out.empty()) return write_export(flags, format);
+  std::vector<ExportFormat> formats{format};
+  if (!format_given) {
+    formats.clear();
+    for (const auto& entry : names(format)) formats.push_back(entry.value);
+  }
+  check_formats(flags, formats);
 }
 
 }  // namespace
@@ -154,8 +211,9 @@ void add_export_command(CLI::App& program) {
   auto* command = program.add_subcommand("export", "an adapter for PEFT or llama.cpp, or merged into its base model");
   command->description(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
-      "Writes the adapter of a run's last committed round, or one that PEFT saved.\n"
-      "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21 and what else reads adapters\n"
+      "Writes the adapter of a run's last committed round, with a README.md of what its records say, or one that PEFT "
+      "saved.\n"
+      "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21, vLLM, SGLang and llama.cpp's converter\n"
       "peft-fused: the same on fused expert tensors, for PEFT 0.21 alone; 0.17 loads it without a word, and wrong\n"
       "merged: a full checkpoint, added in float32, held in memory while it is written\n"
       "gguf: adapter.gguf, for llama.cpp's --lora");
@@ -163,12 +221,19 @@ void add_export_command(CLI::App& program) {
   command->add_option("--model", flags->model, "instead of a run: Hugging Face folder of the base model");
   command->add_option("--adapter", flags->adapter, "with --model: PEFT folder of its adapter");
   command->add_option("--format", flags->format, "peft, peft-fused, merged or gguf")->capture_default_str();
-  command->add_option("--out", flags->out, "output folder, new or empty")->required();
+  command->add_option("--out", flags->out, "output folder, new or empty");
   command
       ->add_option("--dtype", flags->dtype,
                    "of merged weights: checkpoint (as in the base), float32, bfloat16, float64")
       ->capture_default_str();
-  command->callback([flags] { run_export(*flags); });
+  command->add_flag("--check", flags->check,
+                    "print what each program makes of it; with --out read it back too, without --out write nothing");
+  command->add_flag(
+      "--no-pad", flags->no_pad,
+      "leave out projections of experts that were not trained (else zeros: vLLM, llama.cpp's converter and "
+      "PEFT on transformers 5 refuse gaps)");
+  auto* format = command->get_option("--format");
+  command->callback([flags, format] { run_export(*flags, format->count() > 0); });
 }
 
 }  // namespace evenkeel

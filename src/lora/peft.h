@@ -1,5 +1,5 @@
 /// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and
-/// projection, which PEFT 0.17 and, by converting it, 0.21 read. Names: base_model.model.<module>.lora_A.weight
+/// projection, which PEFT 0.17 and, by converting it, 0.21 write and read; or fused, which 0.21 writes. Names: base_model.model.<module>.lora_A.weight
 /// [r, in], .lora_B.weight [out, r]; the modules of a site are those its family gives it (lora/modules.h).
 #pragma once
 
@@ -32,9 +32,20 @@ void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& 
 void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                              const PeftInfo& info);
 
-/// Reads a PEFT folder and stacks experts again. Strict: \throws kCheckpoint on a missing, unexpected or misshapen
-/// tensor, on a key or value of the config that is not known to mean plain LoRA (rslora is: scaling alpha / sqrt(r)),
-/// or on sites the model lacks.
+/// The same updates at one rank and one scaling, as PEFT's files have them: lower ranks are padded with zeros, and other
+/// scalings fold into B. Untouched, bit for bit, where they agree. REQUIRES no core.
+AdapterState with_one_rank(AdapterState adapters);
+
+/// `adapters` with a pair of zero factors, of the rank of those that are there, for every stack of experts that is not
+/// adapted in a layer where another is: what asks for all experts and projections of a layer (vLLM; PEFT 0.21 on
+/// transformers 5, for gate_proj and up_proj) takes it then. \param sites  all that the model has
+AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
+
+/// Reads a PEFT folder of either layout and stacks experts again. rank_pattern and alpha_pattern are matched as PEFT
+/// does, in their order; rsLoRA is a scaling of alpha / sqrt(r). Where experts of a stack differ, lower ranks are padded
+/// with zeros and scalings fold into B. A fused gate_up_proj whose two linears share one A gives both that A. Strict:
+/// \throws kCheckpoint on a missing, unexpected or misshapen tensor, on a key or value of the config that is not known
+/// to mean plain LoRA, or on sites the model lacks.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
 }  // namespace evenkeel

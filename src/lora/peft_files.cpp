@@ -1,5 +1,7 @@
 #include "lora/peft_files.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 
 #include "base/folders.h"
@@ -23,6 +25,16 @@ OrderedJson adapter_config(const PeftInfo& info) {
           {"use_rslora", false},     {"use_dora", false},        {"rank_pattern", empty},
           {"alpha_pattern", empty},  {"layers_pattern", none},   {"layers_to_transform", none},
           {"revision", none}};
+}
+
+at::Tensor take_factor(TensorMap& left, const std::string& name, at::IntArrayRef sizes, const std::string& file) {
+  const auto found = left.find(name);
+  EK_CHECK(found != left.end(), kCheckpoint, file, ": tensor ", name, " is missing");
+  auto tensor = std::move(found->second);
+  left.erase(found);
+  EK_CHECK(tensor.is_floating_point(), kCheckpoint, file, ": tensor ", name, " is not floating-point");
+  EK_CHECK(tensor.sizes() == sizes, kCheckpoint, file, ": tensor ", name, " is ", tensor.sizes(), ", expected ", sizes);
+  return tensor.to(at::kFloat);
 }
 
 void write_folder(const fs::path& folder, const TensorMap& tensors, const OrderedJson& config) {

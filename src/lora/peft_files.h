@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "lora/peft.h"
+#include "lora/peft_config.h"
 
 namespace evenkeel::peft {
 
@@ -18,6 +19,14 @@ void require_one_scaling(const AdapterState& adapters, const PeftInfo& info);
 
 /// Every key of plain LoRA; the caller adds what is adapted.
 OrderedJson adapter_config(const PeftInfo& info);
+
+/// Takes one tensor out of `left`, as float32. \throws kCheckpoint when it is missing or of another shape.
+at::Tensor take_factor(TensorMap& left, const std::string& name, at::IntArrayRef sizes, const std::string& file);
+
+/// Takes the experts of the fused layout out of `left`, split into the linears of each parameter: at their own ranks
+/// where B is block-diagonal, as when it was fused out of them; else each with all of A and its rows of B, which is
+/// exact too. A linear whose share of B is zero is left out then, unless all are.
+AdapterState take_fused(TensorMap& left, const Sites& sites, const AdapterConfig& config, const std::string& file);
 
 /// Makes the folder when it is missing; tensors first, so that a folder with a config is complete.
 void write_folder(const std::filesystem::path& folder, const TensorMap& tensors, const OrderedJson& config);

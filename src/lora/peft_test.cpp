@@ -121,9 +121,10 @@ TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
                                                          {"use_dora", true},
                                                          {"bias", "all"},
                                                          {"modules_to_save", {"lm_head"}},
-                                                         {"rank_pattern", {{"q_proj", 4}}},
+                                                         {"rank_pattern", {{"q_proj", "4"}}},
+                                                         {"alpha_pattern", {{"q_proj", nullptr}}},
                                                          {"init_lora_weights", "pissa"},
-                                                         {"target_parameters", {"mlp.gate.weight"}},
+                                                         {"target_parameters", "mlp.gate.weight"},
                                                          {"alora_invocation_tokens", {17, 4}},
                                                          {"use_rslora", "yes"},
                                                          {"lora_dropout", nullptr},
@@ -241,6 +242,171 @@ TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
   EXPECT_EQ(delta.slice(0, 0, 4).abs().max().item<float>(), 0);
   EXPECT_TRUE(delta.slice(0, 4, 8).allclose(delta_weight(example_adapters().at(kUp))[1] / 2, 1e-5, 1e-6));
   EXPECT_TRUE(load_json(folder_ / "adapter_config.json")["rank_pattern"].empty());
+}
+
+/// The routed linears of a layer, all of them, and a dense one.
+class FusedPeft : public Peft {
+ protected:
+  static Sites whole() {
+    auto sites = kSites;
+    sites[kGate] = stack(7, 4, "gate_proj", kGateUp);
+    return sites;
+  }
+  static AdapterState adapters(const Sites& sites) {
+    auto all = make_adapters(sites, 2, 2.0, 42);
+    for (auto& [name, f] : all)
+      f.b = make_lora(name, {f.a.dim() == 3 ? 3 : 0, 2, f.b.size(-2), {}}, f.b.size(-2), 1, 7).a;
+    return all;
+  }
+  static inline const std::string kGate = "model.layers.0.mlp.experts.gate_proj";
+  static inline const std::string kWrapped = "base_model.model.model.layers.0.mlp.experts.base_layer";
+};
+
+void expect_equal(const AdapterState& read, const AdapterState& written) {
+  ASSERT_EQ(read.size(), written.size());
+  for (const auto& [site, f] : written) {
+    EXPECT_TRUE(at::equal(read.at(site).a, f.a)) << site;
+    EXPECT_TRUE(at::equal(read.at(site).b, f.b)) << site;
+    EXPECT_EQ(read.at(site).scaling, f.scaling) << site;
+  }
+}
+
+TEST_F(FusedPeft, OurOwnIsReadBackBitForBitWhicheverTargetsItHas) {
+  for (const std::vector<std::string>& without : {std::vector<std::string>{},
+                                                  {kGate},
+                                                  {kGate, kUp},
+                                                  {kRouter, kUp},
+                                                  {kExpertsOf + ".down_proj"},
+                                                  {kGate, kExpertsOf + ".down_proj"}}) {
+    auto sites = whole();
+    for (const auto& site : without) sites.erase(site);
+    save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+    expect_equal(load_peft_adapter(folder_, whole()), adapters(sites));
+  }
+}
+
+TEST_F(FusedPeft, LinearsThatShareOneAAreReadExactlyAtItsRank) {
+  const auto sites = whole();
+  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  auto shared = tensors();
+  auto& b = shared[kWrapped + ".lora_B.weight"];
+  b = at::linspace(-1, 1, b.numel(), at::kFloat).view(b.sizes());
+  set_tensors(shared);
+  const auto read = load_peft_adapter(folder_, sites);
+  for (int64_t e = 0; e < 3; ++e) {
+    const auto both = fused_delta(shared.at(kWrapped + ".lora_A.weight"), b, 3, e) * 2;
+    EXPECT_TRUE(delta_weight(read.at(kGate))[e].allclose(both.slice(0, 0, 4), 1e-5, 1e-6));
+    EXPECT_TRUE(delta_weight(read.at(kUp))[e].allclose(both.slice(0, 4, 8), 1e-5, 1e-6));
+  }
+  EXPECT_EQ(read.at(kGate).rank(), 4);
+  EXPECT_EQ(read.at(kQuery).rank(), 2);
+}
+
+TEST_F(FusedPeft, WhatDoesNotFitIsNamed) {
+  const auto sites = whole();
+  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  set_config("target_parameters", {"mlp.experts.gate_up_proj", "mlp.gate.weight"});
+  EXPECT_EQ(refusal(),
+            "model.layers.0.mlp.experts has factors of 2 parameters, and target_parameters names 1 of it that "
+            "the model has");
+  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  set_config("rank_pattern", Json::object());
+  EXPECT_EQ(refusal(), "tensor " + kWrapped + ".lora_A.weight is [12, 7], expected [6, 7]");
+  save_fused_peft_adapter(folder_, adapters(sites), sites, kInfo);
+  EXPECT_EQ(refusal(), "share 0 of model.layers.0.mlp.experts.gate_up_proj is adapted, which the model lacks");
+}
+
+TEST_F(Peft, PatternsMatchTheEndsOfNamesFromADotOnTheFirstFirst) {
+  auto changed = tensors();
+  changed["base_model.model." + kQuery + ".lora_A.weight"] = at::full({3, 7}, 0.5);
+  changed["base_model.model." + kQuery + ".lora_B.weight"] = at::full({5, 3}, 0.25);
+  set_tensors(changed);
+  // {pattern, r or nothing where it must not match}
+  for (const auto& [pattern, matches] :
+       std::vector<std::pair<std::string, bool>>{{"q_proj", true},
+                                                 {"self_attn.q_proj", true},
+                                                 {"proj", false},
+                                                 {"q_pro.", true},
+                                                 {"_proj", false},
+                                                 {".*q_proj", true},
+                                                 {".*\\.q_proj", true},
+                                                 {"model\\.layers\\.\\d+\\.self_attn\\.(q|v)_proj", true},
+                                                 {"layers.1.self_attn.q_proj", false},
+                                                 {"^model.layers.0.self_attn.q_proj", true},
+                                                 {"q_proj.*", true},
+                                                 {"model.layers.0.self_attn.q_proj", true},
+                                                 {"x.model.layers.0.self_attn.q_proj", false}}) {
+    set_config("rank_pattern", {{pattern, 3}});
+    EXPECT_EQ(refusal() == "no error", matches) << pattern;
+  }
+  for (const auto& [patterns, fits] :
+       {std::pair{R"({"q_proj":3,"self_attn.q_proj":9})", true}, {R"({"z.*":3,".*proj":9,"q_proj":3})", false}}) {
+    set_config("rank_pattern", {{"PLACE", 1}});
+    auto text = read_file(folder_ / "adapter_config.json");
+    const std::string_view place = R"({"PLACE":1})";
+    write_file_atomic(folder_ / "adapter_config.json", text.replace(text.find(place), place.size(), patterns));
+    EXPECT_EQ(refusal() == "no error", fits) << patterns;
+  }
+}
+
+TEST_F(Peft, ScalingsFollowTheirOwnRankAndAlpha) {
+  set_config("alpha_pattern", {{"q_proj", 6}});
+  auto read = load_peft_adapter(folder_, kSites);
+  EXPECT_EQ(read.at(kQuery).scaling, 3);
+  EXPECT_EQ(read.at(kUp).scaling, 2);
+  set_config("use_rslora", true);
+  EXPECT_DOUBLE_EQ(load_peft_adapter(folder_, kSites).at(kQuery).scaling, 6 / std::sqrt(2.0));
+}
+
+TEST_F(Peft, ExpertsOfUnequalRankAndScalingAreStacked) {
+  const std::string expert = "base_model.model.model.layers.0.mlp.experts.1.up_proj";
+  auto changed = tensors();
+  changed[expert + ".lora_A.weight"] = at::linspace(0, 1, 3 * 7, at::kFloat).view({3, 7});
+  changed[expert + ".lora_B.weight"] = at::linspace(-1, 1, 4 * 3, at::kFloat).view({4, 3});
+  set_tensors(changed);
+  set_config("rank_pattern", {{"experts.1.up_proj", 3}});
+  const auto read = load_peft_adapter(folder_, kSites).at(kUp);
+  EXPECT_EQ(read.rank(), 3);
+  const auto product = at::matmul(changed.at(expert + ".lora_B.weight"), changed.at(expert + ".lora_A.weight"));
+  EXPECT_TRUE(delta_weight(read)[1].allclose(product * (4.0 / 3), 1e-5, 1e-6));
+  EXPECT_TRUE(delta_weight(read)[2].allclose(delta_weight(example_adapters().at(kUp))[2], 1e-5, 1e-6));
+}
+
+TEST_F(Peft, APatternThatIsNoneOrNeverEndsIsRefused) {
+  set_config("rank_pattern", {{"q_proj(", 3}});
+  EXPECT_NE(refusal().find("rank_pattern: q_proj( is no regular expression"), std::string::npos) << refusal();
+  set_config("rank_pattern", {{"((a|[a-z_.0-9])*)*[XY]", 3}});
+  EXPECT_NE(refusal().find("takes too many steps"), std::string::npos) << refusal();
+}
+
+TEST_F(FusedPeft, UnequalRanksAndScalingsAreWrittenAtOneOfEach) {
+  const auto sites = whole();
+  expect_equal(with_one_rank(adapters(sites)), adapters(sites));
+  auto unequal = adapters(sites);
+  unequal[kUp] = make_lora(kUp, sites.at(kUp), 3, 0.5, 11);
+  unequal[kUp].b = at::linspace(-1, 1, 3 * 4 * 3, at::kFloat).view({3, 4, 3});
+  for (const auto save : {save_peft_adapter, save_fused_peft_adapter}) {
+    const auto one = with_one_rank(unequal);
+    save(folder_, one, sites, peft_info("x", one));
+    const auto read = load_peft_adapter(folder_, sites);
+    for (const auto& [site, factors] : unequal) {
+      EXPECT_EQ(read.at(site).rank(), 3) << site;
+      EXPECT_TRUE(delta_weight(read.at(site)).allclose(delta_weight(factors), 1e-5, 1e-6)) << site;
+    }
+  }
+}
+
+TEST_F(FusedPeft, LayersAreMadeWholeWithZeros) {
+  const auto sites = whole();
+  AdapterState partial{{kQuery, adapters(sites).at(kQuery)}};
+  EXPECT_EQ(with_whole_layers(partial, sites).size(), 1u) << "attention alone needs no experts";
+  partial[kUp] = adapters(sites).at(kUp);
+  const auto made = with_whole_layers(partial, sites);
+  EXPECT_EQ(made.size(), 4u);
+  EXPECT_EQ(made.at(kGate).b.abs().max().item<float>(), 0);
+  EXPECT_EQ(made.at(kExpertsOf + ".down_proj").a.sizes(), (std::vector<int64_t>{3, 2, 4}));
+  save_peft_adapter(folder_, made, sites, kInfo);
+  expect_equal(load_peft_adapter(folder_, sites), made);
 }
 
 }  // namespace

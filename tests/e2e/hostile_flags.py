@@ -57,6 +57,7 @@ BAD = {
         **MODEL_FLAGS,
         "--run": [(NOWHERE, ["--run", "--model"])],
         "--tasks": [("arc_x", ["arc_x", "arc_c"]), ("", ["task"])],
+        "--in-the-run-only": [("yes", ["yes"])],
         "--budget": [("0", ["--budget", "is 0", "(0, 1]"]), ("0.5,1.5", ["--budget", "1.5", "(0, 1]"]),
                      ("-1", ["--budget", "-1", "(0, 1]"]), ("nan", ["--budget", "nan", "(0, 1]"]),
                      ("half", ["--budget", "half"]), ("0.01", ["--budget", "0.01", "0.125"])],
@@ -128,6 +129,8 @@ BAD = {
         "--format": [("onnx", ["--format", "onnx", "peft", "peft-fused", "merged", "gguf"])],
         "--out": [(LETTER, [])],
         "--dtype": [("float32", ["--dtype", "--format merged"])],
+        "--check": [("yes", ["yes"])],
+        "--no-pad": [("yes", ["yes"])],
     },
     "report": {
         "--html": [(f"{NOWHERE}/page.html", [])],

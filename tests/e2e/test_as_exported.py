@@ -16,7 +16,8 @@ def run(tiny_model, tmp_path_factory):  # noqa: F811
     """UB-SMoE, whose phi is that of the last round alone and far from zero."""
     out = tmp_path_factory.mktemp("run") / "ub-smoe"
     done = succeed("train", CONFIG, "--out", out, "--set", "method.ub-smoe.phi_momentum=0.0", *settings(
-        model__path=tiny_model, train__rounds=2, data__limit=40, evaluate__tasks='["builtin:facts","builtin:sizes"]'))
+        model__path=tiny_model, train__rounds=2, data__limit=40, evaluate__tasks='["builtin:facts","builtin:sizes"]',
+        evaluate__as_exported="true"))
     return out, done
 
 
@@ -64,7 +65,7 @@ def test_a_score_as_transformers_serves_it_is_that_of_the_merged_checkpoint(run,
 
 
 def test_what_is_trained_for_serving_has_one_score_and_a_key_leaves_the_others_out(run, tiny_model, tmp_path):  # noqa: F811
-    served = ["method.gate_norm=softmax_all", "method.ub-smoe.phi_at_eval=false"]
+    served = ["evaluate.as_exported=true", "method.gate_norm=softmax_all", "method.ub-smoe.phi_at_eval=false"]
     for name, words in (("served", served), ("left-out", ["evaluate.as_exported=false"])):
         succeed("train", CONFIG, "--out", tmp_path / name, *settings(model__path=tiny_model, train__rounds=1, data__limit=20),
                 *(word for one in words for word in ("--set", one)))

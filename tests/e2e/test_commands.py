@@ -1,6 +1,7 @@
 """init, list, doctor, export and report through the program, with what users get wrong."""
 
 import json
+import re
 import shlex
 import shutil
 
@@ -122,9 +123,9 @@ def test_export_refuses_what_it_cannot_do(run, tmp_path):
 
 
 @pytest.mark.parametrize("changes, says", [
-    (["method.name=ub-smoe"], "adds phi to its router scores"),
+    (["method.name=ub-smoe"], "phi"),
     (["method.name=ub-smoe", "method.ub-smoe.phi_at_eval=false"], None),
-    (["method.name=a3smoe", "method.a3smoe.rescaler=fixed"], "multiplies the outputs of MoE layers"),
+    (["method.name=a3smoe", "method.a3smoe.rescaler=fixed"], "the rescaler of MoE outputs"),
     (["method.name=a3smoe"], None),
 ])
 def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp_path):  # noqa: F811
@@ -132,8 +133,58 @@ def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp
     succeed("train", CONFIG, "--out", tmp_path / "run", *sets,
             *settings(model__path=tiny_model, train__rounds=1, data__limit=40, evaluate__limit=2))
     said = succeed("export", "--run", tmp_path / "run", "--out", tmp_path / "x").stderr
-    for sentence in ("adds phi to its router scores", "multiplies the outputs of MoE layers"):
-        assert (sentence in said) == (sentence == says), said
+    for lost in ("phi", "the rescaler of MoE outputs"):
+        assert (f"PEFT 0.21 (run): without {lost}\n" in said) == (lost == says), said
+    assert "llama.cpp" in said and "gates renormalised over the selected experts" in said and "norm_topk_prob" not in said
+
+
+def test_a_check_tells_what_each_program_makes_of_each_format_and_reads_back_what_is_written(run, tmp_path):
+    all_formats = succeed("export", "--run", run, "--check").stdout
+    assert [line for line in all_formats.splitlines() if not line.startswith(" ")] == ["peft", "peft-fused", "merged"]
+    for program in ("transformers 4.57", "transformers 5", "vLLM", "SGLang", "llama.cpp"):
+        assert all_formats.count(f"  {program}") == 3
+    assert all_formats.count("loads it without a word and computes something else") == 1
+    for name in ("peft", "peft-fused"):
+        said = succeed("export", "--run", run, "--format", name, "--check", "--out", tmp_path / name).stdout
+        assert said.startswith(name + "\n") and "largest difference of factors 0, of logits 0 " in said
+    said = succeed("export", "--run", run, "--format", "merged", "--dtype", "float32", "--check", "--out", tmp_path / "merged").stdout
+    assert 0 <= float(re.search(r"largest difference of logits (\S+) from base and adapter", said)[1]) < 1e-3
+    refused("export", "--run", run, says=["--out", "--check"])
+
+
+def test_untrained_projections_are_written_as_zeros_and_left_out_on_request(tiny_model, tmp_path):  # noqa: F811
+    succeed("train", CONFIG, "--out", tmp_path / "run", "--set", 'lora.targets=["q_proj","gate_proj"]', *settings(
+        model__path=tiny_model, train__rounds=1, data__limit=30, evaluate__limit=1, method__name="fedit"))
+    succeed("export", "--run", tmp_path / "run", "--out", tmp_path / "whole")
+    assert "not readable there" in succeed("export", "--run", tmp_path / "run", "--no-pad", "--out", tmp_path / "part").stderr
+    whole, part = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "part"))
+    assert part.keys() == load_file(tmp_path / "run/adapter/adapter_model.safetensors").keys() < whole.keys()
+    added = {name: tensor for name, tensor in whole.items() if name not in part}
+    assert {name.split(".")[-3] for name in added} == {"up_proj", "down_proj"}
+    assert not any(tensor.any() for tensor in added.values()) and all(whole[name].equal(part[name]) for name in part)
+    assert len(added) == 2 * 2 * 2 * 12
+
+
+def test_an_export_has_a_card_of_what_the_records_say(run, tmp_path):
+    cards = []
+    for name in ("one", "two"):
+        succeed("export", "--run", run, "--out", tmp_path / name)
+        cards.append((tmp_path / name / "README.md").read_text())
+    assert cards[0] == cards[1]
+    header = cards[0].split("---\n")[1]
+    assert f'base_model: "{run.parent}/model"\nlibrary_name: peft\n' in header and '- "fedit"' in header
+    scores = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
+    scores = [score for score in scores if score["budget"] == 1]
+    mean = 100 * sum(score["accuracy"] for score in scores) / len(scores)
+    assert f"| 1 | 8 | {mean:.1f} |" in cards[0]
+    assert not (run / "adapter/README.md").exists()
+    records = (run / "rounds.jsonl").read_text()
+    try:
+        (run / "rounds.jsonl").write_text(records.replace('"loss"', '"lost"'))
+        done = succeed("export", "--run", run, "--out", tmp_path / "three")
+    finally:
+        (run / "rounds.jsonl").write_text(records)
+    assert "no README.md" in done.stderr and not (tmp_path / "three/README.md").exists()
 
 
 @pytest.mark.parametrize("change, says", [

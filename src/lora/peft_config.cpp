@@ -1,0 +1,205 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "lora/peft_config.h"
+
+#include <pcre2.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace evenkeel::peft {
+namespace {
+
+constexpr uint32_t kMostSteps = 100'000;  // of one match; a name is short
+constexpr size_t kLongestPattern = 4096;
+
+/// What a key of adapter_config.json may hold for the adapter to be plain LoRA.
+struct KnownKey {
+  std::string_view name, allowed;
+  bool (*is_plain)(const Json& value);
+};
+
+bool anything(const Json& /*value*/) { return true; }
+bool is_false(const Json& value) { return value == false; }
+bool is_boolean(const Json& value) { return value.is_boolean(); }
+bool is_rank(const Json& value) { return value.is_number_integer() && value > 0 && value <= 65536; }
+bool is_number(const Json& value) { return value.is_number(); }
+bool is_nothing(const Json& value) { return value.is_null() || (value.is_structured() && value.empty()); }
+bool are_ranks(const Json& value) {
+  return value.is_null() || (value.is_object() && std::all_of(value.begin(), value.end(), is_rank));
+}
+bool are_numbers(const Json& value) {
+  return value.is_null() || (value.is_object() && std::all_of(value.begin(), value.end(), is_number));
+}
+bool are_texts(const Json& value) {
+  return value.is_null() ||
+         (value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_string(); }));
+}
+bool is_text(const Json& value) { return value.is_null() || value.is_string(); }
+
+/// Other ways to start change the base model as well.
+bool starts_plainly(const Json& value) { return value.is_boolean() || value == "gaussian" || value == "orthogonal"; }
+
+/// Every key that PEFT 0.17 to 0.21 writes; a key that is missing means its plain value. Names, dropout and versions do
+/// not change what saved factors mean: which modules are adapted, the tensors say themselves.
+constexpr KnownKey kKnownKeys[] = {
+    {"peft_type", "\"LORA\"", [](const Json& value) { return value == "LORA"; }},
+    {"r", "a whole number from 1 to 65536", is_rank},
+    {"lora_alpha", "a number", is_number},
+    {"use_rslora", "true or false", is_boolean},
+    {"bias", "\"none\"", [](const Json& value) { return value == "none"; }},
+    {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
+     starts_plainly},
+    {"fan_in_fan_out", "false", is_false},
+    {"use_dora", "false", is_false},
+    {"use_qalora", "false", is_false},
+    {"lora_bias", "false", is_false},
+    {"ensure_weight_tying", "false", is_false},
+    {"rank_pattern", "whole numbers from 1 to 65536 by name", are_ranks},
+    {"alpha_pattern", "numbers by name", are_numbers},
+    {"modules_to_save", "nothing there", is_nothing},
+    {"target_parameters", "a list of names", are_texts},
+    {"layer_replication", "nothing there", is_nothing},
+    {"trainable_token_indices", "nothing there", is_nothing},
+    {"loftq_config", "nothing there", is_nothing},
+    {"corda_config", "nothing there", is_nothing},
+    {"eva_config", "nothing there", is_nothing},
+    {"megatron_config", "nothing there", is_nothing},
+    {"alora_invocation_tokens", "nothing there", is_nothing},
+    {"arrow_config", "nothing there", is_nothing},
+    {"kasa_config", "nothing there", is_nothing},
+    {"lora_ga_config", "nothing there", is_nothing},
+    {"monteclora_config", "nothing there", is_nothing},
+    {"use_bdlora", "false or nothing there", [](const Json& value) { return is_false(value) || is_nothing(value); }},
+    {"velora_config", "nothing there", is_nothing},
+    {"task_type", "a text", is_text},
+    {"base_model_name_or_path", "a text", is_text},
+    {"revision", "a text", is_text},
+    {"peft_version", "a text", is_text},
+    {"megatron_core", "a text", is_text},
+    {"inference_mode", "true or false", is_boolean},
+    {"lora_dropout", "a number", is_number},
+    {"qalora_group_size", "a number", is_number},
+    {"auto_mapping", "anything", anything},
+    {"target_modules", "anything", anything},
+    {"exclude_modules", "anything", anything},
+    {"layers_to_transform", "anything", anything},
+    {"layers_pattern", "anything", anything},
+};
+
+const KnownKey& known_key(const std::string& name, const std::string& file) {
+  const auto found = std::find_if(std::begin(kKnownKeys), std::end(kKnownKeys),
+                                  [&](const KnownKey& known) { return known.name == name; });
+  EK_CHECK(found != std::end(kKnownKeys), kCheckpoint, file, ": ", shown(name),
+           " is not a key of plain LoRA (PEFT 0.17 to 0.21): what it changes is not known here");
+  return *found;
+}
+
+void require_plain_lora(const Json& config, const std::string& file) {
+  EK_CHECK(config.is_object() && config.contains("peft_type"), kCheckpoint, file, ": not an adapter_config.json");
+  for (const auto& [name, value] : config.items()) {
+    const auto& known = known_key(name, file);
+    EK_CHECK(known.is_plain(value), kCheckpoint, file, ": ", shown(name), " is ", shown(value),
+             ", allowed: ", known.allowed);
+  }
+  for (const auto* needed : {"r", "lora_alpha"})
+    EK_CHECK(config.contains(needed), kCheckpoint, file, ": ", needed, " is missing");
+}
+
+template <typename T, typename Read>
+Patterns<T> read_patterns(const OrderedJson& config, const char* key, const std::string& file, Read read) {
+  Patterns<T> patterns;
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) return patterns;
+  for (const auto& [text, value] : found->items())
+    patterns.emplace_back(NamePattern(text, concat(file, ": ", key)), read(value));
+  return patterns;
+}
+
+template <typename T>
+T first_match(const Patterns<T>& patterns, std::string_view name, T otherwise) {
+  for (const auto& [pattern, value] : patterns)
+    if (pattern.matches(name)) return value;
+  return otherwise;
+}
+
+/// Letters, digits, _ and -, which mean themselves, and dots, which mean any character.
+bool means_itself(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '.'; });
+}
+
+bool ends_at_a_dot(std::string_view name, std::string_view end) {
+  if (name.size() < end.size() || (name.size() > end.size() && name[name.size() - end.size() - 1] != '.')) return false;
+  return std::equal(end.begin(), end.end(), name.end() - static_cast<std::ptrdiff_t>(end.size()),
+                    [](char wanted, char there) { return wanted == there || wanted == '.'; });
+}
+
+std::shared_ptr<void> compiled(const std::string& text, const std::string& place) {
+  EK_CHECK(text.size() <= kLongestPattern, kCheckpoint, place, ": ", shown(text), " is longer than ", kLongestPattern);
+  const auto whole = concat("(.*\\.)?(", text, ")$");
+  int error = 0;
+  size_t at = 0;
+  std::shared_ptr<void> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(whole.data()), whole.size(),
+                                           PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr),
+                             [](void* one) { pcre2_code_free(static_cast<pcre2_code*>(one)); });
+  EK_CHECK(code, kCheckpoint, place, ": ", shown(text), " is no regular expression");
+  return code;
+}
+
+}  // namespace
+
+NamePattern::NamePattern(std::string text, const std::string& place) : text_(std::move(text)), place_(place) {
+  if (!means_itself(text_)) code_ = compiled(text_, place);
+}
+
+bool NamePattern::matches(std::string_view name) const {
+  if (!code_) return ends_at_a_dot(name, text_);
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr),
+                                                                                 &pcre2_match_data_free);
+  const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context(
+      pcre2_match_context_create(nullptr), &pcre2_match_context_free);
+  pcre2_set_match_limit(context.get(), kMostSteps);
+  const int result = pcre2_match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(name.data()),
+                                 name.size(), 0, 0, data.get(), context.get());
+  EK_CHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH, kCheckpoint, place_, ": ", shown(text_),
+           " takes too many steps to match");
+  return result >= 0;
+}
+
+int64_t AdapterConfig::rank_of(std::string_view name) const { return first_match(ranks, name, rank); }
+
+double AdapterConfig::scaling_of(std::string_view name) const {
+  const auto r = static_cast<double>(rank_of(name));
+  return first_match(alphas, name, alpha) / (square_root ? std::sqrt(r) : r);
+}
+
+bool AdapterConfig::adapts_parameter(std::string_view name) const {
+  return std::any_of(parameters.begin(), parameters.end(), [&](const std::string& end) {
+    return name == end ||
+           (name.ends_with(end) && name.size() > end.size() && name[name.size() - end.size() - 1] == '.');
+  });
+}
+
+AdapterConfig read_adapter_config(const fs::path& file) {
+  require_plain_lora(load_json(file, kCheckpoint, {.unique_keys = true}), file.string());
+  const auto json =
+      OrderedJson::parse(read_file(file));  // bounded and checked above; patterns are tried in their order
+  AdapterConfig config{.rank = json["r"].get<int64_t>(),
+                       .alpha = json["lora_alpha"].get<double>(),
+                       .square_root = json.value("use_rslora", false),
+                       .ranks = read_patterns<int64_t>(json, "rank_pattern", file.string(),
+                                                       [](const OrderedJson& value) { return value.get<int64_t>(); }),
+                       .alphas = read_patterns<double>(json, "alpha_pattern", file.string(),
+                                                       [](const OrderedJson& value) { return value.get<double>(); }),
+                       .parameters = {}};
+  if (const auto found = json.find("target_parameters"); found != json.end() && found->is_array())
+    config.parameters = found->get<std::vector<std::string>>();
+  return config;
+}
+
+}  // namespace evenkeel::peft

@@ -1,0 +1,131 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "lora/peft_files.h"
+
+namespace evenkeel::peft {
+namespace {
+
+/// A linear of a parameter; null where the model's sites at hand lack it.
+struct Share {
+  std::string name;
+  const Site* site = nullptr;
+};
+
+/// A parameter that holds the experts of one or several linears of a layer.
+struct Stack {
+  std::string name;  // of its module, a dot, its own
+  std::vector<Share> shares;
+
+  const Site& any() const {
+    return *std::find_if(shares.begin(), shares.end(), [](const Share& share) { return share.site; })->site;
+  }
+};
+
+/// The stacks of each module, in PEFT's order.
+std::map<std::string, std::map<int64_t, Stack>> stacks_by_module(const Sites& sites) {
+  std::map<std::string, std::map<int64_t, Stack>> modules;
+  for (const auto& [name, site] : sites) {
+    const auto& place = site.fused;
+    if (place.module.empty() || site.experts == 0) continue;
+    auto& stack = modules[place.module][place.order];
+    stack.name = concat(place.module, '.', place.parameter.substr(place.parameter.rfind('.') + 1));
+    stack.shares.resize(static_cast<size_t>(place.parts));
+    stack.shares[static_cast<size_t>(place.part)] = {name, &site};
+  }
+  return modules;
+}
+
+/// What PEFT wraps around a module for each adapted parameter, the outermost first.
+std::vector<std::string> wrappers(const TensorMap& tensors, const std::string& module) {
+  std::vector<std::string> names;
+  for (auto name = concat(kPrefix, module); tensors.contains(concat(name, kA)) || tensors.contains(concat(name, kB));
+       name += ".base_layer")
+    names.push_back(name);
+  return names;
+}
+
+/// Both factors of a stack, [E, r, in] and [E, n out, r]: in the file experts lie in the rank axis, slowest in A,
+/// fastest in B.
+LoraFactors take_stack(TensorMap& left, const std::string& wrapper, const Stack& stack, const AdapterConfig& config,
+                       const std::string& file) {
+  const auto& site = stack.any();
+  const int64_t rank = config.rank_of(stack.name), rows = static_cast<int64_t>(stack.shares.size()) * site.out;
+  const auto a = take_factor(left, concat(wrapper, kA), {site.experts * rank, site.in}, file);
+  const auto b = take_factor(left, concat(wrapper, kB), {rows, rank * site.experts}, file);
+  return {.a = a.view({site.experts, rank, site.in}),
+          .b = b.view({rows, rank, site.experts}).permute({2, 0, 1}),
+          .scaling = config.scaling_of(stack.name)};
+}
+
+bool is_zero(const at::Tensor& tensor) { return tensor.numel() == 0 || tensor.abs().max().item<float>() == 0; }
+
+/// The share of B that is its own when B is block-diagonal.
+at::Tensor own_block(const at::Tensor& rows, size_t share, int64_t rank) {
+  return rows.narrow(2, static_cast<int64_t>(share) * rank, rank);
+}
+
+/// Each linear's rows of B, [E, out, r].
+std::vector<at::Tensor> rows_by_share(const LoraFactors& whole, size_t shares) {
+  return whole.b.chunk(static_cast<int64_t>(shares), 1);
+}
+
+bool is_block_diagonal(const std::vector<at::Tensor>& rows, int64_t rank) {
+  if (rank % static_cast<int64_t>(rows.size()) != 0) return false;
+  const int64_t own = rank / static_cast<int64_t>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t first = static_cast<int64_t>(i) * own;
+    if (!is_zero(rows[i].narrow(2, 0, first)) || !is_zero(rows[i].narrow(2, first + own, rank - first - own)))
+      return false;
+  }
+  return true;
+}
+
+std::vector<LoraFactors> split(const LoraFactors& whole, size_t shares) {
+  const auto rows = rows_by_share(whole, shares);
+  const bool blocks = is_block_diagonal(rows, whole.rank());
+  const int64_t rank = whole.rank() / static_cast<int64_t>(shares);
+  std::vector<LoraFactors> parts;
+  for (size_t i = 0; i < shares; ++i)
+    parts.push_back({.a = (blocks ? whole.a.narrow(1, static_cast<int64_t>(i) * rank, rank) : whole.a)
+                              .clone(at::MemoryFormat::Contiguous),
+                     .b = (blocks ? own_block(rows[i], i, rank) : rows[i]).clone(at::MemoryFormat::Contiguous),
+                     .scaling = whole.scaling});
+  const bool some = !is_zero(whole.b);
+  for (auto& part : parts)
+    if (!blocks && some && is_zero(part.b)) part = {};
+  return parts;
+}
+
+void add_shares(const Stack& stack, const LoraFactors& whole, const std::string& file, AdapterState& adapters) {
+  auto parts = split(whole, stack.shares.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!parts[i].a.defined()) continue;
+    const auto& share = stack.shares[i];
+    EK_CHECK(share.site || is_zero(parts[i].b), kCheckpoint, file, ": share ", i, " of ", stack.name,
+             " is adapted, which the model lacks");
+    if (share.site) adapters.emplace(share.name, std::move(parts[i]));
+  }
+}
+
+}  // namespace
+
+AdapterState take_fused(TensorMap& left, const Sites& sites, const AdapterConfig& config, const std::string& file) {
+  AdapterState adapters;
+  for (const auto& [module, stacks] : stacks_by_module(sites)) {
+    auto outermost = wrappers(left, module);
+    if (outermost.empty()) continue;
+    std::vector<const Stack*> adapted;
+    for (const auto& [order, stack] : stacks)
+      if (config.adapts_parameter(stack.name)) adapted.push_back(&stack);
+    EK_CHECK(adapted.size() == outermost.size(), kCheckpoint, file, ": ", module, " has factors of ", outermost.size(),
+             " parameters, and target_parameters names ", adapted.size(), " of it that the model has");
+    for (size_t i = 0; i < adapted.size(); ++i)
+      add_shares(*adapted[i], take_stack(left, outermost[adapted.size() - 1 - i], *adapted[i], config, file), file,
+                 adapters);
+  }
+  return adapters;
+}
+
+}  // namespace evenkeel::peft

@@ -1,0 +1,169 @@
+#include "report/model_card.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "report/score_table.h"
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+/// JSON strings are YAML's quoted ones.
+std::string quoted(const std::string& text) {
+  return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+/// A cell or a list item: nothing of a stranger's text becomes markup.
+std::string plain(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '|' || c == '\n' || c == '`' || c == '<'; }, ' ');
+  return text;
+}
+
+std::string number(double value) { return concat(value); }
+
+std::string_view library_of(ExportFormat format) {
+  if (format == ExportFormat::kMerged) return "transformers";
+  return format == ExportFormat::kGguf ? "gguf" : "peft";
+}
+
+std::string header(const RunRecords& run, const CardSubject& subject) {
+  std::string text = concat("---\nbase_model: ", quoted(run.model), "\nlibrary_name: ", library_of(subject.format),
+                            "\npipeline_tag: text-generation\ntags:\n");
+  for (const std::string tag : {"evenkeel", "federated-learning", "lora", run.method.c_str()})
+    text += concat("- ", quoted(tag), '\n');
+  return text + "---\n\n";
+}
+
+/// "2 of 0.125, 2 of 1".
+std::string counted(std::span<const double> values) {
+  std::map<double, int64_t> counts;
+  for (const double value : values) ++counts[value];
+  std::vector<std::string> all;
+  for (const auto& [value, count] : counts) all.push_back(concat(count, " of ", value));
+  return join(all);
+}
+
+std::string gates(const CardSubject& subject) {
+  const auto& facts = subject.facts;
+  if (!facts.gates.servers && facts.gates.key.empty()) return {};
+  return renormalises(facts.router.gate_norm, facts.gates.renormalise) ? "renormalised over the selected experts"
+                                                                       : "softmax over all experts, not renormalised";
+}
+
+std::string facts_table(const RunRecords& run, const ExperimentConfig& config, const CardSubject& subject) {
+  double tokens = 0, up = 0;
+  for (const auto& round : run.rounds) {
+    tokens += static_cast<double>(round.tokens);
+    up += static_cast<double>(round.bytes_up);
+  }
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"base model", plain(run.model)},
+      {"method", plain(concat(config.method.entry().title, " (", config.method.entry().paper, ")"))},
+      {"rounds", number(static_cast<double>(run.rounds.size()))},
+      {"clients", concat(config.clients.count, ", budgets ", counted(config.clients.budgets))},
+      {"rank, alpha", concat(subject.scale.rank, ", ", subject.scale.alpha)},
+      {"adapted", plain(join(subject.targets))},
+      {"gates", gates(subject)},
+      {"training rows", plain(join(config.data.task))},
+      {"tokens trained on", compact(tokens)},
+      {"bytes sent by clients", compact(up)},
+      {"seed", number(static_cast<double>(run.seed))},
+      {"made by", plain(concat("evenkeel ", run.manifest.value("version", "")))}};
+  std::string text = "| | |\n| --- | --- |\n";
+  for (const auto& [name, value] : rows)
+    if (!value.empty()) text += concat("| ", name, " | ", value, " |\n");
+  return text + '\n';
+}
+
+struct Headline {
+  std::string_view title;
+  AnswerKind kind;
+  double TaskScore::*value;
+};
+constexpr std::array kHeadlines{Headline{"accuracy", AnswerKind::kChoice, &TaskScore::accuracy},
+                                Headline{"F1 of words", AnswerKind::kText, &TaskScore::f1}};
+
+/// One row per budget, one column per way of serving and reading.
+std::string scores_of(std::span<const TaskScore> scores, const Headline& headline) {
+  using Column = std::pair<ServedBy, std::string>;
+  std::map<double, std::map<Column, std::pair<double, double>>> sums;
+  std::map<double, int64_t> top_k;
+  std::set<Column> columns;
+  std::set<std::string> tasks;
+  for (const auto& score : scores) {
+    if (score.kind != headline.kind) continue;
+    auto& [sum, count] = sums[score.budget][{score.served_by, score.reading}];
+    sum += score.*headline.value, ++count;
+    if (score.reading != "a") top_k[score.budget] = score.top_k;
+    columns.emplace(score.served_by, score.reading);
+    tasks.insert(score.task);
+  }
+  if (sums.empty()) return {};
+  std::string titles = "| budget | K |", rule = "| --- | --- |", rows;
+  for (const auto& [by, reading] : columns) {
+    titles += concat(' ', served_name(by), reading.empty() ? "" : concat(" (", reading, ")"), " |");
+    rule += " --- |";
+  }
+  for (const auto& [budget, row] : sums) {
+    rows +=
+        concat("| ", budget, " | ", top_k.contains(budget) ? number(static_cast<double>(top_k[budget])) : "-", " |");
+    for (const auto& column : columns) {
+      const auto found = row.find(column);
+      rows += found == row.end() ? std::string(" - |")
+                                 : concat(' ', fixed(100 * found->second.first / found->second.second, 1), " |");
+    }
+    rows += '\n';
+  }
+  return concat("Percent, ", headline.title, ", mean over ", plain(join(tasks)), ".\n\n", titles, '\n', rule, '\n',
+                rows, '\n');
+}
+
+std::string scores_section(const RunRecords& run) {
+  const auto scores = run.scores(run.last_evaluated());
+  std::string text;
+  for (const auto& headline : kHeadlines) text += scores_of(scores, headline);
+  if (text.empty()) return text;
+  return concat("## Scores after round ", run.last_evaluated(), "\n\n", text);
+}
+
+std::string served_section(const CardSubject& subject) {
+  std::string text = "## What serves it\n\n";
+  for (const auto& served : serving(subject.format, subject.facts)) text += concat("- ", serving_line(served), '\n');
+  return text + '\n';
+}
+
+std::string loading(const RunRecords& run, const CardSubject& subject) {
+  if (subject.format == ExportFormat::kGguf)
+    return "```sh\nllama-server -m base.gguf --lora adapter.gguf\n```\n\n`base.gguf` is the base model as llama.cpp's "
+           "converter writes it.\n";
+  if (subject.format == ExportFormat::kMerged)
+    return "```python\nfrom transformers import AutoModelForCausalLM\n"
+           "model = AutoModelForCausalLM.from_pretrained(\"<this folder>\")\n```\n";
+  return concat("```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\nbase = ",
+                "AutoModelForCausalLM.from_pretrained(", quoted(run.model), ")\n",
+                "model = PeftModel.from_pretrained(base, \"<this folder>\")\n```\n");
+}
+
+std::string loading_section(const RunRecords& run, const CardSubject& subject) {
+  std::string text = "## How to load it\n\n" + loading(run, subject);
+  if (subject.facts.gates.servers || !subject.facts.gates.key.empty())
+    text +=
+        "\nThe number of experts per token, K, is `num_experts_per_tok` of the base model's config.json: any K of the "
+        "table above.\n";
+  return text;
+}
+
+}  // namespace
+
+std::string model_card(const RunRecords& run, const ExperimentConfig& config, const CardSubject& subject) {
+  return concat(
+      header(run, subject), "# ", plain(run.label), "\n\n",
+      subject.format == ExportFormat::kMerged ? "A checkpoint with a LoRA adapter merged into it" : "A LoRA adapter",
+      ", trained by ", config.clients.count, " clients together.\n\n", facts_table(run, config, subject),
+      scores_section(run), served_section(subject), loading_section(run, subject));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,87 @@
+#include "report/serving.h"
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/testing.h"
+
+namespace evenkeel {
+namespace {
+
+class Serving : public ::testing::Test {
+ protected:
+  /// Of a small OLMoE with the last names `targets` adapted at rank 20.
+  ServingFacts facts(const std::vector<std::string>& targets, RouterOptions router = {},
+                     bool renormalise = false) const {
+    const auto file = folder_.path() / "config.json";
+    write_file_atomic(file, concat(R"({"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"], "vocab_size": 42,
+ "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "num_experts": 7, "num_experts_per_tok": 4, "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+ "max_position_embeddings": 64, "tie_word_embeddings": false, "attention_bias": false, "clip_qkv": null,
+ "initializer_range": 0.1, "eos_token_id": 0, "pad_token_id": 1, "norm_topk_prob": )",
+                                   renormalise ? "true" : "false", "}"));
+    const auto model = load_shape(file);
+    return serving_facts(*model, make_adapters(model->sites(targets), 20, 1.0, 3), router);
+  }
+  static std::string line(ExportFormat format, const ServingFacts& facts, std::string_view program) {
+    for (const auto& served : serving(format, facts))
+      if (served.program.starts_with(program)) return serving_line(served);
+    return "no such program";
+  }
+
+  const testing::TemporaryFolder folder_;
+};
+
+const std::vector<std::string> kAll{"q_proj", "gate_proj", "up_proj", "down_proj", "gate"};
+
+TEST_F(Serving, WhatIsExactIsCalledExact) {
+  const auto plain = facts({"q_proj", "gate_proj", "up_proj", "down_proj"});
+  for (const auto* program : {"transformers 4.57", "transformers 5", "llama.cpp"})
+    EXPECT_NE(line(ExportFormat::kPeft, plain, program).find(": exact"), std::string::npos) << program;
+  EXPECT_EQ(line(ExportFormat::kPeft, plain, "vLLM"), "vLLM 0.33 (read in its source): exact; --max-lora-rank 32");
+  for (const auto& served : serving(ExportFormat::kMerged, plain)) EXPECT_TRUE(served.lost.empty()) << served.program;
+}
+
+TEST_F(Serving, PhiTheRescalerAndGatesAreLostWhereTheyAre) {
+  RouterOptions router{.gate_norm = GateNorm::kRenormSelected, .modulation = {{"model.layers.0.mlp", at::Tensor()}}};
+  const auto ours = facts(kAll, router);
+  EXPECT_EQ(line(ExportFormat::kMerged, ours, "transformers 5"), "transformers 5 + PEFT 0.21 (run): without phi");
+  EXPECT_EQ(
+      line(ExportFormat::kPeft, ours, "transformers 4.57"),
+      "transformers 4.57 + PEFT 0.17 (run): without phi; set norm_topk_prob to true in the base model's config.json");
+  EXPECT_EQ(line(ExportFormat::kMerged, ours, "vLLM"),
+            "vLLM 0.33 (read in its source): without phi, gates renormalised over the selected experts");
+  EXPECT_EQ(line(ExportFormat::kPeft, ours, "SGLang"),
+            "SGLang 0.5 (read in its source): without the router's adapter, phi, gates renormalised over the selected "
+            "experts; --lora-strict-loading, or it may skip weights");
+}
+
+TEST_F(Serving, ABaseThatRenormalisesIsMisreadByServersWhoeverTrainedOnIt) {
+  const auto native = facts(kAll, {}, true), served = facts(kAll, {.gate_norm = GateNorm::kSoftmaxAll}, true);
+  EXPECT_NE(line(ExportFormat::kPeft, native, "llama.cpp").find("gates renormalised"), std::string::npos);
+  EXPECT_NE(line(ExportFormat::kPeft, served, "llama.cpp").find(": exact"), std::string::npos);
+  EXPECT_NE(line(ExportFormat::kPeft, served, "transformers 5").find("set norm_topk_prob to false"), std::string::npos);
+  EXPECT_NE(line(ExportFormat::kMerged, served, "transformers 5").find(": exact"), std::string::npos);
+}
+
+TEST_F(Serving, LayoutsAndGapsAreRefusedWhereTheyAre) {
+  const auto gate = facts({"gate_proj"}), down = facts({"q_proj", "down_proj"}),
+             attention = facts({"q_proj", "v_proj"});
+  for (const auto* program : {"transformers 5", "vLLM", "llama.cpp"})
+    EXPECT_NE(line(ExportFormat::kPeft, gate, program).find("not readable there"), std::string::npos) << program;
+  EXPECT_NE(line(ExportFormat::kPeft, gate, "transformers 4.57").find(": exact"), std::string::npos);
+  EXPECT_NE(line(ExportFormat::kPeft, down, "transformers 5").find(": exact"), std::string::npos);
+  EXPECT_NE(line(ExportFormat::kPeft, down, "vLLM").find("not readable there"), std::string::npos);
+  for (const auto* program : {"transformers 4.57", "SGLang", "llama.cpp"}) {
+    EXPECT_NE(line(ExportFormat::kPeftFused, facts(kAll), program).find("not readable there"), std::string::npos)
+        << program;
+    EXPECT_EQ(line(ExportFormat::kPeftFused, attention, program).find("not readable there"), std::string::npos)
+        << program;
+  }
+  const auto fused = line(ExportFormat::kPeftFused, facts(kAll), "vLLM");
+  for (const auto* part : {"is_3d_lora_weight", "--enable-mixed-moe-lora-format", "--max-lora-rank 64"})
+    EXPECT_NE(fused.find(part), std::string::npos) << fused;
+}
+
+}  // namespace
+}  // namespace evenkeel
