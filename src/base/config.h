@@ -12,8 +12,8 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// A field may be int64_t, double, bool, std::string, a vector of those, an enum with `names()`, or a nested struct
-/// with visit(). An unknown key is an error that names its path and lists the known keys; a value of the wrong type
+/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, or a nested
+/// struct with visit(). Sub-tables whose names the file chooses are a map: `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of the wrong type
 /// says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called when its fields
 /// are read: it fills in what depends on other keys and checks values, with Table's checks, which name key, value, what
 /// is allowed, file and line. Reading does nothing else.
