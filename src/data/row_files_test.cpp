@@ -97,6 +97,8 @@ TEST_F(RowFiles, WhatCannotBeReadIsNamedWithFileAndLine) {
   says(refused(good + "{\"instruction\": \"\xff\", \"output\": \"a\"}"), {"rows.jsonl:2: is not UTF-8"});
   says(refused(R"([{"prompt": "q", "completion": "a"}, {"prompt": "q"}])"), {"row 1", "completion is missing"});
   says(refused("{\"conversations\": [], \"id\": 1}"), {"rows.jsonl:1", "conversations, id", "allowed: instruction"});
+  says(refused(good + std::string(static_cast<size_t>(limits::kLine) + 1, 'x')),
+       {"rows.jsonl:2: 16777217 bytes in one"});
   says(refused("\n \n"), {"rows.jsonl holds no rows"});
   says(refused("[]"), {"holds no rows"});
 }

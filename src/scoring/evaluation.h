@@ -172,7 +172,7 @@ struct Prediction {
   }
 };
 
-/// The answers a row allows: its own options, or those of its line "Answer format: a/b/c"; the task's answers when it has no such line.
+/// The answers a row allows: its options, else those of its line "Answer format: a/b/c", else the task's.
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 /// Each prompt runs once: its cache serves the ranking of the answers (total log-probability, ties to the answer named
