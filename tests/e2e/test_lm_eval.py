@@ -3,12 +3,17 @@ docs/serving.md shows. Its environment is .venv-lm-eval; offline."""
 
 import importlib.util
 import json
+import os
+import tempfile
 
 import pytest
 
 from tiny import PROGRAM, ROOT, lines, small_run, succeed, tiny_model  # noqa: F401
 from tutorial import BLOCK
 
+# Read when the harness is imported.
+CACHE = tempfile.TemporaryDirectory()
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HOME": CACHE.name}
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness (lm-eval) is not installed")
 
 QUESTIONS = ["The sky is", "A stone is", "Seven plus eight is", "Is the answer true or false? It is", "The fox jumps over"]
@@ -37,15 +42,6 @@ doc_to_target: "{{answer}}"
 generation_kwargs: {until: ["\\n"], max_gen_toks: 6, do_sample: false}
 metric_list: [{metric: exact_match}]
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def offline(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
-            patch.setenv(name, "1")
-        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def write_rows(file, rows):
