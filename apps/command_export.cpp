@@ -64,8 +64,6 @@ Trained read_run(const fs::path& folder) {
           .router = server.setup_of(state, server.evaluator({})).router};
 }
 
-Trained read_trained(const ExportFlags& flags) { return flags.run.empty() ? read_adapter(flags) : read_run(flags.run); }
-
 at::Tensor merged_weight(const at::Tensor& base, const LoraFactors& factors, at::ScalarType type) {
   auto sum = delta_weight(factors).to(at::kFloat);
   EK_CHECK(sum.sizes() == base.sizes(), kShape, "merge: the update is ", sum.sizes(), ", the weight ", base.sizes());
@@ -103,9 +101,10 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
 }
 
 void save_gguf(const fs::path& out, const Trained& trained) {
-  const auto& spec = trained.shape->spec();
-  EK_CHECK(!spec.gguf.architecture.empty(), kConfig, "llama.cpp has no architecture for family ", spec.family);
-  save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.shape->all_sites(), spec.gguf.architecture);
+  const auto& model = trained.shape->spec();
+  const auto& architecture = model.gguf.architecture;
+  EK_CHECK(!architecture.empty(), kConfig, "llama.cpp has no architecture for family ", model.family);
+  save_gguf_adapter(out / "adapter.gguf", trained.adapters, trained.shape->all_sites(), architecture);
 }
 
 void save(const fs::path& out, ExportFormat format, const ExportFlags& flags, const Trained& trained) {
@@ -121,7 +120,8 @@ std::vector<std::string> targets_of(const AdapterState& adapters) {
   return {names.begin(), names.end()};
 }
 
-/// An adapter outlives the records of its run: where those are damaged, it goes without a card.
+/// An adapter outlives the records of its run: where those are damaged, it goes without a card. One that has no run
+/// has none either.
 void write_card(const fs::path& out, ExportFormat format, const ExportFlags& flags, const Trained& trained,
                 const ServingFacts& facts) {
   if (flags.run.empty()) return;
@@ -137,10 +137,13 @@ void write_card(const fs::path& out, ExportFormat format, const ExportFlags& fla
   }
 }
 
-/// What is not exact where, so that nobody finds out by himself.
-void warn_of_losses(ExportFormat format, const ServingFacts& facts) {
+/// What is not exact where, and what has to be set there, so that nobody finds out by himself.
+void tell_of_losses(ExportFormat format, const ServingFacts& facts) {
   for (const auto& served : serving(format, facts))
-    if (!served.reads || !served.lost.empty()) log::warning("[export] ", serving_line(served));
+    if (!served.lost.empty())
+      log::warning("[export] ", serving_line(served));
+    else if (!served.asks.empty())
+      log::info("[export] ", serving_line(served));
 }
 
 void print_serving(ExportFormat format, const ServingFacts& facts) {
@@ -148,11 +151,15 @@ void print_serving(ExportFormat format, const ServingFacts& facts) {
   for (const auto& served : serving(format, facts)) std::cout << "  " << serving_line(served) << '\n';
 }
 
-/// Zero factors for what is not trained, where something asks for whole layers.
-void pad(ExportFormat format, const ExportFlags& flags, Trained& trained) {
-  const bool takes_gaps = format == ExportFormat::kMerged || format == ExportFormat::kGguf;
-  if (takes_gaps || flags.no_pad) return;
-  trained.adapters = with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
+/// What is exported, in the form that its format has room for: PEFT's, one rank and, unless it is not wanted, whole
+/// layers.
+Trained read_for(ExportFormat format, const ExportFlags& flags) {
+  auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags.run);
+  if (format != ExportFormat::kPeft && format != ExportFormat::kPeftFused) return trained;
+  trained.adapters = with_one_rank(std::move(trained.adapters));
+  if (!flags.no_pad) trained.adapters = with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
+  trained.info = peft_info(trained.info.base_model, trained.adapters);
+  return trained;
 }
 
 ServingFacts facts_of(const Trained& trained) {
@@ -161,28 +168,24 @@ ServingFacts facts_of(const Trained& trained) {
 
 /// Every format, as it would be written.
 void check_formats(const ExportFlags& flags, std::span<const ExportFormat> formats) {
-  for (const auto format : formats) {
-    auto trained = read_trained(flags);
-    pad(format, flags, trained);
-    print_serving(format, facts_of(trained));
-  }
+  for (const auto format : formats) print_serving(format, facts_of(read_for(format, flags)));
 }
 
 void write_export(const ExportFlags& flags, ExportFormat format) {
-  auto trained = read_trained(flags);
-  pad(format, flags, trained);
+  const auto trained = read_for(format, flags);
   const auto facts = facts_of(trained);
   AtomicFolder staged(flags.out);
   save(staged.path(), format, flags, trained);
   write_card(staged.path(), format, flags, trained, facts);
-  if (!flags.check) {
-    warn_of_losses(format, facts);
-  } else if (print_serving(format, facts); format != ExportFormat::kGguf) {
+  if (flags.check) {
+    print_serving(format, facts);
     std::cout << "read back here: "
               << read_back(
                      staged.path(), format,
                      {.base_model = trained.info.base_model, .adapters = trained.adapters, .router = trained.router})
               << '\n';
+  } else {
+    tell_of_losses(format, facts);
   }
   staged.commit();
   std::cerr << "written to " << flags.out << '\n';
@@ -211,7 +214,7 @@ void add_export_command(CLI::App& program) {
   auto* command = program.add_subcommand("export", "an adapter for PEFT or llama.cpp, or merged into its base model");
   command->description(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
-      "Writes the adapter of a run's last committed round, with a README.md of what its records say, or one that PEFT "
+      "Writes the adapter of a run's last committed round, with a README.md of what its records say; or one that PEFT "
       "saved.\n"
       "peft: one Linear per expert and projection, for PEFT 0.17 and 0.21, vLLM, SGLang and llama.cpp's converter\n"
       "peft-fused: the same on fused expert tensors, for PEFT 0.21 alone; 0.17 loads it without a word, and wrong\n"

@@ -1,6 +1,7 @@
 /// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and
-/// projection, which PEFT 0.17 and, by converting it, 0.21 write and read; or fused, which 0.21 writes. Names: base_model.model.<module>.lora_A.weight
-/// [r, in], .lora_B.weight [out, r]; the modules of a site are those its family gives it (lora/modules.h).
+/// projection, which PEFT 0.17 and, by converting it, 0.21 read; or fused, which 0.21 writes. Names:
+/// base_model.model.<module>.lora_A.weight [r, in], .lora_B.weight [out, r]; the modules of a site are those its family
+/// gives it (lora/modules.h).
 #pragma once
 
 #include <filesystem>

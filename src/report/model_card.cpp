@@ -32,9 +32,8 @@ std::string_view library_of(ExportFormat format) {
 std::string header(const RunRecords& run, const CardSubject& subject) {
   std::string text = concat("---\nbase_model: ", quoted(run.model), "\nlibrary_name: ", library_of(subject.format),
                             "\npipeline_tag: text-generation\ntags:\n");
-  for (const std::string tag : {"evenkeel", "federated-learning", "lora", run.method.c_str()})
-    text += concat("- ", quoted(tag), '\n');
-  return text + "---\n\n";
+  for (const std::string_view tag : {"evenkeel", "federated-learning", "lora"}) text += concat("- ", tag, '\n');
+  return concat(text, "- ", quoted(run.method), "\n---\n\n");
 }
 
 /// "2 of 0.125, 2 of 1".

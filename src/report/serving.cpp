@@ -10,38 +10,49 @@ namespace {
 
 enum class Reads { kNo, kYes, kWithFlags };
 
-/// One row per program. Found by running it where `was_run`, else by reading its release.
+/// One row per program, found by running it where `was_run`, else by reading its release. All read `peft` and `merged`.
 struct Program {
   std::string_view name;
-  bool was_run;
-  Reads peft, fused, merged, gguf;
-  std::string_view refusal;  ///< of the fused layout: what happens
-  bool obeys_gate_key;       ///< else it computes the family's gates whatever config.json says
-  bool router_lora;
-  bool takes_gate_alone;       ///< gate_proj without up_proj
-  bool takes_part_layers;      ///< some projections of the experts
-  bool fixed_ranks;            ///< the largest rank is one of a list
-  bool takes_tied;             ///< a sparse model whose head is its embedding
-  std::string_view asks = {};  ///< of every adapter
+  bool was_run = false;
+  Reads fused = Reads::kNo, gguf = Reads::kNo;
+  std::string_view refusal = {};  ///< of the fused layout: what happens
+  std::string_view asks = {};     ///< of every adapter
+  bool obeys_gate_key = false;    ///< else it computes the family's gates whatever config.json says
+  bool router_lora = true;
+  bool takes_gate_alone = true;   ///< gate_proj without up_proj
+  bool takes_part_layers = true;  ///< some projections of the experts
+  bool fixed_ranks = false;       ///< the largest rank is one of a list
+  bool takes_tied = true;         ///< a sparse model whose head is its embedding
 };
 constexpr std::array kPrograms{
-    Program{"transformers 4.57 + PEFT 0.17", true, Reads::kYes, Reads::kNo, Reads::kYes, Reads::kNo,
-            "loads it without a word and computes something else", true, true, true, true, false, true},
-    Program{"transformers 5 + PEFT 0.21", true, Reads::kYes, Reads::kYes, Reads::kYes, Reads::kNo, "", true, true,
-            false, true, false, true},
-    Program{"vLLM 0.33", false, Reads::kYes, Reads::kWithFlags, Reads::kYes, Reads::kNo, "", false, true, true, false,
-            true, true},
-    Program{"SGLang 0.5", false, Reads::kYes, Reads::kNo, Reads::kYes, Reads::kNo, "does not read target_parameters",
-            false, false, true, true, false, true, "--lora-strict-loading, or it may skip weights"},
-    Program{"llama.cpp", true, Reads::kYes, Reads::kNo, Reads::kYes, Reads::kYes,
-            "its converter refuses it: unprocessed experts", false, true, false, false, false, false}};
+    Program{.name = "transformers 4.57 + PEFT 0.17",
+            .was_run = true,
+            .refusal = "loads it without a word and computes something else",
+            .obeys_gate_key = true},
+    Program{.name = "transformers 5 + PEFT 0.21",
+            .was_run = true,
+            .fused = Reads::kYes,
+            .obeys_gate_key = true,
+            .takes_gate_alone = false},
+    Program{.name = "vLLM 0.33", .fused = Reads::kWithFlags, .takes_part_layers = false, .fixed_ranks = true},
+    Program{.name = "SGLang 0.5",
+            .refusal = "does not read target_parameters",
+            .asks = "--lora-strict-loading, or it may skip weights",
+            .router_lora = false},
+    Program{.name = "llama.cpp",
+            .was_run = true,
+            .gguf = Reads::kYes,
+            .refusal = "its converter refuses it: unprocessed experts",
+            .takes_gate_alone = false,
+            .takes_part_layers = false,
+            .takes_tied = false}};
 
 constexpr std::array<int64_t, 9> kVllmRanks{1, 8, 16, 32, 64, 128, 256, 320, 512};
+constexpr int64_t kVllmDefaultRank = 16;
 
 Reads reads(const Program& program, ExportFormat format) {
-  if (format == ExportFormat::kMerged) return program.merged;
   if (format == ExportFormat::kGguf) return program.gguf;
-  return format == ExportFormat::kPeft ? program.peft : program.fused;
+  return format == ExportFormat::kPeftFused ? program.fused : Reads::kYes;
 }
 
 void add_routing(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
@@ -56,47 +67,46 @@ void add_routing(const Program& program, ExportFormat format, const ServingFacts
         concat("set ", facts.gates.key, " to ", sum_to_one ? "true" : "false", " in the base model's config.json"));
 }
 
+void refuse(Served& served, std::string why) {
+  served.reads = false;
+  served.lost.push_back(std::move(why));
+}
+
+void add_rank(int64_t rank, Served& served) {
+  const auto* most = std::lower_bound(kVllmRanks.begin(), kVllmRanks.end(), rank);
+  if (most == kVllmRanks.end())
+    refuse(served, concat("rank ", rank, " is above ", kVllmRanks.back()));
+  else if (rank > kVllmDefaultRank)
+    served.asks.push_back(concat("--max-lora-rank ", *most));
+}
+
 void add_adapter(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
-  if (format == ExportFormat::kMerged || format == ExportFormat::kGguf) return;
   if (!program.asks.empty()) served.asks.emplace_back(program.asks);
   if (facts.router_lora && !program.router_lora) served.lost.emplace_back("the router's adapter");
   const bool fused = format == ExportFormat::kPeftFused;
-  if (facts.experts && !facts.gate_with_up && !program.takes_gate_alone && !fused)
-    served.reads = false, served.lost.emplace_back("refused: gate_proj or up_proj alone; export without --no-pad");
-  else if (facts.experts && !facts.whole_layers && !program.takes_part_layers)
-    served.reads = false,
-    served.lost.emplace_back("refused: experts without some projections; export without --no-pad");
-  if (!program.fixed_ranks) return;
-  const int64_t rank = fused ? facts.fused_rank : facts.rank;
-  const auto* most = std::lower_bound(kVllmRanks.begin(), kVllmRanks.end(), rank);
-  if (most == kVllmRanks.end())
-    served.reads = false, served.lost.push_back(concat("refused: rank ", rank, " is above ", kVllmRanks.back()));
-  else if (rank > 16)  // its default
-    served.asks.push_back(concat("--max-lora-rank ", *most));
+  if (format != ExportFormat::kGguf) {
+    if (!facts.gate_with_up && !program.takes_gate_alone && !fused)
+      refuse(served, "gate_proj or up_proj alone; export without --no-pad");
+    else if (!facts.whole_layers && !program.takes_part_layers)
+      refuse(served, "experts without some projections; export without --no-pad");
+  }
+  if (program.fixed_ranks) add_rank(fused ? facts.fused_rank : facts.rank, served);
 }
 
 Served serve(const Program& program, ExportFormat format, const ServingFacts& facts) {
   Served served{.program = program.name, .was_run = program.was_run, .reads = true, .lost = {}, .asks = {}};
-  const bool needs_reading = format != ExportFormat::kPeftFused || facts.experts || facts.router_lora;
-  const auto how = needs_reading ? reads(program, format) : Reads::kYes;
-  if (how == Reads::kNo) {
-    served.reads = false;
-    served.lost.emplace_back(program.refusal);
-    return served;
-  }
-  if (format == ExportFormat::kGguf && !facts.in_llama_cpp) {
-    served.reads = false;
-    served.lost.emplace_back("it has no architecture that computes the base model");
-    return served;
-  }
-  if (facts.tied_embeddings && facts.gates.servers && !program.takes_tied) {
-    served.reads = false;
-    served.lost.emplace_back("refused: the base model's head is its embedding");
-    return served;
-  }
+  const bool one_layout = format == ExportFormat::kPeftFused && !facts.experts && !facts.router_lora;
+  const auto how = one_layout ? Reads::kYes : reads(program, format);
+  if (how == Reads::kNo)
+    refuse(served, std::string(program.refusal));
+  else if (!program.takes_tied && facts.tied_experts)
+    refuse(served, "the head of this base model is its embedding");
+  else if (!program.takes_tied && !facts.llama_cpp)
+    refuse(served, "no architecture for this base model");
+  if (!served.reads) return served;
   if (how == Reads::kWithFlags)
     served.asks.emplace_back("--enable-mixed-moe-lora-format and \"is_3d_lora_weight\": true in its LoRA entry");
-  add_adapter(program, format, facts, served);
+  if (format != ExportFormat::kMerged) add_adapter(program, format, facts, served);
   if (served.reads) add_routing(program, format, facts, served);
   return served;
 }
@@ -105,7 +115,6 @@ Served serve(const Program& program, ExportFormat format, const ServingFacts& fa
 
 ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, const RouterOptions& router) {
   ServingFacts facts{.gates = base.spec().gates, .router = router};
-  facts.in_llama_cpp = !base.spec().gguf.architecture.empty();
   const auto& sites = base.all_sites();
   std::map<std::string, std::map<int64_t, int64_t>> parts;  // of each parameter, by module and order: adapted linears
   for (const auto& [name, factors] : adapters) {
@@ -125,14 +134,17 @@ ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, c
     facts.whole_layers = false;
     if (layer->second.contains(site.fused.order)) facts.gate_with_up = false;
   }
-  facts.tied_embeddings = OrderedJson::parse(base.config_json()).value("tie_word_embeddings", false);
+  const bool tied = OrderedJson::parse(base.config_json()).value("tie_word_embeddings", false);
+  facts.tied_experts = tied && base.spec().num_experts > 0;
+  facts.llama_cpp = !base.spec().gguf.architecture.empty();
   return facts;
 }
 
 std::vector<Served> serving(ExportFormat format, const ServingFacts& facts) {
   std::vector<Served> all;
   for (const auto& program : kPrograms)
-    if (format != ExportFormat::kGguf || program.gguf != Reads::kNo) all.push_back(serve(program, format, facts));
+    if (reads(program, format) != Reads::kNo || format != ExportFormat::kGguf)
+      all.push_back(serve(program, format, facts));
   return all;
 }
 

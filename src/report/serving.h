@@ -25,11 +25,11 @@ struct ServingFacts {
   GateRule gates;        ///< the family's, with the base model's own flag
   RouterOptions router;  ///< of the run's evaluations
   bool router_lora = false;
-  bool experts = false;      ///< experts are adapted
-  bool whole_layers = true;  ///< with all their projections, or none
-  bool gate_with_up = true;  ///< gate_proj and up_proj both, or neither
-  bool tied_embeddings = false;
-  bool in_llama_cpp = false;  ///< it has an architecture that computes the family
+  bool experts = false;       ///< experts are adapted
+  bool whole_layers = true;   ///< with all their projections, or none
+  bool gate_with_up = true;   ///< gate_proj and up_proj both, or neither
+  bool tied_experts = false;  ///< a sparse base model whose head is its embedding
+  bool llama_cpp = true;      ///< it has an architecture for the base model
   int64_t rank = 0;           ///< r of the per-expert layout
   int64_t fused_rank = 0;     ///< the largest of the fused one
 };
@@ -44,7 +44,7 @@ struct Served {
   std::vector<std::string> lost;  ///< empty: exact
   std::vector<std::string> asks;  ///< flags and settings that it takes
 };
-/// One per program; of GGUF llama.cpp alone, nobody else reads an adapter in it.
+/// Of GGUF, which other programs do not read: llama.cpp alone.
 std::vector<Served> serving(ExportFormat format, const ServingFacts& facts);
 
 /// "vLLM 0.33 (read in its source): exact; --max-lora-rank 32".

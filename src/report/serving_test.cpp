@@ -83,5 +83,15 @@ TEST_F(Serving, LayoutsAndGapsAreRefusedWhereTheyAre) {
     EXPECT_NE(fused.find(part), std::string::npos) << fused;
 }
 
+TEST_F(Serving, GgufIsLlamaCppsAndTakesPartLayers) {
+  const auto all = serving(ExportFormat::kGguf, facts({"down_proj"}));
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(serving_line(all[0]), "llama.cpp (run): exact");
+  auto tied = facts(kAll);
+  tied.tied_experts = true;
+  EXPECT_EQ(line(ExportFormat::kMerged, tied, "llama.cpp"),
+            "llama.cpp (run): not readable there (the head of this base model is its embedding)");
+}
+
 }  // namespace
 }  // namespace evenkeel

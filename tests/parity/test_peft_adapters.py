@@ -1,6 +1,10 @@
 """Adapters made by PEFT 0.17, one Linear per expert, with ranks and scalings by pattern: its logits and ours."""
-import pytest
+import json
 
+import pytest
+from peft import PeftModel
+
+from peer import assert_logits_close, load_float32, reference, run, texts_with_logits
 from peft_made import assert_ours_equals_peft
 
 ALL = ["q_proj", "o_proj", "gate", "gate_proj", "up_proj", "down_proj"]
@@ -15,3 +19,14 @@ ALL = ["q_proj", "o_proj", "gate", "gate_proj", "up_proj", "down_proj"]
 ], ids=["plain", "rslora", "patterns", "regex"])
 def test_an_adapter_made_by_peft_has_its_logits_here(settings, tmp_path):
     assert_ours_equals_peft(tmp_path, settings)
+
+
+def test_an_adapter_of_unequal_ranks_and_scalings_is_exported_at_one_of_each(tmp_path):
+    settings = dict(r=4, lora_alpha=6, target_modules=["v_proj", "up_proj"], rank_pattern={"experts.2.up_proj": 1, "up_proj": 2},
+                    alpha_pattern={"v_proj": 3})
+    assert_ours_equals_peft(tmp_path, settings)
+    run("export", "--model", tmp_path / "model", "--adapter", tmp_path / "adapter", "--format", "peft", "--out", tmp_path / "one")
+    peer, again = (PeftModel.from_pretrained(load_float32(tmp_path / "model"), tmp_path / name).eval() for name in ("adapter", "one"))
+    texts, expected = texts_with_logits(peer, (1, 40), seed=59)
+    assert_logits_close([reference(again, ids) for ids in texts], expected)
+    assert not json.loads((tmp_path / "one/adapter_config.json").read_text())["rank_pattern"]

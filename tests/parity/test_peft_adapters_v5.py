@@ -1,10 +1,12 @@
 """Adapters made by PEFT 0.21 on fused experts: its logits and ours; and what it makes of ours."""
+import json
+
 import pytest
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from federated_run import federated_run
-from peer import load_float32, run
+from peer import assert_logits_close, load_float32, run, score, texts_with_logits
 from peft_made import assert_ours_equals_peft
 
 BOTH = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
@@ -27,7 +29,6 @@ def trained(tmp_path_factory):
 
 
 def test_what_peft_saves_of_ours_and_our_fused_export_are_the_runs_adapter_bit_for_bit(trained, tmp_path):
-    """merged exports of both are the same file: all factors came back."""
     model_folder, run_folder = trained
     run("export", "--run", run_folder, "--format", "peft-fused", "--out", tmp_path / "ours")
     PeftModel.from_pretrained(load_float32(model_folder), run_folder / "adapter").save_pretrained(tmp_path / "theirs")
@@ -38,3 +39,19 @@ def test_what_peft_saves_of_ours_and_our_fused_export_are_the_runs_adapter_bit_f
     scores = {run("score", "--model", model_folder, "--adapter", folder, "--input", lines, "--json")
               for folder in (run_folder / "adapter", tmp_path / "ours", tmp_path / "theirs")}
     assert len(scores) == 1
+
+
+def test_gate_alone_is_refused_by_peft_and_opens_there_with_zeros_beside_it(trained, tmp_path):
+    model_folder, run_folder = trained
+    (tmp_path / "gate").mkdir()
+    tensors = load_file(run_folder / "adapter/adapter_model.safetensors")
+    save_file({name: tensor for name, tensor in tensors.items() if "gate_proj" in name}, tmp_path / "gate/adapter_model.safetensors")
+    config = json.loads((run_folder / "adapter/adapter_config.json").read_text())
+    (tmp_path / "gate/adapter_config.json").write_text(json.dumps(config | {"target_modules": ["gate_proj"]}))
+    with pytest.raises(ValueError, match="without also targeting up_proj"):
+        PeftModel.from_pretrained(load_float32(model_folder), tmp_path / "gate")
+    run("export", "--model", model_folder, "--adapter", tmp_path / "gate", "--out", tmp_path / "whole")
+    peer = PeftModel.from_pretrained(load_float32(model_folder), tmp_path / "whole").eval()
+    texts, expected = texts_with_logits(peer, (1, 30), seed=61)
+    _, logits = score(model_folder, texts, tmp_path, "--adapter", tmp_path / "gate")
+    assert_logits_close(logits, expected)
