@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "base/files.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
@@ -21,10 +23,40 @@ void check_shares(const config::Table& table, std::string_view key, std::span<co
   for (const double share : shares) table.check_share(key, share);
 }
 
-/// One value per client, where there are any.
-void check_length(const config::Table& table, std::string_view key, size_t length, int64_t clients) {
+/// Calls `check(table, key, number)` with each number that `key` says, where it stands: in a list or in a pattern.
+template <typename T, typename Check>
+void check_each(const config::Table& table, std::string_view key, const PerClient<T>& numbers, const Check& check) {
+  const auto place = numbers.listed() ? table : table.table(key);
+  for (const T number : numbers.numbers()) check(place, numbers.listed() ? key : "values", number);
+}
+
+/// One value per client, where they are listed.
+template <typename T>
+void check_length(const config::Table& table, std::string_view key, const PerClient<T>& numbers, int64_t clients) {
+  const size_t length = numbers.list.size();
   EK_CHECK(length == 0 || length == static_cast<size_t>(clients), kConfig, table.full_key(key), " has ", length,
            " entries, clients.count is ", clients, ": one entry per client is needed", table.place_of(key));
+}
+
+/// Clients that say a number of their own have it in the place of what all are given.
+template <typename T>
+void put_own(const std::vector<ClientSection>& clients, std::optional<T> ClientSection::*own, std::vector<T>& all) {
+  for (size_t i = 0; i < clients.size(); ++i)
+    if (clients[i].*own) all[i] = *(clients[i].*own);
+}
+
+/// Names are shown in lines and tables.
+bool is_plain(std::string_view name) { return name.size() <= 64 && escaped(name) == name; }
+
+void check_names(const config::Table& table, std::span<const ClientSection> clients) {
+  std::map<std::string_view, size_t> seen;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const auto& name = clients[i].name;
+    if (name.empty()) continue;
+    const auto [first, is_new] = seen.emplace(name, i);
+    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] is named ", in_quotes(name), ", as is [",
+             first->second, "]: names tell clients apart", table.tables("client")[i].place_of("name"));
+  }
 }
 
 std::vector<std::string_view> method_names() {
@@ -115,13 +147,36 @@ TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
   return options;
 }
 
-void ClientsSection::resolve(const config::Table& table) const {
+void ClientSection::resolve(const config::Table& table) const {
+  const std::string of = name.empty() ? "" : concat(" of ", in_quotes(name));
+  EK_CHECK(is_plain(name), kConfig, table.full_key("name"), " is ", in_quotes(shown(name)),
+           ", allowed: up to 64 bytes of printable text", table.place_of("name"));
+  if (budget) limits::check_share(concat(table.full_key("budget"), of), *budget, table.place_of("budget"));
+}
+
+void ClientsSection::resolve(const config::Table& table) {
+  const auto named = static_cast<int64_t>(client.size());
+  if (named > 0 && !table.contains("count")) count = named;
   table.check_integer("count", count, 1, limits::kClients);
+  table.check(named == 0 || named == count, "count", count,
+              concat(named, ", as many as there are [[", table.full_key("client"), "]]"));
   table.check_share("participation", participation);
   table.check_integer("parallel", parallel, 1, limits::kThreads);
-  check_length(table, "budgets", budgets.size(), count);
-  check_length(table, "ranks", ranks.size(), count);
-  check_shares(table, "budgets", budgets);
+  check_length(table, "budgets", budgets, count);
+  check_length(table, "ranks", ranks, count);
+  check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
+  check_names(table, client);
+}
+
+std::optional<std::string> ClientsSection::name(int64_t id) const {
+  const auto i = static_cast<size_t>(id);
+  if (id < 0 || i >= client.size() || client[i].name.empty()) return std::nullopt;
+  return client[i].name;
+}
+
+std::string ClientsSection::who(int64_t id) const {
+  const auto known = name(id);
+  return known ? concat("client ", id, " (", *known, ")") : concat("client ", id);
 }
 
 void TrainSection::resolve(const config::Table& table) const {
@@ -189,9 +244,17 @@ void ExperimentConfig::resolve(const config::Table& table) const {
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
   check_tasks(table.table("evaluate"));
-  for (const int64_t rank : clients.ranks)
-    table.table("clients").check_entry(rank >= 1 && rank <= lora.rank, "ranks", rank,
-                                       concat("1 .. lora.rank = ", lora.rank));
+  const auto all_of = table.table("clients");
+  const auto ranks = concat("1 .. lora.rank = ", lora.rank);
+  check_each(all_of, "ranks", clients.ranks, [&](const auto& at, auto key, int64_t rank) {
+    at.check_entry(rank >= 1 && rank <= lora.rank, key, rank, ranks);
+  });
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    const int64_t rank = clients.client[i].rank.value_or(1);
+    EK_CHECK(rank >= 1 && rank <= lora.rank, kConfig, all_of.full_key("client"), "[", i, "].rank of ",
+             clients.who(static_cast<int64_t>(i)), " is ", rank, ", allowed: ", ranks,
+             all_of.tables("client")[i].place_of("rank"));
+  }
 }
 
 void ExperimentConfig::check_tasks(const config::Table& table) const {
@@ -212,8 +275,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   if (threads == 0) threads = machine.threads;
   if (model.compute_dtype == ComputeDtype::kAuto)
     model.compute_dtype = model.stores_wide() ? ComputeDtype::kFloat32 : machine.compute_dtype;
-  for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
-    clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
+  settle_budgets();
   data.path = expand_data_path(data.path, "data.path").string();
   data.files.expand_paths();
   auto& bert = evaluate.bert_score;
@@ -222,8 +284,45 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   if (evaluate.tasks.empty()) evaluate.tasks = data.task;
   evaluate.tasks = expand_tasks(evaluate.tasks, data.rows());
   output.dir = folder().string();
-  if (!clients.ranks.empty()) return;
-  for (const double budget : clients.budgets) clients.ranks.push_back(method.entry().rank(budget, lora.rank));
+  settle_ranks();
+}
+
+/// A pattern stays one, so that the text is as short as it was; what single clients say of themselves needs a list.
+void ExperimentConfig::settle_budgets() {
+  auto& budgets = clients.budgets;
+  if (!budgets.listed() && clients.client.empty()) return;
+  auto all = client_budgets();
+  for (size_t i = all.size(); i < static_cast<size_t>(clients.count); ++i) all.push_back(kBudgets[i % kBudgets.size()]);
+  put_own(clients.client, &ClientSection::budget, all);
+  budgets = {.list = std::move(all)};
+}
+
+/// Where nobody says ranks, they follow the budgets, in the form that these have.
+void ExperimentConfig::settle_ranks() {
+  auto& ranks = clients.ranks;
+  const auto& budgets = clients.budgets;
+  const auto rank_of = [&](const std::vector<double>& of) {
+    std::vector<int64_t> all;
+    for (const double budget : of) all.push_back(method.entry().rank(budget, lora.rank));
+    return all;
+  };
+  if (ranks.numbers().empty())
+    ranks = {.list = rank_of(budgets.list),
+             .values = rank_of(budgets.values),
+             .shares = budgets.shares,
+             .deal = budgets.deal};
+  if (clients.client.empty()) return;
+  auto all = client_ranks();
+  put_own(clients.client, &ClientSection::rank, all);
+  ranks = {.list = std::move(all)};
+}
+
+std::vector<double> ExperimentConfig::client_budgets() const {
+  return clients.budgets.of(clients.count, static_cast<uint64_t>(seed));
+}
+
+std::vector<int64_t> ExperimentConfig::client_ranks() const {
+  return clients.ranks.of(clients.count, static_cast<uint64_t>(seed));
 }
 
 std::string ExperimentConfig::text(bool comments) const {

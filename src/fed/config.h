@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/config.h"
 #include "data/partition.h"
 #include "data/prompt.h"
+#include "fed/per_client.h"
 #include "methods/registry.h"
 #include "models/causal_lm.h"
 #include "scoring/bert_score.h"
@@ -104,24 +106,45 @@ struct DataSection : TokenizeOptions {
   void check_family(const std::string& name, const config::Table& table) const;
 };
 
+/// One client as `[[clients.client]]` tells of it. What it leaves out is as for any other.
+struct ClientSection {
+  std::string name;
+  std::optional<double> budget;
+  std::optional<int64_t> rank;
+  void visit(auto& field) {
+    field("name", name, "what logs, records and reports call it; empty: its number alone");
+    field("budget", budget, "its beta_c, whatever clients.budgets says");
+    field("rank", rank, "its r_c, whatever clients.ranks says");
+  }
+  void resolve(const config::Table& table) const;
+};
+
 struct ClientsSection {
   int64_t count = 8;
   double participation = 1.0;
   int64_t parallel = 1;
-  std::vector<double> budgets;
-  std::vector<int64_t> ranks;
+  PerClient<double> budgets;
+  PerClient<int64_t> ranks;
+  std::vector<ClientSection> client;  ///< one each, or none
   void visit(auto& field) {
     field("count", count, "clients in all, 1 or more");
     field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
     field("parallel", parallel,
           "clients that train side by side, each with `threads` threads of its own; the bits are the same");
     field("budgets", budgets,
-          "beta_c in (0, 1], one per client; K_c = floor(K_max beta_c); empty: 1/8 1/4 1/2 1 in turn");
+          "beta_c in (0, 1], one per client, or { values, shares, deal }; K_c = floor(K_max beta_c); empty: 1/8 1/4 "
+          "1/2 1 in turn");
     field(
         "ranks", ranks,
-        "r_c per client, 1 .. lora.rank; empty: lora.rank for all, or with a rank method lora.rank (0.2 + 0.8 beta_c)");
+        "r_c per client, or { values, shares, deal }, 1 .. lora.rank; empty: lora.rank for all, or with a rank method "
+        "lora.rank (0.2 + 0.8 beta_c)");
+    field("client", client, "");
   }
-  void resolve(const config::Table& table) const;
+  void resolve(const config::Table& table);
+  /// "client 3" or, where it has a name, "client 3 (hospital)".
+  std::string who(int64_t id) const;
+  /// Its name, where it has one.
+  std::optional<std::string> name(int64_t id) const;
 };
 
 struct TrainSection : LocalTraining {
@@ -220,6 +243,9 @@ struct ExperimentConfig {
   /// Fills in what was left open: threads, compute_dtype, budgets, ranks, tasks, the run folder. \param machine  what
   /// "all cores" and "auto" stand for
   void settle(const MachineChoices& machine);
+  /// beta_c and r_c of every client. REQUIRES a settled config.
+  std::vector<double> client_budgets() const;
+  std::vector<int64_t> client_ranks() const;
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;
 
@@ -228,6 +254,8 @@ struct ExperimentConfig {
 
  private:
   void check_tasks(const config::Table& table) const;
+  void settle_budgets();
+  void settle_ranks();
 };
 
 }  // namespace evenkeel

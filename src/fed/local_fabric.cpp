@@ -30,7 +30,7 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
                 known == memories.end() ? TensorMap{} : known->second);
   const auto work = [&] { return client.answer(task, on_progress); };
   return std::holds_alternative<Train>(task.ask)
-             ? in_context(training_context(task.round, id, place.config.method.name), work)
+             ? in_context(training_context(task.round, place.config.clients.who(id), place.config.method.name), work)
              : work();
 }
 

@@ -56,11 +56,13 @@ struct Score {
   std::string task;
   std::string reading{};  ///< of the budget, see TaskScore
   bool predictions = false;
+  bool own_rows = false;  ///< those that the addressee keeps for testing; else the task's
 
   void visit(auto& field) {
     field("task", task);
     field("reading", reading);
     field("predictions", predictions);
+    field.optional("own_rows", own_rows);
   }
 };
 
@@ -119,9 +121,9 @@ struct OtherTraffic {
   Traffic up{};    ///< gradient_sums: from every client before the first round
 };
 
-/// "round 3, client 1, method fedit", in front of errors.
-inline std::string training_context(int64_t round, int64_t client, std::string_view method) {
-  return concat("round ", round + 1, ", client ", client, ", method ", method);
+/// "round 3, client 1, method fedit", in front of errors. \param who  as ClientsSection::who() calls it
+inline std::string training_context(int64_t round, std::string_view who, std::string_view method) {
+  return concat("round ", round + 1, ", ", who, ", method ", method);
 }
 
 }  // namespace evenkeel

@@ -14,14 +14,19 @@ constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-/// Full key and TOML value of every line of a resolved config: "[section]" lines and "key = value" lines, nothing else.
+/// Full key and TOML value of every line of a resolved config: "[section]" lines, "[[list]]" lines, of which the first
+/// is "list[0]", and "key = value" lines, nothing else.
 Values values_of(const ExperimentConfig& config) {
   Values values;
   std::istringstream text(config.text());
   std::string section;
+  std::map<std::string, size_t> entries;
+  const auto entry_of = [&](const std::string& list) { return concat(list, "[", entries[list]++, "]."); };
   for (std::string line; std::getline(text, line);) {
     const size_t equals = line.find(" = ");
-    if (line.starts_with('['))
+    if (line.starts_with("[["))
+      section = entry_of(line.substr(2, line.size() - 4));
+    else if (line.starts_with('['))
       section = concat(line.substr(1, line.size() - 2), ".");
     else if (equals != std::string::npos)
       values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));

@@ -18,7 +18,10 @@ namespace evenkeel {
 /// One way of looking at the global state: a budget and, with a rank method, what it means.
 struct EvaluationPoint {
   double budget = 1.0;
-  std::string reading{};  ///< a or b, see TaskScore; else empty
+  std::string reading{};                  ///< a or b, see TaskScore; else empty
+  std::optional<ClientOfScore> client{};  ///< at the rank of this client, on the rows that it says
+
+  bool own_rows() const { return client && client->rows == RowsOf::kOwn; }
 };
 
 struct Server {
@@ -50,7 +53,7 @@ struct Server {
   /// The state after the round.
   ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates) const;
 
-  /// An evaluator as a client of that budget. \throws kConfig when the budget leaves no expert.
+  /// An evaluator as a client of that budget; a client's own rows are scored by the client itself. \throws kConfig when the budget leaves no expert.
   ClientProfile evaluator(const EvaluationPoint& point) const;
   Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
 

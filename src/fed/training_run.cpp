@@ -42,7 +42,8 @@ std::optional<TaskScore> known_score(const std::vector<SealedLine>& lines, int64
                                      const std::string& task) {
   for (const auto& line : lines) {
     const auto [of_round, method, score] = record::read<EvaluationRecord>(line.view());
-    if (of_round == round && score.budget == point.budget && score.reading == point.reading && score.task == task)
+    if (of_round == round && score.budget == point.budget && score.reading == point.reading &&
+        score.client == point.client && score.task == task)
       return score;
   }
   return std::nullopt;
