@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "fed/evaluation.h"
+#include "report/client_scores.h"
 #include "report/score_table.h"
 #include "scoring/evaluation.h"
 #include "tokenizer/tokenizer.h"
@@ -58,7 +59,7 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_) std::cout << score_table(scores_);
+    if (!json_) std::cout << score_table(scores_) << client_scores_table(scores_);
   }
 
  private:
@@ -100,6 +101,10 @@ class ScoreWriter {
   std::vector<TaskScore> scores_;
 };
 
+bool asks_for_files(std::span<const std::string> tasks) {
+  return std::any_of(tasks.begin(), tasks.end(), [](const auto& name) { return name.starts_with("files"); });
+}
+
 void check(const EvaluateFlags& flags) {
   EK_CHECK(flags.run.empty() != flags.model.model.empty(), kConfig, "evaluate needs either --run or --model");
   EK_CHECK(flags.run.empty() || (flags.model.adapter.empty() && flags.model.top_k == 0), kConfig,
@@ -131,10 +136,6 @@ std::optional<Decode> decode_of(const EvaluateFlags& flags) {
 std::optional<PromptTemplate> form_of(const EvaluateFlags& flags) {
   if (!flags.form) return std::nullopt;
   return parse_enum<PromptTemplate>("--template", *flags.form);
-}
-
-bool asks_for_files(std::span<const std::string> tasks) {
-  return std::any_of(tasks.begin(), tasks.end(), [](const auto& name) { return name.starts_with("files"); });
 }
 
 /// The rows of --data as a set of one's own, to test with.

@@ -40,7 +40,8 @@ Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress
 Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_progress) {
   const auto setup = prepare(task);
   const auto& config = place_.config;
-  const auto rows = config.data.rows(config.evaluate.limit, place_.seed());
+  const auto rows = ask.own_rows ? config.own_rows(task.client.id, config.evaluate.limit)
+                                 : config.data.rows(config.evaluate.limit, place_.seed());
   const auto info = find_task(ask.task, rows);
   const auto set = test_rows(info, rows);
   const auto forward = place_.forward(setup);

@@ -59,6 +59,29 @@ void check_names(const config::Table& table, std::span<const ClientSection> clie
   }
 }
 
+/// Either all bring rows or none does: of a mix nobody could say who else gets those of `[data]`.
+void check_all_or_none(const config::Table& table, const ClientsSection& clients) {
+  for (size_t i = 0; i < clients.client.size(); ++i)
+    EK_CHECK(clients.client[i].data.empty() != clients.own_rows(), kConfig, table.full_key("client"), ": ",
+             clients.who(static_cast<int64_t>(i)), " has ", clients.own_rows() ? "no `data`" : "`data`", ", ",
+             clients.who(0), clients.own_rows() ? " has" : " has none",
+             ": either every client brings rows of its own, or those of [data] are dealt out to all",
+             table.tables("client")[i].place_of("data"));
+}
+
+/// The files of every set, replaced; an error says whose they are.
+template <typename Change>
+void change_files(ClientsSection& clients, const Change& change) {
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    try {
+      change(clients.client[i].data);
+      change(clients.client[i].test);
+    } catch (const Error& error) {
+      throw error.with_context(clients.who(static_cast<int64_t>(i)));
+    }
+  }
+}
+
 std::vector<std::string_view> method_names() {
   std::vector<std::string_view> names;
   for (const auto& entry : methods()) names.push_back(entry.name);
@@ -125,7 +148,6 @@ void DataSection::check_family(const std::string& name, const config::Table& tab
   table.check(contains(known, name), "task", in_quotes(name), join(known));
   const auto& family = find_task_family(name);
   table.check(!family.in_folder || !path.empty(), "path", "empty", concat("the folder of the files of ", name));
-  table.check(name != "files" || !files.by_task().empty(), "files", "empty", "data.files.train: files of rows");
   table.table("partition")
       .check(partition.kind != PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
              in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
@@ -152,6 +174,14 @@ void ClientSection::resolve(const config::Table& table) const {
   EK_CHECK(is_plain(name), kConfig, table.full_key("name"), " is ", in_quotes(shown(name)),
            ", allowed: up to 64 bytes of printable text", table.place_of("name"));
   if (budget) limits::check_share(concat(table.full_key("budget"), of), *budget, table.place_of("budget"));
+  EK_CHECK(held_out.value_or(0) >= 0 && held_out.value_or(0) < 1, kConfig, table.full_key("held_out"), of, " is ",
+           *held_out, ", allowed: 0 or more, less than 1", table.place_of("held_out"));
+  EK_CHECK(test.empty() || !held_out, kConfig, table.full_key("held_out"), of, " is ", *held_out,
+           ", but `test` names its test rows", table.place_of("held_out"));
+  EK_CHECK(!data.empty() || test.empty(), kConfig, table.full_key("test"), of,
+           " names test rows, allowed: beside `data`, training rows of its own", table.place_of("test"));
+  for (const auto* files : {&data, &test})
+    for (const auto& pattern : *files) check_path_text(pattern, concat(table.full_key("data"), of));
 }
 
 void ClientsSection::resolve(const config::Table& table) {
@@ -166,6 +196,7 @@ void ClientsSection::resolve(const config::Table& table) {
   check_length(table, "ranks", ranks, count);
   check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
   check_names(table, client);
+  check_all_or_none(table, *this);
 }
 
 std::optional<std::string> ClientsSection::name(int64_t id) const {
@@ -238,23 +269,80 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   return config;
 }
 
-void ExperimentConfig::resolve(const config::Table& table) const {
+void ExperimentConfig::resolve(const config::Table& table) {
   const bool plain_name = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
+  check_ranks(table.table("clients"));
+  check_own_rows(table);
+  give_files();
+  table.table("data").check(
+      std::count(data.task.begin(), data.task.end(), "files") == 0 || !data.files.by_task().empty(), "files", "empty",
+      "files of rows: data.files.train, or `data` of every [[clients.client]]");
   check_tasks(table.table("evaluate"));
-  const auto all_of = table.table("clients");
-  const auto ranks = concat("1 .. lora.rank = ", lora.rank);
-  check_each(all_of, "ranks", clients.ranks, [&](const auto& at, auto key, int64_t rank) {
-    at.check_entry(rank >= 1 && rank <= lora.rank, key, rank, ranks);
+}
+
+void ExperimentConfig::check_ranks(const config::Table& table) const {
+  const auto allowed = concat("1 .. lora.rank = ", lora.rank);
+  check_each(table, "ranks", clients.ranks, [&](const auto& at, auto key, int64_t rank) {
+    at.check_entry(rank >= 1 && rank <= lora.rank, key, rank, allowed);
   });
   for (size_t i = 0; i < clients.client.size(); ++i) {
     const int64_t rank = clients.client[i].rank.value_or(1);
-    EK_CHECK(rank >= 1 && rank <= lora.rank, kConfig, all_of.full_key("client"), "[", i, "].rank of ",
-             clients.who(static_cast<int64_t>(i)), " is ", rank, ", allowed: ", ranks,
-             all_of.tables("client")[i].place_of("rank"));
+    EK_CHECK(rank >= 1 && rank <= lora.rank, kConfig, table.full_key("client"), "[", i, "].rank of ",
+             clients.who(static_cast<int64_t>(i)), " is ", rank, ", allowed: ", allowed,
+             table.tables("client")[i].place_of("rank"));
   }
+}
+
+/// What cannot be meant where clients bring rows of their own, and what can only be meant there.
+void ExperimentConfig::check_own_rows(const config::Table& table) const {
+  if (clients.own_rows()) {
+    const auto of_data = table.table("data");
+    const std::string why = "where every [[clients.client]] brings rows of its own";
+    of_data.check(data.task == config::Names("files"), "task", in_quotes(join(data.task)), concat("files, ", why));
+    of_data.check(data.files.train.empty() && data.files.test.empty() && data.files.sets.empty(), "files",
+                  "naming files", concat("format, score and the like, ", why));
+    of_data.table("partition")
+        .check(data.partition.kind == PartitionKind::kIid, "kind", in_quotes(config::name_of(data.partition.kind)),
+               concat("nothing else than iid, which deals out nothing ", why));
+  }
+  bool tested = false;
+  for (int64_t id = 0; clients.own_rows() && id < clients.count; ++id) tested = tested || has_test_rows(id);
+  table.table("evaluate")
+      .check(!evaluate.per_client || tested, "per_client", "true",
+             "where clients have test rows of their own: [[clients.client]] with data, and test or "
+             "held_out");
+}
+
+bool ExperimentConfig::has_test_rows(int64_t client) const {
+  const auto& own = clients.client.at(static_cast<size_t>(client));
+  return !own.test.empty() || own.held_out.value_or(data.files.held_out) > 0;
+}
+
+/// What clients bring, beside what `[data.files]` says of all.
+void ExperimentConfig::give_files() {
+  data.files.clients.clear();
+  for (size_t i = 0; clients.own_rows() && i < clients.client.size(); ++i) {
+    const auto& own = clients.client[i];
+    auto& files = data.files.clients.emplace_back(ClientFiles{data.files, clients.who(static_cast<int64_t>(i))});
+    files.train = own.data;
+    files.test = own.test;
+    if (own.held_out) files.held_out = *own.held_out;
+  }
+}
+
+void ExperimentConfig::find_files() {
+  data.files.find_files();
+  change_files(clients, [](std::vector<std::string>& patterns) { patterns = found_files(patterns); });
+  give_files();
+}
+
+RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
+  auto options = data.rows(limit, static_cast<uint64_t>(seed));
+  options.files.clients = {data.files.clients.at(static_cast<size_t>(client))};
+  return options;
 }
 
 void ExperimentConfig::check_tasks(const config::Table& table) const {
@@ -278,6 +366,10 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   settle_budgets();
   data.path = expand_data_path(data.path, "data.path").string();
   data.files.expand_paths();
+  change_files(clients, [](std::vector<std::string>& patterns) {
+    for (auto& pattern : patterns) pattern = expand_data_path(pattern, "`data` or `test`").string();
+  });
+  give_files();
   auto& bert = evaluate.bert_score;
   bert.encoder = expand_data_path(bert.encoder, "evaluate.bert_score.encoder").string();
   bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();

@@ -109,10 +109,14 @@ struct DataSection : TokenizeOptions {
 /// One client as `[[clients.client]]` tells of it. What it leaves out is as for any other.
 struct ClientSection {
   std::string name;
-  std::optional<double> budget;
+  std::vector<std::string> data, test;
+  std::optional<double> held_out, budget;
   std::optional<int64_t> rank;
   void visit(auto& field) {
     field("name", name, "what logs, records and reports call it; empty: its number alone");
+    field("data", data, "files of its own training rows, or globs, which data.files says how to read and score");
+    field("test", test, "files of its own test rows, likewise; empty: held_out of its training rows");
+    field("held_out", held_out, "share of its training rows kept for testing, whatever data.files.held_out says");
     field("budget", budget, "its beta_c, whatever clients.budgets says");
     field("rank", rank, "its r_c, whatever clients.ranks says");
   }
@@ -141,6 +145,8 @@ struct ClientsSection {
     field("client", client, "");
   }
   void resolve(const config::Table& table);
+  /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
+  bool own_rows() const { return !client.empty() && !client[0].data.empty(); }
   /// "client 3" or, where it has a name, "client 3 (hospital)".
   std::string who(int64_t id) const;
   /// Its name, where it has one.
@@ -175,6 +181,7 @@ struct EvaluateSection : EvaluationOptions {
   int64_t limit = 0;
   int64_t every = 0;
   bool before = false;
+  bool per_client = false;
   BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
@@ -184,6 +191,8 @@ struct EvaluateSection : EvaluationOptions {
     EvaluationOptions::visit(field);
     field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
     field("before", before, "evaluate before the first round as well");
+    field("per_client", per_client,
+          "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
     field("bert_score", bert_score, "");
   }
   void resolve(const config::Table& table) const;
@@ -239,10 +248,16 @@ struct ExperimentConfig {
   /// \param settings  as after --set: "a.b=value"
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
-  void resolve(const config::Table& table) const;  ///< checks what concerns more than one section
+  void resolve(const config::Table& table);  ///< checks what concerns more than one section
   /// Fills in what was left open: threads, compute_dtype, budgets, ranks, tasks, the run folder. \param machine  what
   /// "all cores" and "auto" stand for
   void settle(const MachineChoices& machine);
+  /// Replaces the patterns of files by the files that they stand for: one that comes later is none of this run's.
+  void find_files();
+  /// Which rows of the task "files" are those of `client`, which brings its own. \param limit  0: all
+  RowOptions own_rows(int64_t client, int64_t limit) const;
+  /// Whether `client` has test rows of its own.
+  bool has_test_rows(int64_t client) const;
   /// beta_c and r_c of every client. REQUIRES a settled config.
   std::vector<double> client_budgets() const;
   std::vector<int64_t> client_ranks() const;
@@ -254,6 +269,9 @@ struct ExperimentConfig {
 
  private:
   void check_tasks(const config::Table& table) const;
+  void check_ranks(const config::Table& table) const;
+  void check_own_rows(const config::Table& table) const;
+  void give_files();
   void settle_budgets();
   void settle_ranks();
 };

@@ -24,7 +24,7 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
              " begins with gradients over training rows, and an evaluation has none: train a round first");
   const int64_t id = task.client.id;
   if (id == kPool) return answer_of_pool(task);
-  if (id == kEvaluator) return Client(place, {}).answer(task, on_progress);
+  if (std::holds_alternative<Score>(task.ask)) return Client(place, {}).answer(task, on_progress);
   const auto known = memories.find(id);
   Client client(place, shards.examples.at(static_cast<size_t>(id)),
                 known == memories.end() ? TensorMap{} : known->second);

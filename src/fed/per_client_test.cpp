@@ -150,7 +150,37 @@ TEST(ClientTables, WhatIsWrongNamesTheClientAndTheLine) {
             "[config] clients.client[0].rank of client 0 (a) is 21, allowed: 1 .. lora.rank = 20 (test.toml, line 4)");
   EXPECT_EQ(refused("count = 2\n[[clients.client]]\nname = \"a\"\n"),
             "[config] clients.count is 2, allowed: 1, as many as there are [[clients.client]] (test.toml, line 2)");
+  EXPECT_EQ(refused("[[clients.client]]\nname = \"a\"\ndata = \"a.json\"\n[[clients.client]]\nname = \"b\"\n"),
+            "[config] clients.client: client 1 (b) has no `data`, client 0 (a) has: either every client brings rows of "
+            "its own, or those of [data] are dealt out to all (test.toml)");
+  EXPECT_EQ(refused("[[clients.client]]\nname = \"a\"\ndata = \"a.json\"\nheld_out = 1.0\n"),
+            "[config] clients.client[0].held_out of \"a\" is 1, allowed: 0 or more, less than 1 (test.toml, line 5)");
+  EXPECT_EQ(
+      refused("[[clients.client]]\nname = \"a\"\ntest = \"a.json\"\n"),
+      "[config] clients.client[0].test of \"a\" names test rows, allowed: beside `data`, training rows of its own "
+      "(test.toml, line 4)");
   EXPECT_NE(refused("[[clients.client]]\nname = \"a\\u001b\"\n").find("printable"), std::string::npos);
+}
+
+TEST(ClientTables, OfRowsOfTheirOwnAreTheTaskFiles) {
+  const std::string own = "[[clients.client]]\nname = \"a\"\ndata = \"a.json\"\n";
+  EXPECT_EQ(complaint_of(own),
+            "[config] data.task is \"builtin\", allowed: files, where every [[clients.client]] brings rows of its own "
+            "(test.toml)");
+  const std::string files = "[data]\ntask = \"files\"\n";
+  EXPECT_EQ(
+      complaint_of(files + "partition = { kind = \"dirichlet\" }\n" + own),
+      "[config] data.partition.kind is \"dirichlet\", allowed: nothing else than iid, which deals out nothing where "
+      "every [[clients.client]] brings rows of its own (test.toml, line 3)");
+  EXPECT_EQ(complaint_of(files + "files = { train = \"b.json\" }\n" + own),
+            "[config] data.files is naming files, allowed: format, score and the like, where every [[clients.client]] "
+            "brings rows of its own (test.toml, line 3)");
+  const auto config = settled(files + own);
+  EXPECT_EQ(config.evaluate.tasks, std::vector<std::string>{"files"});
+  EXPECT_EQ(config.data.files.clients.at(0).train, std::vector<std::string>{"a.json"});
+  EXPECT_EQ(settled(config.text()).text(), config.text());
+  EXPECT_NE(complaint_of("[evaluate]\nper_client = true\n").find("evaluate.per_client is true, allowed: where clients"),
+            std::string::npos);
 }
 
 TEST(ClientTables, ABudgetThatLeavesNoExpertNamesTheClient) {

@@ -91,6 +91,10 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   for (const auto& [name, set] : run.data.files.sets)
     if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
       leave_to_run(same->second, set);
+  for (size_t i = 0; i < std::min(asked.clients.client.size(), run.clients.client.size()); ++i) {
+    leave_to_run(asked.clients.client[i].data, run.clients.client[i].data);
+    leave_to_run(asked.clients.client[i].test, run.clients.client[i].test);
+  }
   leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
   leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
   asked.settle({.threads = run.threads, .compute_dtype = run.model.compute_dtype});
