@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "fed/evaluation.h"
+#include "report/client_scores.h"
 #include "report/score_table.h"
 #include "scoring/evaluation.h"
 #include "tokenizer/tokenizer.h"
@@ -58,7 +59,7 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_) std::cout << score_table(scores_);
+    if (!json_) std::cout << score_table(scores_) << client_scores_table(scores_);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/limits.h"
 #include "fed/training_run.h"
+#include "report/client_scores.h"
 #include "report/page.h"
 #include "report/score_table.h"
 
@@ -46,7 +47,7 @@ Run open_run(const TrainFlags& flags) {
 void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
-  std::cout << score_table(scores) << std::flush;
+  std::cout << score_table(scores) << clients_summary(load_run(run.folder.path())) << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
             << "/report.html\ntry the model: evenkeel generate --model " << run.experiment.server.config.model.path
             << " --adapter " << folder << "/adapter --prompt \"...\"\n";

@@ -121,6 +121,8 @@ std::optional<std::vector<T>> list_at(const void* table, std::string_view key, c
   const auto* node = find(table, key);
   if (node == nullptr) return std::nullopt;
   const auto* list = node->as_array();
+  if constexpr (std::is_same_v<T, std::string>)
+    if (const auto one = exact<T>(*node)) return std::vector{*one};
   EK_CHECK(list, kConfig, name, " is ", text_of(*node), ", expected a list, each entry ", kExpected<T>,
            place(*node, origin));
   std::vector<T> values;
@@ -311,14 +313,35 @@ bool Table::holds_table(std::string_view key) const {
   return node != nullptr && node->is_table();
 }
 
-Table Table::table(std::string_view key) const {
+Table Table::table(std::string_view key, std::string_view expected) const {
+  return child(find(node_, key), full_key(key), expected);
+}
+
+std::vector<Table> Table::tables(std::string_view key) const {
+  std::vector<Table> all;
+  const auto* node = find(node_, key);
+  if (node == nullptr) return all;
+  EK_CHECK(node->is_array(), kConfig, full_key(key), " is ", text_of(*node), ", expected a list of tables",
+           place(*node, origin()));
+  for (const auto& item : *node->as_array())
+    all.push_back(child(&item, concat(full_key(key), "[", all.size(), "]"), "a table"));
+  return all;
+}
+
+bool Table::holds_list(std::string_view key) const {
+  const auto* node = find(node_, key);
+  return node != nullptr && node->is_array();
+}
+
+/// \param any  a toml::node of this document, or null
+Table Table::child(const void* any, std::string path, std::string_view expected) const {
   Table child;
   child.document_ = document_;
-  child.path_ = full_key(key);
-  const auto* node = find(node_, key);
+  child.path_ = std::move(path);
+  const auto* node = static_cast<const toml::node*>(any);
   if (node == nullptr) return child;
-  EK_CHECK(node->is_table(), kConfig, child.path_, " is ", text_of(*node), ", expected a table",
-           place(*node, document_->origin));
+  EK_CHECK(node->is_table(), kConfig, child.path_, " is ", text_of(*node), ", expected ", expected,
+           place(*node, origin()));
   child.node_ = node->as_table();
   return child;
 }
@@ -404,7 +427,8 @@ void Writer::scalar(std::string_view key, const Names& value, std::string_view h
 
 std::string Writer::text(bool comments) const {
   std::ostringstream out;
-  if (!path_.empty() && (!lines_.empty() || children_.empty())) out << "[" << path_ << "]\n";
+  if (!path_.empty() && (!lines_.empty() || children_.empty()))
+    out << (entry_ ? "[[" : "[") << path_ << (entry_ ? "]]\n" : "]\n");
   for (const auto& line : lines_) {
     out << (is_bare_key(line.key) ? line.key : quote(line.key)) << " = " << line.value;
     if (comments && !line.help.empty()) out << "  # " << line.help;

@@ -12,9 +12,11 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, or a nested
-/// struct with visit(). Sub-tables whose names the file chooses are a map: `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of the wrong type
-/// says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called when its fields
+/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a nested struct
+/// with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key is not there),
+/// or a struct that may be said as a list (ListOrTable). Sub-tables whose names the file chooses are a map:
+/// `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of
+/// the wrong type says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called when its fields
 /// are read: it fills in what depends on other keys and checks values, with Table's checks, which name key, value, what
 /// is allowed, file and line. Reading does nothing else.
 #pragma once
@@ -64,6 +66,14 @@ struct Names : std::vector<std::string> {
   Names(std::initializer_list<std::string> several) : std::vector<std::string>(several) {}
 };
 
+/// A struct of fields that may be said as a list instead: `budgets = [0.5, 1.0]` or `budgets = { values = ... }`. Its
+/// `list` is read from the one and its visit() from the other; `listed()` says which of them is written.
+template <typename S>
+concept ListOrTable = requires(const S& value) {
+  value.list;
+  { value.listed() } -> std::same_as<bool>;
+};
+
 /// A thin view of a TOML table and of where it stands ("method.ub-smoe"). Cheap to copy; keeps the document alive.
 class Table {
  public:
@@ -78,9 +88,13 @@ class Table {
   const std::string& path() const { return path_; }
   std::vector<std::string> keys() const;
   bool contains(std::string_view key) const;
+  bool holds_list(std::string_view key) const;
   bool holds_table(std::string_view key) const;
-  /// The sub-table under `key`; an empty one when absent. \throws kConfig when the key holds something else.
-  Table table(std::string_view key) const;
+  /// The sub-table under `key`; an empty one when absent. \throws kConfig when the key holds something else than
+  /// `expected`.
+  Table table(std::string_view key, std::string_view expected = "a table") const;
+  /// The tables of a list of them, "path.key[0]" the first; none when absent. \throws kConfig for anything else
+  std::vector<Table> tables(std::string_view key) const;
 
   std::optional<int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;  ///< an integer is a number too
@@ -88,7 +102,7 @@ class Table {
   std::optional<std::string> string(std::string_view key) const;
   std::optional<std::vector<int64_t>> integers(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;
-  std::optional<std::vector<std::string>> strings(std::string_view key) const;
+  std::optional<std::vector<std::string>> strings(std::string_view key) const;  ///< one string is a list of one
   std::optional<Names> names(std::string_view key) const;
 
   /// "method.ub-smoe.momentum", for messages.
@@ -122,6 +136,7 @@ class Table {
  private:
   struct Document;
   std::string origin() const;
+  Table child(const void* node, std::string path, std::string_view expected) const;
 
   std::shared_ptr<Document> document_;
   const void* node_ = nullptr;  // the toml::table inside the document
@@ -188,9 +203,27 @@ class Reader {
     fail(kConfig, table_.full_key(key), " is \"", *given, "\", allowed: ", join(allowed), table_.place_of(key));
   }
 
+  template <typename T>
+  void read(std::string_view key, std::optional<T>& value) {
+    if (table_.contains(key)) read(key, value.emplace());
+  }
+
   template <typename S>
   requires requires(S& s, Reader& r) { s.visit(r); }
-  void read(std::string_view key, S& value) { read_into(table_.table(key), value); }
+  void read(std::string_view key, S& value) {
+    if constexpr (ListOrTable<S>) {
+      if (table_.holds_list(key)) return read(key, value.list);
+      read_into(table_.table(key, "a list or a table"), value);
+    } else {
+      read_into(table_.table(key), value);
+    }
+  }
+
+  template <typename S>
+  requires requires(S& s, Reader& r) { s.visit(r); }
+  void read(std::string_view key, std::vector<S>& values) {
+    for (const auto& entry : table_.tables(key)) read_into(entry, values.emplace_back());
+  }
 
   template <typename S>
   static void read_into(const Table& table, S& value, std::span<const std::string_view> also_known = {}) {
@@ -215,10 +248,24 @@ class Writer {
   void operator()(std::string_view key, const T& value, std::string_view help) {
     if constexpr (NamedEnum<T>)
       scalar(key, std::string(name_of(value)), help);
+    else if constexpr (ListOrTable<T>)
+      value.listed() ? scalar(key, value.list, help) : nested(key, value);
     else if constexpr (requires(T & s, Writer & w) { s.visit(w); })
       nested(key, value);
     else
       scalar(key, value, help);
+  }
+  template <typename T>
+  void operator()(std::string_view key, const std::optional<T>& value, std::string_view help) {
+    if (value) (*this)(key, *value, help);
+  }
+  template <typename S>
+  requires requires(S& s, Writer& w) { s.visit(w); }
+  void operator()(std::string_view key, const std::vector<S>& values, std::string_view /*help*/) {
+    for (const auto& value : values) {
+      nested(key, value);
+      children_.back().entry_ = true;
+    }
   }
 
   template <typename S>
@@ -251,6 +298,7 @@ class Writer {
   void scalar(std::string_view key, const Names& value, std::string_view help);
 
   std::string path_;
+  bool entry_ = false;  // of a list of tables
   std::vector<Line> lines_;
   std::vector<Writer> children_;
 };

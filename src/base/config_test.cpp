@@ -96,6 +96,90 @@ TEST(Config, AStructFillsInWhatDependsOnOtherKeysAndRefusesValues) {
   }
 }
 
+/// A list of numbers, or a table that stands for one.
+struct Numbers {
+  std::vector<double> list{}, values{};
+  int64_t times = 1;
+  void visit(auto& field) {
+    field("values", values, "");
+    field("times", times, "");
+  }
+  bool listed() const { return values.empty(); }
+};
+
+struct Person {
+  std::string name;
+  std::vector<std::string> files;
+  std::optional<double> share;
+  void visit(auto& field) {
+    field("name", name, "");
+    field("files", files, "");
+    field("share", share, "");
+  }
+  void resolve(const Table& table) const {
+    if (share) table.check_share("share", *share);
+  }
+};
+
+struct Group {
+  Numbers numbers;
+  std::vector<Person> person;
+  void visit(auto& field) {
+    field("numbers", numbers, "");
+    field("person", person, "");
+  }
+};
+
+Group group_from(std::string_view text) { return read<Group>(Table::parse(text, "group.toml")); }
+
+std::string group_refusal(std::string_view text) {
+  try {
+    group_from(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Config, AFieldIsReadFromAListOrFromATableAndWrittenAsItWasSaid) {
+  const auto list = group_from("numbers = [0.5, 1]"), table = group_from("[numbers]\nvalues = [0.25]\ntimes = 3");
+  EXPECT_EQ(list.numbers.list, (std::vector<double>{0.5, 1}));
+  EXPECT_TRUE(list.numbers.values.empty());
+  EXPECT_EQ(table.numbers.values, std::vector<double>{0.25});
+  EXPECT_EQ(table.numbers.times, 3);
+  EXPECT_EQ(write(list), "numbers = [0.5, 1.0]\n");
+  EXPECT_EQ(write(table), "[numbers]\nvalues = [0.25]\ntimes = 3\n");
+  EXPECT_EQ(group_refusal("\nnumbers = 3"), "[config] numbers is 3, expected a list or a table (group.toml, line 2)");
+  EXPECT_EQ(group_refusal("numbers = { value = [1] }"),
+            "[config] numbers.value is not a known key (group.toml, line 1); known: times, values");
+  EXPECT_EQ(group_refusal("numbers = [\"x\"]"),
+            "[config] numbers holds \"x\", expected entries that are a number (group.toml, line 1)");
+}
+
+TEST(Config, AListOfTablesIsReadEntryByEntryAndReadsBackEqual) {
+  const auto group = group_from("[[person]]\nname = \"a\"\nfiles = \"a.json\"\n[[person]]\nshare = 0.5\n");
+  ASSERT_EQ(group.person.size(), 2u);
+  EXPECT_EQ(group.person[0].files, std::vector<std::string>{"a.json"});
+  EXPECT_FALSE(group.person[0].share);
+  EXPECT_EQ(group.person[1].share, 0.5);
+  const auto text = write(group);
+  EXPECT_EQ(text,
+            "numbers = []\n\n[[person]]\nname = \"a\"\nfiles = [\"a.json\"]\n\n[[person]]\nname = \"\"\nfiles = []\n"
+            "share = 0.5\n");
+  EXPECT_EQ(write(group_from(text)), text);
+}
+
+TEST(Config, ARefusalInAListOfTablesNamesTheEntryAndItsLine) {
+  EXPECT_EQ(group_refusal("[[person]]\nname = \"a\"\n[[person]]\nshare = 1.5\n"),
+            "[config] person[1].share is 1.5, allowed: greater than 0, at most 1 (group.toml, line 4)");
+  EXPECT_EQ(group_refusal("[[person]]\nnam = \"a\"\n"),
+            "[config] person[0].nam is not a known key (group.toml, line 2); known: files, name, share");
+  EXPECT_EQ(group_refusal("person = [{ name = \"a\" }, 3]"),
+            "[config] person[1] is 3, expected a table (group.toml, line 1)");
+  EXPECT_EQ(group_refusal("[person]\nname = \"a\""),
+            "[config] person is a table, expected a list of tables (group.toml, line 1)");
+}
+
 TEST(Config, AnUnknownKeyNamesItsPathItsPlaceAndTheKnownKeys) {
   EXPECT_EQ(message_of("name = \"x\"\n[optimizer]\nlearning = 1\n"),
             "[config] optimizer.learning is not a known key (demo.toml, line 3); known: betas, lr");

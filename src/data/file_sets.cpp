@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 
 #include "base/files.h"
 
@@ -24,6 +25,17 @@ void for_patterns(FilesConfig& config, const Change& change) {
 bool is_set_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(),
                                       [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+}
+
+/// The files of all clients as one set. Each reads its own by what it says itself.
+FileSet together(FileSet set, std::span<const ClientFiles> clients) {
+  set.held_out = 0;
+  for (const auto& client : clients) {
+    set.train.insert(set.train.end(), client.train.begin(), client.train.end());
+    set.test.insert(set.test.end(), client.test.begin(), client.test.end());
+    set.held_out = std::max(set.held_out, client.held_out);
+  }
+  return set;
 }
 
 }  // namespace
@@ -55,7 +67,10 @@ void FilesConfig::resolve(const config::Table& table) const {
 std::map<std::string, FileSet> FilesConfig::by_task() const {
   std::map<std::string, FileSet> all;
   for (const auto& [name, set] : sets) all.emplace(concat(kTaskPrefix, name), set);
-  if (!train.empty() || !test.empty()) all.emplace(kFamilyName, *this);
+  if (!clients.empty())
+    all.emplace(kFamilyName, together(*this, clients));
+  else if (!train.empty() || !test.empty())
+    all.emplace(kFamilyName, *this);
   return all;
 }
 

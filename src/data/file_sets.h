@@ -50,10 +50,18 @@ struct FileSet {
   bool tests() const { return !test.empty() || (held_out > 0 && !train.empty()); }
 };
 
+/// What one client brings.
+struct ClientFiles : FileSet {
+  std::string who;  ///< in front of what is wrong with it
+};
+
 /// One set in `[data.files]` itself, or several in `[data.files.NAME]`, which the keys of `[data.files]` are then the
 /// defaults of.
 struct FilesConfig : FileSet {
   std::map<std::string, FileSet> sets;
+  /// Where clients bring rows of their own, which their tables say (fed/config.h): the rows of all of them, one client's
+  /// after the other's, are those of the task "files".
+  std::vector<ClientFiles> clients;
   void visit(auto& field) {
     FileSet::visit(field);
     field.tables(sets, static_cast<const FileSet&>(*this));

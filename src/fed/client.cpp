@@ -49,7 +49,8 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   const bool as_exported = ask.served_by != ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
   const auto& config = place_.config;
-  const auto rows = config.data.rows(config.evaluate.limit, place_.seed());
+  const auto rows = ask.own_rows ? config.own_rows(task.client.id, config.evaluate.limit)
+                                 : config.data.rows(config.evaluate.limit, place_.seed());
   const auto info = find_task(ask.task, rows);
   const auto set = test_rows(info, rows);
   auto forward = place_.forward(setup);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "base/files.h"
+#include "base/text.h"
 
 namespace evenkeel {
 namespace {
@@ -21,10 +23,63 @@ void check_shares(const config::Table& table, std::string_view key, std::span<co
   for (const double share : shares) table.check_share(key, share);
 }
 
-/// One value per client, where there are any.
-void check_length(const config::Table& table, std::string_view key, size_t length, int64_t clients) {
+/// Calls `check(table, key, number)` with each number that `key` says, where it stands: in a list or in a pattern.
+template <typename T, typename Check>
+void check_each(const config::Table& table, std::string_view key, const PerClient<T>& numbers, const Check& check) {
+  const auto place = numbers.listed() ? table : table.table(key);
+  for (const T number : numbers.numbers()) check(place, numbers.listed() ? key : "values", number);
+}
+
+/// One value per client, where they are listed.
+template <typename T>
+void check_length(const config::Table& table, std::string_view key, const PerClient<T>& numbers, int64_t clients) {
+  const size_t length = numbers.list.size();
   EK_CHECK(length == 0 || length == static_cast<size_t>(clients), kConfig, table.full_key(key), " has ", length,
            " entries, clients.count is ", clients, ": one entry per client is needed", table.place_of(key));
+}
+
+/// Clients that say a number of their own have it in the place of what all are given.
+template <typename T>
+void put_own(const std::vector<ClientSection>& clients, std::optional<T> ClientSection::*own, std::vector<T>& all) {
+  for (size_t i = 0; i < clients.size(); ++i)
+    if (clients[i].*own) all[i] = *(clients[i].*own);
+}
+
+/// Names are shown in lines and tables.
+bool is_plain(std::string_view name) { return name.size() <= 64 && escaped(name) == name; }
+
+void check_names(const config::Table& table, std::span<const ClientSection> clients) {
+  std::map<std::string_view, size_t> seen;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const auto& name = clients[i].name;
+    if (name.empty()) continue;
+    const auto [first, is_new] = seen.emplace(name, i);
+    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] is named ", in_quotes(name), ", as is [",
+             first->second, "]: names tell clients apart", table.tables("client")[i].place_of("name"));
+  }
+}
+
+/// Either all bring rows or none does: of a mix nobody could say who else gets those of `[data]`.
+void check_all_or_none(const config::Table& table, const ClientsSection& clients) {
+  for (size_t i = 0; i < clients.client.size(); ++i)
+    EK_CHECK(clients.client[i].data.empty() != clients.own_rows(), kConfig, table.full_key("client"), ": ",
+             clients.who(static_cast<int64_t>(i)), " has ", clients.own_rows() ? "no `data`" : "`data`", ", ",
+             clients.who(0), clients.own_rows() ? " has" : " has none",
+             ": either every client brings rows of its own, or those of [data] are dealt out to all",
+             table.tables("client")[i].place_of("data"));
+}
+
+/// The files of every set, replaced; an error says whose they are.
+template <typename Change>
+void change_files(ClientsSection& clients, const Change& change) {
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    try {
+      change(clients.client[i].data);
+      change(clients.client[i].test);
+    } catch (const Error& error) {
+      throw error.with_context(clients.who(static_cast<int64_t>(i)));
+    }
+  }
 }
 
 std::vector<std::string_view> method_names() {
@@ -94,7 +149,6 @@ void DataSection::check_family(const std::string& name, const config::Table& tab
   table.check(contains(known, name), "task", in_quotes(name), join(known));
   const auto& family = find_task_family(name);
   table.check(!family.in_folder || !path.empty(), "path", "empty", concat("the folder of the files of ", name));
-  table.check(name != "files" || !files.by_task().empty(), "files", "empty", "data.files.train: files of rows");
   table.table("partition")
       .check(partition.kind != PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
              in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
@@ -116,13 +170,45 @@ TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
   return options;
 }
 
-void ClientsSection::resolve(const config::Table& table) const {
+void ClientSection::resolve(const config::Table& table) const {
+  const std::string of = name.empty() ? "" : concat(" of ", in_quotes(name));
+  EK_CHECK(is_plain(name), kConfig, table.full_key("name"), " is ", in_quotes(shown(name)),
+           ", allowed: up to 64 bytes of printable text", table.place_of("name"));
+  if (budget) limits::check_share(concat(table.full_key("budget"), of), *budget, table.place_of("budget"));
+  EK_CHECK(held_out.value_or(0) >= 0 && held_out.value_or(0) < 1, kConfig, table.full_key("held_out"), of, " is ",
+           *held_out, ", allowed: 0 or more, less than 1", table.place_of("held_out"));
+  EK_CHECK(test.empty() || !held_out, kConfig, table.full_key("held_out"), of, " is ", *held_out,
+           ", but `test` names its test rows", table.place_of("held_out"));
+  EK_CHECK(!data.empty() || test.empty(), kConfig, table.full_key("test"), of,
+           " names test rows, allowed: beside `data`, training rows of its own", table.place_of("test"));
+  for (const auto* files : {&data, &test})
+    for (const auto& pattern : *files) check_path_text(pattern, concat(table.full_key("data"), of));
+}
+
+void ClientsSection::resolve(const config::Table& table) {
+  const auto named = static_cast<int64_t>(client.size());
+  if (named > 0 && !table.contains("count")) count = named;
   table.check_integer("count", count, 1, limits::kClients);
+  table.check(named == 0 || named == count, "count", count,
+              concat(named, ", as many as there are [[", table.full_key("client"), "]]"));
   table.check_share("participation", participation);
   table.check_integer("parallel", parallel, 1, limits::kThreads);
-  check_length(table, "budgets", budgets.size(), count);
-  check_length(table, "ranks", ranks.size(), count);
-  check_shares(table, "budgets", budgets);
+  check_length(table, "budgets", budgets, count);
+  check_length(table, "ranks", ranks, count);
+  check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
+  check_names(table, client);
+  check_all_or_none(table, *this);
+}
+
+std::optional<std::string> ClientsSection::name(int64_t id) const {
+  const auto i = static_cast<size_t>(id);
+  if (id < 0 || i >= client.size() || client[i].name.empty()) return std::nullopt;
+  return client[i].name;
+}
+
+std::string ClientsSection::who(int64_t id) const {
+  const auto known = name(id);
+  return known ? concat("client ", id, " (", *known, ")") : concat("client ", id);
 }
 
 void TrainSection::resolve(const config::Table& table) const {
@@ -184,15 +270,80 @@ ExperimentConfig ExperimentConfig::read(const config::Table& table) {
   return config;
 }
 
-void ExperimentConfig::resolve(const config::Table& table) const {
+void ExperimentConfig::resolve(const config::Table& table) {
   const bool plain_name = !name.empty() && name.find('/') == std::string::npos && name[0] != '.';
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
+  check_ranks(table.table("clients"));
+  check_own_rows(table);
+  give_files();
+  table.table("data").check(
+      std::count(data.task.begin(), data.task.end(), "files") == 0 || !data.files.by_task().empty(), "files", "empty",
+      "files of rows: data.files.train, or `data` of every [[clients.client]]");
   check_tasks(table.table("evaluate"));
-  for (const int64_t rank : clients.ranks)
-    table.table("clients").check_entry(rank >= 1 && rank <= lora.rank, "ranks", rank,
-                                       concat("1 .. lora.rank = ", lora.rank));
+}
+
+void ExperimentConfig::check_ranks(const config::Table& table) const {
+  const auto allowed = concat("1 .. lora.rank = ", lora.rank);
+  check_each(table, "ranks", clients.ranks, [&](const auto& at, auto key, int64_t rank) {
+    at.check_entry(rank >= 1 && rank <= lora.rank, key, rank, allowed);
+  });
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    const int64_t rank = clients.client[i].rank.value_or(1);
+    EK_CHECK(rank >= 1 && rank <= lora.rank, kConfig, table.full_key("client"), "[", i, "].rank of ",
+             clients.who(static_cast<int64_t>(i)), " is ", rank, ", allowed: ", allowed,
+             table.tables("client")[i].place_of("rank"));
+  }
+}
+
+/// What cannot be meant where clients bring rows of their own, and what can only be meant there.
+void ExperimentConfig::check_own_rows(const config::Table& table) const {
+  if (clients.own_rows()) {
+    const auto of_data = table.table("data");
+    const std::string why = "where every [[clients.client]] brings rows of its own";
+    of_data.check(data.task == config::Names("files"), "task", in_quotes(join(data.task)), concat("files, ", why));
+    of_data.check(data.files.train.empty() && data.files.test.empty() && data.files.sets.empty(), "files",
+                  "naming files", concat("format, score and the like, ", why));
+    of_data.table("partition")
+        .check(data.partition.kind == PartitionKind::kIid, "kind", in_quotes(config::name_of(data.partition.kind)),
+               concat("nothing else than iid, which deals out nothing ", why));
+  }
+  bool tested = false;
+  for (int64_t id = 0; clients.own_rows() && id < clients.count; ++id) tested = tested || has_test_rows(id);
+  table.table("evaluate")
+      .check(!evaluate.per_client || tested, "per_client", "true",
+             "where clients have test rows of their own: [[clients.client]] with data, and test or "
+             "held_out");
+}
+
+bool ExperimentConfig::has_test_rows(int64_t client) const {
+  const auto& own = clients.client.at(static_cast<size_t>(client));
+  return !own.test.empty() || own.held_out.value_or(data.files.held_out) > 0;
+}
+
+/// What clients bring, beside what `[data.files]` says of all.
+void ExperimentConfig::give_files() {
+  data.files.clients.clear();
+  for (size_t i = 0; clients.own_rows() && i < clients.client.size(); ++i) {
+    const auto& own = clients.client[i];
+    auto& files = data.files.clients.emplace_back(ClientFiles{data.files, clients.who(static_cast<int64_t>(i))});
+    files.train = own.data;
+    files.test = own.test;
+    if (own.held_out) files.held_out = *own.held_out;
+  }
+}
+
+void ExperimentConfig::find_files() {
+  data.files.find_files();
+  change_files(clients, [](std::vector<std::string>& patterns) { patterns = found_files(patterns); });
+  give_files();
+}
+
+RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
+  auto options = data.rows(limit, static_cast<uint64_t>(seed));
+  options.files.clients = {data.files.clients.at(static_cast<size_t>(client))};
+  return options;
 }
 
 void ExperimentConfig::check_tasks(const config::Table& table) const {
@@ -213,18 +364,58 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   if (threads == 0) threads = machine.threads;
   if (model.compute_dtype == ComputeDtype::kAuto)
     model.compute_dtype = model.stores_wide() ? ComputeDtype::kFloat32 : machine.compute_dtype;
-  for (size_t i = clients.budgets.size(); i < static_cast<size_t>(clients.count); ++i)
-    clients.budgets.push_back(kBudgets[i % kBudgets.size()]);
+  settle_budgets();
   data.path = expand_data_path(data.path, "data.path").string();
   data.files.expand_paths();
+  change_files(clients, [](std::vector<std::string>& patterns) {
+    for (auto& pattern : patterns) pattern = expand_data_path(pattern, "`data` or `test`").string();
+  });
+  give_files();
   auto& bert = evaluate.bert_score;
   bert.encoder = expand_data_path(bert.encoder, "evaluate.bert_score.encoder").string();
   bert.baseline = expand_data_path(bert.baseline, "evaluate.bert_score.baseline").string();
   if (evaluate.tasks.empty()) evaluate.tasks = data.task;
   evaluate.tasks = expand_tasks(evaluate.tasks, data.rows());
   output.dir = folder().string();
-  if (!clients.ranks.empty()) return;
-  for (const double budget : clients.budgets) clients.ranks.push_back(method.entry().rank(budget, lora.rank));
+  settle_ranks();
+}
+
+/// A pattern stays one, so that the text is as short as it was; what single clients say of themselves needs a list.
+void ExperimentConfig::settle_budgets() {
+  auto& budgets = clients.budgets;
+  if (!budgets.listed() && clients.client.empty()) return;
+  auto all = client_budgets();
+  for (size_t i = all.size(); i < static_cast<size_t>(clients.count); ++i) all.push_back(kBudgets[i % kBudgets.size()]);
+  put_own(clients.client, &ClientSection::budget, all);
+  budgets = {.list = std::move(all)};
+}
+
+/// Where nobody says ranks, they follow the budgets, in the form that these have.
+void ExperimentConfig::settle_ranks() {
+  auto& ranks = clients.ranks;
+  const auto& budgets = clients.budgets;
+  const auto rank_of = [&](const std::vector<double>& of) {
+    std::vector<int64_t> all;
+    for (const double budget : of) all.push_back(method.entry().rank(budget, lora.rank));
+    return all;
+  };
+  if (ranks.numbers().empty())
+    ranks = {.list = rank_of(budgets.list),
+             .values = rank_of(budgets.values),
+             .shares = budgets.shares,
+             .deal = budgets.deal};
+  if (clients.client.empty()) return;
+  auto all = client_ranks();
+  put_own(clients.client, &ClientSection::rank, all);
+  ranks = {.list = std::move(all)};
+}
+
+std::vector<double> ExperimentConfig::client_budgets() const {
+  return clients.budgets.of(clients.count, static_cast<uint64_t>(seed));
+}
+
+std::vector<int64_t> ExperimentConfig::client_ranks() const {
+  return clients.ranks.of(clients.count, static_cast<uint64_t>(seed));
 }
 
 std::string ExperimentConfig::text(bool comments) const {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/config.h"
 #include "data/partition.h"
 #include "data/prompt.h"
+#include "fed/per_client.h"
 #include "methods/registry.h"
 #include "models/causal_lm.h"
 #include "scoring/bert_score.h"
@@ -104,24 +106,51 @@ struct DataSection : TokenizeOptions {
   void check_family(const std::string& name, const config::Table& table) const;
 };
 
+/// One client as `[[clients.client]]` tells of it. What it leaves out is as for any other.
+struct ClientSection {
+  std::string name;
+  std::vector<std::string> data, test;
+  std::optional<double> held_out, budget;
+  std::optional<int64_t> rank;
+  void visit(auto& field) {
+    field("name", name, "what logs, records and reports call it; empty: its number alone");
+    field("data", data, "files of its own training rows, or globs, which data.files says how to read and score");
+    field("test", test, "files of its own test rows, likewise; empty: held_out of its training rows");
+    field("held_out", held_out, "share of its training rows kept for testing, whatever data.files.held_out says");
+    field("budget", budget, "its beta_c, whatever clients.budgets says");
+    field("rank", rank, "its r_c, whatever clients.ranks says");
+  }
+  void resolve(const config::Table& table) const;
+};
+
 struct ClientsSection {
   int64_t count = 8;
   double participation = 1.0;
   int64_t parallel = 1;
-  std::vector<double> budgets;
-  std::vector<int64_t> ranks;
+  PerClient<double> budgets;
+  PerClient<int64_t> ranks;
+  std::vector<ClientSection> client;  ///< one each, or none
   void visit(auto& field) {
     field("count", count, "clients in all, 1 or more");
     field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
     field("parallel", parallel,
           "clients that train side by side, each with `threads` threads of its own; the bits are the same");
     field("budgets", budgets,
-          "beta_c in (0, 1], one per client; K_c = floor(K_max beta_c); empty: 1/8 1/4 1/2 1 in turn");
+          "beta_c in (0, 1], one per client, or { values, shares, deal }; K_c = floor(K_max beta_c); empty: 1/8 1/4 "
+          "1/2 1 in turn");
     field(
         "ranks", ranks,
-        "r_c per client, 1 .. lora.rank; empty: lora.rank for all, or with a rank method lora.rank (0.2 + 0.8 beta_c)");
+        "r_c per client, or { values, shares, deal }, 1 .. lora.rank; empty: lora.rank for all, or with a rank method "
+        "lora.rank (0.2 + 0.8 beta_c)");
+    field("client", client, "");
   }
-  void resolve(const config::Table& table) const;
+  void resolve(const config::Table& table);
+  /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
+  bool own_rows() const { return !client.empty() && !client[0].data.empty(); }
+  /// "client 3" or, where it has a name, "client 3 (hospital)".
+  std::string who(int64_t id) const;
+  /// Its name, where it has one.
+  std::optional<std::string> name(int64_t id) const;
 };
 
 struct TrainSection : LocalTraining {
@@ -153,6 +182,7 @@ struct EvaluateSection : EvaluationOptions {
   int64_t every = 0;
   bool before = false;
   bool as_exported = true;
+  bool per_client = false;
   BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
@@ -164,6 +194,8 @@ struct EvaluateSection : EvaluationOptions {
     field("before", before, "evaluate before the first round as well");
     field("as_exported", as_exported,
           "score the exported adapter too, as other programs route it, where what the run routes with cannot travel");
+    field("per_client", per_client,
+          "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
     field("bert_score", bert_score, "");
   }
   void resolve(const config::Table& table) const;
@@ -219,10 +251,19 @@ struct ExperimentConfig {
   /// \param settings  as after --set: "a.b=value"
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
-  void resolve(const config::Table& table) const;  ///< checks what concerns more than one section
+  void resolve(const config::Table& table);  ///< checks what concerns more than one section
   /// Fills in what was left open: threads, compute_dtype, budgets, ranks, tasks, the run folder. \param machine  what
   /// "all cores" and "auto" stand for
   void settle(const MachineChoices& machine);
+  /// Replaces the patterns of files by the files that they stand for: one that comes later is none of this run's.
+  void find_files();
+  /// Which rows of the task "files" are those of `client`, which brings its own. \param limit  0: all
+  RowOptions own_rows(int64_t client, int64_t limit) const;
+  /// Whether `client` has test rows of its own.
+  bool has_test_rows(int64_t client) const;
+  /// beta_c and r_c of every client. REQUIRES a settled config.
+  std::vector<double> client_budgets() const;
+  std::vector<int64_t> client_ranks() const;
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;
 
@@ -231,6 +272,11 @@ struct ExperimentConfig {
 
  private:
   void check_tasks(const config::Table& table) const;
+  void check_ranks(const config::Table& table) const;
+  void check_own_rows(const config::Table& table) const;
+  void give_files();
+  void settle_budgets();
+  void settle_ranks();
 };
 
 }  // namespace evenkeel

@@ -62,7 +62,7 @@ optimizer = { lr = 1.7e-3 }
   const std::string text = config.text();
   const auto again = read(text);
   EXPECT_EQ(again.text(), text);
-  EXPECT_EQ(again.clients.budgets, (std::vector<double>{0.125, 0.25, 0.5, 1.0, 0.125}));
+  EXPECT_EQ(again.clients.budgets.list, (std::vector<double>{0.125, 0.25, 0.5, 1.0, 0.125}));
   EXPECT_EQ(again.output.dir, "runs/x");
   EXPECT_NE(text.find("phi_momentum = 0.7"), std::string::npos) << text;
   EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;

@@ -1,5 +1,8 @@
 #include "fed/evaluation.h"
 
+#include <map>
+#include <tuple>
+
 #include "base/files.h"
 #include "fed/round.h"
 #include "fed/run_folder.h"
@@ -21,7 +24,65 @@ std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& 
   return server.lost_routing(state, point).served_differently();
 }
 
+/// What two scores must share to be the same but for whom they are of.
+using Alike = std::tuple<std::string, std::string, ServedBy, double, int64_t>;
+Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
+  const auto evaluator = server.evaluator(point);
+  return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
+}
+
+/// Tasks whose rows are those that clients bring.
+std::vector<std::string> client_tasks(const ExperimentConfig& config) {
+  if (config.data.files.clients.empty()) return {};
+  auto tasks = config.evaluate.tasks;
+  std::erase_if(tasks,
+                [rows = config.data.rows()](const auto& task) { return find_task(task, rows).family != "files"; });
+  return tasks;
+}
+
+/// One evaluation of a state in the making: what is scored, and what is known of the rows of all.
+struct Evaluation {
+  const Server& server;
+  Fabric& fabric;
+  const ServerState& state;
+  const EvaluationHooks& hooks;
+  std::vector<TaskScore> scores{};
+  std::map<Alike, TaskScore> of_all{};
+
+  void add(const EvaluationPoint& point, const std::string& task) {
+    const auto known = hooks.known ? hooks.known(point, task) : std::nullopt;
+    scores.push_back(known ? *known : make(point, task));
+    if (!point.own_rows()) of_all.emplace(alike(server, point, task), scores.back());
+  }
+
+  TaskScore make(const EvaluationPoint& point, const std::string& task) {
+    const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
+    auto scored = same != of_all.end() ? Scored{same->second, {}}
+                                       : score(server, fabric, state, point,
+                                               {.task = task, .predictions = hooks.predictions}, hooks.on_progress);
+    scored.score.client = point.client;
+    if (hooks.on_score) hooks.on_score(scored.score, scored.predictions);
+    return scored.score;
+  }
+};
+
 }  // namespace
+
+std::vector<EvaluationPoint> client_points(const Server& server) {
+  std::vector<EvaluationPoint> points;
+  if (!server.config.evaluate.per_client) return points;
+  const auto& evaluate = server.config.evaluate;
+  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  for (const auto& client : server.clients)
+    for (const auto& reading : readings)
+      for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
+        if (rows == RowsOf::kOwn && !server.config.has_test_rows(client.id)) continue;
+        points.push_back({.budget = client.budget,
+                          .reading = reading,
+                          .client = ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
+      }
+  return points;
+}
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
   const auto& evaluate = server.config.evaluate;
@@ -50,19 +111,13 @@ Scored score(const Server& server, Fabric& fabric, const ServerState& state, con
 
 std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
                                       const EvaluationHooks& hooks) {
-  std::vector<TaskScore> scores;
+  Evaluation evaluation{server, fabric, state, hooks};
   for (const auto& point : evaluation_points(server, state))
-    for (const auto& task : server.config.evaluate.tasks) {
-      if (const auto known = hooks.known ? hooks.known(point, task) : std::nullopt) {
-        scores.push_back(*known);
-        continue;
-      }
-      const auto scored =
-          score(server, fabric, state, point, {.task = task, .predictions = hooks.predictions}, hooks.on_progress);
-      scores.push_back(scored.score);
-      if (hooks.on_score) hooks.on_score(scored.score, scored.predictions);
-    }
-  return scores;
+    for (const auto& task : server.config.evaluate.tasks) evaluation.add(point, task);
+  const auto of_clients = client_tasks(server.config);
+  for (const auto& point : client_points(server))
+    for (const auto& task : of_clients) evaluation.add(point, task);
+  return std::move(evaluation.scores);
 }
 
 ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {

@@ -24,6 +24,10 @@ using EvaluationProgress = std::function<void(const std::string& task, double bu
 /// reading a, whose cut adapter is not what is exported.
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state);
 
+/// With `evaluate.per_client`, every client's budget with each reading, on its own test rows, where it has any, and on
+/// those of all.
+std::vector<EvaluationPoint> client_points(const Server& server);
+
 /// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
 /// \param ask  its reading is the point's
 Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
@@ -41,7 +45,8 @@ struct EvaluationHooks {
   bool predictions = false;
 };
 
-/// All tasks of `[evaluate]` at all its points, task by task within each budget.
+/// All tasks of `[evaluate]` at all its points, task by task within each budget; then, client by client, what
+/// `evaluate.per_client` asks for. On the rows of all, one scoring serves every client of that budget and rank.
 std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
                                       const EvaluationHooks& hooks = {});
 

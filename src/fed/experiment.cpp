@@ -22,10 +22,10 @@ void check_method_fits(const MethodSection& method, const ModelSpec& model) {
 }
 
 void check_ranks(const ExperimentConfig& config) {
-  const auto& ranks = config.clients.ranks;
+  const auto ranks = config.client_ranks();
   const bool equal = std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) { return rank == ranks[0]; });
-  EK_CHECK(equal || config.method.entry().takes_unequal_ranks(), kConfig, "clients.ranks differ (", join(ranks),
-           "), but method ", config.method.name, " needs equal ranks");
+  EK_CHECK(equal || config.method.entry().takes_unequal_ranks(), kConfig, "clients.ranks differ (",
+           join(config.clients.ranks.numbers()), "), but method ", config.method.name, " needs equal ranks");
 }
 
 std::vector<size_t> sizes_of(const Shards& shards) {

@@ -24,13 +24,13 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
              " begins with gradients over training rows, and an evaluation has none: train a round first");
   const int64_t id = task.client.id;
   if (id == kPool) return answer_of_pool(task);
-  if (id == kEvaluator) return Client(place, {}).answer(task, on_progress);
+  if (std::holds_alternative<Score>(task.ask)) return Client(place, {}).answer(task, on_progress);
   const auto known = memories.find(id);
   Client client(place, shards.examples.at(static_cast<size_t>(id)),
                 known == memories.end() ? TensorMap{} : known->second);
   const auto work = [&] { return client.answer(task, on_progress); };
   return std::holds_alternative<Train>(task.ask)
-             ? in_context(training_context(task.round, id, place.config.method.name), work)
+             ? in_context(training_context(task.round, place.config.clients.who(id), place.config.method.name), work)
              : work();
 }
 

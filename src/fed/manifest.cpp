@@ -55,6 +55,21 @@ OrderedJson fingerprint(const fs::path& file) {
   return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {"sha256", sha256_file(file)}};
 }
 
+bool holds(const std::vector<std::string>& files, const fs::path& file) {
+  return std::find(files.begin(), files.end(), file.string()) != files.end();
+}
+
+/// Clients that bring the file: their names, or numbers.
+OrderedJson owners_of(const ClientsSection& clients, const fs::path& file) {
+  OrderedJson owners = OrderedJson::array();
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    const auto& own = clients.client[i];
+    if (holds(own.data, file) || holds(own.test, file))
+      owners.push_back(own.name.empty() ? std::to_string(i) : own.name);
+  }
+  return owners;
+}
+
 bool belongs_to_model(const fs::path& file) {
   return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
 }
@@ -96,7 +111,10 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
 
 OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
-  for (const auto& file : files) inputs.push_back(fingerprint(file));
+  for (const auto& file : files) {
+    inputs.push_back(fingerprint(file));
+    if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
+  }
   return {{"format", kFormat},
           {"program", "evenkeel"},
           {"version", version()},

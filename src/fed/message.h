@@ -57,12 +57,14 @@ struct Score {
   std::string reading{};                ///< of the budget, see TaskScore
   ServedBy served_by = ServedBy::kRun;  ///< any other: the payload is the exported adapter, and no method prepares it
   bool predictions = false;
+  bool own_rows = false;  ///< those that the addressee keeps for testing; else the task's
 
   void visit(auto& field) {
     field("task", task);
     field("reading", reading);
     field.optional("served_by", served_by);
     field("predictions", predictions);
+    field.optional("own_rows", own_rows);
   }
 };
 
@@ -121,9 +123,9 @@ struct OtherTraffic {
   Traffic up{};    ///< gradient_sums: from every client before the first round
 };
 
-/// "round 3, client 1, method fedit", in front of errors.
-inline std::string training_context(int64_t round, int64_t client, std::string_view method) {
-  return concat("round ", round + 1, ", client ", client, ", method ", method);
+/// "round 3, client 1, method fedit", in front of errors. \param who  as ClientsSection::who() calls it
+inline std::string training_context(int64_t round, std::string_view who, std::string_view method) {
+  return concat("round ", round + 1, ", ", who, ", method ", method);
 }
 
 }  // namespace evenkeel

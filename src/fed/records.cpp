@@ -52,9 +52,10 @@ std::map<std::string, double> mean_metrics(std::span<const ClientRecord> records
   return metrics.means();
 }
 
-ClientOfRound client_of(const ClientProfile& profile, double weight, const ClientRecord& record) {
+ClientOfRound client_of(const Server& server, const ClientProfile& profile, double weight, const ClientRecord& record) {
   ClientOfRound client;
   client.id = profile.id;
+  client.name = server.config.clients.name(profile.id);
   client.budget = profile.budget;
   client.top_k = profile.top_k;
   client.rank = profile.rank;
@@ -180,7 +181,7 @@ RoundRecord round_record(const Server& server, const RoundView& round, std::span
   all.experts = expert_use(server.model.moe_layers, records, round.weights);
   all.diagnostics = diagnostics_of(server, next);
   for (size_t i = 0; i < records.size(); ++i)
-    all.clients.push_back(client_of(round.participants[i], round.weights[i], records[i]));
+    all.clients.push_back(client_of(server, round.participants[i], round.weights[i], records[i]));
   all.seconds = seconds;
   if (seconds.train > 0) all.seconds.tokens_per_second = static_cast<double>(all.tokens) / seconds.train;
   return all;

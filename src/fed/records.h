@@ -51,6 +51,7 @@ struct RoundMeasures {
 /// One client of a round.
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
+  std::optional<std::string> name;  ///< where the config gives it one
   double budget = 1;
   int64_t top_k = 0, rank = 0, examples = 0;
   double weight = 0;  ///< p_c
@@ -58,6 +59,7 @@ struct ClientOfRound : RoundMeasures {
 
   void visit(auto& field) {  // base/record.h, as all below
     field("id", id);
+    field("name", name);
     field("budget", budget);
     field("top_k", top_k);
     field("rank", rank);

@@ -73,7 +73,10 @@ struct Round {
     progress.end_client();
   }
 
-  std::string context(int64_t client) const { return training_context(view.round, client, server.config.method.name); }
+  std::string who(int64_t client) const { return server.config.clients.who(client); }
+  std::string context(int64_t client) const {
+    return training_context(view.round, who(client), server.config.method.name);
+  }
 
   /// All that are not in the journal yet.
   void exchange(Fabric& fabric) {
@@ -96,7 +99,7 @@ struct Round {
 
   void lose(int64_t client, const std::string& why) {
     if (begun.erase(client) == 0) return;
-    log::warning("[train] round ", view.round + 1, ": client ", client, " is lost: ", why);
+    log::warning("[train] round ", view.round + 1, ": ", who(client), " is lost: ", why);
     lost.push_back(client);
   }
 

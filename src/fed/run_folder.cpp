@@ -60,10 +60,12 @@ void shorten(const fs::path& file, int64_t bytes) {
 }
 
 OrderedJson partition_json(const Shards& shards) {
-  return {{"files", shards.files},
-          {"cut", shards.cut},
-          {"without_target", shards.without_target},
-          {"clients", shards.rows}};
+  OrderedJson json = {{"files", shards.files},
+                      {"cut", shards.cut},
+                      {"without_target", shards.without_target},
+                      {"clients", shards.rows}};
+  if (!shards.files_of.empty()) json["client_files"] = shards.files_of;
+  return json;
 }
 
 ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {

@@ -14,14 +14,19 @@ constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-/// Full key and TOML value of every line of a resolved config: "[section]" lines and "key = value" lines, nothing else.
+/// Full key and TOML value of every line of a resolved config: "[section]" lines, "[[list]]" lines, of which the first
+/// is "list[0]", and "key = value" lines, nothing else.
 Values values_of(const ExperimentConfig& config) {
   Values values;
   std::istringstream text(config.text());
   std::string section;
+  std::map<std::string, size_t> entries;
+  const auto entry_of = [&](const std::string& list) { return concat(list, "[", entries[list]++, "]."); };
   for (std::string line; std::getline(text, line);) {
     const size_t equals = line.find(" = ");
-    if (line.starts_with('['))
+    if (line.starts_with("[["))
+      section = entry_of(line.substr(2, line.size() - 4));
+    else if (line.starts_with('['))
       section = concat(line.substr(1, line.size() - 2), ".");
     else if (equals != std::string::npos)
       values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
@@ -86,6 +91,10 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   for (const auto& [name, set] : run.data.files.sets)
     if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
       leave_to_run(same->second, set);
+  for (size_t i = 0; i < std::min(asked.clients.client.size(), run.clients.client.size()); ++i) {
+    leave_to_run(asked.clients.client[i].data, run.clients.client[i].data);
+    leave_to_run(asked.clients.client[i].test, run.clients.client[i].test);
+  }
   leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
   leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
   asked.settle({.threads = run.threads, .compute_dtype = run.model.compute_dtype});

@@ -14,8 +14,16 @@ namespace {
 /// Promise: a client never trains more than its rank.
 void check_rank(const Server& server, const ClientProfile& client, const Payload& download) {
   for (const auto& [site, factors] : download.adapters)
-    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives client ", client.id, " rank ", client.rank,
-             ", but method ", server.config.method.name, " sends rank ", factors.rank(), " to every client");
+    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config.clients.who(client.id),
+             " rank ", client.rank, ", but method ", server.config.method.name, " sends rank ", factors.rank(),
+             " to every client");
+}
+
+/// What says the budget of a client, for messages.
+std::string budget_key(const ClientsSection& clients, int64_t id) {
+  if (!clients.budgets.listed()) return "clients.budgets.values";
+  const auto key = concat("clients.budgets[", id, "]");
+  return clients.name(id) ? concat(key, ", of ", clients.who(id), ",") : key;
 }
 
 /// Adds parts in the order of their clients, whenever they arrive; holds those that came too early.
@@ -66,7 +74,10 @@ at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradi
 
 }  // namespace
 
-int64_t Server::max_rank() const { return *std::max_element(config.clients.ranks.begin(), config.clients.ranks.end()); }
+int64_t Server::max_rank() const {
+  const auto ranks = config.client_ranks();
+  return *std::max_element(ranks.begin(), ranks.end());
+}
 
 ServerView Server::view(GradientSum gradient_sum) const {
   return {.sites = sites,
@@ -132,10 +143,14 @@ ServerState Server::aggregate(const ServerState& state, const RoundView& round,
 
 ClientProfile Server::evaluator(const EvaluationPoint& point) const {
   const bool cut = point.reading == "a";
-  return {.id = kEvaluator,
+  const auto rank_at = [&] {
+    return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
+                        : config.method.entry().rank(point.budget, config.lora.rank);
+  };
+  return {.id = point.own_rows() ? point.client->id : kEvaluator,
           .budget = point.budget,
           .top_k = cut ? model.top_k : active_experts(model, point.budget, "evaluation budget"),
-          .rank = cut ? std::min(config.method.entry().rank(point.budget, config.lora.rank), max_rank()) : max_rank(),
+          .rank = cut ? std::min(rank_at(), max_rank()) : max_rank(),
           .examples = 0,
           .trains = false};
 }
@@ -143,6 +158,7 @@ ClientProfile Server::evaluator(const EvaluationPoint& point) const {
 Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
   ask.reading = point.reading;
   ask.served_by = point.served_by;
+  ask.own_rows = point.own_rows();
   const auto client = evaluator(point);
   if (point.served_by == ServedBy::kRun) {
     auto task = training_task(state, client, {.round = state.round});
@@ -191,15 +207,17 @@ int64_t active_experts(const ModelSpec& model, double budget, std::string_view w
 std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
                                         std::span<const size_t> examples) {
   std::vector<ClientProfile> clients;
+  const auto budgets = config.client_budgets();
+  const auto ranks = config.client_ranks();
   for (int64_t id = 0; id < config.clients.count; ++id) {
     const auto i = static_cast<size_t>(id);
-    const double budget = config.clients.budgets[i];
+    const double budget = budgets[i];
     const int64_t top_k = config.method.entry().top_k(budget, model.top_k);
-    if (top_k == 0) active_experts(model, budget, concat("clients.budgets[", id, "]"));
+    if (top_k == 0) active_experts(model, budget, budget_key(config.clients, id));
     clients.push_back({.id = id,
                        .budget = budget,
                        .top_k = top_k,
-                       .rank = config.clients.ranks[i],
+                       .rank = ranks[i],
                        .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
                        .trains = true});
   }

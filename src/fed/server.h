@@ -21,6 +21,9 @@ struct EvaluationPoint {
   double budget = 1.0;
   std::string reading{};  ///< a or b, see TaskScore; else empty
   ServedBy served_by = ServedBy::kRun;
+  std::optional<ClientOfScore> client{};  ///< at the rank of this client, on the rows that it says
+
+  bool own_rows() const { return client && client->rows == RowsOf::kOwn; }
 };
 
 struct Server {
@@ -52,7 +55,8 @@ struct Server {
   /// The state after the round.
   ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates) const;
 
-  /// An evaluator as a client of that budget. \throws kConfig when the budget leaves no expert.
+  /// An evaluator as a client of that budget; a client's own rows are scored by the client itself. \throws kConfig when
+  /// the budget leaves no expert.
   ClientProfile evaluator(const EvaluationPoint& point) const;
   /// As the run evaluates, the method's broadcast in the run's precision; as anybody else, the whole adapter as it is
   /// exported.

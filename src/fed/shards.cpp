@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "fed/in_context.h"
 
 namespace evenkeel {
 namespace {
@@ -50,23 +51,71 @@ void check_generated_rows(const DataSection& data) {
            available / kRowBytes, ", ", machine::bytes_text(available), " are available");
 }
 
+/// Rows as they were read and as they are learnt from.
+struct ReadRows {
+  TaskRows set;
+  TokenizedRows tokenized;
+};
+
+/// \param who  in front of what is to be said of them; empty: nobody's in particular
+ReadRows read_rows(TaskRows set, const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model,
+                   const std::string& who) {
+  if (!set.note.empty()) log::warning("[data] ", who, set.note);
+  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
+  warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  return {std::move(set), std::move(tokenized)};
+}
+
+void add_client(ReadRows read, Shards& shards) {
+  auto& [set, tokenized] = read;
+  EK_CHECK(!tokenized.examples.empty(), kData, "none of the ", set.rows.size(),
+           " rows keeps an answer within data.cutoff");
+  shards.rows.push_back(std::move(tokenized.rows));
+  shards.examples.push_back(std::move(tokenized.examples));
+  shards.cut += tokenized.cut;
+  shards.without_target += tokenized.without_target;
+  for (const auto& file : set.files)
+    if (std::find(shards.files.begin(), shards.files.end(), file) == shards.files.end()) shards.files.push_back(file);
+  shards.files_of.push_back(std::move(set.files));
+}
+
+/// Each client's own rows, as its files hold them.
+Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  Shards shards;
+  size_t rows = 0;
+  for (int64_t id = 0; id < config.clients.count; ++id) {
+    const auto who = config.clients.who(id);
+    auto set = training_rows("files", config.own_rows(id, config.data.limit));
+    rows += set.rows.size();
+    in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });
+  }
+  log::info("[data] ", rows, " rows of ", shards.files.size(), " files that ", config.clients.count, " clients bring");
+  return shards;
+}
+
+/// The rows of `[data]`, dealt out.
+Shards dealt_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  const auto seed = static_cast<uint64_t>(config.seed);
+  auto all = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
+  if (!all.read.empty()) log::info("[data] ", all.read);
+  auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
+  const auto parts = partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
+  Shards shards{.examples = {},
+                .rows = {},
+                .files = set.files,
+                .files_of = {},
+                .cut = tokenized.cut,
+                .without_target = tokenized.without_target};
+  deal_out(std::move(tokenized), parts, shards);
+  return shards;
+}
+
 }  // namespace
 
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   check_positions(config, model);
   check_generated_rows(config.data);
-  const auto seed = static_cast<uint64_t>(config.seed);
-  const auto set = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
-  if (!set.read.empty()) log::info("[data] ", set.read);
-  if (!set.note.empty()) log::warning("[data] ", set.note);
-  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
-  warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
-  const auto labels = labels_of(set.rows, tokenized);
-  const auto parts = partition(labels, config.clients.count, config.data.partition, seed);
-  Shards shards{
-      .examples = {}, .rows = {}, .files = set.files, .cut = tokenized.cut, .without_target = tokenized.without_target};
-  deal_out(std::move(tokenized), parts, shards);
-  return shards;
+  return config.clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
 }
 
 }  // namespace evenkeel

@@ -38,14 +38,19 @@ bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
   return round == config.train.rounds || (config.evaluate.every > 0 && round % config.evaluate.every == 0);
 }
 
-std::optional<TaskScore> known_score(const std::vector<SealedLine>& lines, int64_t round, const EvaluationPoint& point,
+std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
+  std::vector<TaskScore> scores;
+  for (const auto& line : folder.evaluations())
+    if (line.view().at("round").integer() == round) scores.push_back(record::read<EvaluationRecord>(line.view()).score);
+  return scores;
+}
+
+std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
                                      const std::string& task) {
-  for (const auto& line : lines) {
-    const auto [of_round, method, score] = record::read<EvaluationRecord>(line.view());
-    if (of_round == round && score.budget == point.budget && score.reading == point.reading &&
-        score.served_by == point.served_by && score.task == task)
+  for (const auto& score : scores)
+    if (score.budget == point.budget && score.reading == point.reading && score.served_by == point.served_by &&
+        score.client == point.client && score.task == task)
       return score;
-  }
   return std::nullopt;
 }
 
@@ -65,16 +70,16 @@ class EvaluationLine {
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
 std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state, const StopRequest& stop) {
   auto& [server, fabric] = run.experiment;
-  const auto lines = run.folder.evaluations();
+  const auto known = known_scores(run.folder, state.round);
   EvaluationLine progress(stop);
-  return evaluate_state(server, fabric, state,
-                        {.known = [&](const EvaluationPoint& point,
-                                      const std::string& task) { return known_score(lines, state.round, point, task); },
-                         .on_progress = std::ref(progress),
-                         .on_score =
-                             [&](const TaskScore& score, std::span<const Prediction>) {
-                               run.folder.add_evaluation({state.round, server.config.method.name, score});
-                             }});
+  return evaluate_state(
+      server, fabric, state,
+      {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
+       .on_progress = std::ref(progress),
+       .on_score =
+           [&](const TaskScore& score, std::span<const Prediction>) {
+             run.folder.add_evaluation({state.round, server.config.method.name, score});
+           }});
 }
 
 void log_beginning(const Experiment& e, int64_t rounds_done) {
@@ -110,7 +115,7 @@ Run begin_run(const RunRequest& request) {
   try {
     load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
     config.settle(machine_choices(config));
-    config.data.files.find_files();  // a file that comes later is none of this run's
+    config.find_files();
     auto experiment = make_experiment(std::move(config), Purpose::kTrain);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
     return {std::move(experiment), std::move(run_folder)};

@@ -62,7 +62,7 @@ std::string facts_table(const RunRecords& run, const ExperimentConfig& config, c
       {"base model", plain(run.model)},
       {"method", plain(concat(config.method.entry().title, " (", config.method.entry().paper, ")"))},
       {"rounds", number(static_cast<double>(run.rounds.size()))},
-      {"clients", concat(config.clients.count, ", budgets ", counted(config.clients.budgets))},
+      {"clients", concat(config.clients.count, ", budgets ", counted(config.client_budgets()))},
       {"rank, alpha", concat(subject.scale.rank, ", ", subject.scale.alpha)},
       {"adapted", plain(join(subject.targets))},
       {"gates", gates(subject)},

@@ -1,6 +1,11 @@
 'use strict';
 (() => {
   const { runs, differences } = JSON.parse(document.getElementById('data').textContent);
+  // Scores of single clients have a section of their own.
+  for (const run of runs) {
+    run.ofClients = run.evaluations.filter((e) => 'client' in e);
+    run.evaluations = run.evaluations.filter((e) => !('client' in e));
+  }
   const colours = ['#2563eb', '#dc2626', '#059669', '#d97706', '#7c3aed', '#0891b2', '#be185d', '#4d7c0f'];
   const colour = (i) => colours[i % colours.length];
   const unique = (values) => [...new Set(values)];
@@ -183,6 +188,78 @@
     draw();
   }
 
+  // --- clients: who gains, who loses ---
+  // Percent, or a negative log-likelihood, of which less is better and no question is a unit.
+  const headline = (e) => ('nll' in e ? e.nll : 100 * ('accuracy' in e ? e.accuracy : e.f1));
+  const digits = (e) => ('nll' in e ? 3 : 1);
+  const scoreText = (e) => (e ? headline(e).toFixed(digits(e)) : '–');
+  const signed = (gain, e) => (gain === undefined ? '–' : (gain > 0 ? '+' : '') + gain.toFixed(digits(e)));
+  const questionsOf = (e) => Math.max(1, e.questions || e.rows);
+  const direction = (gain, e) => (Math.abs(gain) <= ('nll' in e ? 0 : 100 / questionsOf(e) + 1e-9) ? 0 : Math.sign(gain));
+  const gainOf = (from, to) => (from && to ? (headline(to) - headline(from)) * ('nll' in to ? -1 : 1) : undefined);
+
+  // One line per client, task and reading, the largest gain first.
+  function clientResults(run) {
+    const last = Math.max(-1, ...run.ofClients.map((e) => e.round));
+    const found = new Map();
+    for (const e of run.ofClients.filter(({ round }) => round === 0 || round === last)) {
+      const key = JSON.stringify([e.task, e.reading, e.client]);
+      const one = found.get(key) || { key, e, who: e.client_name ? `${e.client} (${e.client_name})` : String(e.client) };
+      found.set(key, one);
+      if (e.rows_of === 'all' && e.round === last) one.all = e;
+      if (e.rows_of === 'own' && e.round === last) one.own = e;
+      if (e.rows_of === 'own' && e.round === 0 && last > 0) one.before = e;
+    }
+    const order = (one) => gainOf(one.before, one.own) ?? (one.own ? headline(one.own) * ('nll' in one.own ? -1 : 1) : -Infinity);
+    return [...found.values()].sort((x, y) => order(y) - order(x));
+  }
+  function countsOf(pairs) {
+    const signs = pairs.map(([moved, e]) => direction(moved, e));
+    const many = (sign) => signs.filter((one) => one === sign).length;
+    return `${many(1)} gain, ${many(-1)} lose, ${many(0)} within one question`;
+  }
+  function differenceBars(section, label, pairs) {
+    const data = pairs.map(([, moved]) => moved.toFixed(3));
+    lines(element('div', section, undefined, 'row'), 'difference on own rows', 'client', 'points',
+      pairs.map(([who]) => who), [{ ...line(label, data, 0), type: 'bar' }]);
+  }
+  function clientsOfRun(section, run) {
+    const results = clientResults(run);
+    if (!results.length) return;
+    element('h3', section, run.label);
+    const compared = results.filter((one) => one.before && one.own);
+    const pairs = compared.map((one) => [gainOf(one.before, one.own), one.own]);
+    if (compared.length) {
+      element('p', section, `Own test rows, before the first round and now: ${countsOf(pairs)}.`, 'note');
+      differenceBars(section, run.label, compared.map((one, i) => [one.who, pairs[i][0]]));
+    }
+    table(section, ['client', 'budget', 'task', 'reading', 'own before', 'own now', 'difference', 'all rows', 'own rows', 'questions'],
+      results.map(({ who, e, before, own, all }) => [who, e.budget, e.task, e.reading || '', scoreText(before),
+        scoreText(own), signed(gainOf(before, own), own), scoreText(all), own ? own.rows : '–', own ? questionsOf(own) : '–']));
+  }
+  // Own rows of two runs or more, each against the first.
+  function clientsSideBySide(section) {
+    const [first, ...others] = runs.map(clientResults);
+    for (const [i, other] of others.entries()) {
+      const found = new Map(other.filter((one) => one.own).map((one) => [one.key, one]));
+      const pairs = first.filter((one) => one.own && found.has(one.key))
+        .map((one) => [one, found.get(one.key), gainOf(one.own, found.get(one.key).own)]).sort((x, y) => y[2] - x[2]);
+      if (!pairs.length) continue;
+      element('h3', section, `${runs[i + 1].label} against ${runs[0].label}`);
+      element('p', section, `Own test rows: ${countsOf(pairs.map(([one, , moved]) => [moved, one.own]))}.`, 'note');
+      differenceBars(section, runs[i + 1].label, pairs.map(([one, , moved]) => [one.who, moved]));
+      table(section, ['client', 'budget', 'task', 'reading', runs[0].label, runs[i + 1].label, 'difference', 'own rows', 'questions'],
+        pairs.map(([{ who, e, own }, that, moved]) => [who, e.budget, e.task, e.reading || '', scoreText(own), scoreText(that.own),
+          signed(moved, own), own.rows, questionsOf(own)]));
+    }
+  }
+  function clientsSection() {
+    const section = document.getElementById('clients');
+    section.hidden = !runs.some((run) => run.ofClients.length);
+    runs.forEach((run) => clientsOfRun(section, run));
+    clientsSideBySide(section);
+  }
+
   // --- quantities by round ---
   const allRounds = unique(runs.flatMap((run) => run.rounds.map((round) => round.round))).sort((a, b) => a - b);
   const series = (run, pick) => {
@@ -294,6 +371,7 @@
 
   differencesSection();
   accuracySection();
+  clientsSection();
   trainingSection();
   expertsSection();
   costSection();

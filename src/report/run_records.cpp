@@ -29,7 +29,8 @@ SealedLines unsealed_lines(const fs::path& file) {
 void add(std::vector<EvaluationRecord>& all, EvaluationRecord made) {
   for (auto& known : all)
     if (known.round == made.round && known.score.task == made.score.task && known.score.budget == made.score.budget &&
-        known.score.reading == made.score.reading && known.score.served_by == made.score.served_by) {
+        known.score.reading == made.score.reading && known.score.served_by == made.score.served_by &&
+        known.score.client == made.score.client) {
       known = std::move(made);
       return;
     }
@@ -84,7 +85,7 @@ int64_t RunRecords::last_evaluated() const {
 std::vector<TaskScore> RunRecords::scores(int64_t round) const {
   std::vector<TaskScore> found;
   for (const auto& evaluation : evaluations)
-    if (evaluation.round == round) found.push_back(evaluation.score);
+    if (evaluation.round == round && !evaluation.score.client) found.push_back(evaluation.score);
   return found;
 }
 

@@ -25,7 +25,7 @@ struct RunRecords {
 
   /// The last round that was evaluated; -1 when none was.
   int64_t last_evaluated() const;
-  /// Scores of one round, in the order of the run's config.
+  /// Scores of one round, in the order of the run's config; those of single clients are report/client_scores.h's.
   std::vector<TaskScore> scores(int64_t round) const;
 };
 

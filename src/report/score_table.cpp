@@ -266,9 +266,11 @@ std::string served_name(ServedBy by) {
 }
 
 std::string score_table(std::span<const TaskScore> scores) {
+  std::vector<TaskScore> of_all;  // those of single clients have a table of their own
+  std::copy_if(scores.begin(), scores.end(), std::back_inserter(of_all), [](const auto& s) { return !s.client; });
   std::string text;
   for (const auto& layout : layouts()) {
-    const auto tables = kind_tables(layout, scores);
+    const auto tables = kind_tables(layout, of_all);
     text += (text.empty() || tables.empty() ? "" : "\n") + tables;
   }
   return text;

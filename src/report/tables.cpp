@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "report/client_scores.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
 
@@ -324,12 +325,27 @@ std::string clients_table(std::span<const RunRecords> runs) {
   for (const auto& run : runs) {
     if (run.rounds.empty()) continue;
     for (const auto& client : run.rounds.back().clients)
-      grid.add({run.label, std::to_string(client.id), fixed(client.budget, 3), std::to_string(client.top_k),
-                std::to_string(client.rank), std::to_string(client.examples), std::to_string(client.steps),
-                fixed(client.loss, 4), compact(client.bytes_up), compact(client.bytes_down), compact(client.flops),
+      grid.add({run.label, client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id),
+                fixed(client.budget, 3), std::to_string(client.top_k), std::to_string(client.rank),
+                std::to_string(client.examples), std::to_string(client.steps), fixed(client.loss, 4),
+                compact(client.bytes_up), compact(client.bytes_down), compact(client.flops),
                 fixed(client.experts_per_token, 2)});
   }
   return concat("clients of the last round\n", grid.text());
+}
+
+/// All clients where a screen holds them, else what they come to.
+std::string clients_part(std::span<const RunRecords> runs) {
+  constexpr size_t kScreen = 40;
+  size_t rows = 0;
+  std::string summaries;
+  for (const auto& run : runs) {
+    rows += client_results(run.evaluations).size();
+    if (const auto summary = clients_summary(run); !summary.empty()) summaries += concat(run.label, ": ", summary);
+  }
+  if (rows == 0) return "";
+  if (rows <= kScreen) return concat('\n', client_scores_table(runs));
+  return concat('\n', summaries, "client by client: --table client-scores\n");
 }
 
 /// Whether some run has the measure; before anything is evaluated, choices are shown to say so.
@@ -348,7 +364,7 @@ bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
 std::vector<std::string_view> table_names() {
   std::vector<std::string_view> all = {"runs"};
   for (const auto& entry : kTaskTables) all.push_back(entry.name);
-  all.insert(all.end(), {"rounds", "clients", "traffic"});
+  all.insert(all.end(), {"rounds", "clients", "client-scores", "traffic"});
   return all;
 }
 
@@ -356,6 +372,7 @@ std::string table(std::span<const RunRecords> runs, std::string_view name) {
   if (name == "runs") return runs_table(runs);
   if (name == "rounds") return rounds_table(runs);
   if (name == "clients") return clients_table(runs);
+  if (name == "client-scores") return client_scores_table(runs);
   if (name == "traffic") return traffic_table(runs);
   for (const auto& entry : kTaskTables)
     if (entry.name == name) return task_table(runs, entry);
@@ -366,7 +383,7 @@ std::string default_tables(std::span<const RunRecords> runs) {
   std::string text = runs_table(runs);
   for (const auto& entry : kTaskTables)
     if (is_shown(runs, entry)) text += concat('\n', task_table(runs, entry));
-  return text;
+  return text + clients_part(runs);
 }
 
 }  // namespace evenkeel

@@ -67,6 +67,26 @@ struct EvaluationOptions {
 /// What is measured of a task.
 enum class AnswerKind { kChoice, kText, kLikelihood };
 
+/// Whose test rows the score of a client is of.
+enum class RowsOf { kOwn, kAll };
+constexpr auto names(RowsOf) {
+  return std::array{config::EnumName<RowsOf>{"own", RowsOf::kOwn}, config::EnumName<RowsOf>{"all", RowsOf::kAll}};
+}
+
+/// One client at whose budget something is scored, where clients have test rows of their own.
+struct ClientOfScore {
+  int64_t id = 0;
+  std::optional<std::string> name{};  ///< where it has one
+  RowsOf rows = RowsOf::kOwn;
+
+  bool operator==(const ClientOfScore&) const = default;
+  void visit(auto& field) {  // base/record.h
+    field("client", id);
+    field("client_name", name);
+    field("rows_of", rows);
+  }
+};
+
 /// Printed together, always: none of these means much alone. A task has the measures of its kind.
 struct TaskScore {
   std::string task;
@@ -92,8 +112,9 @@ struct TaskScore {
   int64_t context_cut = 0;  ///< rows whose context lost its tail
   double nll = 0;         ///< mean negative log-likelihood (natural log) of the answers' tokens, over all rows together
   double perplexity = 0;  ///< exp(nll)
-  int64_t answer_tokens = 0;  ///< what that mean is over
-  int64_t cut = 0;            ///< rows cut at the cutoff or the model's positions
+  int64_t answer_tokens = 0;                 ///< what that mean is over
+  int64_t cut = 0;                           ///< rows cut at the cutoff or the model's positions
+  std::optional<ClientOfScore> client = {};  ///< absent: of nobody in particular
   double seconds = 0;
 
   void visit(auto& field) {  // base/record.h; the keys that the kind of task has
@@ -101,6 +122,7 @@ struct TaskScore {
     field("budget", budget);
     field.optional("reading", reading);
     visit_served(field);
+    if (field.holds("client", client.has_value())) (client ? *client : client.emplace()).visit(field);
     field("top_k", top_k);
     field("rows", rows);
     field.optional("questions", questions);

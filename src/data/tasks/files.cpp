@@ -102,14 +102,36 @@ void note_what_is_on_both_sides(const FileSet& set, TaskRows& rows) {
       append({.rows = {}, .note = concat(file, " trains and tests: scores on it say what was learnt by heart")}, rows);
 }
 
-TaskRows file_training_rows(const RowOptions& from) {
+TaskRows training_side(const std::string& name, const FileSet& set, const RowOptions& from) {
+  auto rows = side_of(name, set, /*held_out=*/false, from);
+  note_what_is_on_both_sides(set, rows);
+  return rows;
+}
+
+TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions& from) {
+  return set.test.empty() ? side_of(name, set, /*held_out=*/true, from) : rows_of(set.test, name, set, from);
+}
+
+/// One side of all clients, one after the other. Errors say whose rows they are about.
+template <typename Side>
+TaskRows of_clients(const RowOptions& from, const Side& side) {
   TaskRows all;
-  for (const auto& [name, set] : from.files.by_task()) {
-    if (set.train.empty()) continue;
-    auto part = side_of(name, set, /*held_out=*/false, from);
-    note_what_is_on_both_sides(set, part);
-    append(std::move(part), all);
+  for (const auto& client : from.files.clients) {
+    try {
+      append(side(client), all);
+    } catch (const Error& error) {
+      throw error.with_context(client.who);
+    }
   }
+  return all;
+}
+
+TaskRows file_training_rows(const RowOptions& from) {
+  if (!from.files.clients.empty())
+    return of_clients(from, [&](const FileSet& set) { return training_side("files", set, from); });
+  TaskRows all;
+  for (const auto& [name, set] : from.files.by_task())
+    if (!set.train.empty()) append(training_side(name, set, from), all);
   EK_CHECK(!all.rows.empty(), kConfig, "data.files names no files to train on: say data.files.train");
   return all;
 }
@@ -118,12 +140,15 @@ TaskRows file_test_rows(const TaskInfo& task, const RowOptions& from) {
   const auto set = set_of(task, from);
   EK_CHECK(set.tests(), kConfig, "task ", task.name,
            " has no rows to test with: say test or held_out of its data.files");
-  return set.test.empty() ? side_of(task.name, set, /*held_out=*/true, from) : rows_of(set.test, task.name, set, from);
+  if (from.files.clients.empty()) return test_side(task.name, set, from);
+  return of_clients(from, [&](const FileSet& own) { return own.tests() ? test_side("files", own, from) : TaskRows{}; });
 }
 
 std::vector<std::string> file_test_files(const TaskInfo& task, const RowOptions& from) {
   const auto set = set_of(task, from);
-  return found_files(set.test.empty() ? set.train : set.test);
+  auto files = set.test;
+  if (files.empty() || !from.files.clients.empty()) files.insert(files.end(), set.train.begin(), set.train.end());
+  return found_files(files);
 }
 
 }  // namespace

@@ -1,0 +1,235 @@
+#include "report/client_scores.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double kLast = -1e300;
+
+using ClientKey = std::tuple<std::string, std::string, int64_t>;  // task, reading, client
+ClientKey key_of(const TaskScore& score) { return {score.task, score.reading, score.client->id}; }
+ClientKey key_of(const ClientResult& one) { return {one.task, one.reading, one.id}; }
+
+std::string who_of(const ClientOfScore& client) {
+  return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
+}
+
+/// What a score rests on.
+int64_t questions_of(const TaskScore& score) {
+  return std::max<int64_t>(1, score.questions > 0 ? score.questions : score.rows);
+}
+
+bool is_likelihood(const TaskScore& score) { return score.kind == AnswerKind::kLikelihood; }
+
+/// Above 0: better by more than one question; below 0: worse. A likelihood is of no questions.
+int direction(double gain, const TaskScore& score) {
+  const double one = is_likelihood(score) ? 0.0 : 100.0 / static_cast<double>(questions_of(score)) + 1e-9;
+  return gain > one ? 1 : gain < -one ? -1 : 0;
+}
+
+std::string number_text(double number, const TaskScore& score) { return fixed(number, is_likelihood(score) ? 3 : 1); }
+
+std::string score_text(const std::optional<TaskScore>& score) {
+  return score ? number_text(headline(*score), *score) : "-";
+}
+
+std::string gain_text(std::optional<double> gain, const std::optional<TaskScore>& score) {
+  if (!gain || !score) return "-";
+  return concat(*gain > 0 ? "+" : "", number_text(*gain, *score));
+}
+
+/// The best first, whatever is not scored last.
+double order_of(const ClientResult& one) {
+  if (const auto gain = one.gain()) return *gain;
+  return one.own ? (is_likelihood(*one.own) ? -1 : 1) * headline(*one.own) : kLast;
+}
+
+void sort_results(std::vector<ClientResult>& results) {
+  std::stable_sort(results.begin(), results.end(), [](const ClientResult& x, const ClientResult& y) {
+    if (x.task != y.task || x.reading != y.reading) return std::tie(x.task, x.reading) < std::tie(y.task, y.reading);
+    return order_of(x) > order_of(y);
+  });
+}
+
+struct Counts {
+  int64_t gain = 0, lose = 0, within = 0;
+  void add(int direction) { ++(direction > 0 ? gain : direction < 0 ? lose : within); }
+  std::string text() const { return concat(gain, " gain, ", lose, " lose, ", within, " within one question"); }
+};
+
+std::string mean_of(std::span<const ClientResult> results, std::optional<TaskScore> ClientResult::*score) {
+  double sum = 0, count = 0;
+  const TaskScore* any = nullptr;
+  for (const auto& one : results)
+    if (one.*score) any = &*(one.*score), sum += headline(*any), ++count;
+  return any != nullptr ? number_text(sum / count, *any) : "-";
+}
+
+/// Results of one task and reading: "files", "files (b)".
+std::string title_of(const ClientResult& one) {
+  return one.reading.empty() ? one.task : concat(one.task, " (", one.reading, ")");
+}
+
+std::vector<std::vector<ClientResult>> by_title(std::span<const ClientResult> results) {
+  std::vector<std::vector<ClientResult>> groups;
+  for (const auto& one : results) {
+    if (groups.empty() || title_of(groups.back()[0]) != title_of(one)) groups.emplace_back();
+    groups.back().push_back(one);
+  }
+  return groups;
+}
+
+std::string summary_of(std::span<const ClientResult> results) {
+  Counts counts;
+  bool compared = false;
+  for (const auto& one : results)
+    if (const auto gain = one.gain()) counts.add(direction(*gain, *one.own)), compared = true;
+  const auto now = mean_of(results, &ClientResult::own);
+  if (!compared) return concat("mean on own rows ", now, ", on all rows ", mean_of(results, &ClientResult::all));
+  return concat(counts.text(), "; mean on own rows ", mean_of(results, &ClientResult::before), " before, ", now,
+                " now, on all rows ", mean_of(results, &ClientResult::all));
+}
+
+std::string grid_of(std::span<const ClientResult> results) {
+  TextGrid grid({"client", "budget", "own before", "own now", "difference", "all rows", "own rows", "questions"});
+  for (const auto& one : results)
+    grid.add({one.who, fixed(one.budget, 3), score_text(one.before), score_text(one.own),
+              gain_text(one.gain(), one.own), score_text(one.all), one.own ? std::to_string(one.own->rows) : "-",
+              one.own ? std::to_string(questions_of(*one.own)) : "-"});
+  return concat(title_of(results[0]), ": ", summary_of(results), '\n', grid.text());
+}
+
+/// What a run made of the client of another: nothing where it did not score it.
+const ClientResult* same_client(std::span<const ClientResult> results, const ClientResult& of) {
+  const auto found =
+      std::find_if(results.begin(), results.end(), [&](const ClientResult& one) { return key_of(one) == key_of(of); });
+  return found != results.end() && found->own ? &*found : nullptr;
+}
+
+struct SideBySide {
+  const ClientResult* first;
+  std::vector<const ClientResult*> others;  // of the other runs
+
+  std::optional<double> change(size_t other) const {
+    if (!others[other]) return std::nullopt;
+    return gain_between(*first->own, *others[other]->own);
+  }
+};
+
+std::vector<SideBySide> side_by_side(std::span<const std::vector<ClientResult>> runs) {
+  std::vector<SideBySide> rows;
+  for (const auto& one : runs[0]) {
+    if (!one.own) continue;
+    SideBySide row{&one, {}};
+    for (const auto& other : runs.subspan(1)) row.others.push_back(same_client(other, one));
+    rows.push_back(std::move(row));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) {
+    return x.change(x.others.size() - 1).value_or(kLast) > y.change(y.others.size() - 1).value_or(kLast);
+  });
+  return rows;
+}
+
+/// Own rows of all runs, each against the first.
+std::string of_several_runs(std::span<const RunRecords> runs, std::span<const std::vector<ClientResult>> results) {
+  const auto rows = side_by_side(results);
+  if (rows.empty()) return "";
+  std::vector<std::string> titles = {"client", "budget", runs[0].label};
+  std::vector<Counts> counts(runs.size() - 1);
+  for (const auto& run : runs.subspan(1)) titles.insert(titles.end(), {run.label, "difference"});
+  titles.insert(titles.end(), {"own rows", "questions"});
+  TextGrid grid(titles);
+  for (const auto& row : rows) {
+    std::vector<std::string> cells = {row.first->who, fixed(row.first->budget, 3), score_text(row.first->own)};
+    for (size_t i = 0; i < row.others.size(); ++i) {
+      const auto change = row.change(i);
+      if (change) counts[i].add(direction(*change, *row.first->own));
+      cells.insert(cells.end(),
+                   {row.others[i] ? score_text(row.others[i]->own) : "-", gain_text(change, row.first->own)});
+    }
+    cells.insert(cells.end(), {std::to_string(row.first->own->rows), std::to_string(questions_of(*row.first->own))});
+    grid.add(std::move(cells));
+  }
+  std::string text;
+  for (size_t i = 0; i < counts.size(); ++i)
+    text += concat("own rows, ", runs[i + 1].label, " against ", runs[0].label, ": ", counts[i].text(), '\n');
+  return text + grid.text();
+}
+
+}  // namespace
+
+double headline(const TaskScore& score) {
+  if (is_likelihood(score)) return score.nll;
+  return 100 * (score.kind == AnswerKind::kText ? score.f1 : score.accuracy);
+}
+
+double gain_between(const TaskScore& from, const TaskScore& to) {
+  const double more = headline(to) - headline(from);
+  return is_likelihood(to) ? -more : more;
+}
+
+std::optional<double> ClientResult::gain() const {
+  if (!before || !own) return std::nullopt;
+  return gain_between(*before, *own);
+}
+
+std::vector<ClientResult> client_results(std::span<const EvaluationRecord> evaluations) {
+  std::map<ClientKey, ClientResult> found;
+  int64_t last = -1;
+  for (const auto& evaluation : evaluations) last = std::max(last, evaluation.round);
+  for (const auto& [round, method, score] : evaluations) {
+    if (!score.client || (round != 0 && round != last)) continue;
+    auto& one = found[key_of(score)];
+    one.id = score.client->id;
+    one.who = who_of(*score.client);
+    one.task = score.task;
+    one.reading = score.reading;
+    one.budget = score.budget;
+    const bool own = score.client->rows == RowsOf::kOwn;
+    if (round == 0 && own) one.before = score;
+    if (round == last) (own ? one.own : one.all) = score;
+  }
+  std::vector<ClientResult> results;
+  for (auto& [key, one] : found) results.push_back(std::move(one));
+  if (last == 0)
+    for (auto& one : results) one.before.reset();
+  sort_results(results);
+  return results;
+}
+
+std::string clients_summary(const RunRecords& run) {
+  std::string text;
+  for (const auto& results : by_title(client_results(run.evaluations)))
+    text += concat(results.size(), " clients at their own budgets, ", title_of(results[0]), ": ", summary_of(results),
+                   '\n');
+  return text;
+}
+
+std::string client_scores_table(std::span<const RunRecords> runs) {
+  std::string text = "clients at their own budgets, accuracy or F1 of words in percent, or negative log-likelihood\n";
+  std::vector<std::vector<ClientResult>> all;
+  for (const auto& run : runs) {
+    all.push_back(client_results(run.evaluations));
+    if (all.back().empty()) text += concat(run.label, ": nothing is scored per client (evaluate.per_client)\n");
+    for (const auto& results : by_title(all.back())) text += concat(run.label, ", ", grid_of(results), '\n');
+  }
+  if (text.ends_with("\n\n")) text.pop_back();
+  return runs.size() > 1 && !all[0].empty() ? concat(text, '\n', of_several_runs(runs, all)) : text;
+}
+
+std::string client_scores_table(std::span<const TaskScore> scores) {
+  std::vector<EvaluationRecord> evaluations;
+  for (const auto& score : scores) evaluations.push_back({1, "", score});
+  std::string text;
+  for (const auto& results : by_title(client_results(evaluations)))
+    text += concat("\nclients at their own budgets, ", grid_of(results));
+  return text;
+}
+
+}  // namespace evenkeel

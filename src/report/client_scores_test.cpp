@@ -1,0 +1,110 @@
+#include "report/client_scores.h"
+
+#include <gtest/gtest.h>
+
+#include "report/score_table.h"
+
+namespace evenkeel {
+namespace {
+
+struct Said {
+  int64_t round, client;
+  double accuracy;
+  RowsOf rows = RowsOf::kOwn;
+};
+
+/// Clients 0 to 2; 0 is "north". Ten questions each, 30 in all.
+RunRecords run_of(std::string label, std::initializer_list<Said> all) {
+  RunRecords run;
+  run.label = std::move(label);
+  for (const auto& [round, client, accuracy, rows] : all) {
+    const int64_t count = rows == RowsOf::kOwn ? 10 : 30;
+    TaskScore score{.task = "files", .budget = 0.25 * static_cast<double>(client + 1)};
+    score.rows = score.questions = count;
+    score.accuracy = accuracy;
+    score.client = ClientOfScore{client, client == 0 ? std::optional<std::string>("north") : std::nullopt, rows};
+    run.evaluations.push_back({round, "fedit", score});
+  }
+  return run;
+}
+
+RunRecords first_run() {
+  return run_of("first", {{0, 0, 0.2},
+                          {0, 1, 0.5},
+                          {0, 2, 0.4},
+                          {0, 0, 0.3, RowsOf::kAll},
+                          {2, 0, 0.1},
+                          {2, 1, 0.8},
+                          {2, 2, 0.4},
+                          {2, 0, 0.5, RowsOf::kAll},
+                          {2, 1, 0.6, RowsOf::kAll}});
+}
+
+RunRecords second_run() { return run_of("second", {{2, 0, 0.7}, {2, 1, 0.5}, {2, 2, 0.4}}); }
+
+TEST(ClientScores, AreSortedByWhatTheRoundsBrought) {
+  const auto results = client_results(first_run().evaluations);
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].who, "1");
+  EXPECT_NEAR(*results[0].gain(), 30, 1e-9);
+  EXPECT_EQ(results[2].who, "0 (north)");
+  EXPECT_NEAR(results[2].all->accuracy, 0.5, 1e-12);
+  EXPECT_FALSE(results[1].all);
+}
+
+/// A difference of one question of ten is not called a loss.
+TEST(ClientScores, ADifferenceOfOneQuestionIsNeitherGainNorLoss) {
+  EXPECT_EQ(clients_summary(first_run()),
+            "3 clients at their own budgets, files: 1 gain, 0 lose, 2 within one question; mean on own rows 36.7 "
+            "before, 43.3 now, on all rows 55.0\n");
+  EXPECT_EQ(clients_summary(second_run()),
+            "3 clients at their own budgets, files: mean on own rows 53.3, on all rows -\n");
+  EXPECT_EQ(clients_summary(run_of("none", {})), "");
+}
+
+TEST(ClientScores, TheTableShowsBothSidesOfEveryClientAndTheRunsBesideEachOther) {
+  const auto text = client_scores_table(std::vector{first_run(), second_run()});
+  EXPECT_NE(text.find("1           0.500        50.0     80.0       +30.0      60.0        10         10"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("0 (north)   0.250        20.0     10.0       -10.0      50.0        10         10"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("own rows, second against first: 1 gain, 1 lose, 1 within one question"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("0 (north)   0.250   10.0    70.0       +60.0        10         10"), std::string::npos) << text;
+}
+
+TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {
+  TaskScore before{.task = "files"}, after = before;
+  before.kind = after.kind = AnswerKind::kLikelihood;
+  before.nll = 2.5;
+  after.nll = 2.25;
+  before.client = after.client = ClientOfScore{.id = 1};
+  const std::vector<EvaluationRecord> evaluations{{0, "fedit", before}, {3, "fedit", after}};
+  EXPECT_NEAR(*client_results(evaluations)[0].gain(), 0.25, 1e-12);
+  RunRecords run;
+  run.label = "run";
+  run.evaluations = evaluations;
+  EXPECT_NE(
+      clients_summary(run).find("1 gain, 0 lose, 0 within one question; mean on own rows 2.500 before, 2.250 now"),
+      std::string::npos)
+      << clients_summary(run);
+}
+
+TEST(ClientScores, ARunWithoutThemSaysSo) {
+  EXPECT_NE(client_scores_table(std::vector{run_of("none", {})}).find("none: nothing is scored per client"),
+            std::string::npos);
+}
+
+TEST(ClientScores, StandInNoOtherTable) {
+  const auto run = first_run();
+  EXPECT_TRUE(run.scores(2).empty());
+  std::vector<TaskScore> scores;
+  for (const auto& evaluation : run.evaluations) scores.push_back(evaluation.score);
+  EXPECT_EQ(score_table(scores), "");
+  EXPECT_NE(client_scores_table(scores).find("0 (north)"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace evenkeel
