@@ -16,9 +16,9 @@
 /// with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key is not there),
 /// or a struct that may be said as a list (ListOrTable). Sub-tables whose names the file chooses are a map:
 /// `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of
-/// the wrong type says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called when its fields
-/// are read: it fills in what depends on other keys and checks values, with Table's checks, which name key, value, what
-/// is allowed, file and line. Reading does nothing else.
+/// the wrong type says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called
+/// when its fields are read: it fills in what depends on other keys and checks values, with Table's checks, which name
+/// key, value, what is allowed, file and line. Reading does nothing else.
 #pragma once
 
 #include <array>

@@ -59,7 +59,7 @@ struct ClientFiles : FileSet {
 /// defaults of.
 struct FilesConfig : FileSet {
   std::map<std::string, FileSet> sets;
-  /// Where clients bring rows of their own, which their tables say (fed/config.h): the rows of all of them, one client's
+  /// Where clients bring rows of their own, as their tables say (fed/config.h): the rows of all of them, one client's
   /// after the other's, are those of the task "files".
   std::vector<ClientFiles> clients;
   void visit(auto& field) {

@@ -1,5 +1,5 @@
-/// \file  A number for every client, as `[clients]` says it: a list with one each, or a pattern, values with their shares
-/// of all clients. Example, of a thousand clients 750, 125, 63 and 62:
+/// \file  A number for every client, as `[clients]` says it: a list with one each, or a pattern, values with their
+/// shares of all clients. Example, of a thousand clients 750, 125, 63 and 62:
 ///   budgets = { values = [0.125, 0.25, 0.5, 1.0], shares = [24, 4, 2, 2] }
 #pragma once
 

@@ -1,5 +1,5 @@
-/// \file  Who gains and who loses: what `evaluate.per_client` scored, client by client. Own rows are a client's own test
-/// rows, scored at its budget; all rows are those of every client together, at that budget too.
+/// \file  Who gains and who loses: what `evaluate.per_client` scored, client by client. Own rows are a client's own
+/// test rows, scored at its budget; all rows are those of every client together, at that budget too.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct ClientResult {
   std::optional<TaskScore> before, own;  ///< on its own rows: before the first round, after the last evaluated one
   std::optional<TaskScore> all;          ///< on all rows, after the last evaluated one
 
-  /// What the rounds brought on its own rows, above 0 for the better, \see gain_between(). Nothing without a score of before.
+  /// What the rounds brought on its own rows, above 0 for the better, \see gain_between(). Nothing without a score of
+  /// before.
   std::optional<double> gain() const;
 };
 

@@ -25,8 +25,8 @@ std::string served_name(ServedBy by);
 /// Tasks down, one block of columns per budget. Choices: accuracy, invalid, valid, likelihood, in percent; then chance
 /// and majority. Free text, in a table of its own: exact match, F1, BERTScore, empty. Means over tasks last, and over
 /// budgets when there are several. Blocks that do not fit into 120 columns go into a table below. Under each kind, its
-/// first number as others serve the adapter, where that was scored, and how many questions its tasks have. Scores of single
-/// clients are left to report/client_scores.h.
+/// first number as others serve the adapter, where that was scored, and how many questions its tasks have. Scores of
+/// single clients are left to report/client_scores.h.
 std::string score_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel
