@@ -33,8 +33,8 @@ void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& 
 void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                              const PeftInfo& info);
 
-/// The same updates at one rank and one scaling, as PEFT's files have them: lower ranks are padded with zeros, and other
-/// scalings fold into B. Untouched, bit for bit, where they agree. REQUIRES no core.
+/// The same updates at one rank and one scaling, as PEFT's files have them: lower ranks are padded with zeros, other
+/// scalings fold into B. Untouched where they agree. REQUIRES no core.
 AdapterState with_one_rank(AdapterState adapters);
 
 /// `adapters` with a pair of zero factors, of the rank of those that are there, for every stack of experts that is not
@@ -43,8 +43,8 @@ AdapterState with_one_rank(AdapterState adapters);
 AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
 
 /// Reads a PEFT folder of either layout and stacks experts again. rank_pattern and alpha_pattern are matched as PEFT
-/// does, in their order; rsLoRA is a scaling of alpha / sqrt(r). Where experts of a stack differ, lower ranks are padded
-/// with zeros and scalings fold into B. A fused gate_up_proj whose two linears share one A gives both that A. Strict:
+/// does, in their order; rsLoRA is a scaling of alpha / sqrt(r). Where experts of a stack differ, lower ranks get zeros
+/// and scalings fold into B. A fused gate_up_proj whose two linears share one A gives both that A. Strict:
 /// \throws kCheckpoint on a missing, unexpected or misshapen tensor, on a key or value of the config that is not known
 /// to mean plain LoRA, or on sites the model lacks.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);

@@ -81,9 +81,13 @@ struct Headline {
   std::string_view title;
   AnswerKind kind;
   double TaskScore::*value;
+  double unit = 100;
+  int decimals = 1;
 };
-constexpr std::array kHeadlines{Headline{"accuracy", AnswerKind::kChoice, &TaskScore::accuracy},
-                                Headline{"F1 of words", AnswerKind::kText, &TaskScore::f1}};
+constexpr std::array kHeadlines{
+    Headline{"Accuracy in percent", AnswerKind::kChoice, &TaskScore::accuracy},
+    Headline{"F1 of words in percent", AnswerKind::kText, &TaskScore::f1},
+    Headline{"Negative log-likelihood of a token of the answers", AnswerKind::kLikelihood, &TaskScore::nll, 1, 3}};
 
 /// One row per budget, one column per way of serving and reading.
 std::string scores_of(std::span<const TaskScore> scores, const Headline& headline) {
@@ -101,6 +105,7 @@ std::string scores_of(std::span<const TaskScore> scores, const Headline& headlin
     tasks.insert(score.task);
   }
   if (sums.empty()) return {};
+  const auto mean = [&](const auto& sum) { return fixed(headline.unit * sum.first / sum.second, headline.decimals); };
   std::string titles = "| budget | K |", rule = "| --- | --- |", rows;
   for (const auto& [by, reading] : columns) {
     titles += concat(' ', served_name(by), reading.empty() ? "" : concat(" (", reading, ")"), " |");
@@ -111,13 +116,11 @@ std::string scores_of(std::span<const TaskScore> scores, const Headline& headlin
         concat("| ", budget, " | ", top_k.contains(budget) ? number(static_cast<double>(top_k[budget])) : "-", " |");
     for (const auto& column : columns) {
       const auto found = row.find(column);
-      rows += found == row.end() ? std::string(" - |")
-                                 : concat(' ', fixed(100 * found->second.first / found->second.second, 1), " |");
+      rows += found == row.end() ? std::string(" - |") : concat(' ', mean(found->second), " |");
     }
     rows += '\n';
   }
-  return concat("Percent, ", headline.title, ", mean over ", plain(join(tasks)), ".\n\n", titles, '\n', rule, '\n',
-                rows, '\n');
+  return concat(headline.title, ", mean over ", plain(join(tasks)), ".\n\n", titles, '\n', rule, '\n', rows, '\n');
 }
 
 std::string scores_section(const RunRecords& run) {

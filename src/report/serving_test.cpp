@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/testing.h"
+#include "report/model_card.h"
 
 namespace evenkeel {
 namespace {
@@ -91,6 +92,27 @@ TEST_F(Serving, GgufIsLlamaCppsAndTakesPartLayers) {
   tied.tied_experts = true;
   EXPECT_EQ(line(ExportFormat::kMerged, tied, "llama.cpp"),
             "llama.cpp (run): not readable there (the head of this base model is its embedding)");
+}
+
+TEST_F(Serving, ACardHasAColumnForEveryWayOfServingAndNothingOfItIsMarkup) {
+  RunRecords run{.label = "a|b<i>", .method = "ub-smoe", .model = "models/\"x\"", .manifest = Json::object()};
+  for (const auto by : {ServedBy::kRun, ServedBy::kNativeGates})
+    for (const auto& [task, kind] : {std::pair{"boolq", AnswerKind::kChoice}, {"files", AnswerKind::kLikelihood}})
+      run.evaluations.push_back({.round = 2,
+                                 .method = "ub-smoe",
+                                 .score = {.task = task,
+                                           .served_by = by,
+                                           .top_k = 4,
+                                           .accuracy = by == ServedBy::kRun ? 0.75 : 0.5,
+                                           .kind = kind,
+                                           .nll = 1.25}});
+  ExperimentConfig config;
+  config.settle({});
+  const auto card = model_card(run, config, {.facts = facts(kAll), .scale = {}, .targets = kAll});
+  for (const auto* part : {"base_model: \"models/\\\"x\\\"\"\n", "# a b i>\n", "## Scores after round 2\n",
+                           "| budget | K | in the run | exported: native gates |\n", "| 1 | 4 | 75.0 | 50.0 |\n",
+                           "| 1 | 4 | 1.250 | 1.250 |\n", "clients | 8, budgets 2 of 0.125, 2 of 0.25", "PEFT 0.21"})
+    EXPECT_NE(card.find(part), std::string::npos) << part << "\n" << card;
 }
 
 }  // namespace
