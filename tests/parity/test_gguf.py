@@ -78,7 +78,9 @@ EXPERTS = ("gate_proj", "up_proj", "down_proj")
     (("down_proj",), {}, (8, 1)),
     (ATTENTION, {}, (1,)),
     (("gate", *EXPERTS), {"use_rslora": True}, (2, 1)),
-], ids=["everything", "down", "attention", "rslora"])
+    ((*ATTENTION, *EXPERTS), {"ranks": {"q_proj": 3, "down_proj": 7}, "rank_pattern": {"q_proj": 3, "down_proj": 7},
+                              "alpha_pattern": {"q_proj": 5.0}}, (2, 1)),
+], ids=["everything", "down", "attention", "rslora", "unequal-ranks"])
 def test_one_adapter_of_olmoe_answers_alike_at_every_number_of_experts(models, targets, settings, top_ks, tmp_path):
     model = models / "olmoe"
     write_adapter(model, tmp_path / "peft", targets, **settings)
