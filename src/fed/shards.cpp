@@ -15,6 +15,13 @@ void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cu
                " lost their whole answer and are left out");
 }
 
+void warn_about_conversations(const TokenizedRows& tokenized, size_t rows) {
+  if (tokenized.last_only == 0) return;
+  log::warning("[data] ", tokenized.last_only, " of ", rows,
+               " rows train on their last answer alone: the chat template ",
+               "writes earlier answers otherwise than the last one (docs/prompts.md)");
+}
+
 /// Labels that the Dirichlet partition groups by.
 std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
   std::vector<std::string> labels;
@@ -61,6 +68,7 @@ Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, c
   if (!set.note.empty()) log::warning("[data] ", set.note);
   auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  warn_about_conversations(tokenized, set.rows.size());
   const auto labels = labels_of(set.rows, tokenized);
   const auto parts = partition(labels, config.clients.count, config.data.partition, seed);
   Shards shards{
