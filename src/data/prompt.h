@@ -30,8 +30,8 @@ constexpr auto names(PromptTemplate) {
 }
 
 /// The text before the answer, in training / in evaluation, by every template but kChat. For kPaper and kPlain they are
-/// the same. A row with `input` (context) uses the template's context branch. Of a row of turns the system's text stands
-/// in front of the user's. \throws kData for a conversation of several answers, which only kChat can write
+/// the same. A row with `input` (context) uses the template's context branch; in one of turns what the system says
+/// stands in front of the question. \throws kData for a conversation of several answers, which only kChat can write
 std::string training_prompt(const Row& row, PromptTemplate form);
 std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
@@ -70,7 +70,7 @@ class Prompts {
   /// Empty for all templates but kChat.
   const std::vector<int64_t>& stops() const { return stops_; }
 
-  /// The row with as much of its context, from the beginning on, as leaves its evaluation prompt at most `limit` tokens;
+  /// The row with as much of its context, from the beginning, as leaves its evaluation prompt at most `limit` tokens;
   /// as it was when it has none or the prompt fits. \throws kData when the prompt is longer without the context.
   Row fit_context(const Row& row, int64_t limit) const;
 

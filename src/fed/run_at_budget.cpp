@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {
@@ -16,13 +17,15 @@ ExperimentConfig config_at(const fs::path& folder, const RunAtBudget::Options& o
 }
 
 EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& options) {
-  const auto points = evaluation_points(server);
-  if (options.reading.empty()) return points.at(0);
-  const auto found =
-      std::find_if(points.begin(), points.end(), [&](const auto& point) { return point.reading == options.reading; });
-  EK_CHECK(found != points.end(), kConfig, "--reading is ", options.reading, ", which method ",
-           server.config.method.name, " of the run has not, or [evaluate] readings leaves out");
-  return *found;
+  const auto& method = server.config.method;
+  const auto readings = method.entry().readings(server.config.evaluate.readings, server.model.num_experts > 0);
+  EK_CHECK(!readings.empty(), kConfig,
+           "the run's [evaluate] readings say nothing of this model: a dense one has reading a alone");
+  const auto& wanted = options.reading.empty() ? readings.at(0) : options.reading;
+  EK_CHECK(std::find(readings.begin(), readings.end(), wanted) != readings.end(), kConfig, "--reading is ", wanted,
+           ", but the run of method ", method.name, " has ",
+           readings[0].empty() ? "none: it is for rank methods" : join(readings));
+  return {.budget = options.budget, .reading = wanted};
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-/// \file  A run that answers: its model with everything that its last committed round gives a client of a budget, adapter,
-/// experts per token, gate weights, phi and output scales. Prepared as an evaluator is, so what it says is what an
-/// evaluation scores.
+/// \file  A run that answers: its model with everything that its last committed round gives a client of a budget:
+/// adapter, experts per token, gate weights, phi and output scales. Prepared as an evaluator is: what it says is what
+/// an evaluation scores.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 /// \file  The bookkeeping of one beam search, apart from the model. Equal to transformers' generate(num_beams = width,
-/// do_sample=False, length_penalty=1.0, early_stopping=False): (1 + ends) * width candidates a step; those among the first
-/// `width` that end are kept with their score divided by the number of new tokens, eos included; the search ends when
+/// do_sample=False, length_penalty=1.0, early_stopping=False): (1 + ends) * width candidates a step; of the first
+/// `width` those that end are kept, their score divided by the number of new tokens, eos included; it ends when
 /// the best running beam, at its present length, is no better than the worst of `width` ended ones, or at
 /// max_new_tokens. Dimension names: W running beams, V vocabulary.
 #pragma once

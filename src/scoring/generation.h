@@ -54,7 +54,7 @@ struct PromptRun {
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                       int64_t room, PromptNames names = {});
 
-/// New tokens of each prompt, eos and stops excluded. Deterministic: ties go to the lowest id, and a drawn token depends
+/// New tokens of each prompt, eos and stops excluded. Deterministic: ties go to the lowest id, a drawn token depends
 /// on the seed, its prompt's number and its place alone. REQUIRES room >= max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);

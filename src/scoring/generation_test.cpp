@@ -125,7 +125,7 @@ at::Tensor logprobs(std::initializer_list<std::vector<float>> rows) {
 }
 
 TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
-  BeamSearch search(2, 0, 2);
+  BeamSearch search(2, {0}, 2);
   const auto first = search.advance(logprobs({{0.01F, 0.5F, 0.4F, 0.09F}}));
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].token, 1);
@@ -135,7 +135,7 @@ TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
 }
 
 TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
-  BeamSearch search(2, 0, 3);
+  BeamSearch search(2, {0}, 3);
   ASSERT_EQ(search.advance(logprobs({{0.45F, 0.5F, 0.05F}})).size(), 2u);  // eos at once: ln 0.45
   // Then eos: ln(0.5 * 0.5) / 2 is better, and no running beam is better than either.
   EXPECT_TRUE(search.advance(logprobs({{0.5F, 0.3F, 0.2F}, {0.3F, 0.4F, 0.3F}})).empty());
@@ -143,7 +143,7 @@ TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
 }
 
 TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
-  BeamSearch search(1, 0, 3);
+  BeamSearch search(1, {0}, 3);
   ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width`
   ASSERT_EQ(search.advance(logprobs({{0.1F, 0.9F}})).size(), 1u);
   EXPECT_TRUE(search.advance(logprobs({{0.2F, 0.8F}})).empty());
@@ -151,7 +151,7 @@ TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
 }
 
 TEST(BeamSearch, BreaksTiesByTheEarlierBeamAndTheLowerId) {
-  BeamSearch search(3, 99, 4);
+  BeamSearch search(3, {99}, 4);
   const auto first = search.advance(logprobs({{0.2F, 0.2F, 0.2F, 0.2F, 0.2F}}));
   ASSERT_EQ(first.size(), 3u);
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(first[i].token, i);

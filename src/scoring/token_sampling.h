@@ -1,5 +1,5 @@
-/// \file  Which token follows when it is drawn: the probabilities of transformers' temperature, top-k and top-p warpers,
-/// applied in that order. Dimension names: N rows, V vocabulary.
+/// \file  Which token follows when it is drawn: probabilities as transformers' temperature, top-k and top-p warpers,
+/// make them, in that order. Dimension names: N rows, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -24,8 +24,8 @@ class ChatTemplate {
   /// bos_token, eos_token, ...: what a template may name; one that a tokenizer lacks writes nothing.
   using SpecialTokens = std::map<std::string, std::string>;
 
-  /// chat_template.jinja of the folder, else the `chat_template` of its tokenizer_config.json: a text, or a list of named
-  /// ones, of which "default" is taken. Special tokens are those of tokenizer_config.json, then of
+  /// chat_template.jinja of the folder, else the `chat_template` of its tokenizer_config.json: a text, or a list of
+  /// named ones, of which "default" is taken. Special tokens are those of tokenizer_config.json, then of
   /// special_tokens_map.json, then of the tokenizer's class. \throws kData naming the folder that has no template, or
   /// the file and line that cannot be read (tokenizer/jinja/template.h)
   static ChatTemplate of_model(const std::filesystem::path& folder);

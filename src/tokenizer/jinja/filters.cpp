@@ -277,9 +277,12 @@ bool compared(std::string_view name, const Value& x, const Value& y, Budget& bud
   if (name == "<" || name == "lt" || name == "lessthan") return less(x, y);
   if (name == ">" || name == "gt" || name == "greaterthan") return less(y, x);
   if (name == "<=" || name == "le") return !less(y, x);
-  if (name == ">=" || name == "ge") return !less(x, y);
-  fail(kData, "the test ", name, " is not part of the subset of Jinja that is read");
+  return !less(x, y);
 }
+
+constexpr std::array<std::string_view, 17> kComparisons = {
+    "in",       "sameas", "==", "eq",          "equalto", "!=", "ne", "<", "lt",
+    "lessthan", ">",      "gt", "greaterthan", "<=",      "le", ">=", "ge"};
 
 }  // namespace
 
@@ -295,12 +298,15 @@ Value filtered(std::string_view name, const Value& x, Arguments& arguments, Budg
 bool tested(std::string_view name, const Value& x, Arguments& arguments, Budget& budget) {
   const auto found = std::find_if(kTests.begin(), kTests.end(), [&](const auto& one) { return one.name == name; });
   bool out;
-  if (found != kTests.end())
+  if (found != kTests.end()) {
     out = found->holds(x);
-  else if (name == "odd" || name == "even" || name == "divisibleby")
+  } else if (name == "odd" || name == "even" || name == "divisibleby") {
     out = is_of_number(name, x, arguments);
-  else
+  } else {
+    const bool known = std::find(kComparisons.begin(), kComparisons.end(), name) != kComparisons.end();
+    EK_CHECK(known, kData, "the test ", name, " is not part of the subset of Jinja that is read");
     out = compared(name, x, arguments.need("a value to compare with", concat("the test ", name)), budget);
+  }
   arguments.finish(name);
   return out;
 }

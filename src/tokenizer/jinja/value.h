@@ -1,4 +1,4 @@
-/// \file  The values of a Jinja template, as Python has them: what they are, how they compare, and how they are written.
+/// \file  The values of a Jinja template, as Python has them: how they compare, and how they are written.
 /// Immutable but for namespaces, as in Jinja's ImmutableSandboxedEnvironment.
 #pragma once
 
