@@ -319,7 +319,7 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--score", flags->score, "and its answers: f1 (default), exact, choice or nll");
   command->add_option("--options", flags->options, "choice: the answers of rows without options, comma-separated")
       ->delimiter(',');
-  command->add_option("--template", flags->form, "prompt: paper or llm_adapters");
+  command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 32)");

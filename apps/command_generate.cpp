@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,21 +12,53 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/machine.h"
+#include "data/prompt.h"
 #include "models/memory_plan.h"
 #include "scoring/generation.h"
-#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {
 
 struct GenerateFlags {
-  ModelOptions model;
+  SourceOptions source;
   std::vector<std::string> prompts;
+  std::string system;
+  std::optional<std::string> form;
+  std::optional<double> temperature, top_p;
+  std::optional<int64_t> top_k_tokens, seed;
   GenerationOptions generation{.max_new_tokens = 64};
   bool json = false;
 };
 
-void print_text(const std::string& prompt, const std::string& text) { std::cout << prompt << text << '\n'; }
+/// A question and its place for an answer, which `system` comes before.
+Row question(const std::string& system, const std::string& prompt) {
+  Row row;
+  if (!system.empty()) row.turns.push_back({"system", system});
+  row.turns.push_back({"user", prompt});
+  row.turns.push_back({"assistant", ""});
+  return row;
+}
+
+/// Tokens are drawn when any of these is said.
+std::optional<Sampling> sampling_of(const GenerateFlags& flags) {
+  const bool draws = flags.temperature || flags.top_p || flags.top_k_tokens;
+  EK_CHECK(draws || !flags.seed, kConfig, "--seed goes with --temperature, --top-p or --top-k-tokens");
+  if (!draws) return std::nullopt;
+  EK_CHECK(flags.generation.beams == 1, kConfig, "--beams is ", flags.generation.beams,
+           ": beam search draws nothing, so it excludes --temperature, --top-p and --top-k-tokens");
+  EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
+  const Sampling sampling{.temperature = flags.temperature.value_or(1.0),
+                          .top_k = flags.top_k_tokens.value_or(0),
+                          .top_p = flags.top_p.value_or(1.0),
+                          .seed = static_cast<uint64_t>(flags.seed.value_or(42))};
+  sampling.check();
+  return sampling;
+}
+
+/// A text goes on; a question is answered.
+void print_text(PromptTemplate form, const std::string& prompt, const std::string& text) {
+  std::cout << (form == PromptTemplate::kPlain ? prompt : "") << text << '\n';
+}
 
 void print_json(const TokenIds& prompt, const TokenIds& ids, const std::string& text) {
   std::cout << OrderedJson{{"prompt_ids", prompt}, {"ids", ids}, {"text", text}}.dump() << '\n';
@@ -47,18 +80,26 @@ MemoryPlan plan_of(const ModelSpec& spec, std::span<const TokenIds> prompts, con
 }
 
 void run_generate(const GenerateFlags& flags) {
-  const auto& options = flags.generation;
+  auto options = flags.generation;
   limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
-  const auto opened = open_model(flags.model);
-  const auto tokenizer = Tokenizer::of_model(opened.folder);
-  std::vector<TokenIds> prompts;
-  for (const auto& prompt : flags.prompts) prompts.push_back(tokenizer.encode(prompt));
-  require_memory(plan_of(opened.model->spec(), prompts, options), machine::memory(), "generating");
-  const auto outputs = generate(*opened.model, opened.forward(), prompts, options);
+  options.sampling = sampling_of(flags);
+  const auto given = parse_enum<PromptTemplate>("--template", flags.form.value_or("plain"));
+  const Source source(flags.source);
+  const auto form = flags.form ? given : source.form();
+  const Prompts prompts(source.tokenizer(), form);
+  options.stops = prompts.stops();
+  std::vector<std::string> texts;
+  std::vector<TokenIds> ids;
+  for (const auto& prompt : flags.prompts) {
+    texts.push_back(prompts.evaluation_prompt(question(flags.system, prompt)));
+    ids.push_back(prompts.encode(texts.back()));
+  }
+  require_memory(plan_of(source.model().spec(), ids, options), machine::memory(), "generating");
+  const auto outputs = generate(source.model(), source.forward(), ids, options);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto text = tokenizer.decode(outputs[i], true);
-    flags.json ? print_json(prompts[i], outputs[i], text) : print_text(flags.prompts[i], text);
+    const auto text = source.tokenizer().decode(outputs[i], true);
+    flags.json ? print_json(ids[i], outputs[i], text) : print_text(form, texts[i], text);
   }
 }
 
@@ -68,13 +109,27 @@ void add_generate_command(CLI::App& program) {
   auto flags = std::make_shared<GenerateFlags>();
   auto* command = program.add_subcommand("generate", "continues a text");
   command->description(
-      "Example: evenkeel generate --model builtin:tiny-olmoe --prompt \"Once\" --max-new-tokens 40\n\n"
-      "Continues a text, greedily or by beam search; the same input always gives the same text.");
-  flags->model.add_to(*command)->required();
-  command->add_option("--prompt", flags->prompts, "text to continue; several are run together")->required();
+      "Example: evenkeel generate --model builtin:tiny-olmoe --prompt \"Once\" --max-new-tokens 40\n"
+      "         evenkeel generate --run runs/demo --prompt \"Is water wet?\"\n\n"
+      "Continues a text, or answers a question that a template is put around, as in training: greedily, by beam "
+      "search, "
+      "or drawn with a seed; the same input always gives the same text. A template's answer is printed alone.");
+  flags->source.add_to(*command);
+  command->add_option("--prompt", flags->prompts, "text to continue, or question; several are run together")
+      ->required();
+  command->add_option("--template", flags->form,
+                      "what is put around the prompt: paper, llm_adapters, chat, plain (default: the run's; plain)");
+  command->add_option("--system", flags->system,
+                      "text that a conversation begins with; without chat, in front of the prompt");
   command->add_option("--max-new-tokens", flags->generation.max_new_tokens, "longest continuation")
       ->capture_default_str();
-  command->add_option("--beams", flags->generation.beams, "width of the beam search; 1: greedy")->capture_default_str();
+  command->add_option("--beams", flags->generation.beams, "width of the beam search; 1: token by token")
+      ->capture_default_str();
+  command->add_option("--temperature", flags->temperature, "draw tokens, logits divided by this; above 0 (default 1)");
+  command->add_option("--top-p", flags->top_p,
+                      "draw from the likeliest tokens that hold so much probability, in (0, 1]");
+  command->add_option("--top-k-tokens", flags->top_k_tokens, "draw from so many likeliest tokens; 0: all");
+  command->add_option("--seed", flags->seed, "of the draws, 0 or more (default 42)");
   command->add_flag("--json", flags->json, "one JSON line per prompt: prompt_ids, ids, text");
   command->callback([flags] { run_generate(*flags); });
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -14,63 +15,81 @@
 #include "base/safetensors.h"
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
-#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 namespace {
 
 struct ScoreFlags {
-  ModelOptions model;
+  SourceOptions source;
   std::string input, logits;
   bool json = false;
 };
 
-/// Reads {"text": ...} and {"ids": [...]} lines; a tokenizer is needed from the first text on.
+struct ScoredText {
+  TokenIds ids;
+  std::optional<size_t> completion;  ///< of a prompt with a completion: where that begins
+};
+
+/// Reads {"text": ...}, {"ids": [...]} and {"prompt": ..., "completion": ...} lines.
 class InputReader {
  public:
-  InputReader(const OpenedModel& opened, const std::string& file) : opened_(opened), file_(file) {}
+  explicit InputReader(const Source& source) : source_(source) {}
 
-  std::vector<TokenIds> read() {
-    std::vector<TokenIds> texts;
-    for_each_json_line(file_, [&](const JsonView& line) { texts.push_back(checked(ids_of(line), line)); });
-    return texts;
+  ScoredText read(const JsonView& line) const {
+    auto text = text_of(line);
+    check(text.ids, line);
+    return text;
   }
 
  private:
-  TokenIds ids_of(const JsonView& line) {
-    if (const auto text = line.find("text")) return encode(text->string());
-    const auto ids = line.find("ids");
-    line.require(ids.has_value(), ": allowed are {\"text\": \"...\"} and {\"ids\": [...]}");
-    return ids->integers();
+  ScoredText text_of(const JsonView& line) const {
+    if (const auto text = line.find("text")) return {source_.tokenizer().encode(text->string()), {}};
+    if (const auto ids = line.find("ids")) return {ids->integers(), {}};
+    const auto prompt = line.find("prompt"), completion = line.find("completion");
+    line.require(
+        prompt && completion,
+        ": allowed are {\"text\": \"...\"}, {\"ids\": [...]} and {\"prompt\": \"...\", \"completion\": \"...\"}");
+    return completed(prompt->string(), completion->string());
   }
 
-  TokenIds encode(const std::string& text) {
-    if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
-    return tokenizer_->encode(text);
+  /// Tokenised together; a token that holds the border belongs to the completion.
+  ScoredText completed(const std::string& prompt, const std::string& completion) const {
+    const auto before = source_.tokenizer().encode(prompt);
+    auto ids = source_.tokenizer().encode(prompt + completion);
+    const auto border = std::mismatch(before.begin(), before.end(), ids.begin(), ids.end()).first;
+    return {std::move(ids), static_cast<size_t>(border - before.begin())};
   }
 
-  TokenIds checked(TokenIds ids, const JsonView& line) const {
-    const auto& spec = opened_.model->spec();
+  void check(const TokenIds& ids, const JsonView& line) const {
+    const auto& spec = source_.model().spec();
     line.require(!ids.empty(), ": no tokens");
     line.require(static_cast<int64_t>(ids.size()) <= spec.max_positions, ": ", ids.size(),
                  " tokens, allowed: ", spec.max_positions);
     for (const int64_t id : ids)
       line.require(id >= 0 && id < spec.vocab_size, ": token id ", id, ", allowed: 0 .. ", spec.vocab_size - 1);
-    return ids;
   }
 
-  const OpenedModel& opened_;
-  std::string file_;
-  std::optional<Tokenizer> tokenizer_;
+  const Source& source_;
 };
 
-void print_json(size_t index, const TokenIds& ids, const TextScore& score) {
-  const OrderedJson line{{"index", index},
-                         {"tokens", ids.size()},
-                         {"logprob", score.logprob},
-                         {"token_logprobs", score.token_logprobs},
-                         {"ids", ids}};
-  std::cout << line.dump() << '\n';
+/// What is said of the completion alone. The first token of all has no log-probability.
+void add_completion(const TextScore& score, size_t begin, OrderedJson& line) {
+  const size_t first = std::max<size_t>(begin, 1) - 1;
+  double logprob = 0;
+  bool greedy = true;
+  for (size_t i = first; i < score.token_logprobs.size(); ++i) {
+    logprob += score.token_logprobs[i];
+    greedy = greedy && score.greedy[i];
+  }
+  line["completion"] = OrderedJson{{"first", begin}, {"logprob", logprob}, {"greedy", greedy}};
+}
+
+void print_json(size_t index, const ScoredText& text, const TextScore& score) {
+  OrderedJson line{{"index", index},           {"tokens", text.ids.size()},
+                   {"logprob", score.logprob}, {"token_logprobs", score.token_logprobs},
+                   {"greedy", score.greedy},   {"ids", text.ids}};
+  if (text.completion) add_completion(score, *text.completion, line);
+  std::cout << line.dump() << std::endl;
 }
 
 void print_row(size_t index, const TokenIds& ids, const TextScore& score) {
@@ -84,17 +103,51 @@ void check_place(const std::string& file) {
   EK_CHECK(folder.empty() || is_folder(folder), kIo, file, " cannot be written: ", folder.string(), " is not a folder");
 }
 
+/// Scores texts as they are handed over, and shows each.
+class Scorer {
+ public:
+  Scorer(const Source& source, const ScoreFlags& flags) : source_(source), flags_(flags) {}
+
+  void score(std::span<const ScoredText> texts) {
+    std::vector<TokenIds> ids;
+    for (const auto& text : texts) ids.push_back(text.ids);
+    score_texts(source_.model(), source_.forward(), ids, {.logits = !flags_.logits.empty(), .greedy = flags_.json},
+                [&](size_t i, const TextScore& score) { show(texts[i], score); });
+  }
+
+  void finish() const {
+    if (!flags_.logits.empty()) save_safetensors(flags_.logits, logits_);
+  }
+
+ private:
+  void show(const ScoredText& text, const TextScore& score) {
+    flags_.json ? print_json(index_, text, score) : print_row(index_, text.ids, score);
+    if (score.logits.defined()) logits_[std::to_string(index_)] = score.logits;
+    ++index_;
+  }
+
+  const Source& source_;
+  const ScoreFlags& flags_;
+  size_t index_ = 0;
+  TensorMap logits_;
+};
+
+/// Lines of a file go through the model together; one from standard input is answered before the next is read.
 void run_score(const ScoreFlags& flags) {
   check_place(flags.logits);
-  const auto opened = open_model(flags.model);
-  const auto texts = InputReader(opened, flags.input).read();
-  TensorMap logits;
+  const Source source(flags.source);
+  const InputReader reader(source);
+  Scorer scorer(source, flags);
   if (!flags.json) print("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
-  score_texts(*opened.model, opened.forward(), texts, !flags.logits.empty(), [&](size_t index, const TextScore& score) {
-    flags.json ? print_json(index, texts[index], score) : print_row(index, texts[index], score);
-    if (score.logits.defined()) logits[std::to_string(index)] = score.logits;
+  std::vector<ScoredText> texts;
+  for_each_json_line(flags.input, [&](const JsonView& line) {
+    texts.push_back(reader.read(line));
+    if (flags.input != "-") return;
+    scorer.score(texts);
+    texts.clear();
   });
-  if (!flags.logits.empty()) save_safetensors(flags.logits, logits);
+  scorer.score(texts);
+  scorer.finish();
 }
 
 }  // namespace
@@ -103,12 +156,19 @@ void add_score_command(CLI::App& program) {
   auto flags = std::make_shared<ScoreFlags>();
   auto* command = program.add_subcommand("score", "log-probability of given texts, token by token");
   command->description(
-      "Example: evenkeel score --model models/OLMoE-1B-7B-0924 --top-k 2 --input texts.jsonl --json\n\n"
-      "Log-probability (natural log) of given texts, token by token. Each input line is {\"text\": ...} or {\"ids\": "
-      "[...]}.");
-  flags->model.add_to(*command)->required();
-  command->add_option("--input", flags->input, "JSON lines, each with text or ids")->required();
-  command->add_flag("--json", flags->json, "JSON lines: index, tokens, logprob, token_logprobs, ids");
+      "Example: evenkeel score --model models/OLMoE-1B-7B-0924 --top-k 2 --input texts.jsonl --json\n"
+      "         evenkeel score --run runs/demo --budget 0.125 --input - --json\n\n"
+      "Log-probability (natural log) of given texts, token by token. Each input line is {\"text\": ...}, {\"ids\": "
+      "[...]} or {\"prompt\": ..., \"completion\": ...}; no template is put around them.");
+  flags->source.add_to(*command);
+  command
+      ->add_option("--input", flags->input,
+                   "JSON lines; - is standard input, each line answered before the next is read")
+      ->required();
+  command->add_flag(
+      "--json", flags->json,
+      "JSON lines: index, tokens, logprob, token_logprobs, greedy (was it the likeliest token), ids; of a "
+      "completion its first token, logprob, greedy");
   command->add_option("--logits", flags->logits, "also write all logits there, named by index: [tokens, vocabulary]");
   command->callback([flags] { run_score(*flags); });
 }

@@ -1,3 +1,6 @@
+#include <ATen/ATen.h>
+
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +13,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/limits.h"
+#include "data/prompt.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,7 +23,7 @@ namespace {
 
 struct TokenizeFlags {
   std::string model, input;
-  bool decode = false, jsonl = false, no_special = false;
+  bool decode = false, jsonl = false, no_special = false, chat = false;
   int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
 };
 
@@ -49,7 +54,45 @@ std::string to_line(const std::vector<int64_t>& ids) {
   return out + "]";
 }
 
+/// Positions of the ids that are predicted in the loss.
+std::vector<int64_t> targets_of(const Example& example) {
+  const auto batch = pack(std::array{example});
+  std::vector<int64_t> rows(batch.target_rows.const_data_ptr<int64_t>(),
+                            batch.target_rows.const_data_ptr<int64_t>() + batch.target_rows.numel());
+  for (auto& row : rows) ++row;  // a target is predicted by the row before it
+  return rows;
+}
+
+/// {"messages": [{"role", "content"}], "add_generation_prompt": false}
+std::vector<Turn> messages_of(const JsonView& line) {
+  std::vector<Turn> turns;
+  for (const auto& message : line.at("messages").items())
+    turns.push_back({message.at("role").string(), message.at("content").string()});
+  return turns;
+}
+
+/// A conversation that ends with an answer shows what training makes of it: which ids are targets.
+std::string conversation_line(const Tokenizer& tokenizer, const std::string& line) {
+  const Json json = parse_json(line, "the line");
+  const JsonView view(json, "the line");
+  const auto turns = messages_of(view);
+  std::vector<ChatMessage> messages;
+  for (const auto& turn : turns) messages.push_back({turn.role, turn.content});
+  const bool opens = view.flag_or("add_generation_prompt", false);
+  const auto text = tokenizer.chat_template().render(messages, opens).text;
+  OrderedJson out{{"text", text}, {"ids", tokenizer.encode(text, /*add_special_tokens=*/false)}};
+  if (opens || turns.empty() || turns.back().role != "assistant") return out.dump();
+  Row row;
+  row.turns = turns;
+  const auto tokenized =
+      tokenize_rows(std::array{row}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = limits::kTokens});
+  out["targets"] = std::vector<int64_t>();
+  if (!tokenized.examples.empty()) out["targets"] = targets_of(tokenized.examples[0]);
+  return out.dump();
+}
+
 std::string answer(const Tokenizer& tokenizer, const std::string& line, const TokenizeFlags& flags) {
+  if (flags.chat) return conversation_line(tokenizer, line);
   if (!flags.decode) return to_line(tokenizer.encode(text_of(line, flags.jsonl), !flags.no_special));
   const auto text = tokenizer.decode(ids_of(line, tokenizer.vocab_size()), flags.no_special);
   return flags.jsonl ? Json(text).dump() : text;
@@ -119,6 +162,10 @@ void add_tokenize_command(CLI::App& program) {
       ->required();
   command->add_flag("--decode", flags->decode, "lines are arrays of ids, print their text");
   command->add_flag("--jsonl", flags->jsonl, "texts are JSON strings, one a line: for texts that hold newlines");
+  command->add_flag(
+      "--chat", flags->chat,
+      "lines are {\"messages\": [...]}: prints text, ids and, behind an answer, targets of the loss, as JSON; "
+      "\"add_generation_prompt\": true opens an answer");
   command->add_flag("--no-special", flags->no_special,
                     "encode without the template's special tokens; decode without any special token");
   command->add_option("--train", flags->train,

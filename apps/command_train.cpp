@@ -49,8 +49,7 @@ void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   std::cout << score_table(scores) << clients_summary(load_run(run.folder.path())) << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
-            << "/report.html\ntry the model: evenkeel generate --model " << run.experiment.server.config.model.path
-            << " --adapter " << folder << "/adapter --prompt \"...\"\n";
+            << "/report.html\ntry the model: evenkeel generate --run " << folder << " --prompt \"...\"\n";
 }
 
 void run_train(const TrainFlags& flags) {

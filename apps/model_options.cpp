@@ -16,6 +16,30 @@ void check_top_k(const ModelSpec& spec, int64_t top_k) {
              spec.num_experts, " (0: the checkpoint's ", spec.top_k, ")");
 }
 
+void check_source(const SourceOptions& options) {
+  const bool run = !options.run.empty();
+  EK_CHECK(run == options.model.empty(), kConfig, "give either --run or --model");
+  for (const char* flag : {"--adapter", "--top-k", "--gate-norm"})
+    EK_CHECK(!run || options.command->count(flag) == 0, kConfig, "--run brings its own: ", flag, " goes with --model");
+  EK_CHECK(run || (!options.budget && options.reading.empty()), kConfig,
+           "--budget and --reading go with --run; with --model, --top-k says how many experts");
+  const double budget = options.budget.value_or(1.0);
+  EK_CHECK(budget > 0 && budget <= 1, kConfig, "--budget is ", budget, ", allowed: (0, 1]");
+}
+
+std::unique_ptr<RunAtBudget> run_at_budget(const SourceOptions& options) {
+  limits::check_integer("--threads", options.threads, 0, limits::kThreads);
+  const auto dtype = parse_enum<BaseDtype>("--dtype", options.dtype);
+  const bool dtype_given = options.command->count("--dtype") > 0;
+  return std::make_unique<RunAtBudget>(options.run, RunAtBudget::Options{.budget = options.budget.value_or(1.0),
+                                                                         .reading = options.reading,
+                                                                         .adjust = [&](ExperimentConfig& config) {
+                                                                           if (dtype_given) config.model.dtype = dtype;
+                                                                           if (options.threads > 0)
+                                                                             config.threads = options.threads;
+                                                                         }});
+}
+
 }  // namespace
 
 CLI::Option* ModelOptions::add_to(CLI::App& command) {
@@ -48,5 +72,30 @@ OpenedModel open_model(const ModelOptions& options) {
   if (!options.adapter.empty()) opened.adapters = load_peft_adapter(options.adapter, opened.model->all_sites());
   return opened;
 }
+
+void SourceOptions::add_to(CLI::App& app) {
+  command = &app;
+  app.add_option("--run", run, "run folder: its model and all that its last committed round made, instead of --model");
+  app.add_option("--budget", budget, "with --run: share of the experts per token, in (0, 1] (default 1)");
+  app.add_option("--reading", reading,
+                 "with --run of a rank method: a or b, what a budget means (default: the run's first)");
+  ModelOptions::add_to(app);
+}
+
+Source::Source(const SourceOptions& options) {
+  check_source(options);
+  if (options.run.empty())
+    opened_ = open_model(options);
+  else
+    run_ = run_at_budget(options);
+}
+
+const Tokenizer& Source::tokenizer() const {
+  if (run_) return run_->tokenizer();
+  if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
+  return *tokenizer_;
+}
+
+PromptTemplate Source::form() const { return run_ ? run_->config().data.form : PromptTemplate::kPlain; }
 
 }  // namespace evenkeel

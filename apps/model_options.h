@@ -1,15 +1,17 @@
 /// \file  What evaluate, score and generate share: which model, with which adapter, in which precision, with how many
-/// experts.
+/// experts; or which run.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/config.h"
+#include "fed/run_at_budget.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {
@@ -41,6 +43,32 @@ void use_threads(int64_t threads);
 /// Sets the number of threads, loads model and adapter. \throws kConfig for a flag out of range, kCheckpoint for a bad
 /// folder.
 OpenedModel open_model(const ModelOptions& options);
+
+/// What score and generate work with: a model as ModelOptions say, or a run.
+struct SourceOptions : ModelOptions {
+  std::string run, reading;
+  std::optional<double> budget;
+  CLI::App* command = nullptr;
+
+  /// Adds --run, --budget, --reading, and what ModelOptions has.
+  void add_to(CLI::App& app);
+};
+
+class Source {
+ public:
+  /// \throws kConfig for flags that do not go together, and as open_model() or RunAtBudget.
+  explicit Source(const SourceOptions& options);
+
+  const CausalLm& model() const { return run_ ? run_->model() : *opened_.model; }
+  ForwardOptions forward() const { return run_ ? run_->forward() : opened_.forward(); }
+  const Tokenizer& tokenizer() const;  ///< read when it is first asked for
+  PromptTemplate form() const;         ///< the run's; of a model kPlain
+
+ private:
+  OpenedModel opened_;
+  std::unique_ptr<RunAtBudget> run_;
+  mutable std::optional<Tokenizer> tokenizer_;
+};
 
 /// A flag's value as an enumerator. \throws kConfig listing what is allowed.
 template <config::NamedEnum E>

@@ -27,11 +27,19 @@ struct Row {
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins, -1: nowhere
 };
 
-/// A tokenised row. Position i predicts ids[i + 1]; only ids from `first_target` on are predicted in the loss.
+/// Positions [begin, end) of a sequence.
+struct IdSpan {
+  int64_t begin = 0, end = 0;
+  bool operator==(const IdSpan&) const = default;
+};
+
+/// A tokenised row. Position i predicts ids[i + 1]; only ids from `first_target` on are predicted in the loss, and of
+/// these none that lies `between` the answers of a conversation.
 struct Example {
   std::vector<int64_t> ids;
-  int64_t first_target = 1;  ///< index of the first id that is a target, >= 1; ids.size() when none is left
-  int64_t targets() const { return static_cast<int64_t>(ids.size()) - first_target; }
+  int64_t first_target = 1;       ///< index of the first id that is a target, >= 1; ids.size() when none is left
+  std::vector<IdSpan> between{};  ///< in order, apart from each other, at or behind first_target; empty for one answer
+  int64_t targets() const;
 };
 
 /// Sequences laid end to end, without padding. Attention is causal within each sequence.

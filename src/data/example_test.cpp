@@ -42,6 +42,15 @@ TEST(Pack, AnExampleWithoutTargetsOnlyTakesRoom) {
   EXPECT_EQ(batch.targets.numel(), 0);
 }
 
+TEST(Pack, WhatLiesBetweenAnswersIsNoTarget) {
+  const std::vector<Example> examples = {
+      {.ids = {5, 6}}, {.ids = {1, 2, 3, 4, 5, 6, 7}, .first_target = 2, .between = {{3, 5}, {6, 7}}}};
+  const auto batch = pack(examples);
+  EXPECT_EQ(numbers(batch.targets), (Ids{6, 3, 6}));
+  EXPECT_EQ(numbers(batch.target_rows), (Ids{0, 3, 6}));
+  EXPECT_EQ(examples[1].targets(), 2);
+}
+
 TEST(Pack, PointersAndValuesPackAlike) {
   const std::vector<Example> examples = {{.ids = {5, 6, 7}}, {.ids = {8, 9}}};
   const std::vector<const Example*> reversed = {&examples[1], &examples[0]};

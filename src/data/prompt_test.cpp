@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 
 #include "base/files.h"
@@ -214,19 +215,147 @@ TEST_F(TokenizeRows, ARowWithContextThatHasNoRoomForItsAnswerIsDropped) {
 TEST_F(TokenizeRows, AnEvaluationPromptKeepsItsQuestionAndTheBeginningOfItsContext) {
   const auto row = long_row();
   for (const auto form : {PromptTemplate::kPaper, PromptTemplate::kLlmAdapters}) {
-    const auto fitted = fit_context(row, tokenizer_, form, 400);
+    const Prompts prompts(tokenizer_, form);
+    const auto fitted = prompts.fit_context(row, 400);
     EXPECT_TRUE(row.input.starts_with(fitted.input));
     EXPECT_EQ(fitted.instruction, row.instruction);
     const auto length = tokenizer_.encode(evaluation_prompt(fitted, form), false).size();
     EXPECT_LE(length, 400u);
     EXPECT_GT(length, 390u);
-    EXPECT_EQ(fit_context(row, tokenizer_, form, 10000).input, row.input);
-    EXPECT_THROW(fit_context(row, tokenizer_, form, 30), Error);
-    EXPECT_EQ(fit_context(kRow, tokenizer_, form, 3).instruction, kRow.instruction);  // nothing to cut
+    EXPECT_EQ(prompts.fit_context(row, 10000).input, row.input);
+    EXPECT_THROW(prompts.fit_context(row, 30), Error);
+    EXPECT_EQ(prompts.fit_context(kRow, 3).instruction, kRow.instruction);  // nothing to cut
   }
 }
 
 TEST_F(TokenizeRows, RefusesACutoffWithoutRoom) { EXPECT_THROW(tokenize({kRow}, {.cutoff = 1}), Error); }
+
+/// A tokenizer with a chat template beside it: turns in brackets, answers end with the first special token.
+class ChatRows : public ::testing::Test {
+ protected:
+  static constexpr std::string_view kTurns =
+      "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n"
+      "{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}";
+
+  Tokenizer with_template(std::string_view source, std::string_view eos = "<|endoftext|>") {
+    const std::vector<std::string> texts = {"[user] what is it [assistant] it is so"};
+    write_file_atomic(folder_.path() / "tokenizer.json", train_tokenizer(texts, {.vocab_size = 300}));
+    write_file_atomic(folder_.path() / "chat_template.jinja", source);
+    write_file_atomic(folder_.path() / "tokenizer_config.json", concat("{\"eos_token\": \"", eos, "\"}"));
+    return Tokenizer::of_model(folder_.path());
+  }
+
+  /// The targets of a row as text, answers apart by "|", and whether eos was appended.
+  static std::string targets(const Tokenizer& tokenizer, const Row& row, TokenizeOptions options = {.cutoff = 1000}) {
+    options.form = PromptTemplate::kChat;
+    const auto rows = tokenize_rows(std::array{row}, tokenizer, options);
+    if (rows.examples.empty()) return "none";
+    const auto& example = rows.examples[0];
+    std::string text;
+    int64_t from = example.first_target;
+    const auto add = [&](int64_t to) {
+      text +=
+          tokenizer.decode(std::span(example.ids).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)));
+    };
+    for (const auto& gap : example.between) {
+      add(gap.begin);
+      text += gap.end < static_cast<int64_t>(example.ids.size()) ? "|" : "";
+      from = gap.end;
+    }
+    add(static_cast<int64_t>(example.ids.size()));
+    return text;
+  }
+
+  static Row conversation() {
+    Row row;
+    row.turns = {{"system", "be kind"}, {"user", "what"}, {"assistant", "it"}, {"user", "is"}, {"assistant", "so"}};
+    return row;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ChatRows, EveryAnswerWithItsEndIsATarget) {
+  const auto tokenizer = with_template(kTurns);
+  EXPECT_EQ(targets(tokenizer, conversation()), "it<|endoftext|>|so<|endoftext|>");
+  EXPECT_EQ(targets(tokenizer, kRow), kRow.output + "<|endoftext|>");
+  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 1000, .eos = 0}), "it<|endoftext|>|so<|endoftext|>");
+}
+
+TEST_F(ChatRows, EosIsAppendedWhereTheTemplateEndsNoTurn) {
+  const auto tokenizer = with_template(
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant: {% endif %}");
+  EXPECT_EQ(targets(tokenizer, kRow, {.cutoff = 1000, .eos = 0}), kRow.output + "\n<|endoftext|>");
+}
+
+TEST_F(ChatRows, ACutConversationKeepsTheAnswersThatFit) {
+  const auto tokenizer = with_template(kTurns);
+  const auto whole =
+      tokenize_rows(std::array{conversation()}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = 1000});
+  const auto second = whole.examples.at(0).between.at(0).end;
+  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = second}), "it<|endoftext|>");
+  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 4}), "none");
+}
+
+TEST_F(ChatRows, GenerationTagsSayWhatAnAnswerIs) {
+  const auto tokenizer = with_template(
+      "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}"
+      "{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}{% else %}"
+      "{{ m.content }}{% endif %}\n{% endfor %}");
+  EXPECT_EQ(targets(tokenizer, conversation()), "it|so");
+}
+
+TEST_F(ChatRows, WhereEarlierAnswersAreRewrittenTheLastOneIsTrained) {
+  const auto tokenizer = with_template(
+      "{% for m in messages %}[{{ m.role }}] {{ m.content if loop.last or m.role == 'user' "
+      "else '...' }}{{ eos_token }}{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}");
+  EXPECT_EQ(targets(tokenizer, conversation()), "so<|endoftext|>");
+  const auto rows =
+      tokenize_rows(std::array{conversation(), kRow}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = 1000});
+  EXPECT_EQ(rows.last_only, 1);
+}
+
+TEST_F(ChatRows, ATemplateThatCannotTellAnAnswerOrRefusesNamesTheRow) {
+  const auto crooked =
+      with_template("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}({% endif %}");
+  const auto refusal = [&](const Tokenizer& tokenizer) {
+    return testing::refusal([&] { targets(tokenizer, conversation()); });
+  };
+  EXPECT_NE(refusal(crooked).find("training row 0: "), std::string::npos) << refusal(crooked);
+  EXPECT_NE(refusal(crooked).find("{% generation %}"), std::string::npos);
+  const auto strict = with_template("\n{{ raise_exception('no system') }}");
+  EXPECT_NE(refusal(strict).find("chat_template.jinja line 2: the chat template refuses: no system"), std::string::npos)
+      << refusal(strict);
+}
+
+TEST_F(ChatRows, APromptOpensAnAnswerWhichEosOrTheEndOfATurnStops) {
+  const auto tokenizer = with_template(kTurns, "<|padding|>");
+  const Prompts prompts(tokenizer, PromptTemplate::kChat);
+  EXPECT_EQ(prompts.evaluation_prompt(conversation()),
+            "[system] be kind\n[user] what\n[assistant] it<|padding|>\n[user] is\n[assistant] ");
+  EXPECT_EQ(prompts.evaluation_prompt(with_context()), "[user] " + kRow.instruction + "\n\nIt is so.\n[assistant] ");
+  EXPECT_EQ(prompts.stops(), std::vector<int64_t>{1});
+  EXPECT_TRUE(Prompts(tokenizer, PromptTemplate::kPaper).stops().empty());
+}
+
+TEST_F(ChatRows, OtherTemplatesWriteAConversationOfOneAnswer) {
+  const auto tokenizer = with_template(kTurns);
+  Row row;
+  row.turns = {{"system", "be kind"}, {"user", "what"}, {"assistant", "it"}};
+  EXPECT_EQ(training_prompt(row, PromptTemplate::kPlain), "be kind\n\nwhat");
+  const auto text = Prompts(tokenizer, PromptTemplate::kPaper).transcript(row).text;
+  EXPECT_NE(text.find("### Instruction:\nbe kind\n\nwhat\n\n### Response:\nit"), std::string::npos) << text;
+  EXPECT_THROW(training_prompt(conversation(), PromptTemplate::kPaper), Error);
+}
+
+TEST_F(ChatRows, PlainIsThePromptAndTheAnswerAsTheyStand) {
+  const auto tokenizer = with_template(kTurns);
+  const Row row{.instruction = "it is", .input = "", .output = " so", .answer = "", .label = ""};
+  const auto rows =
+      tokenize_rows(std::array{row}, tokenizer, {.form = PromptTemplate::kPlain, .cutoff = 1000, .eos = 0});
+  EXPECT_EQ(tokenizer.decode(rows.examples.at(0).ids), "it is so<|endoftext|>");
+}
 
 }  // namespace
 }  // namespace evenkeel

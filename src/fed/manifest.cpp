@@ -97,6 +97,8 @@ void check_file(const JsonView& entry) {
 std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {
   auto files = model_files(model_folder);
+  if (config.data.form == PromptTemplate::kChat)
+    for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
   for (const auto& name : config.evaluate.tasks)

@@ -16,6 +16,13 @@ void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cu
                " lost their whole answer and are left out");
 }
 
+void warn_about_conversations(const TokenizedRows& tokenized, size_t rows) {
+  if (tokenized.last_only == 0) return;
+  log::warning("[data] ", tokenized.last_only, " of ", rows,
+               " rows train on their last answer alone: the chat template ",
+               "writes earlier answers otherwise than the last one (docs/prompts.md)");
+}
+
 /// Labels that the Dirichlet partition groups by.
 std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
   std::vector<std::string> labels;
@@ -63,6 +70,7 @@ ReadRows read_rows(TaskRows set, const ExperimentConfig& config, const Tokenizer
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
   auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  warn_about_conversations(tokenized, set.rows.size());
   return {std::move(set), std::move(tokenized)};
 }
 

@@ -23,26 +23,29 @@ std::vector<int64_t> top_indices(std::span<const float> values, size_t k) {
 
 }  // namespace
 
-BeamSearch::BeamSearch(int64_t width, int64_t eos, int64_t max_new_tokens)
-    : width_(width), eos_(eos), max_new_tokens_(max_new_tokens) {}
+BeamSearch::BeamSearch(int64_t width, std::vector<int64_t> ends, int64_t max_new_tokens)
+    : width_(width), ends_(std::move(ends)), max_new_tokens_(max_new_tokens) {}
+
+bool BeamSearch::ends(int64_t token) const { return std::find(ends_.begin(), ends_.end(), token) != ends_.end(); }
 
 std::vector<BeamSearch::Candidate> BeamSearch::candidates(const at::Tensor& logprobs_WV) const {
   const auto rows = logprobs_WV.contiguous();
   const auto vocab = static_cast<size_t>(rows.size(1));
+  const size_t wanted = (1 + ends_.size()) * width_;
   std::vector<Candidate> all;
   for (size_t beam = 0; beam < running_.size(); ++beam) {
     const std::span row(rows.const_data_ptr<float>() + beam * vocab, vocab);
-    for (const int64_t token : top_indices(row, 2 * width_))
+    for (const int64_t token : top_indices(row, wanted))
       all.push_back({running_[beam].score + row[token], static_cast<int64_t>(beam), token});
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& x, const auto& y) { return x.score > y.score; });
-  if (all.size() > 2 * width_) all.resize(2 * width_);
+  if (all.size() > wanted) all.resize(wanted);
   return all;
 }
 
 void BeamSearch::end(const Candidate& candidate) {
   Hypothesis hypothesis{running_[candidate.parent].tokens, candidate.score / static_cast<float>(length_)};
-  if (candidate.token != eos_) hypothesis.tokens.push_back(candidate.token);
+  if (!ends(candidate.token)) hypothesis.tokens.push_back(candidate.token);
   const auto place = std::upper_bound(ended_.begin(), ended_.end(), hypothesis.score,
                                       [](float score, const Hypothesis& other) { return score > other.score; });
   ended_.insert(place, std::move(hypothesis));
@@ -63,7 +66,7 @@ std::vector<BeamSearch::Continuation> BeamSearch::advance(const at::Tensor& logp
   const auto ranked = candidates(logprobs_WV);
   for (size_t rank = 0; rank < ranked.size(); ++rank) {
     const auto& candidate = ranked[rank];
-    if (candidate.token == eos_ || length_ == max_new_tokens_) {
+    if (ends(candidate.token) || length_ == max_new_tokens_) {
       if (rank < width_) end(candidate);
     } else if (next.size() < width_) {
       auto tokens = running_[candidate.parent].tokens;

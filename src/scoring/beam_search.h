@@ -1,6 +1,6 @@
 /// \file  The bookkeeping of one beam search, apart from the model. Equal to transformers' generate(num_beams = width,
-/// do_sample=False, length_penalty=1.0, early_stopping=False): 2 * width candidates a step; those among the first
-/// `width` that end are kept with their score divided by the number of new tokens, eos included; the search ends when
+/// do_sample=False, length_penalty=1.0, early_stopping=False): (1 + ends) * width candidates a step; of the first
+/// `width` those that end are kept, their score divided by the number of new tokens, eos included; it ends when
 /// the best running beam, at its present length, is no better than the worst of `width` ended ones, or at
 /// max_new_tokens. Dimension names: W running beams, V vocabulary.
 #pragma once
@@ -19,7 +19,8 @@ class BeamSearch {
     int64_t parent, token;
   };
 
-  BeamSearch(int64_t width, int64_t eos, int64_t max_new_tokens);
+  /// \param ends  tokens that end a beam, one or more
+  BeamSearch(int64_t width, std::vector<int64_t> ends, int64_t max_new_tokens);
 
   /// One step. \param logprobs [W, V] float32 of the running beams, in order; W is 1 in the first step.
   /// \return the beams that run on, best first, ties to the earlier beam and lower id; empty when the search is done.
@@ -42,7 +43,10 @@ class BeamSearch {
   bool improvable() const;
 
   size_t width_;
-  int64_t eos_, max_new_tokens_;
+  bool ends(int64_t token) const;
+
+  std::vector<int64_t> ends_;
+  int64_t max_new_tokens_;
   int64_t length_ = 0;  // new tokens of the running beams
   std::vector<Hypothesis> running_{1}, ended_;
 };

@@ -41,11 +41,11 @@ std::string answer_lead(const Row& row) {
 
 /// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
 /// such tail; the answer is then tokenised alone.
-TokenIds answer_ids(const Tokenizer& tokenizer, const std::string& prompt, const TokenIds& prompt_ids,
+TokenIds answer_ids(const Prompts& prompts, const std::string& prompt, const TokenIds& prompt_ids,
                     const std::string& text) {
-  const auto joined = tokenizer.encode(prompt + text, false);
+  const auto joined = prompts.encode(prompt + text);
   const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
-  return end.first == prompt_ids.end() ? TokenIds(end.second, joined.end()) : tokenizer.encode(text, false);
+  return end.first == prompt_ids.end() ? TokenIds(end.second, joined.end()) : prompts.encode(text);
 }
 
 /// Rows that go through the model together.
@@ -59,7 +59,7 @@ struct Batch {
 };
 
 /// Rows [first, first + count). \param limit  tokens that a prompt with context may take.
-Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> all, size_t first,
+Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row> all, size_t first,
                const EvaluationOptions& options, int64_t limit) {
   const auto rows = all.subspan(first, std::min(static_cast<size_t>(options.batch_size), all.size() - first));
   Batch batch{.rows = rows,
@@ -68,15 +68,15 @@ Batch tokenize(const Tokenizer& tokenizer, const TaskInfo& task, std::span<const
               .answer_tokens = {},
               .names = {concat("task ", task.name, ": row"), static_cast<int64_t>(first)}};
   for (const auto& row : rows) {
-    const auto fitted = fit_context(row, tokenizer, options.form, limit);
+    const auto fitted = prompts.fit_context(row, limit);
     batch.context_cut += fitted.input.size() < row.input.size();
-    const auto prompt = evaluation_prompt(fitted, options.form);
-    batch.prompts.push_back(tokenizer.encode(prompt, false));
+    const auto prompt = prompts.evaluation_prompt(fitted);
+    batch.prompts.push_back(prompts.encode(prompt));
     if (!options.likelihood || task.free_text()) continue;
     batch.answers.push_back(row_answers(task, row));
     auto& tokens = batch.answer_tokens.emplace_back();
     for (const auto& answer : batch.answers.back())
-      tokens.push_back(answer_ids(tokenizer, prompt, batch.prompts.back(), answer_lead(row) + answer));
+      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), answer_lead(row) + answer));
   }
   return batch;
 }
@@ -95,16 +95,16 @@ void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRu
     predictions[i].ranked = batch.answers[i][std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
 }
 
-void answer_batch(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                  const TaskInfo& task, const Batch& batch, const EvaluationOptions& options,
-                  std::span<Prediction> predictions) {
+void answer_batch(const CausalLm& model, const Prompts& prompts, const ForwardOptions& forward, const TaskInfo& task,
+                  const Batch& batch, const EvaluationOptions& options, std::span<Prediction> predictions) {
   auto run = run_prompts(model, forward, batch.prompts, room_of(batch, options.max_new_tokens), batch.names);
   if (!batch.answers.empty()) rank_answers(model, forward, run, batch, predictions);
-  const auto outputs =
-      generate(model, forward, std::move(run),
-               {.max_new_tokens = options.max_new_tokens, .beams = options.decode == Decode::kBeam4 ? 4 : 1});
+  const auto outputs = generate(model, forward, std::move(run),
+                                {.max_new_tokens = options.max_new_tokens,
+                                 .beams = options.decode == Decode::kBeam4 ? 4 : 1,
+                                 .stops = prompts.stops()});
   for (size_t i = 0; i < outputs.size(); ++i) {
-    predictions[i].output = first_response(tokenizer.decode(outputs[i], true), task, options.form);
+    predictions[i].output = first_response(prompts.tokenizer().decode(outputs[i], true), task, options.form);
     predictions[i].gold = batch.rows[i].answer;
   }
 }
@@ -205,13 +205,13 @@ int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
 
 using OnRows = std::function<void(int64_t done, int64_t rows)>;
 
-void answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward, const TaskInfo& task,
+void answer_rows(const CausalLm& model, const Prompts& prompts, const ForwardOptions& forward, const TaskInfo& task,
                  std::span<const Row> rows, const EvaluationOptions& options, std::span<Prediction> predictions,
                  TaskScore& score, const OnRows& on_progress) {
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(options.batch_size)) {
-    const auto batch = tokenize(tokenizer, task, rows, first, options, prompt_limit(model.spec(), options));
+    const auto batch = tokenize(prompts, task, rows, first, options, prompt_limit(model.spec(), options));
     const size_t count = batch.rows.size();
-    answer_batch(model, tokenizer, forward, task, batch, options, predictions.subspan(first, count));
+    answer_batch(model, prompts, forward, task, batch, options, predictions.subspan(first, count));
     score.context_cut += batch.context_cut;
     if (on_progress) on_progress(static_cast<int64_t>(first + count), static_cast<int64_t>(rows.size()));
   }
@@ -290,7 +290,7 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
   if (task.scoring == Scoring::kNll)
     weigh_answers(model, tokenizer, forward, task, rows, options, all, score, on_progress);
   else
-    answer_rows(model, tokenizer, forward, task, rows, options, all, score, on_progress);
+    answer_rows(model, Prompts(tokenizer, options.form), forward, task, rows, options, all, score, on_progress);
   check_mapped_files();
   if (task.scoring != Scoring::kNll) score_answers(task, set, options, all, score);
   score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

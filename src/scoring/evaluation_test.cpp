@@ -83,7 +83,7 @@ TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
     for (const std::string answer : {"true", "false"}) {
       const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
       const std::vector<TokenIds> text{tokenizer().encode(prompt + "the correct answer is " + answer)};
-      score_texts(*model, {}, text, false, [&](size_t, const TextScore& s) { by_logprob[s.logprob] = answer; });
+      score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) { by_logprob[s.logprob] = answer; });
     }
     EXPECT_EQ(predictions[i].ranked, by_logprob.rbegin()->second);
     right += predictions[i].ranked == rows[i].answer;
@@ -196,7 +196,7 @@ TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
       const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
       const std::vector<TokenIds> text{tokenizer().encode(prompt + "I say " + option)};
       const auto start = static_cast<int64_t>(tokenizer().encode(prompt).size()) - 1;
-      score_texts(*model, {}, text, false, [&](size_t, const TextScore& s) {
+      score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) {
         double sum = 0;
         for (size_t t = static_cast<size_t>(start); t < s.token_logprobs.size(); ++t) sum += s.token_logprobs[t];
         by_logprob[sum] = option;

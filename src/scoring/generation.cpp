@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/random.h"
 #include "models/memory_plan.h"
 #include "scoring/beam_search.h"
 
@@ -96,34 +97,67 @@ TokenIds best_tokens(const at::Tensor& logits_BV) {
   return {best.const_data_ptr<int64_t>(), best.const_data_ptr<int64_t>() + best.numel()};
 }
 
-std::vector<TokenIds> greedy(const CausalLm& model, const ForwardOptions& forward, PromptRun run, int64_t eos,
-                             int64_t max_new_tokens) {
+/// The token behind each sequence: the likeliest, or one that is drawn.
+class NextTokens {
+ public:
+  NextTokens(const std::optional<Sampling>& sampling, size_t prompts) : sampling_(sampling) {
+    for (size_t b = 0; sampling && b < prompts; ++b) streams_.emplace_back(sampling->seed, "generate", b);
+  }
+
+  /// \param live  the prompt of each row
+  TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
+    if (!sampling_) return best_tokens(logits_BV);
+    const auto probabilities_BV = kept_probabilities(logits_BV, *sampling_);
+    TokenIds drawn;
+    for (size_t i = 0; i < live.size(); ++i)
+      drawn.push_back(
+          drawn_token(probabilities_BV[static_cast<int64_t>(i)], streams_[static_cast<size_t>(live[i])].uniform()));
+    return drawn;
+  }
+
+ private:
+  std::optional<Sampling> sampling_;
+  std::vector<RandomStream> streams_;
+};
+
+/// What ends a sequence: eos first, then the rest.
+TokenIds ends_of(const GenerationOptions& options, int64_t model_eos) {
+  TokenIds ends = {options.eos >= 0 ? options.eos : model_eos};
+  for (const int64_t id : options.stops)
+    if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  return ends;
+}
+
+std::vector<TokenIds> one_by_one(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
+                                 const TokenIds& ends, const GenerationOptions& options) {
   std::vector<TokenIds> outputs(run.cache.lengths.size());
+  NextTokens next(options.sampling, outputs.size());
   TokenIds live(outputs.size());
   std::iota(live.begin(), live.end(), 0);
   auto hidden_BD = run.last_BD;
   for (int64_t step = 1;; ++step) {
-    const auto best = best_tokens(finite_logits(model.logits(hidden_BD, forward), run.names,
-                                                [&](int64_t row) { return live[static_cast<size_t>(row)]; }));
+    const auto best = next.of(finite_logits(model.logits(hidden_BD, forward), run.names,
+                                            [&](int64_t row) { return live[static_cast<size_t>(row)]; }),
+                              live);
     TokenIds kept, tokens, still_live;
     for (size_t i = 0; i < live.size(); ++i) {
-      if (best[i] == eos) continue;
+      if (std::find(ends.begin(), ends.end(), best[i]) != ends.end()) continue;
       outputs[live[i]].push_back(best[i]);
       kept.push_back(static_cast<int64_t>(i));
       tokens.push_back(best[i]);
       still_live.push_back(live[i]);
     }
-    if (kept.empty() || step == max_new_tokens) return outputs;
+    if (kept.empty() || step == options.max_new_tokens) return outputs;
     if (kept.size() < live.size()) run.cache.select(kept);
     live = std::move(still_live);
     hidden_BD = extend(model, forward, run.cache, single_tokens(tokens));
   }
 }
 
-std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& forward, PromptRun run, int64_t eos,
-                                  const GenerationOptions& options) {
+std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
+                                  const TokenIds& ends, const GenerationOptions& options) {
   const auto prompts = run.cache.lengths.size();
-  std::vector<BeamSearch> searches(prompts, BeamSearch(options.beams, eos, options.max_new_tokens));
+  std::vector<BeamSearch> searches(prompts, BeamSearch(options.beams, ends, options.max_new_tokens));
   std::vector<int64_t> rows(prompts, 1);  // running beams of each search, laid end to end in the cache
   const auto owner = [&](int64_t row) {
     int64_t b = 0;
@@ -257,9 +291,12 @@ std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forw
   limits::check_integer("beams", options.beams, 1, limits::kBeams);
   if (run.cache.lengths.empty()) return {};
   const at::NoGradGuard no_grad;
-  const int64_t eos = options.eos >= 0 ? options.eos : model.spec().eos;
-  return options.beams == 1 ? greedy(model, forward, std::move(run), eos, options.max_new_tokens)
-                            : beam_search(model, forward, std::move(run), eos, options);
+  EK_CHECK(!options.sampling || options.beams == 1, kConfig, "beam search draws nothing: beams is ", options.beams,
+           ", allowed with sampling: 1");
+  if (options.sampling) options.sampling->check();
+  const auto ends = ends_of(options, model.spec().eos);
+  return options.beams == 1 ? one_by_one(model, forward, std::move(run), ends, options)
+                            : beam_search(model, forward, std::move(run), ends, options);
 }
 
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,

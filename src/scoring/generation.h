@@ -1,4 +1,5 @@
-/// \file  Continuing texts with a key/value cache: greedy or beam search, and the likelihood of given continuations.
+/// \file  Continuing texts with a key/value cache: greedy, sampled or by beam search, and the likelihood of given
+/// continuations.
 /// Several prompts at once, packed: the prompts in one forward pass, then one token per sequence that is still going.
 /// Dimension names: B sequences, D hidden, V vocabulary.
 ///
@@ -10,12 +11,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "models/causal_lm.h"
+#include "scoring/token_sampling.h"
 
 namespace evenkeel {
 
@@ -23,8 +26,10 @@ using TokenIds = std::vector<int64_t>;
 
 struct GenerationOptions {
   int64_t max_new_tokens = 32;
-  int64_t beams = 1;  ///< 1: greedy. More: beam search (scoring/beam_search.h)
-  int64_t eos = -1;   ///< stops a sequence; -1: the model's
+  int64_t beams = 1;                      ///< 1: greedy. More: beam search (scoring/beam_search.h)
+  int64_t eos = -1;                       ///< stops a sequence; -1: the model's
+  std::vector<int64_t> stops{};           ///< ids that stop one as well (Prompts::stops)
+  std::optional<Sampling> sampling = {};  ///< tokens are drawn instead of taken; with one beam only
 };
 
 /// What messages call the prompts: "prompt 0", "task boolq: row 32".
@@ -49,7 +54,8 @@ struct PromptRun {
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                       int64_t room, PromptNames names = {});
 
-/// New tokens of each prompt, eos excluded. Deterministic: ties go to the lowest id. REQUIRES room >= max_new_tokens.
+/// New tokens of each prompt, eos and stops excluded. Deterministic: ties go to the lowest id, a drawn token depends
+/// on the seed, its prompt's number and its place alone. REQUIRES room >= max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,

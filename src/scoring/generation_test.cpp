@@ -30,7 +30,7 @@ TokenIds greedy_without_cache(const CausalLm& model, const ForwardOptions& forwa
 double logprob_of(const CausalLm& model, const ForwardOptions& forward, const TokenIds& ids) {
   double logprob = 0;
   const std::vector<TokenIds> one{ids};
-  score_texts(model, forward, one, false, [&](size_t, const TextScore& score) { logprob = score.logprob; });
+  score_texts(model, forward, one, {}, [&](size_t, const TextScore& score) { logprob = score.logprob; });
   return logprob;
 }
 
@@ -125,7 +125,7 @@ at::Tensor logprobs(std::initializer_list<std::vector<float>> rows) {
 }
 
 TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
-  BeamSearch search(2, 0, 2);
+  BeamSearch search(2, {0}, 2);
   const auto first = search.advance(logprobs({{0.01F, 0.5F, 0.4F, 0.09F}}));
   ASSERT_EQ(first.size(), 2u);
   EXPECT_EQ(first[0].token, 1);
@@ -135,7 +135,7 @@ TEST(BeamSearch, KeepsAPathThatBeginsWorseAndEndsBetter) {
 }
 
 TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
-  BeamSearch search(2, 0, 3);
+  BeamSearch search(2, {0}, 3);
   ASSERT_EQ(search.advance(logprobs({{0.45F, 0.5F, 0.05F}})).size(), 2u);  // eos at once: ln 0.45
   // Then eos: ln(0.5 * 0.5) / 2 is better, and no running beam is better than either.
   EXPECT_TRUE(search.advance(logprobs({{0.5F, 0.3F, 0.2F}, {0.3F, 0.4F, 0.3F}})).empty());
@@ -143,7 +143,7 @@ TEST(BeamSearch, DividesAnEndedTextByItsLengthWithEos) {
 }
 
 TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
-  BeamSearch search(1, 0, 3);
+  BeamSearch search(1, {0}, 3);
   ASSERT_EQ(search.advance(logprobs({{0.4F, 0.6F}})).size(), 1u);  // eos is not among the first `width`
   ASSERT_EQ(search.advance(logprobs({{0.1F, 0.9F}})).size(), 1u);
   EXPECT_TRUE(search.advance(logprobs({{0.2F, 0.8F}})).empty());
@@ -151,7 +151,7 @@ TEST(BeamSearch, GoesOnWhileARunningBeamIsBetterThanTheWorstEndedOne) {
 }
 
 TEST(BeamSearch, BreaksTiesByTheEarlierBeamAndTheLowerId) {
-  BeamSearch search(3, 99, 4);
+  BeamSearch search(3, {99}, 4);
   const auto first = search.advance(logprobs({{0.2F, 0.2F, 0.2F, 0.2F, 0.2F}}));
   ASSERT_EQ(first.size(), 3u);
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(first[i].token, i);
@@ -162,6 +162,68 @@ TEST(BeamSearch, BreaksTiesByTheEarlierBeamAndTheLowerId) {
     EXPECT_EQ(second[i].parent, 0);
     EXPECT_EQ(second[i].token, i);
   }
+}
+
+TEST(Generate, AStopEndsASequenceAsEosDoes) {
+  const auto model = testing::random_model(4);
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = 1000});
+  const int64_t eos = full[2][9], stop = full[0][2];
+  for (const int64_t beams : {1, 3}) {
+    const auto both =
+        generate(*model, {}, kPrompts, {.max_new_tokens = 15, .beams = beams, .eos = eos, .stops = {stop, eos}});
+    const auto swapped =
+        generate(*model, {}, kPrompts, {.max_new_tokens = 15, .beams = beams, .eos = stop, .stops = {eos}});
+    EXPECT_EQ(both, swapped);
+    for (const auto& ids : both)
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), stop) + std::count(ids.begin(), ids.end(), eos), 0);
+  }
+}
+
+TEST(Generate, DrawnTokensRepeatAndFollowTheirOdds) {
+  const auto model = testing::random_model(5);
+  const GenerationOptions options{
+      .max_new_tokens = 6, .eos = 1000, .sampling = Sampling{.temperature = 1.5, .seed = 7}};
+  EXPECT_EQ(generate(*model, {}, kPrompts, options), generate(*model, {}, kPrompts, options));
+  auto nearly_greedy = options;
+  nearly_greedy.sampling->top_k = 1;
+  EXPECT_EQ(generate(*model, {}, kPrompts, nearly_greedy),
+            generate(*model, {}, kPrompts, {.max_new_tokens = 6, .eos = 1000}));
+  auto beams = options;
+  beams.beams = 2;
+  EXPECT_THROW(generate(*model, {}, kPrompts, beams), Error);
+}
+
+TEST(TokenSampling, KeepsTheLikeliestTokensThatHoldTopP) {
+  const auto logits_NV = at::log(at::tensor({0.5F, 0.25F, 0.125F, 0.125F, 0.1F, 0.2F, 0.3F, 0.4F}).view({2, 4}));
+  const auto kept = [&](const Sampling& sampling) { return kept_probabilities(logits_NV, sampling); };
+  const auto near = [](const at::Tensor& x, std::vector<float> wanted) {
+    return at::allclose(x, at::tensor(wanted).view({2, 4}));
+  };
+  EXPECT_TRUE(near(kept({}), {0.5F, 0.25F, 0.125F, 0.125F, 0.1F, 0.2F, 0.3F, 0.4F}));
+  EXPECT_TRUE(near(kept({.top_p = 0.7}), {2.F / 3, 1.F / 3, 0, 0, 0, 0, 3.F / 7, 4.F / 7}));
+  EXPECT_TRUE(near(kept({.top_k = 1}), {1, 0, 0, 0, 0, 0, 0, 1}));
+  EXPECT_TRUE(near(kept({.top_p = 1e-9}), {1, 0, 0, 0, 0, 0, 0, 1}));
+  EXPECT_TRUE(near(kept({.temperature = 0.5, .top_k = 2}), {0.8F, 0.2F, 0, 0, 0, 0, 0.36F, 0.64F}));
+}
+
+TEST(TokenSampling, ATokenIsDrawnByItsShare) {
+  const auto probabilities_V = at::tensor({0.0F, 0.25F, 0.0F, 0.75F, 0.0F});
+  EXPECT_EQ(drawn_token(probabilities_V, 0.0), 1);
+  EXPECT_EQ(drawn_token(probabilities_V, 0.2499), 1);
+  EXPECT_EQ(drawn_token(probabilities_V, 0.25), 3);
+  EXPECT_EQ(drawn_token(probabilities_V, 0.9999999), 3);
+}
+
+TEST(Score, SaysWhichTokensWereTheLikeliest) {
+  const auto model = testing::random_model(6);
+  const auto answer =
+      generate(*model, {}, std::vector<TokenIds>{kPrompts[0]}, {.max_new_tokens = 3, .eos = 1000}).at(0);
+  const std::vector<TokenIds> text{joined(kPrompts[0], answer)};
+  score_texts(*model, {}, text, {.greedy = true}, [&](size_t, const TextScore& score) {
+    ASSERT_EQ(score.greedy.size(), score.token_logprobs.size());
+    EXPECT_EQ(std::vector<bool>(score.greedy.end() - 3, score.greedy.end()), std::vector<bool>(3, true));
+    EXPECT_FALSE(score.logits.defined());
+  });
 }
 
 }  // namespace

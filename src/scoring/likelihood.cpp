@@ -28,6 +28,15 @@ std::vector<double> target_logprobs_of(const CausalLm& model, const ForwardOptio
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 
+/// \param logits_TV  behind every token; the last predicts nothing
+std::vector<bool> likeliest(const std::vector<int64_t>& ids, const at::Tensor& logits_TV) {
+  const auto best_T = logits_TV.argmax(1);
+  const auto* best = best_T.const_data_ptr<int64_t>();
+  std::vector<bool> greedy;
+  for (size_t i = 1; i < ids.size(); ++i) greedy.push_back(best[i - 1] == ids[i]);
+  return greedy;
+}
+
 void check_finite(const TextScore& score, size_t index) {
   const bool known =
       std::isfinite(score.logprob) && (!score.logits.defined() || score.logits.isfinite().all().item<bool>());
@@ -37,11 +46,10 @@ void check_finite(const TextScore& score, size_t index) {
 }  // namespace
 
 void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
-                 bool with_logits, const std::function<void(size_t, const TextScore&)>& on_score,
-                 int64_t batch_tokens) {
+                 const ScoreOptions& options, const std::function<void(size_t, const TextScore&)>& on_score) {
   const at::NoGradGuard no_grad;
   for (size_t first = 0, end = 0; first < texts.size(); first = end) {
-    end = batch_end(texts, first, batch_tokens);
+    end = batch_end(texts, first, options.batch_tokens);
     const auto batch = pack_ids(texts.subspan(first, end - first));
     const auto hidden_TD = model.hidden(batch, forward);
     const auto logprobs = target_logprobs_of(model, forward, batch, hidden_TD);
@@ -52,7 +60,10 @@ void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span
       score.token_logprobs.assign(next, next + (length - 1));
       next += length - 1;
       for (const double one : score.token_logprobs) score.logprob += one;
-      if (with_logits) score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length), forward);
+      if (options.logits || options.greedy)
+        score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length), forward);
+      if (options.greedy) score.greedy = likeliest(texts[i], score.logits);
+      if (!options.logits) score.logits.reset();
       check_finite(score, i);
       on_score(i, score);
     }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/unicode.h"
 
@@ -99,6 +100,7 @@ struct Tokenizer::Impl {
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::vector<Token> entries;
   std::unordered_map<std::string, int64_t> ids;
+  std::filesystem::path folder;  ///< of the file
 };
 
 Tokenizer::Impl::Impl(TokenizerFile file)
@@ -186,7 +188,9 @@ void Tokenizer::Impl::encode_raw(std::string_view text, std::vector<int64_t>& ou
 Tokenizer Tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const auto file = tokenizer_json.string();
   try {
-    return Tokenizer(std::make_unique<Impl>(read_tokenizer_file(tokenizer_json)));
+    Tokenizer loaded(std::make_unique<Impl>(read_tokenizer_file(tokenizer_json)));
+    loaded.impl_->folder = tokenizer_json.parent_path();
+    return loaded;
   } catch (const Error& error) {
     const bool named = std::string_view(error.what()).find(file) != std::string_view::npos;
     if (named) throw;
@@ -227,6 +231,12 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
   }
   if (raw || unicode::find_invalid(out) == std::string::npos) return out;
   return unicode::replace_invalid(out);
+}
+
+ChatTemplate Tokenizer::chat_template() const { return ChatTemplate::of_model(impl_->folder); }
+
+bool Tokenizer::is_special(int64_t id) const {
+  return id >= 0 && id < vocab_size() && impl_->entries[static_cast<size_t>(id)].special;
 }
 
 bool Tokenizer::is_byte_level() const { return std::holds_alternative<BytePairModel>(impl_->model); }

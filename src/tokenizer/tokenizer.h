@@ -15,6 +15,8 @@
 
 namespace evenkeel {
 
+class ChatTemplate;
+
 class Tokenizer {
  public:
   /// \throws kData (file, what is not supported or malformed). Supported: model BPE with pre-tokenizer ByteLevel (own
@@ -37,7 +39,12 @@ class Tokenizer {
   int64_t vocab_size() const;  ///< one more than the largest id, added tokens included
   std::optional<int64_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int64_t id) const;  ///< \throws kData when no token has it
+  bool is_special(int64_t id) const;          ///< left out by a decode that skips special tokens
   bool is_byte_level() const;                 ///< words hold the space before them; else white space leaves no trace
+
+  /// The chat template that lies beside tokenizer.json, read anew. \throws kData when there is none
+  /// (tokenizer/chat_template.h)
+  ChatTemplate chat_template() const;
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

@@ -42,6 +42,11 @@ MODEL_FLAGS = {
     "--dtype": [("int8", ["--dtype", "int8", "checkpoint", "bfloat16"]), ("", ["--dtype", "checkpoint"])],
     "--threads": THREADS,
 }
+SOURCE_FLAGS = {  # beside --model, which they exclude
+    "--run": [(NOWHERE, ["--run", "--model"])],
+    "--budget": [("0.5", ["--budget", "--run", "--top-k"]), ("half", ["--budget", "half"])],
+    "--reading": [("a", ["--reading", "--run"])],
+}
 
 BAD = {
     "train": {
@@ -80,6 +85,7 @@ BAD = {
     },
     "score": {
         **MODEL_FLAGS,
+        **SOURCE_FLAGS,
         "--input": [(NOWHERE, [NOWHERE, "cannot be"]), ("/", ["/"])],
         "--json": [("yes", ["yes"])],
         "--logits": [(f"{NOWHERE}/l.safetensors", [NOWHERE])],
@@ -103,6 +109,13 @@ BAD = {
     },
     "generate": {
         **MODEL_FLAGS,
+        **SOURCE_FLAGS,
+        "--template": [("alpaca", ["--template", "alpaca", "paper", "chat"]), ("chat", ["has no chat template"])],
+        "--system": [],
+        "--temperature": [("0", ["--temperature", "above 0"]), ("nan", ["--temperature"]), ("warm", ["--temperature", "warm"])],
+        "--top-p": [("0", ["--top-p"]), ("1.5", ["--top-p", "1.5", "at most 1"]), ("-1", ["--top-p", "-1"])],
+        "--top-k-tokens": [("-1", ["--top-k-tokens", "-1", "0 or more"]), (BEYOND, ["--top-k-tokens"])],
+        "--seed": [("3", ["--seed", "--temperature"]), ("one", ["--seed", "one"])],
         "--prompt": [],
         "--max-new-tokens": [("0", ["--max-new-tokens", "0"]), ("-1", ["--max-new-tokens", "-1"]),
                              (str(2**63 - 1), ["--max-new-tokens", str(2**63 - 1)])],
@@ -115,6 +128,7 @@ BAD = {
         "--decode": [("yes", ["yes"])],
         "--jsonl": [("yes", ["yes"])],
         "--no-special": [("yes", ["yes"])],
+        "--chat": [("yes", ["yes"])],
         "--train": [("500", ["exists already"]), ("many", ["--train", "many"])],
     },
     "pretrain": {
@@ -237,6 +251,11 @@ def test_what_a_command_needs(places, command, without):
     (["evaluate", "--run", "r", "--adapter", "a"], ["--run", "--adapter"]),
     (["evaluate", "--run", "r", "--top-k", "3"], ["--run", "--top-k"]),
     (["evaluate", "--model", "m", "--tasks", "builtin", "--top-k", "2", "--budget", "1"], ["--top-k", "--budget"]),
+    (["generate", "--prompt", "p"], ["--run", "--model"]),
+    (["generate", "--run", "r", "--gate-norm", "olmoe_native", "--prompt", "p"], ["--run", "--gate-norm"]),
+    (["score", "--run", "r", "--adapter", "a", "--input", "-"], ["--run", "--adapter"]),
+    (["score", "--run", "r", "--budget", "1.5", "--input", "-"], ["--budget", "1.5", "(0, 1]"]),
+    (["generate", "--model", "m", "--prompt", "p", "--beams", "2", "--top-p", "0.5"], ["--beams", "--top-p"]),
     (["train", CONFIG, "--out", "a", "--out", "b"], ["--out"]),
     (["init", ROOT / "configs/tiny/model.json", "--out", "a", "--seed", "1", "--seed", "2"], ["--seed"]),
 ], ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else "")

@@ -2,13 +2,14 @@
 
 import json
 import math
+import subprocess
 
 import pytest
 from safetensors.torch import load_file, save_file
 
 from forked import forked
 from hostile import refused
-from tiny import CONFIG, lines, model, one_line, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, evenkeel, lines, model, one_line, settings, succeed, tiny_model  # noqa: F401
 
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
@@ -29,6 +30,15 @@ def data(tmp_path_factory):
             for i in range(9)]
     (folder / "boolq/test.json").write_text(json.dumps(rows))
     return folder
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model, tmp_path_factory):  # noqa: F811
+    """One round of UB-SMoE: it modulates routers, and renormalises gates."""
+    out = tmp_path_factory.mktemp("run") / "ub-smoe"
+    said = succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1)).stderr
+    assert f"evenkeel generate --run {out} --prompt" in said
+    return out
 
 
 def texts(tmp_path, *records):
@@ -81,9 +91,7 @@ def test_more_rows_than_there_are_are_all_scored_and_it_is_said_once(tiny_model)
     assert done.stderr.count("builtin:tools has 14 rows, 15 were asked for: all are scored") == 1
 
 
-def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, tmp_path):  # noqa: F811
-    run = tmp_path / "run"
-    succeed("train", CONFIG, "--out", run, *settings(model__path=tiny_model, train__rounds=1))
+def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, run):  # noqa: F811
     again = json_lines(succeed("evaluate", "--run", run, "--json").stdout)
     recorded = {(one["task"], one["budget"]): one for one in lines(run / "evaluations.jsonl")}
     assert len(again) == len(recorded) > 0
@@ -101,7 +109,7 @@ def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, tmp_p
 def test_score_gives_every_token_and_their_sum(tiny_model, tmp_path):  # noqa: F811
     file = texts(tmp_path, {"text": "The correct answer is true"}, {"ids": [7, 8, 9, 300, 12]}, {"ids": [5]})
     records = json_lines(succeed("score", "--model", tiny_model, "--input", file, "--json").stdout)
-    assert [list(record) for record in records] == [["index", "tokens", "logprob", "token_logprobs", "ids"]] * 3
+    assert [list(record) for record in records] == [["index", "tokens", "logprob", "token_logprobs", "greedy", "ids"]] * 3
     assert [record["index"] for record in records] == [0, 1, 2]
     assert records[1]["ids"] == [7, 8, 9, 300, 12] and records[2]["token_logprobs"] == []
     for record in records:
@@ -130,6 +138,95 @@ def test_generate_prints_the_text_behind_its_prompt(tiny_model):  # noqa: F811
     for flags in ([], ["--beams", 3], ["--dtype", "bfloat16", "--threads", 1]):
         out = succeed("generate", "--model", tiny_model, "--prompt", "Once upon", "--max-new-tokens", 5, *flags).stdout
         assert out.startswith("Once upon")
+
+
+def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, data, tmp_path):  # noqa: F811
+    """Answers are ranked and generated alike, at every budget; the adapter without phi is another model."""
+    predictions = tmp_path / "predictions.jsonl"
+    succeed("evaluate", "--run", run, "--tasks", "boolq", "--data", data, "--predictions", predictions, "--json")
+    questions = [row["instruction"] for row in json.loads((data / "boolq/test.json").read_text())][:3]
+    prompts = [f"Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+               f"### Instruction:\n{question}\n\n### Response:\n" for question in questions]
+    file = texts(tmp_path, *({"prompt": prompt, "completion": f"the correct answer is {answer}"}
+                             for prompt in prompts for answer in ("true", "false")))
+    words = [word for question in questions for word in ("--prompt", question)]
+    for budget, top_k in ((0.125, 1), (1.0, 8)):
+        expected = [one for one in lines(predictions) if one["budget"] == budget][:3]
+        of_run = json_lines(succeed("score", "--run", run, "--budget", budget, "--input", file, "--json").stdout)
+        pairs = [[one["completion"]["logprob"] for one in of_run[i:i + 2]] for i in (0, 2, 4)]
+        assert [("true", "false")[pair[1] > pair[0]] for pair in pairs] == [one["ranked"] for one in expected]
+        answers = succeed("generate", "--run", run, "--budget", budget, *words, "--max-new-tokens", 4, "--json").stdout
+        assert [one["text"].split("### Response:")[0].strip() for one in json_lines(answers)] == [one["output"] for one in expected]
+        alone = json_lines(succeed("score", "--model", tiny_model, "--adapter", run / "adapter", "--top-k", top_k, "--gate-norm",
+                                   "renorm_selected", "--input", file, "--json").stdout)
+        assert max(abs(a["logprob"] - b["logprob"]) for a, b in zip(of_run, alone)) > 1e-3
+
+
+def test_the_template_of_a_run_is_put_around_a_prompt(run, tiny_model):  # noqa: F811
+    def ids(*flags):
+        out = succeed("generate", *flags, "--prompt", "Is it so?", "--max-new-tokens", 1, "--json").stdout
+        return json_lines(out)[0]["prompt_ids"]
+    assert ids("--run", run) == ids("--model", tiny_model, "--template", "paper")
+    assert ids("--run", run, "--template", "plain") == ids("--model", tiny_model) == ids("--model", tiny_model, "--template", "plain")
+    forms = [ids("--model", tiny_model, "--template", form) for form in ("paper", "llm_adapters", "plain")]
+    forms.append(ids("--model", tiny_model, "--system", "Say yes."))
+    assert len({tuple(form) for form in forms}) == 4
+
+
+def chat_model(model):  # noqa: F811
+    (model / "chat_template.jinja").write_text(
+        "{% for m in messages %}{% if m.role == 'system' and m.content == 'no' %}{{ raise_exception('no system, please') }}{% endif %}"
+        "[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}")
+    (model / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
+
+
+def test_a_run_can_train_evaluate_and_answer_by_the_chat_template(model, tmp_path):  # noqa: F811
+    out = tmp_path / "chat"
+    changes = settings(model__path=model, train__rounds=1, evaluate__limit=1, data__limit=30, data__template='"chat"', method__name='"fedit"')
+    refused("train", CONFIG, "--out", out, *changes, says=["has no chat template", model])
+    chat_model(model)
+    succeed("train", CONFIG, "--out", out, *changes)
+    assert any(one["path"].endswith("chat_template.jinja") for one in json.loads((out / "manifest.json").read_text())["files"])
+    question = ["--prompt", "Is it so?", "--max-new-tokens", 3]
+    (answer,) = json_lines(succeed("generate", "--run", out, *question, "--json").stdout)
+    (lines_of,) = json_lines(forked_input("tokenize", "--model", model, "--chat", "--input", "-",
+                                          text='{"messages": [{"role": "user", "content": "Is it so?"}], "add_generation_prompt": true}'))
+    assert answer["prompt_ids"] == lines_of["ids"]
+    assert succeed("generate", "--run", out, *question).stdout == answer["text"] + "\n"
+    refused("generate", "--run", out, *question, "--system", "no", says=["chat_template.jinja line 1", "no system, please"])
+
+
+def forked_input(*arguments, text):
+    done = evenkeel(*arguments, input=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_drawn_tokens_depend_on_the_seed_and_nothing_else(tiny_model):  # noqa: F811
+    def drawn(*flags, prompts=("Once", "The answer")):
+        words = [word for prompt in prompts for word in ("--prompt", prompt)]
+        return [one["ids"] for one in json_lines(succeed("generate", "--model", tiny_model, *words, "--max-new-tokens", 12, "--json",
+                                                         *flags).stdout)]
+    warm = ("--temperature", 2, "--top-p", 0.95)
+    assert drawn(*warm) == drawn(*warm, "--seed", 42) != drawn(*warm, "--seed", 43)
+    assert drawn(*warm, prompts=["Once"])[0] == drawn(*warm)[0] != drawn("--temperature", 2)[0]
+    assert drawn("--top-k-tokens", 1) == drawn("--top-p", 1e-9) == drawn()
+
+
+def test_lines_of_standard_input_are_answered_one_by_one(tiny_model):  # noqa: F811
+    with subprocess.Popen([PROGRAM, "score", "--model", tiny_model, "--input", "-", "--json"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as score:
+        for index, line in enumerate(({"ids": [7, 8, 9]}, {"prompt": "The correct", "completion": " answer"})):
+            score.stdin.write(json.dumps(line) + "\n")
+            score.stdin.flush()
+            said = json.loads(score.stdout.readline())
+            assert said["index"] == index and len(said["greedy"]) == len(said["token_logprobs"]) == said["tokens"] - 1
+        first = said["completion"]["first"]
+        assert said["completion"]["logprob"] == pytest.approx(math.fsum(said["token_logprobs"][first - 1:]))
+        assert said["completion"]["greedy"] == all(said["greedy"][first - 1:])
+        score.stdin.close()
+        assert score.wait() == 0
 
 
 # --- bad input ---

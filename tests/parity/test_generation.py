@@ -1,4 +1,5 @@
-"""`evenkeel generate`, greedy and by beam search, against transformers' generate() on random models."""
+"""`evenkeel generate`, greedy, by beam search and drawn, against transformers' generate() on random models."""
+import collections
 import itertools
 import json
 import random
@@ -6,12 +7,15 @@ import random
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from peer import random_model, run
 
 VOCAB, PROMPTS, NEW_TOKENS = 300, 14, 14
 # E, k, heads, kv heads, head width, F, layers, norm_topk_prob
 SHAPES = [(6, 2, 4, 2, 8, 20, 2, False), (9, 9, 3, 3, 10, 28, 1, True), (16, 4, 5, 1, 8, 12, 3, False)]
+FLAGS = {"temperature": "--temperature", "top_k": "--top-k-tokens", "top_p": "--top-p"}
+WARPERS = {"temperature": TemperatureLogitsWarper, "top_k": TopKLogitsWarper, "top_p": TopPLogitsWarper}  # in the order of generate()
 NAMES = ("num_experts", "num_experts_per_tok", "num_attention_heads", "num_key_value_heads", "head_width",
          "intermediate_size", "num_hidden_layers", "norm_topk_prob")
 
@@ -76,3 +80,28 @@ def test_texts_equal_those_of_transformers(shape, beams, tmp_path):
     assert any(len(wanted) < NEW_TOKENS for _, wanted in clear) and any(wanted for _, wanted in clear)
     for record in records:
         assert record["text"] == tokenizer.decode(record["ids"])
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0.6, "top_p": 0.8}, {"temperature": 1.7, "top_k": 9}, {"top_p": 0.5},
+                                      {"temperature": 1.2, "top_k": 12, "top_p": 0.85}], ids=str)
+def test_drawn_tokens_are_those_that_transformers_keeps_in_their_proportions(settings, tmp_path):
+    """2,000 draws behind one prompt: all that has a share of 2 % is seen, nothing that was taken out, shares within five deviations."""
+    model = model_of(SHAPES[0], seed=12)
+    tokenizer = save_tokenizer(tmp_path)
+    model.save_pretrained(tmp_path)
+    prompt, draws = "abc de", 2000
+    flags = [word for name, value in settings.items() for word in (FLAGS[name], value)]
+    out = run("generate", "--model", tmp_path, *["--prompt", prompt] * draws, "--max-new-tokens", 1, "--json", *flags)
+    eos = model.config.eos_token_id
+    drawn = collections.Counter((json.loads(line)["ids"] or [eos])[0] for line in out.splitlines())
+    ids = torch.tensor([tokenizer.encode(prompt).ids])
+    with torch.no_grad():
+        scores = model(ids, use_cache=False).logits[:, -1].float()
+    for name, warper in WARPERS.items():
+        scores = warper(settings[name])(ids, scores) if name in settings else scores
+    shares = scores.softmax(-1)[0]
+    kept = {token for token in range(VOCAB) if shares[token] > 0}
+    assert set(drawn) <= kept and {token for token in kept if shares[token] > 0.02} <= set(drawn)
+    for token in kept:
+        share = shares[token].item()
+        assert abs(drawn[token] / draws - share) < 5 * (share * (1 - share) / draws) ** 0.5 + 1 / draws

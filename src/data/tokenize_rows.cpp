@@ -1,0 +1,125 @@
+// tokenize_rows() of data/prompt.h.
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "data/context_window.h"
+#include "data/prompt.h"
+
+namespace evenkeel {
+namespace {
+
+/// Length of the common prefix: the tokens of a prompt, unless its last token merged with the answer's first.
+int64_t common_prefix(std::span<const int64_t> a, std::span<const int64_t> b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
+class RowEncoder {
+ public:
+  RowEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options)
+      : tokenizer_(tokenizer), options_(options), prompts_(tokenizer, options.form) {}
+
+  /// Nothing when there is no room for the answer and its place in the context. Counts what was cut.
+  std::optional<Example> encode(const Row& row, TokenizedRows& counts) const {
+    auto text = prompts_.transcript(row);
+    auto ids = prompts_.encode(text.text);
+    counts.last_only += text.last_only;
+    const bool cut = static_cast<int64_t>(ids.size()) > (row.input.empty() ? options_.cutoff : room_beside_eos());
+    counts.cut += cut;
+    if (!cut || row.input.empty()) return example(text, std::move(ids));
+    const auto window = windowed(row);
+    if (!window) return std::nullopt;
+    ++counts.windowed;
+    text = prompts_.transcript(*window);
+    return example(text, prompts_.encode(text.text));
+  }
+
+ private:
+  int64_t room_beside_eos() const { return options_.cutoff - (options_.eos < 0 ? 0 : 1); }
+
+  /// The row with as much of its context as fits; its answer then stands elsewhere.
+  std::optional<Row> windowed(const Row& row) const {
+    KeptSpan kept;
+    if (const auto at = static_cast<size_t>(row.answer_at); row.answer_at >= 0) kept = {at, at + row.output.size()};
+    Row shorter = row;
+    shorter.answer_at = -1;
+    const auto tokens_with = [&](std::string_view context) {
+      shorter.input = context;
+      return static_cast<int64_t>(prompts_.encode(prompts_.transcript(shorter).text).size());
+    };
+    auto context = context_window(row.input, kept, room_beside_eos(), tokenizer_, tokens_with);
+    if (!context) return std::nullopt;
+    shorter.input = std::move(*context);
+    return shorter;
+  }
+
+  Example example(const Transcript& text, std::vector<int64_t> ids) const {
+    Example made{.ids = std::move(ids)};
+    const auto length = static_cast<int64_t>(made.ids.size());
+    if (length > options_.cutoff)
+      made.ids.resize(static_cast<size_t>(options_.cutoff));
+    else if (length < options_.cutoff && options_.eos >= 0 && !text.ended &&
+             (length == 0 || made.ids.back() != options_.eos))
+      made.ids.push_back(options_.eos);
+    if (options_.mask_prompt) aim(text, made);
+    return made;
+  }
+
+  /// Makes the answers the targets. A token that holds the border of one belongs to it.
+  void aim(const Transcript& text, Example& made) const {
+    const auto size = static_cast<int64_t>(made.ids.size());
+    int64_t end = 0;  // of the answer before
+    for (const auto& answer : text.answers) {
+      const auto before = prompts_.encode(std::string_view(text.text).substr(0, answer.begin));
+      const int64_t begin = std::max({common_prefix(before, made.ids), end, int64_t{1}});
+      if (end == 0)
+        made.first_target = begin;
+      else if (begin > end)
+        made.between.push_back({end, begin});
+      end = std::max(answer.end == text.text.size() ? size : behind(text, answer.end, made), begin);
+    }
+    if (end == 0) made.first_target = size;
+    if (end > 0 && end < size) made.between.push_back({end, size});
+  }
+
+  int64_t behind(const Transcript& text, size_t byte, const Example& made) const {
+    const auto before = prompts_.encode(std::string_view(text.text).substr(0, byte));
+    const int64_t common = common_prefix(before, made.ids);
+    const bool holds_border = common < static_cast<int64_t>(std::min(before.size(), made.ids.size()));
+    return common + (holds_border ? 1 : 0);
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  Prompts prompts_;
+};
+
+/// \throws kData naming the row, where its template refuses it
+std::optional<Example> encode_row(const RowEncoder& encoder, std::span<const Row> rows, size_t i,
+                                  TokenizedRows& counts) {
+  try {
+    return encoder.encode(rows[i], counts);
+  } catch (const Error& error) {
+    throw error.with_context(concat("training row ", i));
+  }
+}
+
+}  // namespace
+
+TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options) {
+  EK_CHECK(options.cutoff >= 2, kConfig, "cutoff is ", options.cutoff, ", allowed: 2 tokens or more");
+  const RowEncoder encoder(tokenizer, options);
+  TokenizedRows result;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    auto example = encode_row(encoder, rows, i, result);
+    if (!example || example->targets() <= 0) {
+      ++result.without_target;
+      continue;
+    }
+    result.examples.push_back(std::move(*example));
+    result.rows.push_back(static_cast<int64_t>(i));
+  }
+  return result;
+}
+
+}  // namespace evenkeel

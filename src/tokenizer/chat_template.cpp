@@ -1,0 +1,122 @@
+#include "tokenizer/chat_template.h"
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "base/files.h"
+#include "base/json.h"
+
+namespace evenkeel {
+namespace {
+
+using SpecialTokens = ChatTemplate::SpecialTokens;
+
+constexpr const char* kTemplateFile = "chat_template.jinja";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+constexpr const char* kSpecialTokensMap = "special_tokens_map.json";
+
+constexpr std::array kTokenNames = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                    "pad_token", "cls_token", "mask_token"};
+
+/// What transformers' class of a tokenizer takes where no file names a token.
+struct ClassDefaults {
+  std::string_view name, bos, eos;
+};
+constexpr std::array kClasses = {ClassDefaults{"GPTNeoXTokenizer", "<|endoftext|>", "<|endoftext|>"},
+                                 ClassDefaults{"GPT2Tokenizer", "<|endoftext|>", "<|endoftext|>"},
+                                 ClassDefaults{"Qwen2Tokenizer", "", "<|endoftext|>"},
+                                 ClassDefaults{"LlamaTokenizer", "<s>", "</s>"}};
+
+/// A JSON object of the folder; an empty one where the file is not there.
+struct Document {
+  std::string origin;
+  Json json = Json::object();
+
+  Document(const fs::path& folder, const char* name) : origin((folder / name).string()) {
+    if (path_exists(folder / name)) json = load_json(folder / name);
+  }
+  JsonView view() const { return {json, origin}; }
+};
+
+/// "<s>", or an added token with that content.
+std::optional<std::string> token_of(const JsonView& document, const char* name) {
+  const auto value = document.find(name);
+  if (!value) return std::nullopt;
+  return value->json().is_object() ? value->at("content").string() : value->string();
+}
+
+void add_class_defaults(const JsonView& config, SpecialTokens& tokens) {
+  auto name = config.string_or("tokenizer_class", "");
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  for (const auto& one : kClasses) {
+    if (one.name != name) continue;
+    if (!config.json().contains("bos_token") && !one.bos.empty()) tokens.emplace("bos_token", one.bos);
+    if (!config.json().contains("eos_token")) tokens.emplace("eos_token", one.eos);
+  }
+}
+
+SpecialTokens named_tokens(const fs::path& folder, const JsonView& config) {
+  SpecialTokens tokens;
+  const bool complete = config.has("added_tokens_decoder");  // transformers then leaves the other file out
+  const Document map(folder, kSpecialTokensMap);
+  for (const char* name : kTokenNames) {
+    auto token = token_of(config, name);
+    if (!token && !complete) token = token_of(map.view(), name);
+    if (token) tokens.emplace(name, std::move(*token));
+  }
+  add_class_defaults(config, tokens);
+  return tokens;
+}
+
+/// A text, or a list of {"name", "template"}.
+std::optional<std::string> template_in(const JsonView& config) {
+  const auto given = config.find("chat_template");
+  if (!given || !given->json().is_array()) return given ? std::optional(given->string()) : std::nullopt;
+  for (const auto& one : given->items())
+    if (one.at("name").string() == "default") return one.at("template").string();
+  given->refuse(": none of the templates is named default");
+}
+
+jinja::Value messages_value(std::span<const ChatMessage> messages) {
+  std::vector<jinja::Value> list;
+  for (const auto& [role, content] : messages)
+    list.push_back(jinja::Value::dict(
+        {{"role", jinja::Value::string(std::string(role))}, {"content", jinja::Value::string(std::string(content))}}));
+  return jinja::Value::list(std::move(list));
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialTokens special)
+    : origin_(std::move(origin)), template_(source, origin_), special_(std::move(special)) {}
+
+ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
+  const Document config(folder, kTokenizerConfig);
+  auto special = named_tokens(folder, config.view());
+  if (const auto file = folder / kTemplateFile; path_exists(file))
+    return {read_file(file, jinja::Template::kMostBytes), file.string(), std::move(special)};
+  const auto source = template_in(config.view());
+  EK_CHECK(source.has_value(), kData, folder.string(), " has no chat template: neither ", kTemplateFile,
+           " nor a chat_template in ", kTokenizerConfig, "; template = \"chat\" needs one");
+  return {*source, config.origin + ": chat_template", std::move(special)};
+}
+
+jinja::Rendered ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
+  std::vector<std::pair<std::string, jinja::Value>> variables = {
+      {"messages", messages_value(messages)},
+      {"tools", jinja::Value::none()},
+      {"documents", jinja::Value::none()},
+      {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
+  for (const auto& [name, token] : special_) variables.emplace_back(name, jinja::Value::string(token));
+  return template_.render(variables);
+}
+
+std::vector<fs::path> chat_template_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const char* name : {kTemplateFile, kSpecialTokensMap, kTokenizerConfig})
+    if (path_exists(folder / name)) files.push_back(folder / name);
+  return files;
+}
+
+}  // namespace evenkeel

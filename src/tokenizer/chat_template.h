@@ -1,0 +1,51 @@
+/// \file  The chat template that a model's folder brings along, and the special tokens it writes; rendered as
+/// transformers' apply_chat_template does, without tools and documents.
+/// Example:  tokenizer.chat_template().render(std::array{ChatMessage{"user", "Hi"}}, true).text
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/jinja/template.h"
+
+namespace evenkeel {
+
+struct ChatMessage {
+  std::string_view role, content;  ///< UTF-8
+};
+
+/// Immutable; threads may render side by side.
+class ChatTemplate {
+ public:
+  /// bos_token, eos_token, ...: what a template may name; one that a tokenizer lacks writes nothing.
+  using SpecialTokens = std::map<std::string, std::string>;
+
+  /// chat_template.jinja of the folder, else the `chat_template` of its tokenizer_config.json: a text, or a list of
+  /// named ones, of which "default" is taken. Special tokens are those of tokenizer_config.json, then of
+  /// special_tokens_map.json, then of the tokenizer's class. \throws kData naming the folder that has no template, or
+  /// the file and line that cannot be read (tokenizer/jinja/template.h)
+  static ChatTemplate of_model(const std::filesystem::path& folder);
+  /// \param origin  what errors begin with
+  ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
+
+  /// \param add_generation_prompt  ends with what opens an assistant's turn. \throws kData when the template refuses
+  jinja::Rendered render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
+  /// Whether {% generation %} says which parts are answers; `generated` holds them then.
+  bool marks_answers() const { return template_.marks_generation(); }
+  const std::string& origin() const { return origin_; }
+  const SpecialTokens& special_tokens() const { return special_; }
+
+ private:
+  std::string origin_;
+  jinja::Template template_;
+  SpecialTokens special_;
+};
+
+/// The files of a folder that of_model() reads, those that are there.
+std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
+
+}  // namespace evenkeel

@@ -1,0 +1,15 @@
+// A chat template, and what it makes of a conversation, with and without an answer to come.
+#include <array>
+
+#include "tests/fuzz/fuzz.h"
+#include "tokenizer/chat_template.h"
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  const ChatTemplate made(input, "template", {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+  const std::array messages = {ChatMessage{"system", "kind "}, ChatMessage{"user", " Gr\xc3\xbc\xc3\x9f Gott\n"},
+                               ChatMessage{"assistant", "<think>\nhm\n</think>\n\nok"}};
+  const auto out = made.render(messages, false);
+  for (const auto& [begin, end] : out.generated)
+    if (begin > end || end > out.text.size()) finding("a span outside of the text", std::to_string(end));
+  made.render(std::span(messages).first(2), true);
+}

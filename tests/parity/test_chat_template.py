@@ -1,0 +1,160 @@
+"""Chat templates beside transformers' apply_chat_template: texts, token ids, and the ids that are answers."""
+import json
+import subprocess
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer
+
+import chat_templates as own
+from peer import PROGRAM, ROOT
+
+SPECIAL = ["<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
+           "<|begin_of_text|>"]
+SYSTEM, QUESTION = {"role": "system", "content": "You are – kind. "}, {"role": "user", "content": " Hi ünï 你好\n"}
+THOUGHT = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nHello\n"}
+EMPTY, ANSWER = {"role": "user", "content": ""}, {"role": "assistant", "content": "it's 12 o'clock 🙂"}
+CONVERSATIONS = [[SYSTEM, QUESTION, THOUGHT, EMPTY, ANSWER], [QUESTION, ANSWER], [SYSTEM, QUESTION], [QUESTION],
+                 [QUESTION, ANSWER, QUESTION, THOUGHT], [SYSTEM, EMPTY, ANSWER], [EMPTY, EMPTY],
+                 [QUESTION, {"role": "assistant", "content": ""}, QUESTION, ANSWER, EMPTY, {"role": "assistant", "content": "\nx"}]]
+
+
+def published():
+    """The templates that trl ships; without it none, and a test says so. Those that depend on the day are refused."""
+    files = sorted(ROOT.glob(".venv-templates/lib/python3*/site-packages/trl/chat_templates/*.jinja"))
+    return {file.stem: file.read_text() for file in files}
+
+
+PUBLISHED = published()
+BY_THE_CLOCK = {"gptoss", "gptoss_training", "muse_glimmer", "muse_glimmer_training"}
+FAMILIES = [name for name in PUBLISHED if name not in BY_THE_CLOCK]
+
+
+@pytest.fixture(scope="module")
+def tokenizer_json(tmp_path_factory):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=420, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(["<|assistant|>\nyou are kind\n\n\nit's the clock <think>\nhello\n</think>\n\n" * 3], trainer)
+    tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in SPECIAL])
+    file = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    tokenizer.save(str(file))
+    return file.read_text()
+
+
+def model_folder(folder, tokenizer_json, template, beside=True, **config):
+    folder.mkdir(exist_ok=True)
+    (folder / "tokenizer.json").write_text(tokenizer_json)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"} | config
+    if beside:
+        (folder / "chat_template.jinja").write_text(template)
+    else:
+        config["chat_template"] = template
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def ours(folder, lines):
+    """Of each line what the program prints, or of the first that it refuses what it says."""
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = subprocess.run([PROGRAM, "tokenize", "--model", folder, "--chat", "--input", "-"], input=text.encode(), capture_output=True)
+    out = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert done.returncode in (0, 1), done.stderr.decode()
+    return out, None if done.returncode == 0 else done.stderr.decode()
+
+
+def theirs(tokenizer, line):
+    prompt = line.get("add_generation_prompt", False)
+    text = tokenizer.apply_chat_template(line["messages"], tokenize=False, add_generation_prompt=prompt)
+    return text, tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def compare(folder, lines):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    accepted = []
+    for line in lines:
+        try:
+            accepted.append((line, *theirs(tokenizer, line)))
+        except Exception as refusal:  # jinja2's, of many kinds
+            out, said = ours(folder, [line])
+            assert said, (line, out, refusal)
+    out, said = ours(folder, [line for line, *_ in accepted])
+    assert said is None, said
+    for got, (line, text, ids) in zip(out, accepted, strict=True):
+        assert got["text"] == text, line
+        assert got["ids"] == ids, line
+    return tokenizer, accepted, out
+
+
+LINES = [{"messages": messages, "add_generation_prompt": prompt} for messages in CONVERSATIONS for prompt in (False, True)
+         if not prompt or messages[-1]["role"] == "user"]
+ANSWERED = [{"messages": messages} for messages in CONVERSATIONS if messages[-1]["role"] == "assistant"]
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *own.SHAPES, "everything"])
+def test_texts_and_ids_equal_those_of_transformers(name, tokenizer_json, tmp_path):
+    template = {**PUBLISHED, **own.SHAPES, "everything": own.EVERYTHING}[name]
+    lines = [line for line in LINES if line["add_generation_prompt"]] if name == "crooked" else LINES
+    compare(model_folder(tmp_path / name, tokenizer_json, template), lines)
+
+
+@pytest.mark.skipif(not PUBLISHED, reason="trl, which ships published templates, is not installed")
+def test_published_templates_of_the_families_are_among_them():
+    assert {"qwen2_5", "qwen3", "qwen3_instruct_2507", "llama3", "llama3_1", "llama3_2"} <= set(FAMILIES)
+    assert len(FAMILIES) > 40
+
+
+@pytest.mark.parametrize("name", [*(name for name in FAMILIES if "generation %}" in PUBLISHED[name]), "marked"])
+def test_answers_are_where_the_template_marks_them(name, tokenizer_json, tmp_path):
+    folder = model_folder(tmp_path / name, tokenizer_json, {**PUBLISHED, **own.SHAPES}[name])
+    tokenizer, accepted, out = compare(folder, ANSWERED)
+    for (line, _, ids), got in zip(accepted, out, strict=True):
+        mask = tokenizer.apply_chat_template(line["messages"], tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+        assert got["targets"] == [i for i, one in enumerate(mask["assistant_masks"]) if one], line
+
+
+@pytest.mark.parametrize("name", ["lines", "brackets"])
+def test_without_marks_every_answer_and_its_end_is_found(name, tokenizer_json, tmp_path):
+    _, accepted, out = compare(model_folder(tmp_path / name, tokenizer_json, own.SHAPES[name]), ANSWERED)
+    for (line, *_), got in zip(accepted, out, strict=True):
+        tokenizer = Tokenizer.from_str(tokenizer_json)
+        said = tokenizer.decode([got["ids"][i] for i in got["targets"]], skip_special_tokens=False)
+        assert said.replace(" ", "") == "".join(turn["content"] + "</s>" for turn in line["messages"]
+                                                if turn["role"] == "assistant").replace(" ", "")
+
+
+def test_where_earlier_answers_are_rewritten_only_the_last_is_trained_on(tokenizer_json, tmp_path):
+    folder = model_folder(tmp_path / "m", tokenizer_json, own.FORGETFUL)
+    (got,), _ = ours(folder, [{"messages": CONVERSATIONS[0]}])
+    tokenizer = Tokenizer.from_str(tokenizer_json)
+    assert tokenizer.decode([got["ids"][i] for i in got["targets"]], skip_special_tokens=False) == ANSWER["content"] + "<|im_end|>"
+
+
+def test_an_answer_that_cannot_be_told_from_its_prompt_is_refused(tokenizer_json, tmp_path):
+    folder = model_folder(tmp_path / "m", tokenizer_json, own.CROOKED)
+    assert "{% generation %}" in ours(folder, [{"messages": [QUESTION, ANSWER]}])[1]
+
+
+@pytest.mark.parametrize("template, says", own.REFUSED, ids=[template[:40].strip() for template, _ in own.REFUSED])
+def test_what_is_outside_is_refused_by_name(template, says, tokenizer_json, tmp_path):
+    said = ours(model_folder(tmp_path / "m", tokenizer_json, template), [{"messages": [QUESTION]}])[1]
+    assert said.count("\n") == 1 and all(word in said for word in ["chat_template.jinja", *says]), said
+
+
+def test_a_template_lies_in_the_config_or_beside_it_and_there_first(tokenizer_json, tmp_path):
+    line = {"messages": [QUESTION]}
+    named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "{{ bos_token }}named"}]
+    for template, beside in (("text{{ eos_token }}", False), (named, False), ("file", True)):
+        compare(model_folder(tmp_path / "m", tokenizer_json, template, beside), [line])
+    compare(model_folder(tmp_path / "m", tokenizer_json, "file", True, chat_template="config"), [line])
+    (tmp_path / "m/chat_template.jinja").unlink()
+    (tmp_path / "m/tokenizer_config.json").write_text("{}")
+    assert "has no chat template" in ours(tmp_path / "m", [line])[1]
+
+
+@pytest.mark.parametrize("config", [{"bos_token": None}, {"eos_token": {"content": "<|im_end|>", "__type": "AddedToken"}},
+                                    {"tokenizer_class": "GPTNeoXTokenizerFast", "bos_token": None}], ids=str)
+def test_special_tokens_are_the_tokenizers(config, tokenizer_json, tmp_path):
+    template = "{{ bos_token is defined }}{{ bos_token }}|{{ eos_token }}|{{ messages[0].content }}{{ eos_token }}"
+    compare(model_folder(tmp_path / "m", tokenizer_json, template, **config), [{"messages": [QUESTION]}])
