@@ -14,7 +14,6 @@ constexpr double kLast = -1e300;
 
 using ClientKey = std::tuple<std::string, std::string, int64_t>;  // task, reading, client
 ClientKey key_of(const TaskScore& score) { return {score.task, score.reading, score.client->id}; }
-ClientKey key_of(const ClientResult& one) { return {one.task, one.reading, one.id}; }
 
 std::string who_of(const ClientOfScore& client) {
   return client.name ? concat(client.id, " (", *client.name, ")") : std::to_string(client.id);
@@ -105,60 +104,83 @@ std::string grid_of(std::span<const ClientResult> results) {
   return concat(title_of(results[0]), ": ", summary_of(results), '\n', grid.text());
 }
 
-/// What a run made of the client of another: nothing where it did not score it.
-const ClientResult* same_client(std::span<const ClientResult> results, const ClientResult& of) {
-  const auto found =
-      std::find_if(results.begin(), results.end(), [&](const ClientResult& one) { return key_of(one) == key_of(of); });
-  return found != results.end() && found->own ? &*found : nullptr;
+/// One reading of one run, to stand beside others.
+struct Side {
+  std::string label;
+  std::vector<ClientResult> results;  // with scores on own rows
+
+  const ClientResult* find(const ClientResult& of) const {
+    const auto found = std::find_if(results.begin(), results.end(),
+                                    [&](const ClientResult& one) { return one.id == of.id && one.task == of.task; });
+    return found == results.end() ? nullptr : &*found;
+  }
+};
+
+std::vector<Side> sides_of(std::span<const RunRecords> runs) {
+  std::vector<Side> sides;
+  for (const auto& run : runs) {
+    std::map<std::string, Side> by_reading;
+    for (auto& one : client_results(run.evaluations)) {
+      if (!one.own) continue;
+      auto& side = by_reading[one.reading];
+      side.label = one.reading.empty() ? run.label : concat(run.label, " (", one.reading, ")");
+      side.results.push_back(std::move(one));
+    }
+    for (auto& [reading, side] : by_reading) sides.push_back(std::move(side));
+  }
+  return sides;
 }
 
-struct SideBySide {
+/// A client of the first side, and what it gains on the others.
+struct Compared {
   const ClientResult* first;
-  std::vector<const ClientResult*> others;  // of the other runs
+  std::vector<const ClientResult*> others;
 
-  std::optional<double> change(size_t other) const {
+  std::optional<double> gain(size_t other) const {
     if (!others[other]) return std::nullopt;
     return gain_between(*first->own, *others[other]->own);
   }
 };
 
-std::vector<SideBySide> side_by_side(std::span<const std::vector<ClientResult>> runs) {
-  std::vector<SideBySide> rows;
-  for (const auto& one : runs[0]) {
-    if (!one.own) continue;
-    SideBySide row{&one, {}};
-    for (const auto& other : runs.subspan(1)) row.others.push_back(same_client(other, one));
+/// The largest gain on the last side first.
+std::vector<Compared> compared(std::span<const Side> sides) {
+  std::vector<Compared> rows;
+  for (const auto& one : sides[0].results) {
+    Compared row{&one, {}};
+    for (const auto& other : sides.subspan(1)) row.others.push_back(other.find(one));
     rows.push_back(std::move(row));
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) {
-    return x.change(x.others.size() - 1).value_or(kLast) > y.change(y.others.size() - 1).value_or(kLast);
+    return x.gain(x.others.size() - 1).value_or(kLast) > y.gain(y.others.size() - 1).value_or(kLast);
   });
   return rows;
 }
 
-/// Own rows of all runs, each against the first.
-std::string of_several_runs(std::span<const RunRecords> runs, std::span<const std::vector<ClientResult>> results) {
-  const auto rows = side_by_side(results);
-  if (rows.empty()) return "";
-  std::vector<std::string> titles = {"client", "budget", runs[0].label};
-  std::vector<Counts> counts(runs.size() - 1);
-  for (const auto& run : runs.subspan(1)) titles.insert(titles.end(), {run.label, "difference"});
+std::vector<std::string> titles_of(std::span<const Side> sides) {
+  std::vector<std::string> titles = {"client", "budget", sides[0].label};
+  for (const auto& side : sides.subspan(1)) titles.insert(titles.end(), {side.label, "difference"});
   titles.insert(titles.end(), {"own rows", "questions"});
-  TextGrid grid(titles);
-  for (const auto& row : rows) {
-    std::vector<std::string> cells = {row.first->who, fixed(row.first->budget, 3), score_text(row.first->own)};
+  return titles;
+}
+
+/// Own rows of all sides, each against the first.
+std::string side_by_side(std::span<const Side> sides) {
+  TextGrid grid(titles_of(sides));
+  std::vector<Counts> counts(sides.size() - 1);
+  for (const auto& row : compared(sides)) {
+    const auto& own = row.first->own;
+    std::vector<std::string> cells = {row.first->who, fixed(row.first->budget, 3), score_text(own)};
     for (size_t i = 0; i < row.others.size(); ++i) {
-      const auto change = row.change(i);
-      if (change) counts[i].add(direction(*change, *row.first->own));
-      cells.insert(cells.end(),
-                   {row.others[i] ? score_text(row.others[i]->own) : "-", gain_text(change, row.first->own)});
+      const auto gain = row.gain(i);
+      if (gain) counts[i].add(direction(*gain, *own));
+      cells.insert(cells.end(), {row.others[i] ? score_text(row.others[i]->own) : "-", gain_text(gain, own)});
     }
-    cells.insert(cells.end(), {std::to_string(row.first->own->rows), std::to_string(questions_of(*row.first->own))});
+    cells.insert(cells.end(), {std::to_string(own->rows), std::to_string(questions_of(*own))});
     grid.add(std::move(cells));
   }
   std::string text;
   for (size_t i = 0; i < counts.size(); ++i)
-    text += concat("own rows, ", runs[i + 1].label, " against ", runs[0].label, ": ", counts[i].text(), '\n');
+    text += concat("own rows, ", sides[i + 1].label, " against ", sides[0].label, ": ", counts[i].text(), '\n');
   return text + grid.text();
 }
 
@@ -213,14 +235,14 @@ std::string clients_summary(const RunRecords& run) {
 
 std::string client_scores_table(std::span<const RunRecords> runs) {
   std::string text = "clients at their own budgets, accuracy or F1 of words in percent, or negative log-likelihood\n";
-  std::vector<std::vector<ClientResult>> all;
   for (const auto& run : runs) {
-    all.push_back(client_results(run.evaluations));
-    if (all.back().empty()) text += concat(run.label, ": nothing is scored per client (evaluate.per_client)\n");
-    for (const auto& results : by_title(all.back())) text += concat(run.label, ", ", grid_of(results), '\n');
+    const auto results = client_results(run.evaluations);
+    if (results.empty()) text += concat(run.label, ": nothing is scored per client (evaluate.per_client)\n");
+    for (const auto& group : by_title(results)) text += concat(run.label, ", ", grid_of(group), '\n');
   }
   if (text.ends_with("\n\n")) text.pop_back();
-  return runs.size() > 1 && !all[0].empty() ? concat(text, '\n', of_several_runs(runs, all)) : text;
+  const auto sides = sides_of(runs);
+  return runs.size() > 1 && sides.size() > 1 ? concat(text, '\n', side_by_side(sides)) : text;
 }
 
 std::string client_scores_table(std::span<const TaskScore> scores) {

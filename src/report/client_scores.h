@@ -39,7 +39,7 @@ std::vector<ClientResult> client_results(std::span<const EvaluationRecord> evalu
 std::string clients_summary(const RunRecords& run);
 
 /// Per run: client by client own rows before and after, the difference, all rows, and what they rest on. Of several
-/// runs also their own rows side by side, with differences from the first.
+/// runs also their own rows side by side, reading by reading of a rank method, with differences from the first.
 std::string client_scores_table(std::span<const RunRecords> runs);
 /// The same of one evaluation; empty without scores of clients.
 std::string client_scores_table(std::span<const TaskScore> scores);

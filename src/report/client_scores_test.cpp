@@ -92,6 +92,15 @@ TEST(ClientScores, ALowerNegativeLogLikelihoodIsAGain) {
       << clients_summary(run);
 }
 
+/// A method without readings stands beside each reading of a rank method.
+TEST(ClientScores, ReadingsOfARankMethodAreComparedEach) {
+  auto ranks = second_run();
+  for (auto& evaluation : ranks.evaluations) evaluation.score.reading = "b";
+  const auto text = client_scores_table(std::vector{first_run(), ranks});
+  EXPECT_NE(text.find("own rows, second (b) against first: 1 gain, 1 lose, 1 within one question"), std::string::npos)
+      << text;
+}
+
 TEST(ClientScores, ARunWithoutThemSaysSo) {
   EXPECT_NE(client_scores_table(std::vector{run_of("none", {})}).find("none: nothing is scored per client"),
             std::string::npos);

@@ -237,20 +237,26 @@
       results.map(({ who, e, before, own, all }) => [who, e.budget, e.task, e.reading || '', scoreText(before),
         scoreText(own), signed(gainOf(before, own), own), scoreText(all), own ? own.rows : '–', own ? questionsOf(own) : '–']));
   }
-  // Own rows of two runs or more, each against the first.
+  // Own rows of two runs or more, and of each reading of a rank method, against the first.
   function clientsSideBySide(section) {
-    const [first, ...others] = runs.map(clientResults);
-    for (const [i, other] of others.entries()) {
-      const found = new Map(other.filter((one) => one.own).map((one) => [one.key, one]));
-      const pairs = first.filter((one) => one.own && found.has(one.key))
-        .map((one) => [one, found.get(one.key), gainOf(one.own, found.get(one.key).own)]).sort((x, y) => y[2] - x[2]);
+    const sides = runs.flatMap((run) => {
+      const own = clientResults(run).filter((one) => one.own);
+      return unique(own.map(({ e }) => e.reading)).sort().map((reading) => ({
+        label: reading ? `${run.label} (${reading})` : run.label, results: own.filter(({ e }) => e.reading === reading),
+      }));
+    });
+    const [first, ...others] = runs.length > 1 ? sides : [];
+    for (const other of others) {
+      const that = (one) => other.results.find(({ e }) => e.client === one.e.client && e.task === one.e.task);
+      const pairs = first.results.filter(that).map((one) => ({ ...one, that: that(one), gain: gainOf(one.own, that(one).own) }))
+        .sort((x, y) => y.gain - x.gain);
       if (!pairs.length) continue;
-      element('h3', section, `${runs[i + 1].label} against ${runs[0].label}`);
-      element('p', section, `Own test rows: ${countsOf(pairs.map(([one, , moved]) => [moved, one.own]))}.`, 'note');
-      differenceBars(section, runs[i + 1].label, pairs.map(([one, , moved]) => [one.who, moved]));
-      table(section, ['client', 'budget', 'task', 'reading', runs[0].label, runs[i + 1].label, 'difference', 'own rows', 'questions'],
-        pairs.map(([{ who, e, own }, that, moved]) => [who, e.budget, e.task, e.reading || '', scoreText(own), scoreText(that.own),
-          signed(moved, own), own.rows, questionsOf(own)]));
+      element('h3', section, `${other.label} against ${first.label}`);
+      element('p', section, `Own test rows: ${countsOf(pairs.map(({ own, gain }) => [gain, own]))}.`, 'note');
+      differenceBars(section, other.label, pairs.map(({ who, gain }) => [who, gain]));
+      table(section, ['client', 'budget', 'task', first.label, other.label, 'difference', 'own rows', 'questions'],
+        pairs.map((one) => [one.who, one.e.budget, one.e.task, scoreText(one.own), scoreText(one.that.own),
+          signed(one.gain, one.own), one.own.rows, questionsOf(one.own)]));
     }
   }
   function clientsSection() {
