@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from tiny import PROGRAM, ROOT, lines, small_run, succeed, tiny_model  # noqa: F401
+from tiny import PROGRAM, ROOT, small_run, succeed, tiny_model  # noqa: F401
 from tutorial import BLOCK
 
 # Read when the harness is imported.
@@ -132,10 +132,10 @@ def evenkeel_lm(tmp_path_factory):
     return module
 
 
-def test_an_unmerged_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_run, tiny_model, evenkeel_lm, tasks,  # noqa: F811
-                                                                                     by_the_harness):
-    flags = ("--model", tiny_model, "--adapter", small_run / "adapter", "--gate-norm", lines(small_run / "rounds.jsonl")[-1]["gate_norm"])
-    results, samples = evaluated(evenkeel_lm.Evenkeel(tiny_model, *map(str, flags), program=PROGRAM), tasks, ["choosing"])
+def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_run, evenkeel_lm, tasks, by_the_harness):  # noqa: F811
+    model = evenkeel_lm.Evenkeel("--run", str(small_run), "--budget", "1", program=PROGRAM)
+    results, samples = evaluated(model, tasks, ["choosing"])
     assert results["choosing"]["acc,none"] == by_the_harness[0]["choosing"]["acc,none"]
     for ours, theirs in zip(*(likelihoods(found["choosing"]) for found in (samples, by_the_harness[1])), strict=True):
         assert [value for value, _ in ours] == pytest.approx([value for value, _ in theirs], abs=1e-3)
+        assert [greedy for _, greedy in ours] == [greedy for _, greedy in theirs]
