@@ -69,6 +69,7 @@ class RowEncoder {
   /// Makes the answers the targets. A token that holds the border of one belongs to it.
   void aim(const Transcript& text, Example& made) const {
     const auto size = static_cast<int64_t>(made.ids.size());
+    if (size == 0) return;  // no target, so the row is left out
     const auto ends = token_ends(text.text, made.ids);
     int64_t end = 0;  // of the answer before
     for (const auto& answer : text.answers) {
