@@ -54,13 +54,17 @@ std::string to_line(const std::vector<int64_t>& ids) {
   return out + "]";
 }
 
-/// Positions of the ids that are predicted in the loss.
-std::vector<int64_t> targets_of(const Example& example) {
-  const auto batch = pack(std::array{example});
-  std::vector<int64_t> rows(batch.target_rows.const_data_ptr<int64_t>(),
-                            batch.target_rows.const_data_ptr<int64_t>() + batch.target_rows.numel());
-  for (auto& row : rows) ++row;  // a target is predicted by the row before it
-  return rows;
+/// Positions of the ids that training on the conversation predicts.
+std::vector<int64_t> targets_of(const std::vector<Turn>& turns, const Tokenizer& tokenizer) {
+  Row row;
+  row.turns = turns;
+  const auto rows =
+      tokenize_rows(std::array{row}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = limits::kTokens});
+  const auto batch = pack(rows.examples);
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < batch.target_rows.numel(); ++i)
+    positions.push_back(batch.target_rows.const_data_ptr<int64_t>()[i] + 1);  // a row predicts the next id
+  return positions;
 }
 
 /// {"messages": [{"role", "content"}], "add_generation_prompt": false}
@@ -71,7 +75,8 @@ std::vector<Turn> messages_of(const JsonView& line) {
   return turns;
 }
 
-/// A conversation that ends with an answer shows what training makes of it: which ids are targets.
+/// A conversation that ends with an answer shows what training makes of it: which ids are targets, or why it is
+/// refused.
 std::string conversation_line(const Tokenizer& tokenizer, const std::string& line) {
   const Json json = parse_json(line, "the line");
   const JsonView view(json, "the line");
@@ -82,12 +87,11 @@ std::string conversation_line(const Tokenizer& tokenizer, const std::string& lin
   const auto text = tokenizer.chat_template().render(messages, opens).text;
   OrderedJson out{{"text", text}, {"ids", tokenizer.encode(text, /*add_special_tokens=*/false)}};
   if (opens || turns.empty() || turns.back().role != "assistant") return out.dump();
-  Row row;
-  row.turns = turns;
-  const auto tokenized =
-      tokenize_rows(std::array{row}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = limits::kTokens});
-  out["targets"] = std::vector<int64_t>();
-  if (!tokenized.examples.empty()) out["targets"] = targets_of(tokenized.examples[0]);
+  try {
+    out["targets"] = targets_of(turns, tokenizer);
+  } catch (const Error& error) {
+    out["refused"] = error.what();
+  }
   return out.dump();
 }
 

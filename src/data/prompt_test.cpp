@@ -234,8 +234,8 @@ TEST_F(TokenizeRows, RefusesACutoffWithoutRoom) { EXPECT_THROW(tokenize({kRow}, 
 class ChatRows : public ::testing::Test {
  protected:
   static constexpr std::string_view kTurns =
-      "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n"
-      "{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}";
+      "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}"
+      "{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}";
 
   Tokenizer with_template(std::string_view source, std::string_view eos = "<|endoftext|>") {
     const std::vector<std::string> texts = {"[user] what is it [assistant] it is so"};

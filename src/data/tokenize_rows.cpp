@@ -1,5 +1,6 @@
 // tokenize_rows() of data/prompt.h.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/error.h"
@@ -68,21 +69,47 @@ class RowEncoder {
   /// Makes the answers the targets. A token that holds the border of one belongs to it.
   void aim(const Transcript& text, Example& made) const {
     const auto size = static_cast<int64_t>(made.ids.size());
+    if (size == 0) return;  // no target, so the row is left out
+    const auto ends = token_ends(text.text, made.ids);
     int64_t end = 0;  // of the answer before
     for (const auto& answer : text.answers) {
-      const auto before = prompts_.encode(std::string_view(text.text).substr(0, answer.begin));
-      const int64_t begin = std::max({common_prefix(before, made.ids), end, int64_t{1}});
+      const auto first =
+          ends.empty() ? tokens_before(text, answer.begin, made) : tokens_that_end_by(ends, answer.begin);
+      const int64_t begin = std::clamp(std::max(first, end), int64_t{1}, size);
       if (end == 0)
         made.first_target = begin;
       else if (begin > end)
         made.between.push_back({end, begin});
-      end = std::max(answer.end == text.text.size() ? size : behind(text, answer.end, made), begin);
+      end = std::clamp(answer.end == text.text.size() ? size : behind(text, answer.end, ends, made), begin, size);
     }
     if (end == 0) made.first_target = size;
     if (end > 0 && end < size) made.between.push_back({end, size});
   }
 
-  int64_t behind(const Transcript& text, size_t byte, const Example& made) const {
+  /// Bytes of the text up to the end of each token, for a conversation. Empty where tokens do not hold the text byte by
+  /// byte, and for the other templates: their answers begin where the tokens of the prompt alone end.
+  std::vector<size_t> token_ends(std::string_view text, std::span<const int64_t> ids) const {
+    if (options_.form != PromptTemplate::kChat || !tokenizer_.is_byte_level()) return {};
+    std::vector<size_t> ends;
+    std::string bytes;
+    for (const int64_t id : ids) {
+      bytes += tokenizer_.decode(std::array{id}, /*skip_special_tokens=*/false, /*raw=*/true);
+      ends.push_back(bytes.size());
+    }
+    return text.starts_with(std::string_view(bytes).substr(0, text.size())) ? ends : std::vector<size_t>();
+  }
+
+  static int64_t tokens_that_end_by(const std::vector<size_t>& ends, size_t byte) {
+    return std::upper_bound(ends.begin(), ends.end(), byte) - ends.begin();
+  }
+
+  int64_t tokens_before(const Transcript& text, size_t byte, const Example& made) const {
+    return common_prefix(prompts_.encode(std::string_view(text.text).substr(0, byte)), made.ids);
+  }
+
+  /// Index of the first token that begins at the byte or behind it.
+  int64_t behind(const Transcript& text, size_t byte, const std::vector<size_t>& ends, const Example& made) const {
+    if (!ends.empty()) return std::lower_bound(ends.begin(), ends.end(), byte) - ends.begin() + 1;
     const auto before = prompts_.encode(std::string_view(text.text).substr(0, byte));
     const int64_t common = common_prefix(before, made.ids);
     const bool holds_border = common < static_cast<int64_t>(std::min(before.size(), made.ids.size()));

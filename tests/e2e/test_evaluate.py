@@ -176,7 +176,7 @@ def test_the_template_of_a_run_is_put_around_a_prompt(run, tiny_model):  # noqa:
 def chat_model(model):  # noqa: F811
     (model / "chat_template.jinja").write_text(
         "{% for m in messages %}{% if m.role == 'system' and m.content == 'no' %}{{ raise_exception('no system, please') }}{% endif %}"
-        "[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n{% endfor %}"
+        "[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
         "{% if add_generation_prompt %}[assistant]{% endif %}")
     (model / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
 

@@ -3,13 +3,10 @@
 # <|system|>, <|user|>, <|assistant|> on lines of their own; answers end with eos, the last without a newline (OLMo, OLMoE).
 LINES = """{{ bos_token }}{% for message in messages %}
 {% if message['role'] == 'assistant' %}
-{{ '<|assistant|>\n' + message['content'] + eos_token }}{% if not loop.last %}{{ '\n' }}{% endif %}
+{{- '<|assistant|>\n' + message['content'] + eos_token }}{% if not loop.last %}{{ '\n' }}{% endif %}
 {% else %}
-{{ '<|' + message['role'] + '|>\n' + message['content'] + '\n' }}
-{% endif %}
-{% if loop.last and add_generation_prompt %}
-{{ '<|assistant|>\n' }}
-{% endif %}
+{{- '<|' + message['role'] + '|>\n' + message['content'] + '\n' }}{% endif %}
+{% if loop.last and add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}
 {% endfor %}"""
 
 # Roles have to alternate, the system's text stands in the first question (Mixtral).

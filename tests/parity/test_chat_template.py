@@ -13,7 +13,8 @@ SPECIAL = ["<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|eot_
            "<|begin_of_text|>"]
 SYSTEM, QUESTION = {"role": "system", "content": "You are – kind. "}, {"role": "user", "content": " Hi ünï 你好\n"}
 THOUGHT = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nHello\n"}
-EMPTY, ANSWER = {"role": "user", "content": ""}, {"role": "assistant", "content": "it's 12 o'clock 🙂"}
+# Of a character of several tokens at the very end of an answer transformers marks the first token only: none is there.
+EMPTY, ANSWER = {"role": "user", "content": ""}, {"role": "assistant", "content": "it's 🙂 12 o'clock"}
 CONVERSATIONS = [[SYSTEM, QUESTION, THOUGHT, EMPTY, ANSWER], [QUESTION, ANSWER], [SYSTEM, QUESTION], [QUESTION],
                  [QUESTION, ANSWER, QUESTION, THOUGHT], [SYSTEM, EMPTY, ANSWER], [EMPTY, EMPTY],
                  [QUESTION, {"role": "assistant", "content": ""}, QUESTION, ANSWER, EMPTY, {"role": "assistant", "content": "\nx"}]]
@@ -26,6 +27,7 @@ def published():
 
 
 PUBLISHED = published()
+FIXED_DAY = {"date_string": "26 Jul 2024"}  # what Llama 3.2 says where there is no clock
 BY_THE_CLOCK = {"gptoss", "gptoss_training", "muse_glimmer", "muse_glimmer_training"}
 FAMILIES = [name for name in PUBLISHED if name not in BY_THE_CLOCK]
 
@@ -66,7 +68,7 @@ def ours(folder, lines):
 
 def theirs(tokenizer, line):
     prompt = line.get("add_generation_prompt", False)
-    text = tokenizer.apply_chat_template(line["messages"], tokenize=False, add_generation_prompt=prompt)
+    text = tokenizer.apply_chat_template(line["messages"], tokenize=False, add_generation_prompt=prompt, **FIXED_DAY)
     return text, tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
@@ -95,8 +97,7 @@ ANSWERED = [{"messages": messages} for messages in CONVERSATIONS if messages[-1]
 @pytest.mark.parametrize("name", [*FAMILIES, *own.SHAPES, "everything"])
 def test_texts_and_ids_equal_those_of_transformers(name, tokenizer_json, tmp_path):
     template = {**PUBLISHED, **own.SHAPES, "everything": own.EVERYTHING}[name]
-    lines = [line for line in LINES if line["add_generation_prompt"]] if name == "crooked" else LINES
-    compare(model_folder(tmp_path / name, tokenizer_json, template), lines)
+    compare(model_folder(tmp_path / name, tokenizer_json, template), LINES)
 
 
 @pytest.mark.skipif(not PUBLISHED, reason="trl, which ships published templates, is not installed")
@@ -133,7 +134,8 @@ def test_where_earlier_answers_are_rewritten_only_the_last_is_trained_on(tokeniz
 
 def test_an_answer_that_cannot_be_told_from_its_prompt_is_refused(tokenizer_json, tmp_path):
     folder = model_folder(tmp_path / "m", tokenizer_json, own.CROOKED)
-    assert "{% generation %}" in ours(folder, [{"messages": [QUESTION, ANSWER]}])[1]
+    (got,), _ = ours(folder, [{"messages": [QUESTION, ANSWER]}])
+    assert "{% generation %}" in got["refused"] and "targets" not in got
 
 
 @pytest.mark.parametrize("template, says", own.REFUSED, ids=[template[:40].strip() for template, _ in own.REFUSED])
