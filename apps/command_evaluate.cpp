@@ -182,7 +182,7 @@ struct LoadedTask {
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   RowOptions from{.limit = flags.limit.value_or(0),
                   .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
-                  .conversations = flags.form == "chat"};
+                  .conversations = form_of(flags) == PromptTemplate::kChat};
   if (asks_for_files(flags.tasks) && !flags.data.empty()) from.files = files_of(flags);
   std::vector<LoadedTask> loaded;
   for (const auto& name : expand_tasks(flags.tasks, from)) {

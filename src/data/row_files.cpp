@@ -112,7 +112,10 @@ class RowReader {
     const auto own = json.has("options") ? json.find("options") : json.find("choices");
     row.options = own ? own->strings() : what_.options;
     json.require(!row.options.empty(), ": no options, neither in the row nor in data.files.options");
-    for (const auto& option : row.options) json.require(!is_blank(option), ": one of its options is empty");
+    for (auto& option : row.options) {
+      json.require(!is_blank(option), ": one of its options is empty");
+      option = without_white_around(option);
+    }
     row.answer = without_white_around(json.has("answer") ? said(json.at("answer")) : row.answer);
     const bool allowed = std::find(row.options.begin(), row.options.end(), row.answer) != row.options.end();
     json.require(allowed, ": the answer \"", shown(row.answer),

@@ -132,7 +132,7 @@ TEST_F(RowFiles, ChoicesAreAmongTheOptionsOfTheirRowOrOfAll) {
   const FileRows choices{.choices = true, .options = {"yes", "no"}};
   const auto set = read(R"({"prompt": "a", "completion": " no\n"})"
                         "\n"
-                        R"({"prompt": "b", "completion": "It is 7.", "answer": "7", "choices": ["7", "9"]})",
+                        R"({"prompt": "b", "completion": "It is 7.", "answer": "7", "choices": [" 7", "9\n"]})",
                         choices);
   EXPECT_EQ(set.rows[0].answer, "no");
   EXPECT_EQ(set.rows[0].options, (std::vector<std::string>{"yes", "no"}));

@@ -161,7 +161,7 @@ RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
           .label = partition.kind == PartitionKind::kDirichlet ? partition.key : "label",
           .telequad = telequad,
           .files = files,
-          .conversations = config::name_of(form) == "chat"};
+          .conversations = form == PromptTemplate::kChat};
 }
 
 TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {

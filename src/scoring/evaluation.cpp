@@ -45,7 +45,17 @@ TokenIds answer_ids(const Prompts& prompts, const std::string& prompt, const Tok
                     const std::string& text) {
   const auto joined = prompts.encode(prompt + text);
   const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
-  return end.first == prompt_ids.end() ? TokenIds(end.second, joined.end()) : prompts.encode(text);
+  if (end.first == prompt_ids.end()) return TokenIds(end.second, joined.end());
+  return prompts.tokenizer().encode(text, /*add_special_tokens=*/false);
+}
+
+/// Takes the spaces off a plain prompt's end: they go into the first token of what follows, as they did in training.
+std::string take_gap(std::string& prompt, PromptTemplate form) {
+  const auto last = prompt.find_last_not_of(' ');
+  if (form != PromptTemplate::kPlain || last == prompt.npos) return {};
+  auto gap = prompt.substr(last + 1);
+  prompt.resize(last + 1);
+  return gap;
 }
 
 /// Rows that go through the model together.
@@ -70,13 +80,14 @@ Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row
   for (const auto& row : rows) {
     const auto fitted = prompts.fit_context(row, limit);
     batch.context_cut += fitted.input.size() < row.input.size();
-    const auto prompt = prompts.evaluation_prompt(fitted);
+    auto prompt = prompts.evaluation_prompt(fitted);
+    const auto gap = take_gap(prompt, options.form);
     batch.prompts.push_back(prompts.encode(prompt));
     if (!options.likelihood || task.free_text()) continue;
     batch.answers.push_back(row_answers(task, row));
     auto& tokens = batch.answer_tokens.emplace_back();
     for (const auto& answer : batch.answers.back())
-      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), answer_lead(row) + answer));
+      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), concat(gap, answer_lead(row), answer)));
   }
   return batch;
 }

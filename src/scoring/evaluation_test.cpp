@@ -208,6 +208,28 @@ TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
   EXPECT_DOUBLE_EQ(score.majority, 0.5);
 }
 
+TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
+  const auto model = testing::random_model(31, 400);
+  const auto scored = [&](const std::string& behind_prompt, const std::string& before_answer) {
+    std::vector<Row> rows;
+    for (int i = 0; i < 6; ++i) {
+      const std::string answer = i % 2 ? "small" : "large";
+      rows.push_back({.instruction = concat("Is ", i, " large or small? It is", behind_prompt),
+                      .input = "",
+                      .output = before_answer + answer,
+                      .answer = answer,
+                      .options = {"large", "small", "none of the two"}});
+    }
+    std::vector<Prediction> predictions;
+    evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
+                  {.form = PromptTemplate::kPlain, .max_new_tokens = 4}, &predictions);
+    std::string said;
+    for (const auto& one : predictions) said += concat(one.ranked, "/", one.output, "\n");
+    return said;
+  };
+  EXPECT_EQ(scored(" ", ""), scored("", " "));
+}
+
 TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   const auto model = testing::random_model(29, 400);
   const auto set = some_questions();
