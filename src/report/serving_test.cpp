@@ -95,7 +95,11 @@ TEST_F(Serving, GgufIsLlamaCppsAndTakesPartLayers) {
 }
 
 TEST_F(Serving, ACardHasAColumnForEveryWayOfServingAndNothingOfItIsMarkup) {
-  RunRecords run{.label = "a|b<i>", .method = "ub-smoe", .model = "models/\"x\"", .manifest = Json::object()};
+  RunRecords run;
+  run.label = "a|b<i>";
+  run.method = "ub-smoe";
+  run.model = "models/\"x\"";
+  run.manifest = Json::object();
   for (const auto by : {ServedBy::kRun, ServedBy::kNativeGates})
     for (const auto& [task, kind] : {std::pair{"boolq", AnswerKind::kChoice}, {"files", AnswerKind::kLikelihood}})
       run.evaluations.push_back({.round = 2,

@@ -101,8 +101,8 @@ TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {
 TEST_P(Family, EverySiteHasATensorOfItsOwnInLlamaCppWhereItHasTheFamily) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat32);
   std::set<std::string> tensors;
-  if (!model->spec().gguf.architecture.empty())
-    for (const auto& [name, site] : model->all_sites()) EXPECT_TRUE(tensors.insert(site.gguf.tensor).second) << name;
+  if (model->spec().gguf.architecture.empty()) return;
+  for (const auto& [name, site] : model->all_sites()) EXPECT_TRUE(tensors.insert(site.gguf.tensor).second) << name;
   EXPECT_FALSE(tensors.contains(""));
 }
 
