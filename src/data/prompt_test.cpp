@@ -275,11 +275,12 @@ class ChatRows : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
+/// A token that holds the border of an answer belongs to it: " it" is one token here, " so" is none.
 TEST_F(ChatRows, EveryAnswerWithItsEndIsATarget) {
   const auto tokenizer = with_template(kTurns);
-  EXPECT_EQ(targets(tokenizer, conversation()), "it<|endoftext|>|so<|endoftext|>");
+  EXPECT_EQ(targets(tokenizer, conversation()), " it<|endoftext|>|so<|endoftext|>");
   EXPECT_EQ(targets(tokenizer, kRow), kRow.output + "<|endoftext|>");
-  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 1000, .eos = 0}), "it<|endoftext|>|so<|endoftext|>");
+  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 1000, .eos = 0}), " it<|endoftext|>|so<|endoftext|>");
 }
 
 TEST_F(ChatRows, EosIsAppendedWhereTheTemplateEndsNoTurn) {
@@ -294,7 +295,7 @@ TEST_F(ChatRows, ACutConversationKeepsTheAnswersThatFit) {
   const auto whole =
       tokenize_rows(std::array{conversation()}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = 1000});
   const auto second = whole.examples.at(0).between.at(0).end;
-  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = second}), "it<|endoftext|>");
+  EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = second}), " it<|endoftext|>");
   EXPECT_EQ(targets(tokenizer, conversation(), {.cutoff = 4}), "none");
 }
 
@@ -303,7 +304,7 @@ TEST_F(ChatRows, GenerationTagsSayWhatAnAnswerIs) {
       "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}"
       "{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}{% else %}"
       "{{ m.content }}{% endif %}\n{% endfor %}");
-  EXPECT_EQ(targets(tokenizer, conversation()), "it|so");
+  EXPECT_EQ(targets(tokenizer, conversation()), " it|so");
 }
 
 TEST_F(ChatRows, WhereEarlierAnswersAreRewrittenTheLastOneIsTrained) {
