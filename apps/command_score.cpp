@@ -109,6 +109,7 @@ class Scorer {
   Scorer(const Source& source, const ScoreFlags& flags) : source_(source), flags_(flags) {}
 
   void score(std::span<const ScoredText> texts) {
+    if (!flags_.json && index_ == 0) print("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
     std::vector<TokenIds> ids;
     for (const auto& text : texts) ids.push_back(text.ids);
     score_texts(source_.model(), source_.forward(), ids, {.logits = !flags_.logits.empty(), .greedy = flags_.json},
@@ -138,7 +139,6 @@ void run_score(const ScoreFlags& flags) {
   const Source source(flags.source);
   const InputReader reader(source);
   Scorer scorer(source, flags);
-  if (!flags.json) print("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
   std::vector<ScoredText> texts;
   for_each_json_line(flags.input, [&](const JsonView& line) {
     texts.push_back(reader.read(line));
@@ -146,7 +146,7 @@ void run_score(const ScoreFlags& flags) {
     scorer.score(texts);
     texts.clear();
   });
-  scorer.score(texts);
+  if (!texts.empty()) scorer.score(texts);
   scorer.finish();
 }
 

@@ -72,7 +72,7 @@ BAD = {
         "--format": [("alpaca", ["--format", "--tasks files"])],
         "--score": [("nll", ["--score", "--tasks files"])],
         "--options": [("yes,no", ["--options", "--tasks files"])],
-        "--template": [("chat", ["--template", "chat", "paper", "llm_adapters"])],
+        "--template": [("alpaca", ["--template", "alpaca", "paper", "llm_adapters", "chat", "plain"]), ("chat", ["has no chat template"])],
         "--decode": [("sample", ["--decode", "sample", "greedy", "beam4"])],
         "--max-new-tokens": [("0", ["--max-new-tokens", "is 0", "1 or more"]), (LARGE, ["--max-new-tokens", LARGE])],
         "--batch-size": [("0", ["--batch-size", "is 0", "1 or more"]), ("-7", ["--batch-size", "-7", "1 or more"]),

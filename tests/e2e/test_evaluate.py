@@ -143,7 +143,7 @@ def test_generate_prints_the_text_behind_its_prompt(tiny_model):  # noqa: F811
 def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, data, tmp_path):  # noqa: F811
     """Answers are ranked and generated alike, at every budget; the adapter without phi is another model."""
     predictions = tmp_path / "predictions.jsonl"
-    succeed("evaluate", "--run", run, "--tasks", "boolq", "--data", data, "--predictions", predictions, "--json")
+    succeed("evaluate", "--run", run, "--tasks", "boolq", "--data", data, "--limit", 0, "--predictions", predictions, "--json")
     questions = [row["instruction"] for row in json.loads((data / "boolq/test.json").read_text())][:3]
     prompts = [f"Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
                f"### Instruction:\n{question}\n\n### Response:\n" for question in questions]

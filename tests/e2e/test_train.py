@@ -102,7 +102,7 @@ def test_evaluations_and_the_table_name_every_task_and_budget(run):
         assert 0 <= score["accuracy"] <= 1 and 0 < score["chance"] < 1 and 0 < score["majority"] <= 1
     for task in tasks:
         assert task in done.stdout
-    assert "generate" in done.stderr and "--adapter" in done.stderr
+    assert "generate --run " in done.stderr
 
 
 def test_same_config_and_seed_give_the_same_bits(run, tiny_model, tmp_path):  # noqa: F811
