@@ -1,6 +1,11 @@
 """Parity tests compare the built program with transformers and PEFT in the same process tree, on random models."""
+import pathlib
+import sys
+
 import pytest
 import torch
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "e2e"))  # forked.py
 
 torch.set_num_threads(1)
 

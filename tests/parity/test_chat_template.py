@@ -1,13 +1,13 @@
 """Chat templates beside transformers' apply_chat_template: texts, token ids, and the ids that are answers."""
 import json
-import subprocess
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 import chat_templates as own
-from peer import PROGRAM, ROOT
+from forked import forked
+from peer import ROOT
 
 SPECIAL = ["<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>",
            "<|begin_of_text|>"]
@@ -59,11 +59,11 @@ def model_folder(folder, tokenizer_json, template, beside=True, **config):
 
 def ours(folder, lines):
     """Of each line what the program prints, or of the first that it refuses what it says."""
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run([PROGRAM, "tokenize", "--model", folder, "--chat", "--input", "-"], input=text.encode(), capture_output=True)
-    out = [json.loads(line) for line in done.stdout.decode().splitlines()]
-    assert done.returncode in (0, 1), done.stderr.decode()
-    return out, None if done.returncode == 0 else done.stderr.decode()
+    file = folder / "lines.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = forked("tokenize", "--model", folder, "--chat", "--input", file)
+    assert done.returncode in (0, 1), done.stderr
+    return [json.loads(line) for line in done.stdout.split("\n")[:-1]], None if done.returncode == 0 else done.stderr
 
 
 def theirs(tokenizer, line):
