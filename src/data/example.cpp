@@ -48,6 +48,13 @@ class Packer {
 
 }  // namespace
 
+std::vector<std::string_view> question_of(const Row& row) {
+  std::vector<std::string_view> question{row.instruction, row.input};
+  for (size_t i = 0; i + 1 < row.turns.size(); ++i)
+    question.insert(question.end(), {row.turns[i].role, row.turns[i].content});
+  return question;
+}
+
 int64_t Example::targets() const {
   int64_t count = static_cast<int64_t>(ids.size()) - first_target;
   for (const auto& gap : between) count -= gap.end - gap.begin;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace evenkeel {
@@ -26,6 +27,9 @@ struct Row {
       turns{};  ///< a conversation, the last turn an assistant's; instruction, input and output are empty then
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins, -1: nowhere
 };
+
+/// What a row asks: equal for rows that ask the same in the same context. Views into the row.
+std::vector<std::string_view> question_of(const Row& row);
 
 /// Positions [begin, end) of a sequence.
 struct IdSpan {

@@ -193,12 +193,7 @@ void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOp
 /// Rows that ask the same in the same context count once.
 int64_t distinct_questions(std::span<const Row> rows) {
   std::set<std::vector<std::string_view>> questions;
-  for (const auto& row : rows) {
-    std::vector<std::string_view> question{row.instruction, row.input};
-    for (size_t i = 0; i + 1 < row.turns.size(); ++i)
-      question.insert(question.end(), {row.turns[i].role, row.turns[i].content});
-    questions.insert(std::move(question));
-  }
+  for (const auto& row : rows) questions.insert(question_of(row));
   return static_cast<int64_t>(questions.size());
 }
 

@@ -1,7 +1,7 @@
 // Rows of people's own: each set of data.files is a task. What is held out for testing is drawn from the rows of all
 // its training files together.
 #include <algorithm>
-#include <unordered_map>
+#include <map>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -46,17 +46,10 @@ TaskRows rows_of(std::span<const std::string> patterns, const std::string& name,
                     .conversations = from.conversations});
 }
 
-/// What a row asks.
-std::string question_of(const Row& row) {
-  std::string text = row.instruction + '\0' + row.input;
-  for (size_t i = 0; i + 1 < row.turns.size(); ++i) text += '\0' + row.turns[i].role + '\0' + row.turns[i].content;
-  return text;
-}
-
 /// Rows that ask the same, in the order in which they come.
 std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
   std::vector<std::vector<size_t>> groups;
-  std::unordered_map<std::string, size_t> known;
+  std::map<std::vector<std::string_view>, size_t> known;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto [at, is_new] = known.try_emplace(question_of(rows[i]), groups.size());
     if (is_new) groups.emplace_back();
