@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "base/files.h"
@@ -32,14 +34,6 @@ std::string_view name_of(at::ScalarType type, const std::string& tensor) {
     if (entry.type == type) return entry.name;
   fail(kInternal, "safetensors: ", tensor, " has dtype ", at::toString(type), ", which the format does not hold");
 }
-
-/// One entry of the header, checked on its own.
-struct Entry {
-  std::string name;
-  at::ScalarType type;
-  std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;
-};
 
 /// Reads one header. Every message opens with the file's name.
 class HeaderReader {
@@ -69,9 +63,10 @@ class HeaderReader {
     return result;
   }
 
-  Entry entry(const JsonView& given) const {
+  /// One entry of the header, checked on its own.
+  TensorPlace entry(const JsonView& given) const {
     const std::string name = shown(given.key());
-    Entry entry{given.key(), dtype(given.at("dtype")), given.at("shape").integers(0), 0, 0};
+    TensorPlace entry{given.key(), dtype(given.at("dtype")), given.at("shape").integers(0)};
     const auto range = given.at("data_offsets").integers(0);
     require(range.size() == 2 && range[0] <= range[1], "tensor ", name, " has data_offsets [", join(range),
             "], expected [begin, end]");
@@ -83,9 +78,10 @@ class HeaderReader {
   }
 
   /// The format allows neither holes nor overlaps, so that a file has no hidden content.
-  void check_layout(std::vector<Entry>& entries, uint64_t available) const {
-    std::sort(entries.begin(), entries.end(),
-              [](const Entry& x, const Entry& y) { return std::pair(x.begin, x.end) < std::pair(y.begin, y.end); });
+  void put_in_order(std::vector<TensorPlace>& entries) const {
+    std::sort(entries.begin(), entries.end(), [](const TensorPlace& x, const TensorPlace& y) {
+      return std::pair(x.begin, x.end) < std::pair(y.begin, y.end);
+    });
     uint64_t end = 0;
     for (const auto& entry : entries) {
       require(entry.begin >= end, "tensor ", shown(entry.name), " starts at byte ", entry.begin,
@@ -94,8 +90,11 @@ class HeaderReader {
               " belong to no tensor");
       end = entry.end;
     }
-    require(end <= available, "truncated: the tensors need ", end, " bytes, ", available, " are there");
-    require(end == available, available - end, " bytes follow the last tensor");
+  }
+
+  void check_length(int64_t needed, int64_t available) const {
+    require(needed <= available, "truncated: the tensors need ", needed, " bytes, ", available, " are there");
+    require(needed == available, available - needed, " bytes follow the last tensor");
   }
 
  private:
@@ -123,7 +122,7 @@ class HeaderReader {
 };
 
 /// \param bytes  whose part `data` is, kept alive by the view
-at::Tensor view(const at::Tensor& bytes, std::string_view data, const Entry& entry) {
+at::Tensor view(const at::Tensor& bytes, std::string_view data, const TensorPlace& entry) {
   const auto options = at::TensorOptions().dtype(entry.type);
   if (entry.begin == entry.end) return at::empty(entry.shape, options);
   auto* address = const_cast<char*>(data.data() + entry.begin);
@@ -136,22 +135,23 @@ at::Tensor view(const at::Tensor& bytes, std::string_view data, const Entry& ent
   return aligned;
 }
 
-/// Widest dtype first, then by name: every tensor starts at a multiple of its element size.
-std::vector<std::string> writing_order(const TensorMap& tensors) {
-  std::vector<std::string> order;
-  for (const auto& [name, tensor] : tensors) order.push_back(name);
-  std::stable_sort(order.begin(), order.end(), [&](const std::string& x, const std::string& y) {
-    return tensors.at(x).element_size() > tensors.at(y).element_size();
-  });
-  return order;
+/// Widest dtype first, then by key and name: every tensor starts at a multiple of its element size.
+std::vector<std::string> writing_order(const TensorMap& tensors, const SortKey& key) {
+  std::vector<std::tuple<int64_t, std::string, std::string>> order;
+  for (const auto& [name, tensor] : tensors)
+    order.emplace_back(-tensor.element_size(), key ? key(name, tensor) : std::string(), name);
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> names;
+  for (auto& [width, first, name] : order) names.push_back(std::move(name));
+  return names;
 }
 
 /// Length prefix and JSON, padded with spaces so that the data starts at a multiple of kAlignment.
-std::string file_head(const TensorMap& tensors, const Metadata& metadata) {
+std::string file_head(const TensorMap& tensors, const Metadata& metadata, std::span<const std::string> order) {
   OrderedJson header = OrderedJson::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const auto& name : writing_order(tensors)) {
+  for (const auto& name : order) {
     const auto& tensor = tensors.at(name);
     const uint64_t end = offset + tensor.nbytes();
     header[name] = {{"dtype", name_of(tensor.scalar_type(), name)},
@@ -165,6 +165,12 @@ std::string file_head(const TensorMap& tensors, const Metadata& metadata) {
   return std::string(reinterpret_cast<const char*>(&length), 8) + text;
 }
 
+int64_t data_bytes(const TensorMap& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return static_cast<int64_t>(bytes);
+}
+
 }  // namespace
 
 Safetensors load_safetensors(const std::filesystem::path& file) {
@@ -175,20 +181,26 @@ Safetensors load_safetensors(const std::filesystem::path& file) {
   return decode_safetensors(bytes, file.string());
 }
 
-Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& place) {
-  const std::string_view bytes(static_cast<const char*>(buffer.const_data_ptr()), buffer.nbytes());
+SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& place) {
   const HeaderReader reader(place);
   const auto text = reader.header(bytes);
   const Json document =
       parse_json(text, concat(place, " (header)"), kCheckpoint, {.bytes = kLargestHeader, .unique_keys = true});
   const JsonView header(document, concat(place, " (header)"), kCheckpoint);
-  std::vector<Entry> entries;
+  SafetensorsHead head{{}, reader.metadata(header), static_cast<int64_t>(8 + text.size())};
   for (const auto& tensor : header.members())
-    if (tensor.key() != "__metadata__") entries.push_back(reader.entry(tensor));
-  const auto data = bytes.substr(8 + text.size());
-  reader.check_layout(entries, data.size());
-  Safetensors result{{}, reader.metadata(header)};
-  for (const auto& entry : entries) result.tensors.emplace(entry.name, view(buffer, data, entry));
+    if (tensor.key() != "__metadata__") head.tensors.push_back(reader.entry(tensor));
+  reader.put_in_order(head.tensors);
+  return head;
+}
+
+Safetensors decode_safetensors(const at::Tensor& buffer, const std::string& place) {
+  const std::string_view bytes(static_cast<const char*>(buffer.const_data_ptr()), buffer.nbytes());
+  auto head = read_safetensors_head(bytes, place);
+  const auto data = bytes.substr(static_cast<size_t>(head.bytes));
+  HeaderReader(place).check_length(head.data_bytes(), static_cast<int64_t>(data.size()));
+  Safetensors result{{}, std::move(head.metadata)};
+  for (const auto& entry : head.tensors) result.tensors.emplace(entry.name, view(buffer, data, entry));
   return result;
 }
 
@@ -199,11 +211,12 @@ int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& ten
 
 int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& shapes, const TensorMaker& make,
                            const Metadata& metadata) {
-  const std::string head = file_head(shapes, metadata);
+  const auto order = writing_order(shapes, {});
+  const std::string head = file_head(shapes, metadata, order);
   int64_t written = static_cast<int64_t>(head.size());
   AtomicFile out(file);
   out.write(head);
-  for (const auto& name : writing_order(shapes)) {
+  for (const auto& name : order) {
     const auto tensor = make(name).detach().cpu().contiguous();
     const auto& shape = shapes.at(name);
     EK_CHECK(tensor.sizes() == shape.sizes() && tensor.scalar_type() == shape.scalar_type(), kInternal, file.string(),
@@ -216,11 +229,12 @@ int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& s
   return written;
 }
 
-at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata) {
-  const std::string head = file_head(tensors, metadata);
-  auto bytes = at::empty({safetensors_size(tensors, metadata)}, at::kByte);
+at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata, const SortKey& key) {
+  const auto order = writing_order(tensors, key);
+  const std::string head = file_head(tensors, metadata, order);
+  auto bytes = at::empty({static_cast<int64_t>(head.size()) + data_bytes(tensors)}, at::kByte);
   auto* end = static_cast<char*>(std::memcpy(bytes.mutable_data_ptr(), head.data(), head.size())) + head.size();
-  for (const auto& name : writing_order(tensors)) {
+  for (const auto& name : order) {
     const auto tensor = tensors.at(name).detach().cpu().contiguous();
     if (tensor.nbytes() > 0) std::memcpy(end, tensor.const_data_ptr(), tensor.nbytes());
     end += tensor.nbytes();
@@ -228,10 +242,8 @@ at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata
   return bytes;
 }
 
-int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata) {
-  auto size = static_cast<int64_t>(file_head(tensors, metadata).size());
-  for (const auto& [name, tensor] : tensors) size += static_cast<int64_t>(tensor.nbytes());
-  return size;
+int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata, const SortKey& key) {
+  return static_cast<int64_t>(file_head(tensors, metadata, writing_order(tensors, key)).size()) + data_bytes(tensors);
 }
 
 }  // namespace evenkeel

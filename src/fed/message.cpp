@@ -17,9 +17,12 @@ constexpr std::string_view kNews = "news", kTask = "task", kReply = "reply";
 constexpr std::string_view kTrain = "train", kSumGradients = "sum_gradients", kScore = "score";
 constexpr std::string_view kReport = "report", kScored = "scored";
 
-at::Tensor in_bytes(OrderedJson header, const EncodedPayload& payload) {
+std::string text_of(OrderedJson header, const EncodedPayload& payload) {
   header["parts"] = payload.parts;
-  std::string text = header.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return header.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+at::Tensor in_bytes(std::string text, const EncodedPayload& payload) {
   text.resize((kLength + text.size() + kAlign - 1) / kAlign * kAlign - kLength, ' ');
   auto bytes_N = at::empty({kLength + static_cast<int64_t>(text.size()) + payload.size()}, at::kByte);
   auto* out = bytes_N.mutable_data_ptr<uint8_t>();
@@ -70,7 +73,7 @@ Reply reply_of(const JsonView& header, EncodedPayload payload) {
 
 EncodedPayload payload_of(const JsonView& header, const at::Tensor& bytes_N) {
   EncodedPayload payload;
-  if (bytes_N.numel() > 0) payload.bytes = bytes_N;
+  if (bytes_N.defined() && bytes_N.numel() > 0) payload.bytes = bytes_N;
   for (const auto& part : header.at("parts").members()) payload.parts[part.key()] = part.integer(0);
   return payload;
 }
@@ -87,34 +90,43 @@ int64_t header_length(const at::Tensor& bytes_N, const std::string& place) {
 
 }  // namespace
 
-at::Tensor to_bytes(const News& news) {
-  return in_bytes({{"message", kNews}, {"round", news.round}, {"whole", news.whole}}, news.payload);
+std::string header_of(const News& news) {
+  return text_of({{"message", kNews}, {"round", news.round}, {"whole", news.whole}}, news.payload);
 }
 
-at::Tensor to_bytes(const Task& task) {
+std::string header_of(const Task& task) {
   OrderedJson header = {{"message", kTask}, {"round", task.round}, {"client", record::write(task.client)}};
   write_kind(header, task.ask, {kTrain, kSumGradients, kScore});
-  return in_bytes(std::move(header), task.payload);
+  return text_of(std::move(header), task.payload);
 }
 
-at::Tensor to_bytes(const Reply& reply) {
+std::string header_of(const Reply& reply) {
   OrderedJson header = {{"message", kReply}, {"client", reply.client}};
   write_kind(header, reply.report, {kReport, kScored});
-  return in_bytes(std::move(header), reply.payload);
+  return text_of(std::move(header), reply.payload);
+}
+
+at::Tensor to_bytes(const News& news) { return in_bytes(header_of(news), news.payload); }
+at::Tensor to_bytes(const Task& task) { return in_bytes(header_of(task), task.payload); }
+at::Tensor to_bytes(const Reply& reply) { return in_bytes(header_of(reply), reply.payload); }
+
+Message from_parts(std::string_view text, const at::Tensor& payload_N, const std::string& place) {
+  EK_CHECK(static_cast<int64_t>(text.size()) <= kMostHeader, kData, place, ": a header of ", text.size(), " bytes");
+  const Json json = parse_json(text, place, kData);
+  const JsonView header(json, place, kData);
+  auto payload = payload_of(header, payload_N);
+  const auto& kind = header.at("message").string();
+  if (kind == kNews) return news_of(header, std::move(payload));
+  if (kind == kTask) return task_of(header, std::move(payload));
+  EK_CHECK(kind == kReply, kData, place, ": a message of unknown kind \"", kind, "\"");
+  return reply_of(header, std::move(payload));
 }
 
 Message from_bytes(const at::Tensor& bytes_N, const std::string& place) {
   const int64_t length = header_length(bytes_N, place);
   const std::string_view text(static_cast<const char*>(bytes_N.const_data_ptr()) + kLength,
                               static_cast<size_t>(length));
-  const Json json = parse_json(text, place, kData);
-  const JsonView header(json, place, kData);
-  auto payload = payload_of(header, bytes_N.narrow(0, kLength + length, bytes_N.numel() - kLength - length));
-  const auto& kind = header.at("message").string();
-  if (kind == kNews) return news_of(header, std::move(payload));
-  if (kind == kTask) return task_of(header, std::move(payload));
-  EK_CHECK(kind == kReply, kData, place, ": a message of unknown kind \"", kind, "\"");
-  return reply_of(header, std::move(payload));
+  return from_parts(text, bytes_N.narrow(0, kLength + length, bytes_N.numel() - kLength - length), place);
 }
 
 }  // namespace evenkeel

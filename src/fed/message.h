@@ -103,6 +103,11 @@ const Report& report_of(const Reply& reply) {
   return *report;
 }
 
+/// A message without its payload, as JSON: for transports that carry the two apart.
+std::string header_of(const News& news);
+std::string header_of(const Task& task);
+std::string header_of(const Reply& reply);
+
 /// [N] uint8. What a sender keeps to itself (Reply::memory) is not among them.
 at::Tensor to_bytes(const News& news);
 at::Tensor to_bytes(const Task& task);
@@ -110,6 +115,9 @@ at::Tensor to_bytes(const Reply& reply);
 
 /// A message as it was received. Payloads are views of the bytes.
 using Message = std::variant<News, Task, Reply>;
+/// \param payload_N  [N] uint8, undefined or empty where nothing travels; kept as it is
+/// \param place      whose message it is, for errors, as below. \throws kData when it is none.
+Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& place);
 /// \param place  whose bytes they are, for errors. \throws kData when they are no message.
 Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
 

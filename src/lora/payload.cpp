@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "lora/adapter_tensors.h"
+#include "lora/packing.h"
 
 namespace evenkeel {
 namespace {
@@ -82,6 +83,11 @@ TensorMap shapes_on_the_wire(const Payload& payload, TransportDtype dtype) {
   });
 }
 
+/// Array by array, so that each is one run of bytes.
+std::string array_key(const std::string& name, const at::Tensor& tensor) {
+  return array_of(name, tensor.dim(), tensor.scalar_type());
+}
+
 bool is_router(const Sites& sites, std::string_view name) {
   const auto site = sites.find(std::string(name));
   return site != sites.end() && site->second.role == SiteRole::kRouter;
@@ -149,7 +155,7 @@ Payload received(const Payload& sent) {
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
   const auto tensors =
       file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) { return t.to(type).contiguous(); });
-  return {encode_safetensors(tensors, file_metadata(payload)), payload_parts(payload, dtype, sites)};
+  return {encode_safetensors(tensors, file_metadata(payload), array_key), payload_parts(payload, dtype, sites)};
 }
 
 namespace {
@@ -179,7 +185,7 @@ Payload decode(const at::Tensor& bytes, const std::string& place) {
 Payload load_payload(const std::filesystem::path& file) { return payload_of(load_safetensors(file), file.string()); }
 
 int64_t payload_size(const Payload& payload, TransportDtype dtype) {
-  return safetensors_size(shapes_on_the_wire(payload, dtype), file_metadata(payload));
+  return safetensors_size(shapes_on_the_wire(payload, dtype), file_metadata(payload), array_key);
 }
 
 std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites) {
