@@ -200,6 +200,10 @@ void ClientsSection::resolve(const config::Table& table) {
   check_all_or_none(table, *this);
 }
 
+bool ClientsSection::own_rows() const {
+  return std::any_of(client.begin(), client.end(), [](const ClientSection& one) { return !one.data.empty(); });
+}
+
 std::optional<std::string> ClientsSection::name(int64_t id) const {
   const auto i = static_cast<size_t>(id);
   if (id < 0 || i >= client.size() || client[i].name.empty()) return std::nullopt;

@@ -146,7 +146,7 @@ struct ClientsSection {
   }
   void resolve(const config::Table& table);
   /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
-  bool own_rows() const { return !client.empty() && !client[0].data.empty(); }
+  bool own_rows() const;
   /// "client 3" or, where it has a name, "client 3 (hospital)".
   std::string who(int64_t id) const;
   /// Its name, where it has one.

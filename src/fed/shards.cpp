@@ -87,12 +87,22 @@ void add_client(ReadRows read, Shards& shards) {
   shards.files_of.push_back(std::move(set.files));
 }
 
-/// Each client's own rows, as its files hold them.
+void add_absent_client(Shards& shards) {
+  shards.rows.emplace_back();
+  shards.examples.emplace_back();
+  shards.files_of.emplace_back();
+}
+
+/// Each client's own rows, as its files hold them; none of clients whose rows are elsewhere.
 Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   Shards shards;
   size_t rows = 0;
   for (int64_t id = 0; id < config.clients.count; ++id) {
     const auto who = config.clients.who(id);
+    if (config.clients.client[static_cast<size_t>(id)].data.empty()) {
+      add_absent_client(shards);
+      continue;
+    }
     auto set = training_rows("files", config.own_rows(id, config.data.limit));
     rows += set.rows.size();
     in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });

@@ -53,8 +53,8 @@ Packing pack_payload(std::string_view beginning, const std::string& place) {
   for (const auto& tensor : head.tensors) {
     const auto name = array_of(tensor.name, static_cast<int64_t>(tensor.shape.size()), tensor.type);
     if (packing.arrays.empty() || packing.arrays.back().name != name) {
-      EK_CHECK(begun.insert(name).second, kCheckpoint, place, ": ", shown(tensor.name), " lies apart from the others of ",
-               shown(name));
+      EK_CHECK(begun.insert(name).second, kCheckpoint, place, ": ", shown(tensor.name),
+               " lies apart from the others of ", shown(name));
       packing.arrays.push_back({name, tensor.type, head.bytes + static_cast<int64_t>(tensor.begin)});
     }
     auto& array = packing.arrays.back();

@@ -108,6 +108,10 @@ class A3Smoe : public FederatedMethod {
 
   // --- server ---
 
+  void check_upload(const Payload& upload, const ClientProfile& client) const override {
+    check_routing_counts(upload, client);
+  }
+
   ServerState initialize(const ServerView& server) const override {
     EK_CHECK(server.num_experts > 0, kConfig, "method a3smoe weighs experts, but the model is dense");
     auto state = FederatedMethod::initialize(server);
@@ -180,7 +184,9 @@ MethodEntry a3smoe() {
        .family = MethodFamily::kSparsity,
        .exact = false,
        .needs_experts = true,
-       .gate_norm = GateNorm::kRenormSelected});
+       .gate_norm = GateNorm::kRenormSelected,
+       .sends = "A and B of every adapted weight, how many tokens chose each expert, and a learned "
+                "rescaler"});
 }
 
 }  // namespace evenkeel

@@ -109,7 +109,9 @@ MethodEntry fed_sb() {
                                       .paper = "Singhal et al.: Fed-SB, 2025, arXiv:2502.15436",
                                       .family = MethodFamily::kHomogeneous,
                                       .exact = true,
-                                      .needs_experts = false});
+                                      .needs_experts = false,
+                                      .sends = "the r x r core of every adapted weight",
+                                      .asks_gradients = true});
 }
 
 }  // namespace evenkeel

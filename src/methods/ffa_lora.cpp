@@ -46,7 +46,8 @@ MethodEntry ffa_lora() {
        .paper = "Sun et al.: Improving LoRA in Privacy-preserving Federated Learning, ICLR 2024, arXiv:2403.12313",
        .family = MethodFamily::kHomogeneous,
        .exact = true,
-       .needs_experts = false});
+       .needs_experts = false,
+       .sends = "B of every adapted weight"});
 }
 
 }  // namespace evenkeel

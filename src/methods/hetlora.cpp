@@ -74,6 +74,13 @@ class HetLora : public FederatedMethod {
 
   // --- server ---
 
+  /// The rank it says is the rank it sends.
+  void check_upload(const Payload& upload, const ClientProfile&) const override {
+    const auto rank = upload.extras.at(kRank).item<int64_t>();
+    for (const auto& [site, factors] : upload.adapters)
+      EK_CHECK(factors.rank() == rank, kData, site, " is of rank ", factors.rank(), ", said to be pruned to ", rank);
+  }
+
   ServerState initialize(const ServerView& server) const override {
     auto state = FederatedMethod::initialize(server);
     for (auto& [site, factors] : state.global.adapters) factors = rescaled(factors, 1.0);
@@ -162,13 +169,15 @@ class HetLora : public FederatedMethod {
 }  // namespace
 
 MethodEntry hetlora() {
-  return method_entry<HetLora, Config>({.name = "hetlora",
-                                        .title = "HetLoRA",
-                                        .paper = "Cho et al.: Heterogeneous LoRA, EMNLP 2024, arXiv:2401.06432",
-                                        .family = MethodFamily::kRank,
-                                        .exact = false,
-                                        .needs_experts = false,
-                                        .needs_individuals = true});
+  return method_entry<HetLora, Config>(
+      {.name = "hetlora",
+       .title = "HetLoRA",
+       .paper = "Cho et al.: Heterogeneous LoRA, EMNLP 2024, arXiv:2401.06432",
+       .family = MethodFamily::kRank,
+       .exact = false,
+       .needs_experts = false,
+       .needs_individuals = true,
+       .sends = "A and B of every adapted weight, and the rank that it pruned itself to"});
 }
 
 }  // namespace evenkeel

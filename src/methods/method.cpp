@@ -38,6 +38,18 @@ LocalSetup empty_setup(const ClientView& view) {
   return setup;
 }
 
+void check_routing_counts(const Payload& upload, const ClientProfile& client) {
+  constexpr std::string_view kCounts = ".counts";
+  for (const auto& [name, counts_E] : upload.extras) {
+    if (!name.ends_with(kCounts)) continue;
+    const auto layer = name.substr(0, name.size() - kCounts.size());
+    const auto chosen = counts_E.sum().item<int64_t>();
+    const auto tokens = upload.extras.at(layer + ".tokens").sum().item<int64_t>();
+    EK_CHECK(chosen == tokens * client.top_k, kData, "the experts of ", layer, " were chosen ", chosen, " times by ",
+             tokens, " tokens of ", client.top_k, " choices each");
+  }
+}
+
 LocalSetup FederatedMethod::prepare(const Payload& download, const ClientView& view) const {
   auto setup = empty_setup(view);
   setup.adapters = completed(clone(download.adapters), view.common.fixed);
@@ -54,6 +66,8 @@ Payload FederatedMethod::upload(const Payload&, const LocalSetup& setup, const R
   for (const auto& [site, factors] : setup.adapters) payload.adapters[site] = detach(factors);
   return payload;
 }
+
+void FederatedMethod::check_upload(const Payload&, const ClientProfile&) const {}
 
 ServerState FederatedMethod::initialize(const ServerView& server) const {
   EK_CHECK(server.rank > 0, kConfig, "the LoRA rank is ", server.rank, ", allowed: 1 or more");

@@ -12,6 +12,10 @@ namespace evenkeel {
 /// No adapters yet, and a router as the run says: the client's K_c experts, `[method] gate_norm`.
 LocalSetup empty_setup(const ClientView& view);
 
+/// For methods that upload "<layer>.counts" and "<layer>.tokens": every token chose K_c experts. \throws kData naming
+/// the layer where the counts add up to anything else.
+void check_routing_counts(const Payload& upload, const ClientProfile& client);
+
 class FederatedMethod {
  public:
   virtual ~FederatedMethod() = default;
@@ -32,6 +36,9 @@ class FederatedMethod {
                          const ClientView& view) const;
 
   // --- server half: pure functions of their arguments ---
+  /// Whether an upload whose names, shapes and numbers are in order (fed/payload_check.h) also makes sense. \throws
+  /// kData saying what does not.
+  virtual void check_upload(const Payload& upload, const ClientProfile& client) const;
   virtual ServerState initialize(const ServerView& server) const;
   virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// `uploads` are in the order of round.participants. A change of the base goes into the result's global.base_delta;

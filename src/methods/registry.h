@@ -32,6 +32,10 @@ struct MethodEntry {
   GateNorm gate_norm = GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
   bool changes_base = false;  ///< hands over base deltas: factors beside every weight, higher by each round's ranks
   bool needs_individuals = false;  ///< aggregates from uploads one by one; sums over clients are not enough
+  /// What leaves a client in a round, beside the report that each sends (train/local_training.h), for whoever has to
+  /// agree to it.
+  std::string_view sends = "A and B of every adapted weight";
+  bool asks_gradients = false;  ///< of clients, before the first round: sums over some of their rows
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes the resolved keys of `table` into the resolved config.

@@ -110,6 +110,10 @@ class UbSmoe : public FederatedMethod {
 
   // --- server ---
 
+  void check_upload(const Payload& upload, const ClientProfile& client) const override {
+    check_routing_counts(upload, client);
+  }
+
   ServerState initialize(const ServerView& server) const override {
     check(server);
     auto state = FederatedMethod::initialize(server);
@@ -216,7 +220,8 @@ MethodEntry ub_smoe() {
        .family = MethodFamily::kSparsity,
        .exact = false,
        .needs_experts = true,
-       .gate_norm = GateNorm::kRenormSelected});
+       .gate_norm = GateNorm::kRenormSelected,
+       .sends = "A and B of every adapted weight, how many tokens chose each expert, and phi where clients train it"});
 }
 
 }  // namespace evenkeel

@@ -1,0 +1,89 @@
+#include "flower/agreement.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/machine.h"
+#include "base/text.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kOwnRows = "(rows of its own)";
+
+bool belongs_to_model(const fs::path& file) {
+  return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
+}
+
+/// Bytes of A, B of all sites at that rank, the most that any method sends of them.
+int64_t factor_bytes(const Server& server, int64_t rank) {
+  const auto dtype = server.config.train.transport_dtype;
+  AdapterState adapters;
+  const auto meta = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
+  for (const auto& [name, site] : server.sites) {
+    const int64_t stack = std::max<int64_t>(site.experts, 1);
+    adapters[name] = {.a = at::empty({stack, rank, site.in}, meta), .b = at::empty({stack, site.out, rank}, meta)};
+  }
+  return payload_size({.adapters = std::move(adapters)}, dtype);
+}
+
+}  // namespace
+
+std::string sites_digest(const Sites& sites) {
+  std::string text;
+  for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
+  return sha256(text);
+}
+
+std::string model_digest(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  std::string text;
+  for (const auto& file : files) text += concat(file.filename().string(), ' ', sha256_file(file), '\n');
+  return sha256(text);
+}
+
+ExperimentConfig without_rows(ExperimentConfig config) {
+  if (!config.clients.own_rows()) return config;
+  for (auto& client : config.clients.client) {
+    client.data = {std::string(kOwnRows)};
+    client.test = {};
+  }
+  return config;
+}
+
+ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget) {
+  auto budgets = config.client_budgets();
+  auto ranks = config.client_ranks();
+  const auto& entry = config.method.entry();
+  budgets.at(static_cast<size_t>(client)) = budget;
+  if (entry.takes_unequal_ranks()) ranks.at(static_cast<size_t>(client)) = entry.rank(budget, config.lora.rank);
+  config.clients.budgets = {.list = std::move(budgets)};
+  config.clients.ranks = {.list = std::move(ranks)};
+  return config;
+}
+
+std::string offered_text(ExperimentConfig config) {
+  config = without_rows(std::move(config));
+  config.output.dir.clear();
+  config.evaluate.bert_score = {};
+  return config.text();
+}
+
+std::string upload_summary(const Server& server, const ClientProfile& client) {
+  const auto& entry = server.config.method.entry();
+  const auto bytes = machine::bytes_text(factor_bytes(server, client.rank));
+  std::string text = concat("in each round: ", entry.sends, " (", server.sites.size(), " of them, rank up to ",
+                            client.rank, ", up to ", bytes, "); steps, tokens, losses, seconds");
+  if (server.model.num_experts > 0) text += " and how many tokens chose each expert";
+  if (entry.asks_gradients)
+    text += "; once, before the first round: the sum of the gradients of some of its rows, for every adapted weight";
+  if (server.config.evaluate.per_client) text += "; scores on its own test rows";
+  return text;
+}
+
+}  // namespace evenkeel

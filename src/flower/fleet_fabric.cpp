@@ -1,0 +1,158 @@
+#include "flower/fleet_fabric.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "flower/talks.h"
+
+namespace evenkeel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kTick = std::chrono::seconds(1);
+constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
+
+void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
+  EK_CHECK(acceptance.client == client, kData, "it accepts to be client ", acceptance.client, ", offered: ", client);
+  EK_CHECK(acceptance.budget > 0 && acceptance.budget <= 1, kData, "its budget is ", acceptance.budget,
+           ", allowed: above 0, up to 1");
+  EK_CHECK(acceptance.examples >= 1 && acceptance.examples <= terms.most_examples, kData, "it says to have ",
+           acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
+}
+
+/// Offers under way to nodes that are no members yet.
+class Gathering {
+ public:
+  Gathering(Grid& grid, Roster& roster, const FleetTerms& terms, const Joining& joining)
+      : grid_(grid), roster_(roster), terms_(terms), joining_(joining) {}
+  ~Gathering() {
+    for (const auto& [message, asked] : asked_) grid_.forget(message);
+  }
+
+  void ask_newcomers() {
+    for (const auto& node : grid_.nodes()) {
+      const bool waits = ask_again_.contains(node.id) && Clock::now() < ask_again_.at(node.id);
+      if (!node.online || waits || roster_.member(node) || is_asked(node)) continue;
+      if (const auto client = joining_.client_of(node, taken())) ask(node, *client);
+    }
+  }
+
+  void hear(const wire::Arrival& arrival) {
+    auto found = asked_.extract(arrival.message_id);
+    if (found.empty()) return;
+    const auto& asked = found.mapped();
+    try {
+      EK_CHECK(arrival.kind == wire::Arrival::Kind::kReply, kData, arrival.reason);
+      add(asked, asked.incoming.letter());
+    } catch (const Error& error) {
+      log::warning("[serve] ", asked.node.name, " does not join: ", shown(error.what()));
+      ask_again_[asked.node.id] = Clock::now() + kAskAgain;
+    }
+  }
+
+ private:
+  struct Asked {
+    wire::NodeInfo node;
+    int64_t client;
+    IncomingLetter incoming;
+  };
+
+  bool is_asked(const wire::NodeInfo& node) const {
+    return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node.id; });
+  }
+  /// Clients that have a node, or an offer for one under way.
+  std::set<int64_t> taken() const {
+    std::set<int64_t> clients;
+    for (const auto& [client, member] : roster_.members()) clients.insert(client);
+    for (const auto& [message, asked] : asked_) clients.insert(asked.client);
+    return clients;
+  }
+
+  void ask(const wire::NodeInfo& node, int64_t client) {
+    IncomingLetter incoming(node.name, no_payload);
+    const auto content = LetterPacker().content(offer_letter(joining_.offer(client)));
+    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.placing()});
+    asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
+  }
+
+  void add(const Asked& asked, const Letter& letter) {
+    const auto acceptance = acceptance_in(letter);
+    check(acceptance, asked.client, terms_);
+    roster_.add({.client = asked.client,
+                 .key = roster_key(asked.node),
+                 .name = asked.node.name,
+                 .budget = acceptance.budget,
+                 .examples = acceptance.examples,
+                 .program = acceptance.program});
+    log::info("[serve] ", asked.node.name, " is client ", asked.client, ": budget ", acceptance.budget, ", ",
+              acceptance.examples, " examples");
+  }
+
+  Grid& grid_;
+  Roster& roster_;
+  const FleetTerms& terms_;
+  const Joining& joining_;
+  std::map<std::string, Asked> asked_;  // by message
+  std::map<uint64_t, Clock::time_point> ask_again_;
+};
+
+}  // namespace
+
+void FleetFabric::serve(Joining joining, Fabric* evaluator) {
+  joining_ = std::move(joining);
+  evaluator_ = evaluator;
+}
+
+void FleetFabric::gather(int64_t clients) {
+  Gathering gathering(grid_, roster_, terms_, joining_);
+  const auto members = [this] { return static_cast<int64_t>(roster_.members().size()); };
+  while (members() < clients) {
+    gathering.ask_newcomers();
+    if (const auto arrival = grid_.wait(Clock::now() + kTick)) gathering.hear(*arrival);
+    joining_.tick(members());
+  }
+}
+
+void FleetFabric::part() {
+  Exchange nothing;
+  nothing.on_loss = [](int64_t, const std::string&) {};
+  Talks talks(*this, nothing);
+  for (const int64_t client : agreed_) talks.bid_farewell({.id = client});
+  talks.run();
+}
+
+void FleetFabric::announce(std::span<const ClientProfile> clients, const News& news) {
+  if (news.whole) {
+    common_ = news.payload.size() > 0;
+    informed_.clear();
+  }
+  if (evaluator_) evaluator_->announce(clients, news);
+  if (news.whole || news.payload.size() == 0) return;
+  Exchange nothing;
+  nothing.on_loss = [](int64_t, const std::string&) {};
+  Talks talks(*this, nothing);
+  for (const auto& client : clients)
+    if (informed_.contains(client.id)) talks.tell(client, news);
+  talks.run();
+}
+
+void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
+  Talks talks(*this, exchange);
+  for (const auto& client : clients) {
+    EK_CHECK(client.id != kPool, kConfig,
+             "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
+    if (client.id != kEvaluator) {
+      talks.begin(client);
+      continue;
+    }
+    EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
+    evaluator_->exchange(std::span(&client, 1), exchange);
+  }
+  talks.run();
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,74 @@
+#include "flower/node.h"
+
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace evenkeel {
+namespace {
+
+class Node {
+ public:
+  explicit Node(const NodeProgram& program) : link_(program.link), client_(program.client), once_(program.once) {}
+
+  void run() {
+    link_.join();
+    log::info("[node] joined as node ", link_.id());
+    while (!over_) {
+      if (const auto instruction = link_.poll())
+        take(*instruction);
+      else
+        link_.rest();
+    }
+    link_.leave();
+  }
+
+ private:
+  void take(const wire::Instruction& instruction) {
+    try {
+      answer(instruction);
+    } catch (const wire::RunOver&) {
+      log::info("[node] the server does not wait for that any more");
+    } catch (const Error& error) {
+      log::warning("[node] ", error.what());
+    }
+  }
+
+  void answer(const wire::Instruction& instruction) {
+    IncomingLetter incoming("the server",
+                            [this](const Letter& letter, int64_t bytes) { client_.consent(letter, bytes); });
+    link_.receive(instruction, incoming.placing());
+    const auto answer = answer_of(instruction, incoming.letter());
+    if (!answer) return;
+    link_.reply(instruction, LetterPacker().content(*answer));
+    client_.delivered();
+    over_ = once_ && answer->kind == kFarewellLetter;
+  }
+
+  /// Nothing where the server was told why there is none.
+  std::optional<Letter> answer_of(const wire::Instruction& instruction, const Letter& letter) {
+    try {
+      return client_.answer(letter);
+    } catch (const Error& error) {
+      log::warning("[node] ", error.what());
+      link_.refuse(instruction, wire::ErrorCode::kRaised, error.what());
+      return std::nullopt;
+    }
+  }
+
+  wire::NodeLink link_;
+  NodeClient client_;
+  bool once_, over_ = false;
+};
+
+}  // namespace
+
+void run_node(const NodeProgram& program) {
+  try {
+    Node(program).run();
+  } catch (const wire::Stopped&) {
+    log::info("[node] stopped");
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+#include "flower/node_memory.h"
+
+#include <ATen/ATen.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/folders.h"
+#include "base/text.h"
+
+namespace evenkeel {
+
+NodeMemory::NodeMemory(fs::path folder, std::string run) : folder_(std::move(folder)), run_(std::move(run)) {
+  if (folder_.empty()) return;
+  make_folders(folder_);
+  load();
+}
+
+fs::path NodeMemory::file(int64_t rounds) const { return folder_ / concat(run_, "-", rounds, ".safetensors"); }
+
+/// Copies, which training may write to.
+void NodeMemory::load() {
+  const auto prefix = run_ + "-";
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || entry.path().extension() != ".safetensors") continue;
+    auto& memory = known_[std::atoll(name.c_str() + prefix.size())];
+    for (const auto& [key, tensor] : load_safetensors(entry.path()).tensors) memory[key] = tensor.clone();
+  }
+}
+
+TensorMap NodeMemory::before(int64_t round) const {
+  const auto later = known_.upper_bound(round);
+  if (later == known_.begin()) return {};
+  TensorMap copy;
+  for (const auto& [key, tensor] : std::prev(later)->second) copy[key] = tensor.clone();
+  return copy;
+}
+
+void NodeMemory::propose(int64_t round, TensorMap memory) { proposed_ = {round + 1, std::move(memory)}; }
+
+void NodeMemory::delivered() {
+  if (!proposed_ || proposed_->second.empty()) return;
+  auto [rounds, memory] = std::move(*proposed_);
+  proposed_.reset();
+  if (!folder_.empty()) save_safetensors(file(rounds), memory);
+  known_[rounds] = std::move(memory);
+  constexpr size_t kKept = 2;
+  for (; known_.size() > kKept; known_.erase(known_.begin()))
+    if (!folder_.empty()) remove_path(file(known_.begin()->first));
+}
+
+}  // namespace evenkeel

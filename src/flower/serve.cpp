@@ -1,0 +1,211 @@
+#include "flower/serve.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/sealed.h"
+#include "fed/arithmetic.h"
+#include "fed/manifest.h"
+#include "fed/training_run.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kFolder = "federation";
+
+/// What is the server's to score: rows of its own. Those of clients stay where they are (evaluate.per_client).
+void leave_out_clients_rows(ExperimentConfig& config) {
+  if (!config.clients.own_rows()) return;
+  std::erase_if(config.evaluate.tasks, [](const auto& task) { return task == "files" || task.starts_with("files:"); });
+}
+
+/// A run in its folder, with its server and the place that it evaluates at.
+struct Served {
+  Experiment experiment;
+  RunFolder folder;
+};
+
+class Serving {
+ public:
+  Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
+      : options_(options),
+        roster_(folder / "members.json"),
+        talks_(folder / "talks.jsonl"),
+        fabric_(grid, roster_, options.terms, folder / "arriving") {
+    fabric_.on_report = [this](const TalkReport& report) { hear(report); };
+  }
+
+  /// A new run: its clients first, who bring what its config says of them.
+  Served begin(ExperimentConfig config, FolderLock lock) {
+    const auto path = config.folder();
+    auto experiment = make(gather(std::move(config)));
+    auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
+    return {std::move(experiment), std::move(folder)};
+  }
+
+  Served resume(RunFolder folder) {
+    auto experiment = make(folder.config());
+    folder.check(experiment.server, nullptr);
+    folder.settle();
+    return {std::move(experiment), std::move(folder)};
+  }
+
+  std::vector<TaskScore> play(Served& run) {
+    fabric_.serve(joining(run.experiment.server.config, run.experiment.server.sites),
+                  options_.evaluate ? &run.experiment.fabric : nullptr);
+    auto scores = complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
+    fabric_.part();
+    return scores;
+  }
+
+ private:
+  ExperimentConfig gather(ExperimentConfig config) {
+    status_.run = config.name;
+    status_.method = config.method.name;
+    status_.rounds = config.train.rounds;
+    status_.clients = config.clients.count;
+    const auto shape = load_shape(resolve_model_path(config.model.path), config.model.dtype);
+    fabric_.serve(joining(config, config.lora.sites(*shape)), nullptr);
+    fabric_.gather(config.clients.count);
+    for (const auto& [id, member] : roster_.members())
+      if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
+        config = with_budget(std::move(config), id, member.budget);
+    return config;
+  }
+
+  /// \param config  settled
+  Experiment make(ExperimentConfig config) {
+    auto experiment = make_experiment(std::move(config), options_.evaluate ? Purpose::kEvaluate : Purpose::kServe);
+    std::vector<size_t> examples;
+    for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
+    auto& server = experiment.server;
+    server.clients = make_clients(server.config, server.model, examples);
+    return experiment;
+  }
+
+  Joining joining(const ExperimentConfig& config, const Sites& sites) {
+    const auto folder = resolve_model_path(config.model.path);
+    if (base_.empty() && options_.evaluate) base_ = model_digest(folder);
+    return {.offer =
+                [this, text = offered_text(config), digest = sites_digest(sites)](int64_t client) {
+                  return Offer{roster_.run(), client, text, base_, digest};
+                },
+            .client_of = [this, clients = config.clients](
+                             const wire::NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
+            .tick =
+                [this](int64_t members) {
+                  if (members != status_.members) tell();
+                  status_.members = members;
+                  if (options_.stop && options_.stop()) throw Interrupted("stopped while waiting for clients");
+                }};
+  }
+
+  /// Who is named in the config is that client; others are the next that has no name, or no node yet.
+  std::optional<int64_t> place_for(const wire::NodeInfo& node, const ClientsSection& clients,
+                                   const std::set<int64_t>& taken) const {
+    std::optional<int64_t> free;
+    for (int64_t id = 0; id < clients.count; ++id) {
+      if (taken.contains(id)) continue;
+      const auto name = clients.name(id);
+      if (name && *name == node.name) return id;
+      const bool kept = name && std::find(options_.names.begin(), options_.names.end(), *name) != options_.names.end();
+      if (!free && !kept) free = id;
+    }
+    return free;
+  }
+
+  void hear(const TalkReport& report) {
+    append_sealed(talks_, record::write(report));
+    const auto known = std::find_if(status_.last.begin(), status_.last.end(),
+                                    [&](const TalkReport& one) { return one.client == report.client; });
+    if (known == status_.last.end())
+      status_.last.push_back(report);
+    else
+      *known = report;
+    status_.round = std::max(status_.round, report.round - 1);
+    tell();
+  }
+
+  void tell() {
+    status_.roster.clear();
+    for (const auto& [id, member] : roster_.members()) status_.roster.push_back(member);
+    if (options_.on_status) options_.on_status(status_);
+  }
+
+  const ServeOptions& options_;
+  Roster roster_;
+  fs::path talks_;
+  FleetFabric fabric_;
+  FleetStatus status_;
+  std::string base_;
+};
+
+void line(std::ostringstream& out, std::string_view name, std::string_view help, std::string_view kind) {
+  out << "# HELP evenkeel_" << name << " " << help << "\n# TYPE evenkeel_" << name << " " << kind << "\n";
+}
+
+/// The config of a new run, settled.
+ExperimentConfig served_config(const RunRequest& request) {
+  auto config = without_rows(request.config());
+  config.settle(machine_choices(config));
+  config.data.files.find_files();
+  leave_out_clients_rows(config);
+  return config;
+}
+
+}  // namespace
+
+std::string prometheus_text(const FleetStatus& status) {
+  std::ostringstream out;
+  const auto gauge = [&](std::string_view name, std::string_view help, int64_t value) {
+    line(out, name, help, "gauge");
+    out << "evenkeel_" << name << " " << value << "\n";
+  };
+  gauge("rounds_done", "rounds that are committed", status.round);
+  gauge("rounds", "rounds of the run", status.rounds);
+  gauge("clients", "clients that the run needs", status.clients);
+  gauge("clients_joined", "clients that have a node", status.members);
+  const auto of_clients = [&](std::string_view name, std::string_view help, const auto& value) {
+    line(out, name, help, "gauge");
+    for (const auto& talk : status.last)
+      out << "evenkeel_" << name << "{client=\"" << talk.client << "\"} " << value(talk) << "\n";
+  };
+  of_clients("client_replied", "1 when its last exchange ended with a reply",
+             [](const TalkReport& talk) { return talk.outcome == "reply" ? 1 : 0; });
+  of_clients("client_seconds", "from its last task to its reply", [](const TalkReport& talk) { return talk.seconds; });
+  of_clients("client_bytes_up", "payload of its last reply", [](const TalkReport& talk) { return talk.bytes_up; });
+  return out.str();
+}
+
+ServedRun serve(const ServeOptions& options,
+                const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {
+  const auto& request = options.request;
+  const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
+  const auto federation = path / kFolder;
+  if (options.resume && !RunFolder::nothing_began(path)) {
+    auto folder = RunFolder::open(path);
+    refuse_changes(without_rows(request.config()), folder);
+    check_manifest(path, read_manifest(path));
+    const auto grid = grid_in(federation);
+    Serving serving(options, federation, *grid);
+    auto run = serving.resume(std::move(folder));
+    return {path, serving.play(run)};
+  }
+  auto config = served_config(request);
+  const bool was_there = path_exists(path);
+  auto lock = RunFolder::prepare(path);
+  try {
+    const auto grid = grid_in(federation);
+    Serving serving(options, federation, *grid);
+    auto run = serving.begin(std::move(config), std::move(lock));
+    return {path, serving.play(run)};
+  } catch (...) {
+    if (!was_there && RunFolder::nothing_began(path)) RunFolder::abandon(path, std::move(lock));
+    throw;
+  }
+}
+
+}  // namespace evenkeel
