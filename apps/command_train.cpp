@@ -61,7 +61,7 @@ void run_train(const TrainFlags& flags) {
   watch_interrupts();
   auto run = open_run(flags);
   try {
-    conclude(run, complete_run(run, interrupt_requested));
+    conclude(run, complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
   } catch (const Interrupted& interrupted) {
     throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: evenkeel train ", flags.config,
                              " --out ", run.folder.path().string(), " --resume"));

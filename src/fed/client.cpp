@@ -25,8 +25,8 @@ LocalSetup Client::exported(const Task& task, ServedBy by) {
 Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progress) {
   const Payload sent = download(task);
   const auto own = view(task);
-  const auto on_step = [&](int64_t, int64_t, int64_t tokens) {
-    if (on_progress) on_progress({.client = task.client.id, .tokens = tokens});
+  const auto on_step = [&](int64_t done, int64_t, int64_t tokens) {
+    if (on_progress) on_progress({.client = task.client.id, .steps = done, .tokens = tokens});
   };
   const auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.training(), on_step);
   check_mapped_files();

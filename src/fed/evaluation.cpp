@@ -124,7 +124,7 @@ ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
   auto last = checkpoint.read();
   if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
   check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
-  e.take_up(last.snapshot);
+  take_up(e.server, e.fabric, last.snapshot);
   return std::move(last.snapshot.state);
 }
 

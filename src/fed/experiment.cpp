@@ -45,11 +45,6 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
           .clients = {}};
 }
 
-void Experiment::take_up(const Snapshot& now) {
-  fabric.announce(server.clients, server.whole_news(now.state));
-  fabric.memories = now.memories;
-}
-
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   at::set_num_threads(static_cast<int>(config.threads));
   const auto folder = resolve_model_path(config.model.path);

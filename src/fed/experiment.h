@@ -13,9 +13,6 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape);
 struct Experiment {
   Server server;
   LocalFabric fabric;
-
-  /// Tells all clients what they hold alike in `now`, and gives each its memory.
-  void take_up(const Snapshot& now);
 };
 
 enum class Purpose {

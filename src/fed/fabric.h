@@ -5,20 +5,29 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "fed/message.h"
+#include "fed/state_file.h"
 
 namespace evenkeel {
 
 /// How far a client is, where its fabric can tell.
 struct ClientProgress {
   int64_t client = 0;
-  int64_t tokens = 0;               ///< Train: through the model so far, after each optimiser step
+  int64_t steps = 0, tokens = 0;    ///< Train: optimiser steps done, and tokens through the model by then
   std::string task{};               ///< Score: which
   double budget = 0;                ///< Score: at which budget
   int64_t rows_done = 0, rows = 0;  ///< Score
+};
+
+/// What the tasks of a round of training are made of: each is server.training_task(state, client, round). A fabric that
+/// has a server wherever its clients are makes them there, and its replies bring what crossed (Reply::crossed).
+struct TrainingRound {
+  const ServerState& state;
+  const RoundView& round;
 };
 
 /// One exchange as the server sees it. All are called by the thread that called Fabric::exchange(), one at a time.
@@ -35,6 +44,7 @@ struct Exchange {
   std::function<void(const ClientProfile& client, const Reply& reply)> check{};
   /// A client that will not reply any more. Without it, that is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
+  std::optional<TrainingRound> training{};  ///< where the tasks are those of one
 };
 
 /// Threads: one call at a time, from whichever thread; what a fabric runs side by side inside is its own matter.
@@ -48,6 +58,19 @@ class Fabric {
   /// Gives each of `clients` its task and waits until each has replied or is lost. \throws what a client failed with;
   /// kConfig for an addressee that this fabric does not reach (kPool).
   virtual void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) = 0;
+
+  /// What each client keeps of its own after the last committed round. Clients that keep it themselves need not be
+  /// told.
+  virtual void remember(const ClientMemories& /*memories*/) {}
+
+  /// Who takes part in the sums of a round when all have replied and some uploads stayed where they were made: each
+  /// process that holds any aggregates them while the server does. Of a fabric all of whose replies bring their upload
+  /// this is never asked.
+  virtual const Reduction& sums(const RoundView& round);
+
+  /// After an error of exchange(), or of what sums() gave: whether the fabric has put itself right, so that the same
+  /// round can be run again.
+  virtual bool recovers() { return false; }
 };
 
 }  // namespace evenkeel

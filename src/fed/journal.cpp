@@ -27,8 +27,9 @@ bool RoundJournal::holds(int64_t client) const {
     EK_CHECK(!is_folder(file(client, kind)), kIo, file(client, kind).string(), ": is a folder, not a file");
   if (!path_exists(file(client, kRecordSuffix))) return false;
   try {
-    for (const auto& seal : record(client).files) seal.check(folder_);
-    return true;
+    const auto sent = record(client);
+    for (const auto& seal : sent.files) seal.check(folder_);
+    return find_seal(sent.files, file(client, kUploadSuffix).filename().string()) != nullptr;
   } catch (const Error& damage) {
     log::warning("[train] the upload of client ", client, " is made again: ", damage.what());
     return false;
@@ -40,6 +41,15 @@ void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, cons
   record.bytes_up = upload.size();
   record.up_parts = upload.parts;
   record.files = {FileSeal::of(file(record.id, kUploadSuffix))};
+  finish(std::move(record), memory);
+}
+
+void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
+  record.files.clear();
+  finish(std::move(record), memory);
+}
+
+void RoundJournal::finish(ClientRecord record, const TensorMap& memory) {
   if (!memory.empty()) {
     save_safetensors(file(record.id, kMemorySuffix), memory);
     record.files.push_back(FileSeal::of(file(record.id, kMemorySuffix)));

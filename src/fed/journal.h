@@ -3,7 +3,8 @@
 /// again.
 ///
 /// Layout of a journal's folder, per client id:
-///   <id>.upload.safetensors   the payload, as it crossed the wire: its length is what traffic reports count
+///   <id>.upload.safetensors   the payload, as it crossed the wire: its length is what traffic reports count; absent when
+///                             it stayed where it was made
 ///   <id>.memory.safetensors   what the client keeps for itself until its next round; absent when it keeps nothing
 ///   <id>.json                 what the client measured, and the SHA-256 of the files above; sealed (base/sealed.h) and
 ///                             written last: an upload without it never arrived
@@ -55,6 +56,9 @@ class RoundJournal {
   bool holds(int64_t client) const;
   /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up, up_parts and files.
   void store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
+  /// The same of a client whose upload stays where it was made, but for what is known of it already: bytes_up and
+  /// up_parts. holds() does not count it: whoever goes on after an interruption finds no upload.
+  void note(ClientRecord record, const TensorMap& memory);
 
   ClientRecord record(int64_t client) const;
   /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all
@@ -65,6 +69,8 @@ class RoundJournal {
 
  private:
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
+  /// The last part of both: memory and record, beside the files that are there.
+  void finish(ClientRecord record, const TensorMap& memory);
   /// The client's file of that kind after its bytes were checked; nothing when `record` names none.
   std::optional<std::filesystem::path> checked(const ClientRecord& record, std::string_view suffix) const;
 

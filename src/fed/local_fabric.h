@@ -26,6 +26,7 @@ struct LocalFabric : Fabric {
   /// In the order of `to`, as many side by side as clients.parallel says, each in a thread of its own then. An error of
   /// training names round, client and method.
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
+  void remember(const ClientMemories& now) override { memories = now; }
 
  private:
   Reply answer(const Task& task, const OnProgress& on_progress) const;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -86,6 +87,19 @@ struct Scored {
   }
 };
 
+/// What crossed between a client and who gave it its task, where that was not the server's own process.
+struct Crossed {
+  int64_t bytes_down = 0, bytes_up = 0;
+  std::map<std::string, int64_t> down_parts{}, up_parts{};
+
+  void visit(auto& field) {
+    field("bytes_down", bytes_down);
+    field("bytes_up", bytes_up);
+    field("down_parts", down_parts);
+    field("up_parts", up_parts);
+  }
+};
+
 /// What comes back.
 struct Reply {
   int64_t client = 0;
@@ -93,6 +107,9 @@ struct Reply {
   std::variant<LocalReport, Scored> report{};
   TensorMap
       memory{};  ///< what the client keeps until its next round. Only whoever runs the client sees it: it never crosses
+  /// Only of a fabric that is the server's own: it never crosses. Without a payload the upload stays where it was made,
+  /// until the round's sums are taken.
+  std::optional<Crossed> crossed{};
 };
 
 /// What `reply` reports. \throws kData naming the client when it is a report of another kind.
@@ -108,7 +125,7 @@ std::string header_of(const News& news);
 std::string header_of(const Task& task);
 std::string header_of(const Reply& reply);
 
-/// [N] uint8. What a sender keeps to itself (Reply::memory) is not among them.
+/// [N] uint8. What a sender keeps to itself (Reply::memory, Reply::crossed) is not among them.
 at::Tensor to_bytes(const News& news);
 at::Tensor to_bytes(const Task& task);
 at::Tensor to_bytes(const Reply& reply);

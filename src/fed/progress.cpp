@@ -47,19 +47,24 @@ void RunProgress::skip_client(const ClientProfile& client) {
   ++clients_done_;
 }
 
-void RunProgress::begin_client(const ClientProfile& client) { client_tokens_[client.id] = 0; }
+void RunProgress::begin_client(const ClientProfile& client) { at_work_[client.id] = {}; }
 
-void RunProgress::step(int64_t client, int64_t tokens_so_far) {
-  auto& counted = client_tokens_[client];
-  tokens_ += tokens_so_far - counted;
-  counted = tokens_so_far;
-  ++steps_done_;
-  --steps_left_;
+void RunProgress::step(const ClientProgress& client) {
+  auto& counted = at_work_[client.client];
+  tokens_ += client.tokens - counted.tokens;
+  steps_done_ += client.steps - counted.steps;
+  steps_left_ -= client.steps - counted.steps;
+  counted = client;
   show();
   if (stop_ && stop_()) throw Interrupted(concat("stopped in round ", round_));
 }
 
-void RunProgress::end_client() {
+/// Steps of clients elsewhere may be heard of at their end.
+void RunProgress::end_client(const ClientProfile& client) {
+  const int64_t unheard = steps_of(server_, client) - at_work_[client.id].steps;
+  steps_done_ += unheard;
+  steps_left_ -= unheard;
+  at_work_.erase(client.id);
   ++clients_done_;
   show();
 }

@@ -9,6 +9,7 @@
 
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "fed/fabric.h"
 #include "fed/server.h"
 
 namespace evenkeel {
@@ -25,9 +26,9 @@ class RunProgress {
   /// A client whose upload was in the journal already.
   void skip_client(const ClientProfile& client);
   void begin_client(const ClientProfile& client);
-  /// After every optimiser step of a client. \throws Interrupted when asked to stop.
-  void step(int64_t client, int64_t tokens_so_far);
-  void end_client();
+  /// After every optimiser step of a client, or after some. \throws Interrupted when asked to stop.
+  void step(const ClientProgress& client);
+  void end_client(const ClientProfile& client);
 
  private:
   double seconds() const;
@@ -39,7 +40,7 @@ class RunProgress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t steps_left_ = 0, steps_done_ = 0;
   int64_t tokens_ = 0;
-  std::map<int64_t, int64_t> client_tokens_;  // of clients at work
+  std::map<int64_t, ClientProgress> at_work_;  // as far as they were counted
   int64_t round_ = 0, clients_ = 0, clients_done_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "base/log.h"
 #include "fed/in_context.h"
@@ -31,7 +32,9 @@ struct Round {
   OtherTraffic other{};
   PhaseSeconds seconds{};
   std::map<int64_t, ClientRecord> begun{};  // of clients that have their task
-  std::vector<int64_t> lost{};              // of those who had it and will not reply
+  std::set<int64_t> awaited{};              // who has neither replied nor been lost
+  std::set<int64_t> elsewhere{};            // whose upload stayed where it was made
+  std::vector<int64_t> lost{};
 
   const ClientProfile* participant(int64_t id) const {
     const auto found = std::find_if(view.participants.begin(), view.participants.end(),
@@ -61,16 +64,31 @@ struct Round {
   }
 
   void store(const Reply& reply) {
-    const auto found = begun.extract(reply.client);
-    if (found.empty()) return;  // it came before
-    auto record = found.mapped();
+    const auto known = begun.find(reply.client);
+    if (known == begun.end() && !reply.crossed) return;  // to no task of ours
+    if (awaited.erase(reply.client) == 0) return;        // it came before
+    auto record = reply.crossed ? crossed(reply) : known->second;
     static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-    record.flops = client_flops(server, *participant(reply.client), record);
+    const auto& client = *participant(reply.client);
+    record.flops = client_flops(server, client, record);
+    const bool stays = reply.crossed && reply.payload.size() == 0;
+    if (stays) elsewhere.insert(client.id);
     timed(seconds.upload, [&] {
-      journal.store(std::move(record), reply.payload, reply.memory);
+      stays ? journal.note(std::move(record), reply.memory)
+            : journal.store(std::move(record), reply.payload, reply.memory);
       return true;
     });
-    progress.end_client();
+    progress.end_client(client);
+  }
+
+  static ClientRecord crossed(const Reply& reply) {
+    ClientRecord record;
+    record.id = reply.client;
+    record.bytes_down = reply.crossed->bytes_down;
+    record.bytes_up = reply.crossed->bytes_up;
+    record.down_parts = reply.crossed->down_parts;
+    record.up_parts = reply.crossed->up_parts;
+    return record;
   }
 
   std::string who(int64_t client) const { return server.config.clients.who(client); }
@@ -86,27 +104,32 @@ struct Round {
         progress.skip_client(client);
       else
         missing.push_back(client);
+    for (const auto& client : missing) awaited.insert(client.id);
     fabric.exchange(missing,
                     {.task_of =
                          [&](const ClientProfile& client) {
                            return in_context(context(client.id), [&] { return task_of(client); });
                          },
                      .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
-                     .on_progress = [&](const ClientProgress& done) { progress.step(done.client, done.tokens); },
-                     .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); }});
+                     .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+                     .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
+                     .training = TrainingRound{now.state, view}});
     if (!lost.empty()) view = without(std::move(view), lost);
   }
 
   void lose(int64_t client, const std::string& why) {
-    if (begun.erase(client) == 0) return;
+    if (awaited.erase(client) == 0) return;
     log::warning("[train] round ", view.round + 1, ": ", who(client), " is lost: ", why);
     lost.push_back(client);
   }
 
-  ServerState aggregate() {
+  ServerState aggregate(Fabric& fabric) {
     std::vector<ClientUpdate> updates;
-    for (const auto& client : view.participants) updates.push_back(journal.update(client));
-    return timed(seconds.aggregate, [&] { return server.aggregate(now.state, view, updates); });
+    for (const auto& client : view.participants)
+      if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
+    return timed(seconds.aggregate, [&] {
+      return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
+    });
   }
 
   ClientMemories memories() const {
@@ -135,6 +158,11 @@ Snapshot before_first_round(const Server& server, Fabric& fabric) {
   return begun;
 }
 
+void take_up(const Server& server, Fabric& fabric, const Snapshot& now) {
+  fabric.announce(server.clients, server.whole_news(now.state));
+  fabric.remember(now.memories);
+}
+
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress) {
   Round round{server, now, journal, progress, server.draw(now.state), now.opening};
@@ -142,7 +170,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   round.announce(fabric);
   round.exchange(fabric);
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
-  auto next = in_context(context, [&] { return round.aggregate(); });
+  auto next = in_context(context, [&] { return round.aggregate(fabric); });
   auto record = round_record(server, round.view, round.records(), round.other, next, round.seconds);
   if (!round.lost.empty()) record.lost = round.lost;
   return {{.state = std::move(next), .memories = round.memories()}, std::move(record)};

@@ -17,8 +17,11 @@ struct RoundResult {
 /// What a run begins with; all clients know their part of it then.
 Snapshot before_first_round(const Server& server, Fabric& fabric);
 
+/// Tells all clients what they hold alike in `now`, and gives each its memory: for a run that goes on.
+void take_up(const Server& server, Fabric& fabric, const Snapshot& now);
+
 /// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made
-/// again. The result depends on `now` and the config alone: not on the order in which clients ran or replied, nor on
+/// again; one that stayed elsewhere (Reply::crossed) counts for this call alone. The result depends on `now` and the config alone: not on the order in which clients ran or replied, nor on
 /// interruptions.
 /// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads kept.
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,

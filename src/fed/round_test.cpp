@@ -15,7 +15,7 @@ class RoundTest : public testing::SmallRun {
   /// The round after `now`, whoever the clients of `e` last worked for.
   static RoundResult play(Experiment& e, const Snapshot& now, std::string_view name) {
     RunProgress progress(e.server, now.state.round);
-    e.take_up(now);
+    take_up(e.server, e.fabric, now);
     return run_round(e.server, e.fabric, now, RoundJournal(root() / name), progress);
   }
 

@@ -144,13 +144,14 @@ bool RunFolder::nothing_began(const fs::path& folder) {
   return !holds_run(folder) && (!path_exists(folder) || only_began(folder));
 }
 
-RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Experiment& e, const RunRequest& request) {
+RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Server& server, const Shards* shards,
+                            const RunRequest& request) {
   RunFolder run(folder, std::move(lock));
-  run.config_ = e.server.config;
+  run.config_ = server.config;
   write_file_atomic(folder / kConfigFile, run.config_.text());
-  write_sealed(folder / kPartition, partition_json(e.fabric.shards));
+  if (shards) write_sealed(folder / kPartition, partition_json(*shards));
   run.checkpoint_.begin();
-  const auto files = input_files(run.config_, e.server.model_folder, e.fabric.shards.files);
+  const auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
   write_manifest(folder, make_manifest(run.config_, request, files));
   remove_path(folder / kUnfinished);
   return run;
@@ -190,13 +191,12 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
     log::warning("[train] ", evaluations.damage->what(), "; evaluations from that line on are dropped");
 }
 
-void RunFolder::check(const Experiment& e) const {
+void RunFolder::check(const Server& server, const Shards* shards) const {
   const auto file = folder_ / kPartition;
-  Json partition = read_sealed(file);
-  EK_CHECK(partition == Json(partition_json(e.fabric.shards)), kCheckpoint, file.string(),
+  EK_CHECK(!shards || read_sealed(file) == Json(partition_json(*shards)), kCheckpoint, file.string(),
            ": config and data deal out other rows than the run was made with");
   if (opened_.commit.round > 0)
-    check_state(opened_.snapshot.state, e.server.sites, (opened_.folder / "state.safetensors").string());
+    check_state(opened_.snapshot.state, server.sites, (opened_.folder / "state.safetensors").string());
 }
 
 void RunFolder::settle() const {

@@ -3,7 +3,7 @@
 ///
 ///   config.toml        resolved; equal to what manifest.json holds under "config"
 ///   manifest.json      fed/manifest.h; its presence makes the run
-///   partition.json     row indices of every client
+///   partition.json     row indices of every client, where the run deals them out
 ///   checkpoint/        fed/checkpoint.h
 ///   rounds.jsonl       a line per committed round (fed/records.h)
 ///   evaluations.jsonl  a line per round, task and budget (fed/records.h)
@@ -16,9 +16,10 @@
 
 #include "base/folder_lock.h"
 #include "fed/checkpoint.h"
-#include "fed/experiment.h"
 #include "fed/records.h"
 #include "fed/run_request.h"
+#include "fed/server.h"
+#include "fed/shards.h"
 
 namespace evenkeel {
 
@@ -34,17 +35,18 @@ class RunFolder {
   /// Whether there is no such folder, it is empty, or create() did not get to its end there.
   static bool nothing_began(const std::filesystem::path& folder);
 
-  /// Writes config, partition, the marker and, last, the manifest. \param lock  of prepare()
-  static RunFolder create(const std::filesystem::path& folder, FolderLock lock, const Experiment& experiment,
-                          const RunRequest& request);
+  /// Writes config, partition, the marker and, last, the manifest. \param lock  of prepare() \param shards  null where
+  /// clients keep their rows to themselves: then there is no partition.json
+  static RunFolder create(const std::filesystem::path& folder, FolderLock lock, const Server& server,
+                          const Shards* shards, const RunRequest& request);
 
   /// A run that was begun earlier, locked, read and checked; nothing is changed before settle().
   /// \param from_round  go on from that round, which may not be the last one; what came after it need not be whole
   /// \throws kIo when there is none or another process works in it; kCheckpoint, kNumeric saying what is damaged and
   /// what is whole.
   static RunFolder open(const std::filesystem::path& folder, std::optional<int64_t> from_round = std::nullopt);
-  /// \throws kCheckpoint when state or partition are not those of `experiment`.
-  void check(const Experiment& experiment) const;
+  /// \throws kCheckpoint when state or partition are not those of `server` and `shards`.
+  void check(const Server& server, const Shards* shards) const;
   /// After all checks: brings everything back to the round that was opened and removes what a killed process left.
   void settle() const;
 

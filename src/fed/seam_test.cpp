@@ -6,10 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <random>
+#include <thread>
 
 #include "fed/evaluation.h"
 #include "fed/testing.h"
+#include "lora/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -219,6 +222,82 @@ INSTANTIATE_TEST_SUITE_P(All, Seam, ::testing::ValuesIn(all_methods()), [](const
   std::erase(name, '-');
   return name;
 });
+
+/// A second place with clients, as a rank of a cluster is: uploads of every other client stay there, and it aggregates
+/// what it has while the server does.
+class SecondPlace : public Fabric {
+ public:
+  SecondPlace(const Server& server, LocalFabric& fabric, const fs::path& folder)
+      : server_(server),
+        fabric_(fabric),
+        kept_(folder),
+        seats_{testing::Meeting::Seat(meeting_), testing::Meeting::Seat(meeting_)} {}
+
+  void announce(std::span<const ClientProfile> to, const News& news) override { fabric_.announce(to, news); }
+  void remember(const ClientMemories& memories) override { fabric_.remember(memories); }
+  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
+    if (!exchange.training) return fabric_.exchange(to, exchange);
+    state_ = exchange.training->state;
+    for (const auto& client : to)
+      client.id % 2 == 0 ? fabric_.exchange(std::span(&client, 1), exchange) : keep(client, exchange);
+  }
+  const Reduction& sums(const RoundView& round) override {
+    there_ = std::jthread([this, round] {
+      std::vector<ClientUpdate> updates;
+      for (const auto& client : round.participants)
+        if (kept_.holds(client.id)) updates.push_back(kept_.update(client));
+      server_.aggregate(state_, round, updates, &seats_[1]);
+    });
+    return seats_[0];
+  }
+
+ private:
+  void keep(const ClientProfile& client, const Exchange& exchange) {
+    const auto task = server_.training_task(exchange.training->state, client, exchange.training->round);
+    fabric_.exchange(std::span(&client, 1), {.task_of = [&](const ClientProfile&) { return task; },
+                                             .on_reply =
+                                                 [&](Reply reply) {
+                                                   ClientRecord record;
+                                                   record.id = client.id;
+                                                   kept_.store(record, reply.payload, {});
+                                                   reply.crossed = Crossed{task.payload.size(), reply.payload.size(),
+                                                                           task.payload.parts, reply.payload.parts};
+                                                   reply.payload = {};
+                                                   exchange.on_reply(reply);
+                                                   exchange.on_reply(reply);  // once more: known already
+                                                 }});
+  }
+
+  const Server& server_;
+  LocalFabric& fabric_;
+  RoundJournal kept_;
+  ServerState state_;
+  testing::Meeting meeting_{2};
+  std::array<testing::Meeting::Seat, 2> seats_;
+  std::jthread there_;
+};
+
+class Elsewhere : public Seam {};
+
+TEST_P(Elsewhere, UploadsThatStayWhereTheyWereMadeGiveTheSameBits) {
+  auto e = experiment(GetParam());
+  const auto here = play(e.server, e.fabric, &e.fabric, root() / concat(GetParam(), "-here"), 1).rounds[0];
+  e.fabric.remember({});
+  SecondPlace second(e.server, e.fabric, root() / concat(GetParam(), "-kept"));
+  const auto journal = root() / concat(GetParam(), "-shared");
+  const auto shared = play(e.server, second, nullptr, journal, 1).rounds[0];
+  testing::expect_same(shared.next.state, here.next.state);
+  EXPECT_EQ(testing::without_seconds(shared.record), testing::without_seconds(here.record));
+  EXPECT_FALSE(RoundJournal(journal / "0").holds(1));
+  EXPECT_TRUE(RoundJournal(journal / "0").holds(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sums, Elsewhere, ::testing::Values("fedit", "ub-smoe", "a3smoe", "fed-sb"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 class Loss : public Seam {};
 

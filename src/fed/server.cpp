@@ -72,6 +72,19 @@ at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradi
   return sum.sum();
 }
 
+/// Where in `round` the clients of `updates` stand.
+UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updates, const Reduction& others) {
+  UploadShare share{.places = {}, .of = round.participants.size(), .others = &others};
+  for (const auto& update : updates) {
+    const auto found = std::find_if(round.participants.begin(), round.participants.end(),
+                                    [&](const ClientProfile& client) { return client.id == update.client.id; });
+    EK_CHECK(found != round.participants.end(), kInternal, "aggregate: client ", update.client.id, " is not of round ",
+             round.round);
+    share.places.push_back(static_cast<size_t>(found - round.participants.begin()));
+  }
+  return share;
+}
+
 }  // namespace
 
 int64_t Server::max_rank() const {
@@ -130,9 +143,11 @@ News Server::change_news(const ServerState& state) const {
   return news;
 }
 
-ServerState Server::aggregate(const ServerState& state, const RoundView& round,
-                              std::span<const ClientUpdate> updates) const {
-  auto next = method->aggregate(view(), state, round, Uploads(updates, config.method.entry().needs_individuals));
+ServerState Server::aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
+                              const Reduction* others) const {
+  const Uploads uploads = others ? Uploads(updates, share_of(round, updates, *others))
+                                 : Uploads(updates, config.method.entry().needs_individuals);
+  auto next = method->aggregate(view(), state, round, uploads);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
   check_finite(next.global.adapters, who);

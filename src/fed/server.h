@@ -52,8 +52,10 @@ struct Server {
   Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
   /// The change of the base that made `state`, for the clients that sit the next round out; nothing to say: no bytes.
   News change_news(const ServerState& state) const;
-  /// The state after the round.
-  ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates) const;
+  /// The state after the round. \param updates  of all participants, in their order; of some of them where `others`
+  /// aggregate the rest of the same round with the same state, all at once
+  ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
+                        const Reduction* others = nullptr) const;
 
   /// An evaluator as a client of that budget; a client's own rows are scored by the client itself. \throws kConfig when
   /// the budget leaves no expert.

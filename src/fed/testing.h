@@ -99,7 +99,7 @@ class SmallRun : public ::testing::Test {
 
   /// What the evaluator makes of `state`.
   static LocalSetup setup_at(Experiment& e, const ServerState& state, double budget) {
-    e.take_up({.state = state});
+    take_up(e.server, e.fabric, {.state = state});
     return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
   }
 

@@ -10,15 +10,22 @@
 namespace evenkeel {
 namespace {
 
-Snapshot first_snapshot(Run& run) {
-  auto& [server, fabric] = run.experiment;
+/// A run in the making.
+struct Course {
+  const Server& server;
+  Fabric& fabric;
+  RunFolder& folder;
+  const StopRequest& stop;
+};
+
+Snapshot first_snapshot(const Course& run) {
   auto opened = run.folder.take_snapshot();
   if (opened) {
-    run.folder.save_adapter(opened->state, server);
-    run.experiment.take_up(*opened);
+    run.folder.save_adapter(opened->state, run.server);
+    take_up(run.server, run.fabric, *opened);
   }
-  auto snapshot = opened ? std::move(*opened) : before_first_round(server, fabric);
-  server.rehearse(snapshot.state);
+  auto snapshot = opened ? std::move(*opened) : before_first_round(run.server, run.fabric);
+  run.server.rehearse(snapshot.state);
   return snapshot;
 }
 
@@ -31,6 +38,13 @@ void refuse_changes(const RunRequest& request, const RunFolder& folder) {
   const auto changes = differences(resolved_like(request.config(begun_with), folder.config()), folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
            ", which no config file, --set or --threads can change: ", join(changes, "; "));
+}
+
+Experiment experiment_of(ExperimentConfig config, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config);
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+  if (hooks.on_experiment) hooks.on_experiment(experiment);
+  return experiment;
 }
 
 bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
@@ -68,12 +82,12 @@ class EvaluationLine {
 };
 
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
-std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state, const StopRequest& stop) {
-  auto& [server, fabric] = run.experiment;
+std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
+  const auto& server = run.server;
   const auto known = known_scores(run.folder, state.round);
-  EvaluationLine progress(stop);
+  EvaluationLine progress(run.stop);
   return evaluate_state(
-      server, fabric, state,
+      server, run.fabric, state,
       {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
        .on_progress = std::ref(progress),
        .on_score =
@@ -82,10 +96,9 @@ std::vector<TaskScore> evaluate_round(Run& run, const ServerState& state, const 
            }});
 }
 
-void log_beginning(const Experiment& e, int64_t rounds_done) {
-  size_t rows = 0;
-  for (const auto& shard : e.fabric.shards.examples) rows += shard.size();
-  const auto& server = e.server;
+void log_beginning(const Server& server, int64_t rounds_done) {
+  double rows = 0;
+  for (const auto& client : server.clients) rows += client.examples;
   log::info("[train] ", server.config.method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
             " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
 }
@@ -95,19 +108,28 @@ void log_round(const RoundRecord& record, int64_t rounds) {
             static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
 }
 
-Snapshot advance(Run& run, const Snapshot& now, RunProgress& progress) {
-  auto& [server, fabric] = run.experiment;
-  RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1));
-  auto result = run_round(server, fabric, now, std::move(journal), progress);
-  run.folder.commit(result.next, result.record, server);
-  fabric.memories = result.next.memories;
-  log_round(result.record, server.config.train.rounds);
+/// The round after `now`; again where the fabric recovers from what broke it. What had arrived is in the journal.
+RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& progress) {
+  for (;;) try {
+      RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1));
+      return run_round(run.server, run.fabric, now, std::move(journal), progress);
+    } catch (const Error& error) {
+      if (!run.fabric.recovers()) throw;
+      log::warning("[train] round ", now.state.round + 1, " begins again: ", error.what());
+    }
+}
+
+Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) {
+  auto result = play_round(run, now, progress);
+  run.folder.commit(result.next, result.record, run.server);
+  run.fabric.remember(result.next.memories);
+  log_round(result.record, run.server.config.train.rounds);
   return std::move(result.next);
 }
 
 }  // namespace
 
-Run begin_run(const RunRequest& request) {
+Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   auto config = request.config();
   const fs::path folder = config.folder();
   const bool was_there = path_exists(folder);
@@ -116,8 +138,8 @@ Run begin_run(const RunRequest& request) {
     load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
     config.settle(machine_choices(config));
     config.find_files();
-    auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-    auto run_folder = RunFolder::create(folder, std::move(lock), experiment, request);
+    auto experiment = experiment_of(std::move(config), hooks);
+    auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
     if (!was_there) RunFolder::abandon(folder, std::move(lock));
@@ -125,29 +147,30 @@ Run begin_run(const RunRequest& request) {
   }
 }
 
-Run resume_run(const RunRequest& request, std::optional<int64_t> from_round) {
+Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, const RunHooks& hooks) {
   const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
   if (RunFolder::nothing_began(path)) {
     log::warning("[train] ", path.string(), " holds no run yet: this one begins");
-    return begin_run(request);
+    return begin_run(request, hooks);
   }
   auto folder = RunFolder::open(path, from_round);
   refuse_changes(request, folder);
   check_manifest(path, read_manifest(path));
-  auto experiment = make_experiment(folder.config(), Purpose::kTrain);
-  folder.check(experiment);
+  auto experiment = experiment_of(folder.config(), hooks);
+  folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   return {std::move(experiment), std::move(folder)};
 }
 
-std::vector<TaskScore> complete_run(Run& run, const StopRequest& stop) {
-  const auto& config = run.experiment.server.config;
+std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
+  const Course run{server, fabric, folder, stop};
+  const auto& config = server.config;
   Snapshot now = first_snapshot(run);
-  if (now.state.round < config.train.rounds) log_beginning(run.experiment, now.state.round);
-  RunProgress progress(run.experiment.server, now.state.round, stop);
+  if (now.state.round < config.train.rounds) log_beginning(server, now.state.round);
+  RunProgress progress(server, now.state.round, stop);
   for (;;) {
     std::vector<TaskScore> scores;
-    if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state, stop);
+    if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
     if (now.state.round >= config.train.rounds) return scores;
     now = advance(run, now, progress);
   }

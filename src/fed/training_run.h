@@ -1,6 +1,7 @@
 /// \file  A federated fine-tuning run from beginning, or from where it stopped, to end.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -11,14 +12,21 @@
 
 namespace evenkeel {
 
+/// A run whose clients are on this machine.
 struct Run {
   Experiment experiment;
   RunFolder folder;
 };
 
+/// Told while a run is made, before anything in its folder says that it is there; each may be empty. May throw.
+struct RunHooks {
+  std::function<void(const ExperimentConfig& config)> on_config{};  ///< settled; nothing large is built yet
+  std::function<void(const Experiment& experiment)> on_experiment{};
+};
+
 /// A new run: checks the folder, builds everything, writes config, partition and manifest. \throws Error of whatever is
 /// wrong; the folder then holds no run.
-Run begin_run(const RunRequest& request);
+Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
 /// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
 /// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run
@@ -26,11 +34,13 @@ Run begin_run(const RunRequest& request);
 /// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or damaged, or a file the run was
 /// made with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has.
 /// What it leaves out of the settings that the run was begun with is not asked for.
-Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt);
+Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt, const RunHooks& hooks = {});
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed
-/// anywhere, a resumed run ends with the same bits. \param stop  asked after every step and batch
+/// anywhere, a resumed run ends with the same bits, whatever `fabric` reaches the clients then. \param folder  begun or
+/// opened for the run of `server` \param stop  asked after every step and batch
 /// \return the scores of the last round. \throws Interrupted at a safe place.
-std::vector<TaskScore> complete_run(Run& run, const StopRequest& stop = {});
+std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,
+                                    const StopRequest& stop = {});
 
 }  // namespace evenkeel

@@ -53,18 +53,6 @@ at::Tensor delta_weight(const LoraFactors& factors) {
   return at::matmul(left, factors.a).mul_(factors.scaling);
 }
 
-at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights) {
-  EK_CHECK(!parts.empty() && parts.size() == weights.size(), kShape, "weighted_mean: ", parts.size(), " parts and ",
-           weights.size(), " weights");
-  auto sum = at::zeros(parts[0].sizes(), at::kDouble);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    EK_CHECK(parts[i].sizes() == parts[0].sizes(), kShape, "weighted_mean: part ", i, " is ", parts[i].sizes(),
-             ", part 0 is ", parts[0].sizes());
-    sum.add_(parts[i], weights[i]);
-  }
-  return sum.to(parts[0].scalar_type());
-}
-
 AdapterState clone(const AdapterState& adapters) {
   AdapterState copy;
   const auto copied = [](const at::Tensor& t) { return t.defined() ? t.detach().clone() : t; };

@@ -108,10 +108,6 @@ AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uin
 /// only.
 at::Tensor delta_weight(const LoraFactors& factors);
 
-/// sum_i weights[i] * parts[i], accumulated in float64, returned in the dtype of parts[0]. Order of summation is the
-/// order given. \throws kShape when shapes differ. Source: FedAvg (McMahan et al. 2017).
-at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights);
-
 /// Deep copy, detached.
 AdapterState clone(const AdapterState& adapters);
 

@@ -50,25 +50,6 @@ TEST(DeltaWeight, IsScalingTimesBTimesCoreTimesA) {
   }
 }
 
-TEST(WeightedMean, EqualsTheSumInDoubleAndKeepsTheDtype) {
-  const std::vector<at::Tensor> parts = {at::full({2, 3}, 1.0f), at::full({2, 3}, 4.0f)};
-  const auto mean = weighted_mean(parts, std::vector<double>{0.25, 0.75});
-  EXPECT_EQ(mean.scalar_type(), at::kFloat);
-  EXPECT_TRUE(at::equal(mean, at::full({2, 3}, 3.25f)));
-}
-
-TEST(WeightedMean, SmallTermsSurviveLargeOnes) {
-  const std::vector<at::Tensor> parts = {at::full({1}, 1e8f), at::full({1}, 1.0f), at::full({1}, -1e8f)};
-  EXPECT_EQ(weighted_mean(parts, std::vector<double>{1, 1, 1}).item<float>(), 1.0f);
-}
-
-TEST(WeightedMean, RefusesPartsThatDoNotFit) {
-  const std::vector<at::Tensor> parts = {at::zeros({2, 3}), at::zeros({3, 2})};
-  EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5, 0.5}), Error);
-  EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5}), Error);
-  EXPECT_THROW(weighted_mean({}, {}), Error);
-}
-
 TEST(Clone, SharesNoStorage) {
   auto adapters = make_adapters({{"q", kDense}, {"up", kStack}}, 2, 1, 3);
   const auto copy = clone(adapters);

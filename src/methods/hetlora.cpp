@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "lora/algebra.h"
+#include "lora/fixed_point.h"
 #include "methods/registry.h"
 
 namespace evenkeel {

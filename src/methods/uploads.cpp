@@ -6,11 +6,13 @@
 
 namespace evenkeel {
 
-LoraFactors ClientUpdate::factors(const std::string& site) const {
+const LoraFactors& ClientUpdate::sent(const std::string& site) const {
   const auto found = payload.adapters.find(site);
   EK_CHECK(found != payload.adapters.end(), kShape, "aggregate: client ", client.id, " did not send ", site);
-  return received(found->second);
+  return found->second;
 }
+
+LoraFactors ClientUpdate::factors(const std::string& site) const { return received(sent(site)); }
 
 const at::Tensor& ClientUpdate::extra(const std::string& name) const {
   const auto found = payload.extras.find(name);
@@ -18,29 +20,46 @@ const at::Tensor& ClientUpdate::extra(const std::string& name) const {
   return found->second;
 }
 
+Uploads::Uploads(std::span<const ClientUpdate> updates, bool one_by_one)
+    : updates_(updates), share_{.of = updates.size()}, open_(one_by_one) {
+  for (size_t i = 0; i < updates.size(); ++i) share_.places.push_back(i);
+}
+
+Uploads::Uploads(std::span<const ClientUpdate> updates, UploadShare share)
+    : updates_(updates), share_(std::move(share)), open_(false) {
+  EK_CHECK(share_.places.size() == updates.size(), kInternal, "aggregate: ", updates.size(), " updates in ",
+           share_.places.size(), " places");
+}
+
+at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const {
+  EK_CHECK(size() == weights.size(), kInternal, "aggregate: ", size(), " updates for ", weights.size(), " weights");
+  const Terms terms{.here = updates_.size(),
+                    .everywhere = size(),
+                    .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
+                    .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
+  return share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);
+}
+
 at::Tensor Uploads::mean(const std::string& site, at::Tensor LoraFactors::*factor,
                          std::span<const double> weights) const {
-  std::vector<at::Tensor> parts;
-  for (const auto& update : updates_) parts.push_back(update.factors(site).*factor);
-  return weighted_mean(parts, weights);
+  return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
+    const auto& values = update.sent(site).*factor;
+    EK_CHECK(values.defined(), kShape, "aggregate: client ", update.client.id, " sent a part of ", site, " only");
+    return Term{values, weight};
+  });
 }
 
 at::Tensor Uploads::mean(const std::string& extra, std::span<const double> weights) const {
-  std::vector<at::Tensor> parts;
-  for (const auto& update : updates_) parts.push_back(update.extra(extra));
-  return weighted_mean(parts, weights);
+  return sum_of(extra, weights, [&](const ClientUpdate& update, double weight) {
+    return Term{update.extra(extra), weight};
+  });
 }
 
 at::Tensor Uploads::sum(std::span<const double> weights,
                         const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const {
-  EK_CHECK(updates_.size() == weights.size(), kInternal, "aggregate: ", updates_.size(), " updates for ",
-           weights.size(), " weights");
-  at::Tensor sum;
-  for (size_t c = 0; c < updates_.size(); ++c) {
-    const auto own = part(updates_[c], weights[c]);
-    if (own.defined()) sum = sum.defined() ? sum + own : own;
-  }
-  return sum;
+  return sum_of("a part", weights, [&](const ClientUpdate& update, double weight) {
+    return Term{part(update, weight), 1};
+  });
 }
 
 std::span<const ClientUpdate> Uploads::each() const {

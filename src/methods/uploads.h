@@ -5,8 +5,10 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lora/fixed_point.h"
 #include "lora/payload.h"
 #include "methods/profile.h"
 
@@ -20,29 +22,41 @@ struct ClientUpdate {
 
   /// Its factors of one site, float32 (or wider). \throws kShape when it did not send the site.
   LoraFactors factors(const std::string& site) const;
+  /// The same as it was sent.
+  const LoraFactors& sent(const std::string& site) const;
   /// \throws kShape when it did not send the tensor.
   const at::Tensor& extra(const std::string& name) const;
 };
 
+/// Where some of a round's uploads stand among all of them, and who holds the rest.
+struct UploadShare {
+  std::vector<size_t> places{};  ///< in the order of the round, one per update
+  size_t of = 0;               ///< how many the round has
+  const Reduction* others = nullptr;
+};
+
 /// The uploads of a round, behind two doors. Sums of what each client could compute of its own upload are all that most
-/// methods need: a secure sum, or one shaped as a tree, could answer them. each() shows them one by one; a method whose
-/// row does not say that it needs that (MethodEntry::needs_individuals) finds it locked. Borrows the updates; weights
-/// are p_c, in the same order.
+/// methods need: they come out the same, to the bit, in whatever order and wherever the uploads are (lora/fixed_point.h).
+/// each() shows them one by one; a method whose row does not say that it needs that (MethodEntry::needs_individuals)
+/// finds it locked. Borrows the updates; weights are p_c of all clients of the round, in its order.
 class Uploads {
  public:
-  /// \param one_by_one  whether each() opens
-  explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one) : updates_(updates), open_(one_by_one) {}
+  /// Of all clients of the round, in its order. \param one_by_one  whether each() opens
+  explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one);
   /// Both doors open. Implicit: whoever has the updates of all clients has their uploads.
   Uploads(const std::vector<ClientUpdate>& updates) : Uploads(updates, true) {}  // NOLINT(google-explicit-constructor)
+  /// Of some of the clients: everybody who holds others of them asks for the same sums, in the same order.
+  Uploads(std::span<const ClientUpdate> updates, UploadShare share);
 
-  size_t size() const { return updates_.size(); }
+  /// Clients of the round, here or elsewhere.
+  size_t size() const { return share_.of; }
 
-  /// sum_c p_c theta_c of one factor of one site, in float64, in the factor's own type. Source: FedAvg (McMahan et al.
-  /// 2017).
+  /// sum_c p_c theta_c of one factor of one site, in float32 or, of such factors, float64. Source: FedAvg (McMahan et
+  /// al. 2017). \throws kNumeric naming a client that sent what is not finite, kShape one that sent another shape.
   at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights) const;
   /// The same of an extra.
   at::Tensor mean(const std::string& extra, std::span<const double> weights) const;
-  /// sum_c part(upload_c, p_c), added in the order of the clients; parts that are undefined are left out.
+  /// sum_c part(upload_c, p_c); parts that are undefined are left out. `part` is asked twice.
   at::Tensor sum(std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
 
@@ -50,7 +64,11 @@ class Uploads {
   std::span<const ClientUpdate> each() const;
 
  private:
+  using TermOf = std::function<Term(const ClientUpdate& update, double weight)>;
+  at::Tensor sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const;
+
   std::span<const ClientUpdate> updates_;
+  UploadShare share_;
   bool open_;
 };
 

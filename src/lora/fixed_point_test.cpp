@@ -1,0 +1,129 @@
+#include "lora/fixed_point.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "lora/testing.h"
+
+namespace evenkeel {
+namespace {
+
+at::Tensor normal(at::IntArrayRef sizes, uint64_t key, double scale = 1) {
+  auto draw = at::empty(sizes, at::kFloat);
+  RandomStream stream(7, "terms", key);
+  stream.fill_normal({draw.mutable_data_ptr<float>(), static_cast<size_t>(draw.numel())}, scale);
+  return draw;
+}
+
+/// The sum of `parts` as processes make it that hold parts[begin, end) of each of `shares`.
+std::vector<at::Tensor> apart(const std::vector<at::Tensor>& parts, const std::vector<double>& weights,
+                              const std::vector<std::vector<size_t>>& shares) {
+  testing::Meeting meeting(shares.size());
+  std::vector<at::Tensor> sums(shares.size());
+  std::vector<std::jthread> processes;
+  for (size_t s = 0; s < shares.size(); ++s)
+    processes.emplace_back([&, s] {
+      const auto& own = shares[s];
+      sums[s] = fixed_point_sum({.here = own.size(),
+                                 .everywhere = parts.size(),
+                                 .at =
+                                     [&](size_t i) {
+                                       return Term{parts[own[i]], weights[own[i]]};
+                                     }},
+                                testing::Meeting::Seat(meeting));
+    });
+  processes.clear();
+  return sums;
+}
+
+TEST(WeightedMean, EqualsTheSumInDoubleAndKeepsTheDtype) {
+  const std::vector<at::Tensor> parts = {at::full({2, 3}, 1.0f), at::full({2, 3}, 4.0f)};
+  const auto mean = weighted_mean(parts, std::vector<double>{0.25, 0.75});
+  EXPECT_EQ(mean.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(mean, at::full({2, 3}, 3.25f)));
+}
+
+TEST(WeightedMean, SmallTermsSurviveLargeOnes) {
+  const std::vector<at::Tensor> parts = {at::full({1}, 1e8f), at::full({1}, 1.0f), at::full({1}, -1e8f)};
+  EXPECT_EQ(weighted_mean(parts, std::vector<double>{1, 1, 1}).item<float>(), 1.0f);
+}
+
+TEST(WeightedMean, RefusesPartsThatDoNotFit) {
+  const std::vector<at::Tensor> parts = {at::zeros({2, 3}), at::zeros({3, 2})};
+  EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5, 0.5}), Error);
+  EXPECT_THROW(weighted_mean(parts, std::vector<double>{0.5}), Error);
+  EXPECT_THROW(weighted_mean({}, {}), Error);
+}
+
+TEST(FixedPointSum, HasTheSameBitsInEveryOrderWhereSumsOfDoublesHaveNot) {
+  std::vector<at::Tensor> parts;
+  std::vector<double> weights;
+  for (uint64_t c = 0; c < 5; ++c)
+    parts.push_back(normal({70, 30}, c).to(at::kDouble)), weights.push_back(0.1 + 0.05 * double(c));
+  const auto forth = weighted_mean(parts, weights);
+  const auto added = [&] {
+    auto sum = at::zeros_like(parts[0]);
+    for (size_t c = 0; c < parts.size(); ++c) sum.add_(parts[c], weights[c]);
+    return sum;
+  };
+  const auto doubles_forth = added();
+  std::reverse(parts.begin(), parts.end()), std::reverse(weights.begin(), weights.end());
+  EXPECT_TRUE(weighted_mean(parts, weights).equal(forth));
+  EXPECT_FALSE(added().equal(doubles_forth));
+  EXPECT_TRUE(forth.allclose(doubles_forth, 1e-12, 1e-15));
+}
+
+TEST(FixedPointSum, HasTheSameBitsHoweverTheTermsAreSharedOut) {
+  std::vector<at::Tensor> parts;
+  const std::vector<double> weights = {0.4, 0.1, 0.3, 0.2};
+  for (uint64_t c = 0; c < 4; ++c) parts.push_back(normal({3, 11, 5}, c, c == 2 ? 1e3 : 1e-2).to(at::kBFloat16));
+  const auto together = weighted_mean(parts, weights);
+  EXPECT_EQ(together.scalar_type(), at::kFloat);
+  for (const auto& shares : std::vector<std::vector<std::vector<size_t>>>{
+           {{0, 1, 2, 3}}, {{0, 2}, {1, 3}}, {{3, 1}, {0}, {2}}, {{1}, {}, {0, 2, 3}}, {{0}, {1}, {2}, {3}, {}}})
+    for (const auto& sum : apart(parts, weights, shares)) EXPECT_TRUE(sum.equal(together)) << shares.size();
+}
+
+TEST(FixedPointSum, StaysWithinItsErrorAndNeverOverflows) {
+  for (const double scale : {1e-250, 1e-30, 1.0, 1e30, 1e306}) {
+    const std::vector<at::Tensor> parts(7, at::full({3}, scale, at::kDouble));
+    EXPECT_NEAR(weighted_mean(parts, std::vector<double>(7, 1.0))[0].item<double>() / scale, 7, 1e-14) << scale;
+  }
+  EXPECT_TRUE(
+      weighted_mean(std::vector<at::Tensor>(2, at::zeros({2, 3})), std::vector<double>{1, 1}).equal(at::zeros({2, 3})));
+}
+
+TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
+  for (const float bad : {NAN, INFINITY, -INFINITY})
+    for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+      auto values = at::ones({4, 9}).to(type);
+      values[3][8] = bad;
+      try {
+        fixed_point_sum({.here = 2,
+                         .everywhere = 2,
+                         .at =
+                             [&](size_t i) {
+                               return Term{i == 1 ? values : at::ones({4, 9}).to(type)};
+                             },
+                         .who = [](size_t i) { return concat("up_proj of client ", i + 3); }});
+        FAIL();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), kNumeric);
+        EXPECT_NE(std::string(error.what()).find("up_proj of client 4"), std::string::npos) << error.what();
+      }
+    }
+}
+
+TEST(FixedPointSum, IsUndefinedWithoutTerms) {
+  EXPECT_FALSE(fixed_point_sum({.here = 1, .everywhere = 1, .at = [](size_t) { return Term{}; }}).defined());
+  EXPECT_FALSE(fixed_point_sum({}).defined());
+}
+
+}  // namespace
+}  // namespace evenkeel
