@@ -9,13 +9,6 @@ namespace {
 
 constexpr double kMbitPerByte = 8e-6;
 
-/// It stands in tables and in TOML.
-bool is_device_name(std::string_view name) {
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '_' || c == '-';
-  });
-}
-
 /// \param mbit  per second; 0: no limit
 double transfer(int64_t bytes, double mbit, double factor, double latency) {
   return latency + (mbit > 0 ? kMbitPerByte * static_cast<double>(bytes) / (mbit * factor) : 0);
@@ -61,6 +54,12 @@ double DeviceProfile::seconds_per_token(int64_t k) const {
   const auto low = high - 1;
   const double part = static_cast<double>(k - top_k[low]) / static_cast<double>(top_k[high] - top_k[low]);
   return (1 - part) / tokens_per_second[low] + part / tokens_per_second[high];
+}
+
+bool is_device_name(std::string_view name) {
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-';
+  });
 }
 
 void DevicesSection::resolve(const config::Table& table) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
@@ -61,6 +62,9 @@ struct DeviceProfile {
   /// Between two measured K's, on the straight line: what a token costs grows with its experts. REQUIRES knows(k).
   double seconds_per_token(int64_t k) const;
 };
+
+/// Of letters, digits, - and _, up to 64: it stands in tables and in TOML.
+bool is_device_name(std::string_view name);
 
 struct DevicesSection {
   double server_seconds = 0;

@@ -12,7 +12,8 @@ namespace evenkeel {
 /// max(1, round(participation * count))
 int64_t drawn_clients(int64_t count, double participation);
 
-/// Ids drawn uniformly without replacement, in id order: drawn_clients() of them. Depends on (seed, round) alone. Source: FedAvg (McMahan et al. 2017).
+/// Ids drawn uniformly without replacement, in id order: drawn_clients() of them. Depends on (seed, round) alone.
+/// Source: FedAvg (McMahan et al. 2017).
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
 
 /// The participants of `round` with p_c = |D_c| / sum |D_c'| over them.

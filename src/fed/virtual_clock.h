@@ -34,9 +34,10 @@ class RoundClock {
 
   bool runs() const { return !devices_.empty(); }
   bool drops_out(int64_t client) const;
-  /// Ends the round, once all who replied have. REQUIRES runs(). \param arrived  of `round`, the clients whose upload came
-  /// \param missing  whether others have their task, and did not reply
-  /// \return who of them came too late
+  /// Ends the round, once all who replied have. REQUIRES runs()
+  /// \param arrived  of the clients of `round`, whose uploads came
+  /// \param missing  whether others have their task and did not reply
+  /// \return who of `round` came too late
   std::vector<LostClient> close(const RoundView& round, std::span<const ClientRecord> arrived, bool missing);
   /// Seconds since the beginning of the run. REQUIRES close()
   double end() const { return start_ + seconds_; }

@@ -91,8 +91,10 @@ std::vector<double> targets(std::span<const std::vector<Standing>> all, const Go
 }
 
 std::string reached(std::span<const RunRecords> runs, std::span<const std::vector<Standing>> all, const Goal& goal) {
+  const auto to_reach = targets(all, goal);
+  if (to_reach.empty()) return "";
   TextGrid grid({"run", std::string(goal.title), "round", "simulated time", "bytes"});
-  for (const double target : targets(all, goal))
+  for (const double target : to_reach)
     for (size_t i = 0; i < all.size(); ++i) {
       const auto found =
           std::find_if(all[i].begin(), all[i].end(), [&](const auto& at) { return goal.met(at, target); });
@@ -100,7 +102,8 @@ std::string reached(std::span<const RunRecords> runs, std::span<const std::vecto
       grid.add({runs[i].label, fixed(goal.scale * target, goal.falls ? 3 : 1), met ? std::to_string(found->round) : "-",
                 met ? time_cell(found->seconds) : "-", met ? compact(found->bytes) : "-"});
     }
-  return concat("until a ", goal.title, " is reached first; -: never\n", grid.text());
+  return concat("\nuntil a ", goal.title, goal.falls ? " or less" : " or more", " is reached first; -: never\n",
+                grid.text());
 }
 
 }  // namespace
@@ -123,11 +126,10 @@ std::vector<Standing> standings(const RunRecords& run) {
 std::string time_table(std::span<const RunRecords> runs) {
   std::vector<std::vector<Standing>> all;
   for (const auto& run : runs) all.push_back(standings(run));
-  const bool scored = std::any_of(all.begin(), all.end(), [](const auto& run) {
-    return std::any_of(run.begin(), run.end(), [](const auto& at) { return at.score.has_value(); });
-  });
-  const auto goal = scored ? Goal{&Standing::score, false, "score", 100} : Goal{&Standing::loss, true, "loss", 1};
-  return concat(round_by_round(runs), '\n', reached(runs, all, goal));
+  std::string text = round_by_round(runs);
+  for (const auto& goal : {Goal{&Standing::score, false, "score", 100}, Goal{&Standing::loss, true, "loss", 1}})
+    text += reached(runs, all, goal);
+  return text;
 }
 
 }  // namespace evenkeel
