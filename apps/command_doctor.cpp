@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "base/files.h"
 #include "base/machine.h"
 #include "fed/arithmetic.h"
+#include "fed/device_speed.h"
 #include "fed/foresight.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
@@ -28,7 +30,7 @@ constexpr int64_t kRank = 20;
 constexpr int64_t kTokens = 8 * 256;  // a micro-batch of the paper: 8 sequences of 256 tokens
 
 struct DoctorFlags {
-  std::string model, config;
+  std::string model, config, device_profile;
   std::vector<std::string> settings;
 };
 
@@ -168,6 +170,44 @@ void print_plan(const std::string& config, const MemoryPlan& plan) {
   std::cout << kVerdicts.at(static_cast<size_t>(verdict(plan, memory))) << ": the run " << told(plan, memory) << '\n';
 }
 
+/// The run whose training is measured: that of --config, else the default one on the built-in tasks.
+ExperimentConfig measured_config(const DoctorFlags& flags) {
+  auto config = flags.config.empty() ? ExperimentConfig::read(config::Table::parse("", "defaults"))
+                                     : ExperimentConfig::load(flags.config, flags.settings);
+  if (!flags.model.empty()) config.model.path = flags.model;
+  config.clients.devices = {};  // what they do not say yet may be what is measured
+  for (auto& client : config.clients.client) client.device.reset();
+  config.settle(machine_choices(config));
+  config.find_files();
+  return config;
+}
+
+/// Before anything is measured.
+void check_profile_file(const fs::path& file) {
+  EK_CHECK(is_device_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--device-profile is ",
+           file.string(), ", allowed: NAME.toml, where NAME, of letters, digits, - and _, is the device's");
+  EK_CHECK(file.parent_path().empty() || is_folder(file.parent_path()), kIo, file.parent_path().string(),
+           ": is not a folder that is there");
+}
+
+void print_device(const DoctorFlags& flags) {
+  constexpr double kSeconds = 3;  // of steps per K
+  const fs::path file = flags.device_profile;
+  auto experiment = make_experiment(measured_config(flags), Purpose::kTrain);
+  const auto top_ks = measured_top_ks(experiment);
+  const auto profile = measured_profile(experiment, top_ks, kSeconds);
+  std::cout << "\ntraining with " << experiment.server.config.method.name << ", rank " << experiment.server.max_rank()
+            << ", " << experiment.server.config.train.batch_size << " rows per micro-batch, "
+            << experiment.server.config.threads << " threads, tokens/s\n";
+  for (size_t i = 0; i < top_ks.size(); ++i)
+    std::cout << fixed(static_cast<double>(top_ks[i]), 0, 7) << fixed(profile.tokens_per_second[i], 0, 10) << '\n';
+  config::Writer writer("devices");
+  writer.nested(file.stem().string(), profile);
+  write_file_atomic(file, writer.text(true));
+  std::cout << "K, experts per token, and the speed; [devices." << file.stem().string() << "] is in " << file.string()
+            << ": append it to a config, with the rates of a connection, and name it in clients.devices\n";
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& program) {
@@ -175,23 +215,32 @@ void add_doctor_command(CLI::App& program) {
   auto* command = program.add_subcommand("doctor", "what this machine can do, and which model fits");
   command->description(
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
-      "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n\n"
+      "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
+      "         evenkeel doctor --config configs/demo.toml --device-profile this-machine.toml\n\n"
       "Prints cores, instruction sets and memory, and how fast both ways to multiply with a bfloat16 base are here; "
-      "with --config instead what that run would hold in memory.");
+      "with --config instead what that run would hold in memory. --device-profile trains for some seconds with each "
+      "number of experts per token and writes the speeds as a device for simulated time.");
   command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
   command->add_option("--config", flags->config,
                       "what a run of this config would hold in memory, part by part, and whether it fits");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
+  command->add_option("--device-profile", flags->device_profile,
+                      "measure the training of --config, or of --model on the built-in tasks, and write it as "
+                      "[devices.NAME] into NAME.toml");
   command->callback([flags] {
+    EK_CHECK(flags->device_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
+             "--device-profile goes with --config or --model: whose training is to be measured");
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
     std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
     std::optional<MemoryPlan> plan;
+    if (!flags->device_profile.empty()) check_profile_file(flags->device_profile);
     if (!flags->model.empty()) shaped = open_shape(flags->model);
     if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();
     if (!plan) print_matmul();
     if (shaped) print_fit(*shaped);
     if (plan) print_plan(flags->config, *plan);
+    if (!flags->device_profile.empty()) print_device(*flags);
   });
 }
 

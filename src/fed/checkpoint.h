@@ -31,6 +31,7 @@ struct Snapshot {
   ServerState state;
   ClientMemories memories{};
   OtherTraffic opening{};  ///< what was sent for the state before the first round; not saved, made with it
+  double clock = 0;        ///< simulated seconds so far; the record of the last round says it
 };
 
 struct Commit {

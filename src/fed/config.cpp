@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
+#include "fed/sampling.h"
 
 namespace evenkeel {
 namespace {
@@ -27,7 +28,7 @@ void check_shares(const config::Table& table, std::string_view key, std::span<co
 template <typename T, typename Check>
 void check_each(const config::Table& table, std::string_view key, const PerClient<T>& numbers, const Check& check) {
   const auto place = numbers.listed() ? table : table.table(key);
-  for (const T number : numbers.numbers()) check(place, numbers.listed() ? key : "values", number);
+  for (const T& number : numbers.numbers()) check(place, numbers.listed() ? key : "values", number);
 }
 
 /// One value per client, where they are listed.
@@ -195,6 +196,11 @@ void ClientsSection::resolve(const config::Table& table) {
   table.check_integer("parallel", parallel, 1, limits::kThreads);
   check_length(table, "budgets", budgets, count);
   check_length(table, "ranks", ranks, count);
+  check_length(table, "devices", devices, count);
+  table.check_from_zero("deadline", deadline);
+  const int64_t drawn = drawn_clients(count, participation);
+  table.check(quorum >= 1 && quorum <= drawn, "quorum", quorum,
+              concat("1 .. ", drawn, ", the clients drawn per round"));
   check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
   check_names(table, client);
   check_all_or_none(table, *this);
@@ -280,6 +286,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
   check_ranks(table.table("clients"));
+  check_devices(table.table("clients"));
   check_own_rows(table);
   give_files();
   table.table("data").check(
@@ -299,6 +306,27 @@ void ExperimentConfig::check_ranks(const config::Table& table) const {
              clients.who(static_cast<int64_t>(i)), " is ", rank, ", allowed: ", allowed,
              table.tables("client")[i].place_of("rank"));
   }
+}
+
+/// Names of `[devices]` alone, and for all clients or for none.
+void ExperimentConfig::check_devices(const config::Table& table) const {
+  std::vector<std::string_view> known;
+  for (const auto& [name, profile] : devices.profiles) known.push_back(name);
+  const auto allowed = known.empty() ? std::string("names of [devices], which holds none") : join(known);
+  const auto check = [&](const auto& at, std::string_view key, const std::string& name) {
+    at.check_entry(contains(known, name), key, in_quotes(name), allowed);
+  };
+  check_each(table, "devices", clients.devices, check);
+  const bool for_all = !clients.devices.numbers().empty();
+  bool any = for_all;
+  for (const auto& client : clients.client) any = any || client.device;
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    const auto& own = clients.client[i].device;
+    if (own) check(table.tables("client")[i], "device", *own);
+    EK_CHECK(own || for_all || !any, kConfig, table.full_key("client"), ": ", clients.who(static_cast<int64_t>(i)),
+             " has no device, allowed: one for every client, or for none", table.place_of("client"));
+  }
+  table.check(any || known.empty(), "devices", "empty", concat("who has which of [devices], ", join(known)));
 }
 
 /// What cannot be meant where clients bring rows of their own, and what can only be meant there.
@@ -382,6 +410,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   evaluate.tasks = expand_tasks(evaluate.tasks, data.rows());
   output.dir = folder().string();
   settle_ranks();
+  settle_devices();
 }
 
 /// A pattern stays one, so that the text is as short as it was; what single clients say of themselves needs a list.
@@ -414,12 +443,25 @@ void ExperimentConfig::settle_ranks() {
   ranks = {.list = std::move(all)};
 }
 
+void ExperimentConfig::settle_devices() {
+  const auto says = [](const ClientSection& client) { return client.device.has_value(); };
+  if (std::none_of(clients.client.begin(), clients.client.end(), says)) return;
+  auto all = client_devices();
+  all.resize(static_cast<size_t>(clients.count));
+  put_own(clients.client, &ClientSection::device, all);
+  clients.devices = {.list = std::move(all)};
+}
+
 std::vector<double> ExperimentConfig::client_budgets() const {
   return clients.budgets.of(clients.count, static_cast<uint64_t>(seed));
 }
 
 std::vector<int64_t> ExperimentConfig::client_ranks() const {
   return clients.ranks.of(clients.count, static_cast<uint64_t>(seed));
+}
+
+std::vector<std::string> ExperimentConfig::client_devices() const {
+  return clients.devices.of(clients.count, static_cast<uint64_t>(seed));
 }
 
 std::string ExperimentConfig::text(bool comments) const {

@@ -18,6 +18,7 @@
 #include "base/config.h"
 #include "data/partition.h"
 #include "data/prompt.h"
+#include "fed/device_profiles.h"
 #include "fed/per_client.h"
 #include "methods/registry.h"
 #include "models/causal_lm.h"
@@ -112,6 +113,7 @@ struct ClientSection {
   std::vector<std::string> data, test;
   std::optional<double> held_out, budget;
   std::optional<int64_t> rank;
+  std::optional<std::string> device;
   void visit(auto& field) {
     field("name", name, "what logs, records and reports call it; empty: its number alone");
     field("data", data, "files of its own training rows, or globs, which data.files says how to read and score");
@@ -119,6 +121,7 @@ struct ClientSection {
     field("held_out", held_out, "share of its training rows kept for testing, whatever data.files.held_out says");
     field("budget", budget, "its beta_c, whatever clients.budgets says");
     field("rank", rank, "its r_c, whatever clients.ranks says");
+    field("device", device, "its machine, whatever clients.devices says");
   }
   void resolve(const config::Table& table) const;
 };
@@ -129,6 +132,9 @@ struct ClientsSection {
   int64_t parallel = 1;
   PerClient<double> budgets;
   PerClient<int64_t> ranks;
+  PerClient<std::string> devices;
+  double deadline = 0;
+  int64_t quorum = 1;
   std::vector<ClientSection> client;  ///< one each, or none
   void visit(auto& field) {
     field("count", count, "clients in all, 1 or more");
@@ -142,6 +148,12 @@ struct ClientsSection {
         "ranks", ranks,
         "r_c per client, or { values, shares, deal }, 1 .. lora.rank; empty: lora.rank for all, or with a rank method "
         "lora.rank (0.2 + 0.8 beta_c)");
+    field("devices", devices,
+          "the machine of [devices] that each client runs on in simulated time, one name per client, or { values, "
+          "shares, deal }; empty: no time is simulated");
+    field("deadline", deadline,
+          "simulated seconds after which a round closes and whoever has not replied is lost; 0: none");
+    field("quorum", quorum, "replies that a round needs, for which its deadline is extended; 1 or more");
     field("client", client, "");
   }
   void resolve(const config::Table& table);
@@ -228,6 +240,7 @@ struct ExperimentConfig {
   LoraSection lora;
   DataSection data;
   ClientsSection clients;
+  DevicesSection devices;
   TrainSection train;
   EvaluateSection evaluate;
   OutputSection output;
@@ -241,6 +254,7 @@ struct ExperimentConfig {
     field("lora", lora, "");
     field("data", data, "");
     field("clients", clients, "");
+    field("devices", devices, "");
     field("train", train, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
@@ -264,6 +278,8 @@ struct ExperimentConfig {
   /// beta_c and r_c of every client. REQUIRES a settled config.
   std::vector<double> client_budgets() const;
   std::vector<int64_t> client_ranks() const;
+  /// The machine of every client, by its name in `devices`; empty where no time is simulated.
+  std::vector<std::string> client_devices() const;
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;
 
@@ -273,10 +289,12 @@ struct ExperimentConfig {
  private:
   void check_tasks(const config::Table& table) const;
   void check_ranks(const config::Table& table) const;
+  void check_devices(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
   void give_files();
   void settle_budgets();
   void settle_ranks();
+  void settle_devices();
 };
 
 }  // namespace evenkeel

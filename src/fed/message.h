@@ -144,7 +144,7 @@ using Traffic = std::map<std::string, int64_t>;
 /// What moves beside the payloads of a round's participants.
 struct OtherTraffic {
   Traffic down{};  ///< base_delta_idle: the last round's change of the base, to the clients that sit this one out;
-                   ///< fixed_factors: to every client before the first round
+                   ///< fixed_factors: to every client before the first round; tasks_of_lost: to those who did not reply
   Traffic up{};    ///< gradient_sums: from every client before the first round
 };
 

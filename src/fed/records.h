@@ -48,6 +48,22 @@ struct RoundMeasures {
   }
 };
 
+/// What a client's round takes in simulated time (fed/virtual_clock.h), seconds.
+struct SimulatedClient {
+  std::string device;
+  double down = 0, train = 0, up = 0;
+  double start = 0, end = 0;  ///< since the beginning of the run
+
+  void visit(auto& field) {  // base/record.h, as all below
+    field("device", device);
+    field("down", down);
+    field("train", train);
+    field("up", up);
+    field("start", start);
+    field("end", end);
+  }
+};
+
 /// One client of a round.
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
@@ -56,8 +72,9 @@ struct ClientOfRound : RoundMeasures {
   int64_t top_k = 0, rank = 0, examples = 0;
   double weight = 0;  ///< p_c
   double seconds = 0;
+  std::optional<SimulatedClient> simulated;  ///< where clients have devices
 
-  void visit(auto& field) {  // base/record.h, as all below
+  void visit(auto& field) {
     field("id", id);
     field("name", name);
     field("budget", budget);
@@ -69,6 +86,36 @@ struct ClientOfRound : RoundMeasures {
     visit_losses(field);
     visit_costs(field);
     field.optional("seconds", seconds);
+    field("simulated", simulated);
+  }
+};
+
+/// A client that took its task and whose reply is no part of the round.
+struct LostClient {
+  int64_t id = 0;
+  std::optional<std::string> name;
+  std::string reason;
+  int64_t bytes_down = 0;                    ///< of its task: among "tasks_of_lost" in the round's bytes_down_parts
+  std::optional<SimulatedClient> simulated;  ///< of one that came too late
+
+  void visit(auto& field) {
+    field("id", id);
+    field("name", name);
+    field("reason", reason);
+    field("bytes_down", bytes_down);
+    field("simulated", simulated);
+  }
+};
+
+/// A round in simulated time, seconds since the beginning of the run.
+struct SimulatedRound {
+  double start = 0, end = 0;  ///< what evaluations take is no part of it
+  double seconds = 0;         ///< of the round, the server's own among them
+
+  void visit(auto& field) {
+    field("start", start);
+    field("end", end);
+    field("seconds", seconds);
   }
 };
 
@@ -108,6 +155,7 @@ void from_json(const JsonView& view, Diagnostics& diagnostics);
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
   double tokens_per_second = 0;  ///< in training
+  std::optional<double> round;   ///< from first task to aggregate; where time is simulated, to compare
 
   void visit(auto& field) {
     field("broadcast", broadcast);
@@ -115,6 +163,7 @@ struct PhaseSeconds {
     field("upload", upload);
     field("aggregate", aggregate);
     field("tokens_per_second", tokens_per_second);
+    field("round", round);
   }
 };
 
@@ -130,7 +179,8 @@ struct RoundRecord : RoundMeasures {
   Diagnostics diagnostics;
   std::vector<ClientOfRound> clients;  ///< in id order
   PhaseSeconds seconds;
-  std::optional<std::vector<int64_t>> lost;  ///< ids of clients that did not reply, where there are any
+  std::optional<std::vector<LostClient>> lost;  ///< where there are any, in id order
+  std::optional<SimulatedRound> simulated;      ///< where clients have devices
 
   void visit(auto& field) {
     field("round", round);
@@ -146,6 +196,7 @@ struct RoundRecord : RoundMeasures {
     field.optional("clients", clients);
     field.optional("seconds", seconds);
     field("lost", lost);
+    field("simulated", simulated);
   }
 };
 

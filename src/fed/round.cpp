@@ -6,7 +6,9 @@
 
 #include "base/log.h"
 #include "fed/in_context.h"
+#include "fed/payload_check.h"
 #include "fed/sampling.h"
+#include "fed/virtual_clock.h"
 
 namespace evenkeel {
 namespace {
@@ -34,7 +36,8 @@ struct Round {
   std::map<int64_t, ClientRecord> begun{};  // of clients that have their task
   std::set<int64_t> awaited{};              // who has neither replied nor been lost
   std::set<int64_t> elsewhere{};            // whose upload stayed where it was made
-  std::vector<int64_t> lost{};
+  std::vector<LostClient> lost{};           // whose reply is no part of the round
+  RoundClock clock{server.config, view, now};
 
   const ClientProfile* participant(int64_t id) const {
     const auto found = std::find_if(view.participants.begin(), view.participants.end(),
@@ -100,7 +103,9 @@ struct Round {
   void exchange(Fabric& fabric) {
     std::vector<ClientProfile> missing;
     for (const auto& client : view.participants)
-      if (journal.holds(client.id))
+      if (clock.drops_out(client.id))
+        drop_out(client);
+      else if (journal.holds(client.id))
         progress.skip_client(client);
       else
         missing.push_back(client);
@@ -112,15 +117,39 @@ struct Round {
                          },
                      .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
                      .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+                     .whole_news = [&] { return server.whole_news(now.state); },
+                     .check =
+                         [&](const ClientProfile& client, const Reply& reply) {
+                           check_training_reply(server, now.state, client, reply);
+                         },
                      .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
                      .training = TrainingRound{now.state, view}});
-    if (!lost.empty()) view = without(std::move(view), lost);
+    leave_out(lost);
+    if (!clock.runs()) return;
+    const auto late = clock.close(view, journalled(), !lost.empty());
+    lost.insert(lost.end(), late.begin(), late.end());
+    leave_out(late);
   }
 
   void lose(int64_t client, const std::string& why) {
     if (awaited.erase(client) == 0) return;
     log::warning("[train] round ", view.round + 1, ": ", who(client), " is lost: ", why);
-    lost.push_back(client);
+    enter_loss(client, why);
+  }
+  /// In simulated time: nobody need train it to know.
+  void drop_out(const ClientProfile& client) {
+    task_of(client);
+    progress.skip_client(client);
+    enter_loss(client.id, "dropped out");
+  }
+  void enter_loss(int64_t client, const std::string& why) {
+    const auto task = begun.extract(client);  // none where it was lost before it could take one
+    lost.push_back({client, server.config.clients.name(client), why, task.empty() ? 0 : task.mapped().bytes_down, {}});
+  }
+  void leave_out(std::span<const LostClient> clients) {
+    std::vector<int64_t> ids;
+    for (const auto& client : clients) ids.push_back(client.id);
+    if (!ids.empty()) view = without(std::move(view), ids, server.config.clients.quorum);
   }
 
   ServerState aggregate(Fabric& fabric) {
@@ -139,11 +168,21 @@ struct Round {
     return memories;
   }
 
-  std::vector<ClientRecord> records() {
+  std::vector<ClientRecord> journalled() const {
     std::vector<ClientRecord> records;
     for (const auto& client : view.participants) records.push_back(journal.record(client.id));
-    for (const auto& record : records) seconds.train += record.seconds;
     return records;
+  }
+
+  RoundRecord record(const ServerState& next) {
+    const auto clients = journalled();
+    for (const auto& client : clients) seconds.train += client.seconds;
+    for (const auto& client : lost) other.down["tasks_of_lost"] += client.bytes_down;
+    auto record = round_record(server, view, clients, other, next, seconds);
+    std::sort(lost.begin(), lost.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
+    if (!lost.empty()) record.lost = lost;
+    clock.tell(record);
+    return record;
   }
 };
 
@@ -166,14 +205,15 @@ void take_up(const Server& server, Fabric& fabric, const Snapshot& now) {
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress) {
   Round round{server, now, journal, progress, server.draw(now.state), now.opening};
+  const auto begin = Clock::now();
   progress.begin_round(round.view);
   round.announce(fabric);
   round.exchange(fabric);
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(fabric); });
-  auto record = round_record(server, round.view, round.records(), round.other, next, round.seconds);
-  if (!round.lost.empty()) record.lost = round.lost;
-  return {{.state = std::move(next), .memories = round.memories()}, std::move(record)};
+  if (round.clock.runs()) round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
+  auto record = round.record(next);
+  return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};
 }
 
 }  // namespace evenkeel

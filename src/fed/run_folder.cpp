@@ -74,6 +74,13 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
   return config;
 }
 
+/// At the end of a committed round, whose line of rounds.jsonl the commit holds.
+double simulated_seconds(const Commit& commit) {
+  const Json json = parse_json(commit.record, concat("the record of round ", commit.round), kCheckpoint);
+  const auto record = record::read<RoundRecord>({json, concat("the record of round ", commit.round), kCheckpoint});
+  return record.simulated ? record.simulated->end : 0;
+}
+
 /// The config that `manifest` holds. \throws kConfig unless config.toml says the same, byte for byte.
 ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   const auto file = folder / kConfigFile;
@@ -212,6 +219,7 @@ void RunFolder::settle() const {
 
 std::optional<Snapshot> RunFolder::take_snapshot() {
   if (opened_.commit.round == 0) return std::nullopt;
+  opened_.snapshot.clock = simulated_seconds(opened_.commit);
   return std::move(opened_.snapshot);
 }
 

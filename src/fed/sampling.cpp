@@ -8,11 +8,14 @@
 
 namespace evenkeel {
 
+int64_t drawn_clients(int64_t count, double participation) {
+  return std::min(count, std::max<int64_t>(1, std::llround(participation * static_cast<double>(count))));
+}
+
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round) {
-  const auto drawn = std::max<int64_t>(1, std::llround(participation * static_cast<double>(count)));
   RandomStream stream(seed, "sample", static_cast<uint64_t>(round));
   auto ids = stream.permutation(count);
-  ids.resize(static_cast<size_t>(std::min(drawn, count)));
+  ids.resize(static_cast<size_t>(drawn_clients(count, participation)));
   std::sort(ids.begin(), ids.end());
   return ids;
 }
@@ -37,11 +40,15 @@ RoundView draw_round(std::span<const ClientProfile> clients, double participatio
   return view;
 }
 
-RoundView without(RoundView round, std::span<const int64_t> lost) {
+RoundView without(RoundView round, std::span<const int64_t> lost, int64_t quorum) {
+  const size_t drawn = round.participants.size();
   std::erase_if(round.participants, [&](const ClientProfile& client) {
     return std::find(lost.begin(), lost.end(), client.id) != lost.end();
   });
-  EK_CHECK(!round.participants.empty(), kData, "round ", round.round + 1, ": no client replied");
+  const size_t left = round.participants.size();
+  EK_CHECK(left > 0, kData, "round ", round.round + 1, ": no client replied");
+  EK_CHECK(left >= static_cast<size_t>(quorum), kData, "round ", round.round + 1, ": ", left, " of ", drawn,
+           " clients replied, clients.quorum is ", quorum);
   weigh(round);
   return round;
 }

@@ -306,7 +306,11 @@ TEST_F(Loss, OfAClientIsARoundAsIfItHadNotBeenDrawn) {
   const auto begun = beginning(e);
   PipeFabric pipes(e.fabric, {.seed = 3, .twice = false, .lost = {1}});
   const auto lossy = play(e.server, pipes, nullptr, root() / "lossy", 1).rounds[0];
-  EXPECT_EQ(lossy.record.lost, std::vector<int64_t>{1});
+  ASSERT_TRUE(lossy.record.lost);
+  ASSERT_EQ(lossy.record.lost->size(), 1u);
+  EXPECT_EQ(lossy.record.lost->at(0).id, 1);
+  EXPECT_FALSE(lossy.record.lost->at(0).reason.empty());
+  EXPECT_EQ(lossy.record.bytes_down_parts.at("tasks_of_lost"), lossy.record.lost->at(0).bytes_down);
   ASSERT_EQ(lossy.record.clients.size(), 2u);
   EXPECT_EQ(lossy.record.clients[1].id, 2);
   auto others = e.server.draw(begun.state);

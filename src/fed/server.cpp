@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fed/sampling.h"
+#include "fed/virtual_clock.h"
 #include "lora/algebra.h"
 
 namespace evenkeel {
@@ -236,6 +237,7 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
                        .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
                        .trains = true});
   }
+  check_devices(config, clients);
   return clients;
 }
 

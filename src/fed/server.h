@@ -74,7 +74,7 @@ struct Server {
 };
 
 /// beta_c, K_c, r_c and |D_c| of every client. \param examples  |D_c|, or nothing where nobody trains
-/// \throws kConfig when some K_c is 0.
+/// \throws kConfig when some K_c is 0, or a client's device cannot simulate it (fed/virtual_clock.h).
 std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
                                         std::span<const size_t> examples);
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/config.h"
+#include "base/files.h"
 
 namespace evenkeel {
 namespace {
@@ -52,6 +53,29 @@ std::string rows_of(const RunRecords& run) {
   std::vector<std::string> all;
   for (const auto& [task, count] : counts) all.push_back(concat(task, ' ', count));
   return all.empty() ? "nothing is evaluated" : join(all);
+}
+
+/// The lines of a resolved config that say which machines clients are imagined to run on.
+std::string device_lines(const RunRecords& run) {
+  std::istringstream lines(run.config);
+  std::string said, section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line;
+    const bool of_clients = section == "[clients]" &&
+                            (line.starts_with("devices") || line.starts_with("deadline") || line.starts_with("quorum"));
+    if (of_clients || section.starts_with("[devices") || section.starts_with("[clients.devices")) said += line + '\n';
+  }
+  return said;
+}
+
+/// "box, phone (1a2b3c4d)": those that took part, and the fingerprint of all that is said of devices.
+std::string devices_of(const RunRecords& run) {
+  std::set<std::string> names;
+  for (const auto& round : run.rounds)
+    for (const auto& client : round.clients)
+      if (client.simulated) names.insert(client.simulated->device);
+  if (names.empty()) return "no simulated time";
+  return concat(join(names), " (", sha256(device_lines(run)).substr(0, 8), ")");
 }
 
 template <typename Value>
@@ -136,6 +160,7 @@ std::vector<Difference> differences(std::span<const RunRecords> runs) {
   add(all, "threads", runs, threads_of);
   add(all, "seeds", runs, [&](const auto& run) { return seeds_of(runs, run); });
   add(all, "gating", runs, gating_of);
+  add(all, "devices", runs, devices_of);
   add(all, "processor", runs, [](const auto& run) { return text_at(run.manifest, {"machine", "processor"}); });
   add(all, "torch", runs, [](const auto& run) { return text_at(run.manifest, {"libraries", "torch"}); });
   add(all, "program", runs, program_of);

@@ -20,9 +20,9 @@ struct Difference {
   std::vector<Side> sides;
 };
 
-/// compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating, rows
-/// scored; and the seeds, when configs that differ by more than the seed were not run with the same ones. Nothing for
-/// one run.
+/// compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating, simulated
+/// devices, rows scored; and the seeds, when configs that differ by more than the seed were not run with the same ones.
+/// Nothing for one run.
 std::vector<Difference> differences(std::span<const RunRecords> runs);
 
 /// A title and one line each; empty when there are none.

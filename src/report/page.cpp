@@ -44,6 +44,7 @@ OrderedJson round_json(const RoundRecord& round, bool frame) {
                      {"flops", round.flops},
                      {"experts_per_token", round.experts_per_token},
                      {"metrics", round.metrics}};
+  if (round.simulated) out["seconds"] = round.simulated->end;
   if (!round.experts) return out;
   out["entropy_mean"] = round.experts->entropy_mean;
   out["gini_mean"] = round.experts->gini_mean;

@@ -43,18 +43,18 @@
     return made.parentNode;
   }
 
-  // tick: the text of a quantity, whose axis then begins at zero.
-  function lines(parent, title, xTitle, yTitle, labels, datasets, tick) {
+  // tick: the text of a quantity, whose axis then begins at zero. over: the same of an x that is a quantity; data are then { x, y }.
+  function lines(parent, title, xTitle, yTitle, labels, datasets, tick, over) {
     const canvas = element('canvas', element('div', parent, undefined, 'chart'));
     return new Chart(canvas, {
       type: 'line',
       data: { labels, datasets },
       options: {
         animation: false, maintainAspectRatio: false, spanGaps: true,
-        interaction: { mode: 'index', intersect: false },
+        interaction: { mode: over ? 'nearest' : 'index', intersect: false },
         plugins: { title: { display: true, text: title } },
         scales: {
-          x: { title: { display: true, text: xTitle } },
+          x: { title: { display: true, text: xTitle }, ...(over && { type: 'linear', beginAtZero: true, ticks: { callback: over } }) },
           y: { title: { display: true, text: yTitle }, beginAtZero: Boolean(tick), ticks: tick ? { callback: tick } : {} },
         },
       },
@@ -286,6 +286,43 @@
     for (const name of metrics) byRoundChart(row, name.replaceAll('_', ' '), '', (round) => (round.metrics || {})[name]);
   }
 
+  // --- scores and losses against simulated time and bytes ---
+  const duration = (seconds) => (seconds < 120 ? `${Number(seconds.toPrecision(3))} s`
+    : seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`);
+
+  // What had been sent and had passed after each round, and before the first.
+  function progressOf(run) {
+    let bytes = 0;
+    const after = new Map([[0, { bytes: 0, seconds: run.rounds.some((round) => 'seconds' in round) ? 0 : undefined }]]);
+    for (const round of run.rounds) {
+      bytes += round.bytes_up + round.bytes_down;
+      after.set(round.round, { bytes, seconds: round.seconds });
+    }
+    return after;
+  }
+  // The mean over tasks and budgets of what the run's own routing scored, free text by its F1, by round.
+  function scoreByRound(run) {
+    const own = run.evaluations.filter((e) => !e.as_exported && ('accuracy' in e || 'f1' in e));
+    const first = own.filter((e) => e.reading === own[0].reading);
+    return unique(first.map((e) => e.round)).sort((a, b) => a - b).map((round) => [round,
+      100 * mean(first.filter((e) => e.round === round).map((e) => ('accuracy' in e ? e.accuracy : e.f1)))]);
+  }
+  function timeSection() {
+    const row = element('div', document.getElementById('time'), undefined, 'row');
+    const kinds = [['seconds', 'simulated time', duration], ['bytes', 'bytes up and down', compact]];
+    const measures = [['mean score', 'percent', scoreByRound],
+      ['training loss', 'nats per target token', (run) => run.rounds.map((round) => [round.round, round.loss])]];
+    for (const [title, unitOfY, pick] of measures)
+      for (const [key, xTitle, tick] of kinds) {
+        const sets = runs.map((run, i) => {
+          const after = progressOf(run);
+          return line(run.label, pick(run).filter(([round]) => after.has(round) && after.get(round)[key] !== undefined)
+            .map(([round, y]) => ({ x: after.get(round)[key], y })), i);
+        }).filter((set) => set.data.length);
+        if (sets.length) lines(row, `${title} against ${xTitle}`, xTitle, unitOfY, undefined, sets, undefined, tick);
+      }
+  }
+
   // --- heat map: layers down, experts across ---
   function shade(share) {
     const stops = [[247, 250, 255], [147, 197, 253], [37, 99, 235], [30, 27, 75]];
@@ -379,6 +416,7 @@
   accuracySection();
   clientsSection();
   trainingSection();
+  timeSection();
   expertsSection();
   costSection();
   configsSection();

@@ -12,6 +12,7 @@
 #include "report/client_scores.h"
 #include "report/score_table.h"
 #include "report/text_grid.h"
+#include "report/time_table.h"
 
 namespace evenkeel {
 namespace {
@@ -364,13 +365,14 @@ bool is_shown(std::span<const RunRecords> runs, const TaskTable& table) {
 std::vector<std::string_view> table_names() {
   std::vector<std::string_view> all = {"runs"};
   for (const auto& entry : kTaskTables) all.push_back(entry.name);
-  all.insert(all.end(), {"rounds", "clients", "client-scores", "traffic"});
+  all.insert(all.end(), {"rounds", "time", "clients", "client-scores", "traffic"});
   return all;
 }
 
 std::string table(std::span<const RunRecords> runs, std::string_view name) {
   if (name == "runs") return runs_table(runs);
   if (name == "rounds") return rounds_table(runs);
+  if (name == "time") return time_table(runs);
   if (name == "clients") return clients_table(runs);
   if (name == "client-scores") return client_scores_table(runs);
   if (name == "traffic") return traffic_table(runs);

@@ -11,7 +11,7 @@
 namespace evenkeel {
 
 /// Names of the tables, in the order of a report: runs; accuracy, invalid, valid, likelihood of choices; exact-match,
-/// f1, bert-score, empty of free text; rounds, clients, client-scores, traffic.
+/// f1, bert-score, empty of free text; rounds, time, clients, client-scores, traffic.
 std::vector<std::string_view> table_names();
 
 /// One table. Task tables show the last evaluated round of every run, tasks down, budgets across, choices with chance

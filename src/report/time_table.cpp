@@ -1,0 +1,135 @@
+#include "report/time_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "fed/progress.h"
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double kMostTargets = 10;
+
+/// The share of rows answered rightly, of free text the F1 of words.
+std::optional<double> headline(const TaskScore& score) {
+  if (score.kind == AnswerKind::kLikelihood) return std::nullopt;
+  return score.kind == AnswerKind::kText ? score.f1 : score.accuracy;
+}
+
+/// Over tasks and budgets, of the first reading of budgets, as the run itself routes.
+std::optional<double> mean_score(const RunRecords& run, int64_t round) {
+  double sum = 0, count = 0;
+  const auto scores = run.scores(round);
+  for (const auto& score : scores) {
+    if (score.served_by != ServedBy::kRun || score.reading != scores[0].reading) continue;
+    if (const auto value = headline(score)) sum += *value, ++count;
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+std::string time_cell(std::optional<double> seconds) {
+  if (!seconds) return "-";
+  return *seconds < 100 ? fixed(*seconds, 2) + " s" : readable_duration(*seconds);
+}
+
+std::string cell(std::optional<double> value, double scale, int decimals) {
+  return value ? fixed(scale * *value, decimals) : "-";
+}
+
+std::string round_by_round(std::span<const RunRecords> runs) {
+  TextGrid grid({"run", "round", "took", "simulated time", "bytes", "loss", "score", "lost"});
+  for (const auto& run : runs)
+    for (const auto& at : standings(run)) {
+      const auto* record = at.round > 0 ? &run.rounds[static_cast<size_t>(at.round) - 1] : nullptr;
+      const bool timed = record != nullptr && record->simulated;
+      grid.add({run.label, std::to_string(at.round), timed ? time_cell(record->simulated->seconds) : "-",
+                time_cell(at.seconds), compact(at.bytes), cell(at.loss, 1, 4), cell(at.score, 100, 1),
+                record != nullptr && record->lost ? std::to_string(record->lost->size()) : "-"});
+    }
+  return concat(
+      "time; simulated, all clients at once; bytes: up and down so far; score: accuracy, or F1 of words, mean over "
+      "tasks and\nbudgets, percent; lost: clients that dropped out or were late\n",
+      grid.text());
+}
+
+/// What is to be reached: a score or more, or a training loss or less.
+struct Goal {
+  std::optional<double> Standing::*value;
+  bool falls;
+  std::string_view title;
+  double scale;
+  bool met(const Standing& at, double target) const {
+    const auto here = at.*value;
+    return here && (falls ? *here <= target : *here >= target);
+  }
+};
+
+/// 1, 2 or 5 times a power of ten, at most kMostTargets of which lie between.
+double step_between(double low, double high) {
+  const double raw = (high - low) / kMostTargets, power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= raw) return factor * power;
+  return 10 * power;
+}
+
+/// Even numbers within what the runs came through.
+std::vector<double> targets(std::span<const std::vector<Standing>> all, const Goal& goal) {
+  std::vector<double> seen;
+  for (const auto& run : all)
+    for (const auto& at : run)
+      if (at.*goal.value) seen.push_back(goal.scale * *(at.*goal.value));
+  if (seen.empty()) return {};
+  const auto [low, high] = std::minmax_element(seen.begin(), seen.end());
+  if (*high <= *low) return {*low / goal.scale};
+  const double step = step_between(*low, *high);
+  std::vector<double> even;
+  for (double i = std::ceil(*low / step); i * step <= *high; ++i) even.push_back(i * step / goal.scale);
+  if (goal.falls) std::reverse(even.begin(), even.end());
+  return even;
+}
+
+std::string reached(std::span<const RunRecords> runs, std::span<const std::vector<Standing>> all, const Goal& goal) {
+  const auto to_reach = targets(all, goal);
+  if (to_reach.empty()) return "";
+  TextGrid grid({"run", std::string(goal.title), "round", "simulated time", "bytes"});
+  for (const double target : to_reach)
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto found =
+          std::find_if(all[i].begin(), all[i].end(), [&](const auto& at) { return goal.met(at, target); });
+      const bool met = found != all[i].end();
+      grid.add({runs[i].label, fixed(goal.scale * target, goal.falls ? 3 : 1), met ? std::to_string(found->round) : "-",
+                met ? time_cell(found->seconds) : "-", met ? compact(found->bytes) : "-"});
+    }
+  return concat("\nuntil a ", goal.title, goal.falls ? " or less" : " or more", " is reached first; -: never\n",
+                grid.text());
+}
+
+}  // namespace
+
+std::vector<Standing> standings(const RunRecords& run) {
+  std::vector<Standing> all;
+  if (const auto score = mean_score(run, 0)) {
+    all.push_back({.score = score});
+    if (!run.rounds.empty() && run.rounds[0].simulated) all.back().seconds = 0;
+  }
+  double bytes = 0;
+  for (const auto& round : run.rounds) {
+    bytes += static_cast<double>(round.bytes_up + round.bytes_down);
+    all.push_back({.round = round.round, .bytes = bytes, .loss = round.loss, .score = mean_score(run, round.round)});
+    if (round.simulated) all.back().seconds = round.simulated->end;
+  }
+  return all;
+}
+
+std::string time_table(std::span<const RunRecords> runs) {
+  std::vector<std::vector<Standing>> all;
+  for (const auto& run : runs) all.push_back(standings(run));
+  std::string text = round_by_round(runs);
+  for (const auto& goal : {Goal{&Standing::score, false, "score", 100}, Goal{&Standing::loss, true, "loss", 1}})
+    text += reached(runs, all, goal);
+  return text;
+}
+
+}  // namespace evenkeel
