@@ -62,10 +62,11 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
                                                .sites = std::move(sites),
                                                .method = config.method.make(),
                                                .bert_scorer = {}})};
-  if (purpose != Purpose::kEvaluate) e.fabric.shards = make_shards(config, e.fabric.place.tokenizer, e.server.model);
+  if (purpose == Purpose::kTrain || purpose == Purpose::kForesee)
+    e.fabric.shards = make_shards(config, e.fabric.place.tokenizer, e.server.model);
   e.server.clients = make_clients(config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
-  if (purpose == Purpose::kForesee) return e;
+  if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
   if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
   e.fabric.place.model = load_model(folder, config.model.dtype);
   const auto& bert = config.evaluate.bert_score;

@@ -19,6 +19,7 @@ enum class Purpose {
   kTrain,
   kEvaluate,  ///< no rows
   kForesee,   ///< rows, but a model without weights (load_shape)
+  kServe,     ///< neither rows nor weights: clients are elsewhere, and nothing is evaluated here
 };
 
 /// Builds everything, and sets this process' threads to what the config says. `config` is settled. What

@@ -118,10 +118,8 @@ struct Round {
                      .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
                      .on_progress = [&](const ClientProgress& done) { progress.step(done); },
                      .whole_news = [&] { return server.whole_news(now.state); },
-                     .check =
-                         [&](const ClientProfile& client, const Reply& reply) {
-                           check_training_reply(server, now.state, client, reply);
-                         },
+                     .check = [&](const ClientProfile& client,
+                                  const Reply& reply) { check_training_reply(server, now.state, client, reply); },
                      .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
                      .training = TrainingRound{now.state, view}});
     leave_out(lost);

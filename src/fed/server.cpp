@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "fed/sampling.h"
 #include "fed/virtual_clock.h"
 #include "lora/algebra.h"
@@ -59,6 +60,17 @@ at::Tensor gradient_in(const Reply& reply) {
   return found->second;
 }
 
+/// \throws kData for what is no gradient of that site.
+void check_gradient(const Reply& reply, const Site& site) {
+  const auto gradient = gradient_in(reply);
+  if (!gradient.defined()) return;
+  std::vector<int64_t> shape{site.out, site.in};
+  if (site.experts > 0) shape.insert(shape.begin(), site.experts);
+  EK_CHECK(gradient.sizes() == at::IntArrayRef(shape) && at::isfinite(gradient).all().item<bool>(), kData,
+           "a gradient of client ", reply.client, " is [", join(gradient.sizes().vec()),
+           "], expected finite numbers of [", join(shape), "]");
+}
+
 /// \param bytes_up  grows by what clients send for sums of their own rows
 at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, int64_t& bytes_up) {
   const std::vector<ClientProfile> pool{{.id = kPool}};
@@ -69,7 +81,9 @@ at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradi
                                 [&](const Reply& reply) {
                                   if (sum.add(reply.client, gradient_in(reply)) && reply.client != kPool)
                                     bytes_up += reply.payload.size();
-                                }});
+                                },
+                            .check = [&](const ClientProfile&,
+                                         const Reply& reply) { check_gradient(reply, server.sites.at(ask.site)); }});
   return sum.sum();
 }
 

@@ -297,7 +297,7 @@ class SimulatedRun : public testing::SmallRun {
     Snapshot now = before_first_round(e.server, e.fabric);
     for (int64_t t = 0; t < rounds; ++t) {
       RunProgress progress(e.server, t);
-      e.take_up(now);
+      take_up(e.server, e.fabric, now);
       all.push_back(run_round(e.server, e.fabric, now, RoundJournal(root() / name / std::to_string(t)), progress));
       now = all.back().next;
     }

@@ -1,0 +1,244 @@
+// A whole federation in one process: a server that listens on loopback, and nodes with their own keys, bases and rows
+// in threads of their own.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/safetensors.h"
+#include "fed/testing.h"
+#include "fed/training_run.h"
+#include "flower/coordinator_grid.h"
+#include "flower/node.h"
+#include "flower/serve.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kShort = R"(
+[evaluate]
+tasks = ["builtin:sizes"]
+budgets = [0.25, 1.0]
+limit = 2
+)";
+
+/// What a node does to a letter before it sends it.
+using Edit = std::function<void(Letter& letter)>;
+
+class Federation : public testing::SmallRun {
+ protected:
+  /// The config of a run of three, in a file.
+  static fs::path config_file(std::string_view method, std::string_view more = "") {
+    std::string text(testing::kSmallRun);
+    text.resize(text.find("[evaluate]"));
+    const auto file = root() / concat(method, "-", files_++, ".toml");
+    write_file_atomic(
+        file, concat(text, "[model]\npath = \"", (root() / "model").string(), "\"\ncompute_dtype = \"float32\"\n",
+                     kShort, "[method]\nname = \"", method, "\"\n", more));
+    return file;
+  }
+
+  fs::path key(int64_t node) {
+    const auto file = folder_.path() / concat("node-", node, ".pem");
+    if (!path_exists(file)) wire::make_key(file);
+    return file;
+  }
+
+  wire::NodeOptions link(int64_t node, int port) {
+    return {.server = {.host = "127.0.0.1", .port = port, .insecure = true},
+            .key_file = key(node),
+            .heartbeat_s = 10,
+            .poll_s = 0.02,
+            .stop = [this] { return stop_.load(); }};
+  }
+
+  NodeClientOptions client(int64_t node) {
+    return {.model = (root() / "model").string(), .folder = folder_.path() / concat("memory-", node)};
+  }
+
+  /// A node that takes part as it should, but for what `edit` does to its replies.
+  void play(int64_t node, int port, const Edit& edit) {
+    if (!edit) return run_node({.link = link(node, port), .client = client(node), .once = true});
+    wire::NodeLink wire(link(node, port));
+    NodeClient own(client(node));
+    wire.join();
+    for (bool over = false; !over && !stop_;) {
+      const auto instruction = wire.poll();
+      if (!instruction) {
+        wire.rest();
+        continue;
+      }
+      IncomingLetter incoming("the server", [&](const Letter& letter, int64_t bytes) { own.consent(letter, bytes); });
+      wire.receive(*instruction, incoming.placing());
+      auto letter = own.answer(incoming.letter());
+      over = letter.kind == kFarewellLetter;
+      edit(letter);
+      wire.reply(*instruction, LetterPacker().content(letter));
+      own.delivered();
+    }
+    wire.leave(2);
+  }
+
+  /// Serves `config` to three nodes. \param edits  by node
+  ServedRun served(const fs::path& config, const fs::path& out, const std::map<int64_t, Edit>& edits = {}) {
+    std::vector<std::jthread> nodes;
+    const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
+      auto grid = std::make_unique<CoordinatorGrid>(
+          wire::CoordinatorOptions{.port = 0, .insecure = true, .open = true, .folder = folder});
+      for (int64_t node = 0; node < 3; ++node)
+        nodes.emplace_back([this, node, port = grid->port(), edit = edits.contains(node) ? edits.at(node) : Edit{}] {
+          try {
+            play(node, port, edit);
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << "node " << node << ": " << error.what();
+          }
+        });
+      return grid;
+    };
+    try {
+      return serve({.request = {.file = config, .settings = {"threads=1"}, .out = out.string()}}, listen);
+    } catch (...) {
+      stop_ = true;
+      throw;
+    }
+  }
+
+  static std::vector<TaskScore> local(const fs::path& config, const fs::path& out) {
+    auto run = begin_run({.file = config, .settings = {"threads=1"}, .out = out.string()});
+    return complete_run(run.experiment.server, run.experiment.fabric, run.folder);
+  }
+
+  static std::vector<RoundRecord> rounds(const fs::path& folder) {
+    std::vector<RoundRecord> records;
+    const auto lines = read_rounds(folder);
+    for (const auto& line : lines.whole().lines) records.push_back(record::read<RoundRecord>(line.view()));
+    return records;
+  }
+
+  static void expect_same_runs(const fs::path& one, const fs::path& other) {
+    for (const auto* file : {"adapter/adapter_model.safetensors", "config.toml"})
+      EXPECT_EQ(sha256_file(one / file) == sha256_file(other / file), std::string_view(file) != "config.toml") << file;
+    const auto x = rounds(one), y = rounds(other);
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t t = 0; t < x.size(); ++t) {
+      // Who is which client is a matter of who joined first: their numbers, not what they are.
+      EXPECT_EQ(testing::without_seconds(x[t]), testing::without_seconds(y[t]));
+    }
+  }
+
+  testing::TemporaryFolder folder_;
+  std::atomic<bool> stop_ = false;
+  static inline int files_ = 0;
+};
+
+class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
+
+TEST_P(FederationOf, NodesGivesTheBitsOfALocalRun) {
+  const auto config = config_file(GetParam());
+  const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
+  const auto scores = local(config, here);
+  const auto run = served(config, apart);
+  expect_same_runs(here, apart);
+  ASSERT_EQ(run.scores.size(), scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) EXPECT_EQ(run.scores[i].accuracy, scores[i].accuracy);
+}
+INSTANTIATE_TEST_SUITE_P(Methods, FederationOf, ::testing::Values("ub-smoe", "flora", "hetlora", "ffa-lora"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+/// The first value of the first tensor of that part of a payload, changed.
+void change_upload(Letter& letter, const std::function<void(Payload&)>& change) {
+  if (letter.kind != kReplyLetter) return;
+  auto payload = received(decode(letter.payload_N, "a test"));
+  for (auto& [name, f] : payload.adapters)
+    for (auto* tensor : {&f.a, &f.b})
+      if (tensor->defined()) *tensor = tensor->clone();
+  change(payload);
+  letter.payload_N = encode(payload, TransportDtype::kFloat32, {}).bytes;
+}
+
+struct Lie {
+  const char* name;
+  Edit edit;
+  const char* said;
+};
+
+const std::vector<Lie>& lies() {
+  static const std::vector<Lie> all = {
+      {"NotANumber",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) { p.adapters.begin()->second.a.fill_(std::nan("")); });
+       },
+       "not finite"},
+      {"AHigherRank",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) {
+           auto& f = p.adapters.begin()->second;
+           f.a = at::cat({f.a, f.a}, -2), f.b = at::cat({f.b, f.b}, -1);
+         });
+       },
+       "is of rank"},
+      {"ASiteLess",
+       [](Letter& letter) { change_upload(letter, [](Payload& p) { p.adapters.erase(p.adapters.begin()); }); },
+       "is missing"},
+      {"ASiteMore",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) { p.adapters["model.layers.9.mlp.gate"] = p.adapters.begin()->second; });
+       },
+       "was not to be sent"},
+      {"CountsThatDoNotAddUp",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) {
+           for (auto& [name, tensor] : p.extras)
+             if (name.ends_with(".counts")) tensor = tensor + 1;
+         });
+       },
+       "were chosen"},
+      {"ABaseOfItsOwn", [](Letter& letter) { change_upload(letter, [](Payload& p) { p.base_delta = p.adapters; }); },
+       "the server's to make"},
+      {"MoreSteps",
+       [](Letter& letter) {
+         if (letter.kind != kReplyLetter) return;
+         auto json = OrderedJson::parse(letter.header);
+         json["report"]["steps"] = 1000;
+         letter.header = json.dump();
+       },
+       "1000 steps"},
+      {"AnotherClientsReply",
+       [](Letter& letter) {
+         if (letter.kind != kReplyLetter) return;
+         auto json = OrderedJson::parse(letter.header);
+         json["client"] = json["client"].get<int>() == 0 ? 1 : 0;
+         letter.header = json.dump();
+       },
+       "sends no reply of client"},
+      {"NoJson",
+       [](Letter& letter) {
+         if (letter.kind == kReplyLetter) letter.header = "{";
+       },
+       "JSON"},
+  };
+  return all;
+}
+
+class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(Liar, IsLostAndNobodyElseIs) {
+  const auto& lie = lies()[GetParam()];
+  const auto out = folder_.path() / "run";
+  served(config_file("ub-smoe", "[train]\nrounds = 1\n"), out, {{1, lie.edit}});
+  const auto record = rounds(out).at(0);
+  ASSERT_TRUE(record.lost) << "nobody was lost";
+  ASSERT_EQ(record.lost->size(), 1u);
+  EXPECT_NE(record.lost->at(0).reason.find(lie.said), std::string::npos) << record.lost->at(0).reason;
+  EXPECT_EQ(record.clients.size(), 2u);
+}
+INSTANTIATE_TEST_SUITE_P(Lies, Liar, ::testing::Range(size_t{0}, lies().size()),
+                         [](const auto& info) { return std::string(lies()[info.param].name); });
+
+}  // namespace
+}  // namespace evenkeel

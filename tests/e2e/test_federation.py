@@ -1,0 +1,202 @@
+"""A federation of processes that share nothing but a server: `evenkeel serve` and `evenkeel node`, each with its own key,
+folder and memory, against the run of the same config on one machine."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from tiny import PROGRAM, ROOT, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+
+CLIENTS = 4
+DEADLINE = 240
+
+
+def run_settings(model, method, **changes):
+    return settings(**{"model__path": f'"{model}"', "method__name": f'"{method}"', "clients__count": CLIENTS,
+                       "clients__budgets": "[0.25, 0.5, 0.5, 1.0]", "clients__participation": 1.0, "threads": 1, "train__rounds": 2,
+                       "evaluate__limit": 4, **changes})
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Processes(contextlib.ExitStack):
+    """Children that do not outlive the test."""
+
+    def start(self, *arguments, log, inside=()):
+        out = open(log, "a", encoding="utf-8")  # noqa: SIM115 (closed with the stack)
+        self.callback(out.close)
+        process = subprocess.Popen([*inside, PROGRAM, *map(str, arguments)], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.callback(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.wait()
+
+
+def keygen(folder, count=CLIENTS):
+    """Keys of nodes, and the list of those that may join."""
+    printed = [succeed("keygen", folder / f"site-{i}.pem").stdout for i in range(count)]
+    (folder / "keys.txt").write_text("".join(printed))
+    return [folder / f"site-{i}.pem" for i in range(count)]
+
+
+def node_arguments(key, model, address, *more):
+    return ["node", "--superlink", address, "--insecure", "--key", key, "--model", model, "--poll", 0.05, "--once", *more]
+
+
+def wait_for(process, log, seconds=DEADLINE):
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"not at its end after {seconds} s; its log:\n{log.read_text()}")
+    return process.returncode
+
+
+def wait_until(condition, log, seconds=DEADLINE):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.02)
+
+
+def federation(processes, tmp_path, model, method, *more_of_serve, address=None, inside=(), node_inside=None, **changes):
+    """Starts a server and its nodes. -> (server, nodes, run folder, arguments of serve)"""
+    keys = keygen(tmp_path)
+    address = address or f"127.0.0.1:{free_port()}"
+    serve = ["serve", "configs/tiny/train.toml", *run_settings(model, method, **changes), "--out", tmp_path / "run",
+             "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", *more_of_serve]
+    server = processes.start(*serve, log=tmp_path / "serve.log", inside=inside)
+    nodes = [processes.start(*node_arguments(key, model, address), log=tmp_path / f"{key.stem}.log",
+                             inside=node_inside(i) if node_inside else ()) for i, key in enumerate(keys)]
+    return server, nodes, tmp_path / "run", serve
+
+
+def local_run(tmp_path, model, method, **changes):
+    folder = tmp_path / "local"
+    succeed("train", "configs/tiny/train.toml", *run_settings(model, method, **changes), "--out", folder, timeout=DEADLINE)
+    return folder
+
+
+def same_run(one, other):
+    for file in ("adapter_model.safetensors", "adapter_config.json"):
+        assert (one / "adapter" / file).read_bytes() == (other / "adapter" / file).read_bytes(), file
+    for file in ("rounds.jsonl", "evaluations.jsonl"):
+        assert without_seconds(lines(one / file)) == without_seconds(lines(other / file)), file
+
+
+@pytest.mark.parametrize("method", ["ub-smoe", "flora"])
+def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):  # noqa: F811
+    local = local_run(tmp_path, tiny_model, method)
+    with Processes() as processes:
+        server, nodes, run, _ = federation(processes, tmp_path, tiny_model, method)
+        assert wait_for(server, tmp_path / "serve.log") == 0, (tmp_path / "serve.log").read_text()
+        for i, node in enumerate(nodes):
+            log = tmp_path / f"site-{i}.log"
+            assert wait_for(node, log, 60) == 0, log.read_text()
+            assert "this node will send, in each round: A and B of every adapted weight" in log.read_text()
+    same_run(local, run)
+    talks = lines(run / "federation/talks.jsonl")
+    assert len([talk for talk in talks if talk["outcome"] == "reply"]) == 2 * CLIENTS
+
+
+def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_path):  # noqa: F811
+    local = local_run(tmp_path, tiny_model, "hetlora")
+    log = tmp_path / "serve.log"
+    with Processes() as processes:
+        server, _, run, serve = federation(processes, tmp_path, tiny_model, "hetlora")
+        uploads = run / "checkpoint"
+        wait_until(lambda: list(uploads.glob("uploads-2/*.json")) or server.poll() is not None, log)
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        assert len(lines(run / "rounds.jsonl")) == 1, log.read_text()
+        again = processes.start(*serve, "--resume", log=log)
+        assert wait_for(again, log) == 0, log.read_text()
+    same_run(local, run)
+
+
+def test_a_node_that_dies_and_comes_back_changes_no_bit(tiny_model, tmp_path):  # noqa: F811
+    local = local_run(tmp_path, tiny_model, "ub-smoe")
+    log = tmp_path / "serve.log"
+    with Processes() as processes:
+        server, nodes, run, serve = federation(processes, tmp_path, tiny_model, "ub-smoe")
+        wait_until(lambda: lines(run / "rounds.jsonl") or server.poll() is not None, log)
+        nodes[2].send_signal(signal.SIGKILL)
+        nodes[2].wait()
+        address = serve[serve.index("--listen") + 1]
+        processes.start(*node_arguments(tmp_path / "site-2.pem", tiny_model, address), log=tmp_path / "site-2.log")
+        assert wait_for(server, log) == 0, log.read_text()
+    same_run(local, run)
+
+
+@contextlib.contextmanager
+def namespaces(count):
+    """`count` hosts of one network, each a namespace with an address of its own; skips where the system refuses."""
+    names = [f"evenkeel-{os.getpid()}-{i}" for i in range(count)]
+    bridge = f"ek{os.getpid() % 100000}"
+
+    def ip(*words):
+        return subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+
+    if shutil.which("ip") is None or ip("link", "add", bridge, "type", "bridge").returncode != 0:
+        pytest.skip("network namespaces need ip and the right to make them")
+    try:
+        ip("link", "set", bridge, "up")
+        for i, name in enumerate(names):
+            done = ip("netns", "add", name)
+            if done.returncode != 0:
+                pytest.skip(f"network namespaces are refused: {done.stderr}")
+            ip("link", "add", f"{bridge}v{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", f"{bridge}v{i}", "master", bridge, "up")
+            ip("-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        yield names
+    finally:
+        for name in names:
+            ip("netns", "del", name)
+        ip("link", "del", bridge)
+
+
+def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(tiny_model, tmp_path):  # noqa: F811
+    local = local_run(tmp_path, tiny_model, "fedit")
+    with namespaces(CLIENTS + 1) as hosts, Processes() as processes:
+        inside = [["ip", "netns", "exec", host] for host in hosts]
+        server, _, run, _ = federation(processes, tmp_path, tiny_model, "fedit", address="10.77.0.1:8000",
+                                       inside=inside[0], node_inside=lambda i: inside[i + 1])
+        assert wait_for(server, tmp_path / "serve.log") == 0, (tmp_path / "serve.log").read_text()
+    same_run(local, run)
+
+
+def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_path):  # noqa: F811
+    key = tmp_path / "stranger.pem"
+    succeed("keygen", key)
+    assert key.stat().st_mode & 0o777 == 0o600
+    one_line(evenkeel("keygen", key), "stranger.pem")
+    with Processes() as processes:
+        _, _, _, serve = federation(processes, tmp_path, tiny_model, "fedit")
+        address = serve[serve.index("--listen") + 1]
+        refused = evenkeel(*node_arguments(key, tiny_model, address), timeout=60)
+        one_line(refused, re.escape(address.split(":")[0]) and "key")
+
+
+def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path):  # noqa: F811
+    succeed("keygen", tmp_path / "a.pem")
+    one_line(evenkeel("serve", "configs/tiny/train.toml", "--open"), "TLS", "insecure")
+    one_line(evenkeel("serve", "configs/tiny/train.toml", "--insecure"), "--allow", "--open")
+    one_line(evenkeel("serve", "configs/tiny/train.toml", "--open", "--insecure", "--listen", "nowhere"), "--listen", "nowhere")
+    one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model), "insecure")
+    one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model, "--insecure", "--budget", "2"), "--budget")
