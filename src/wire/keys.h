@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -114,7 +115,9 @@ class Verifier {
     std::optional<PublicKey> key;  ///< set when all is well
     std::string refusal{};         ///< else why not
   };
-  Verdict check(const SignedHeaders& headers, double now = now_seconds());
+  /// \param wanted  asked before the signature is checked, which is what costs: a stranger's key costs little
+  Verdict check(const SignedHeaders& headers, const std::function<bool(const PublicKey&)>& wanted,
+                double now = now_seconds());
 
  private:
   struct Known {

@@ -98,8 +98,8 @@ class NodeLink {
 
   /// Whether the last reply was fetched by whoever asked (true without one). Until then leaving would lose it.
   bool collected();
-  /// Waits until collected(), at most `patience_s`, then signs off, and unregisters if it had registered itself.
-  /// \throws nothing but Stopped: a server that is gone has forgotten us by itself.
+  /// Waits until collected(), at most `patience_s` and whatever NodeOptions::stop says, then signs off, and unregisters
+  /// if it had registered itself. A server that does not answer for ten seconds is left without a word.
   void leave(double patience_s = 600);
 
   /// Bytes of objects so far.

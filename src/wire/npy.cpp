@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 
 #include "base/text.h"
 
@@ -174,6 +175,40 @@ NpyHead parse_npy_head(std::string_view image, const ArrayHead& expected) {
   EK_CHECK(fields.shape == expected.shape, kData, "array \"", shown(expected.name), "\" holds data of shape ",
            shown(shape_text(fields.shape)), ", its head says ", shown(shape_text(expected.shape)));
   return {.bytes = bytes, .fortran_order = fields.fortran_order && fields.shape.size() > 1};
+}
+
+FortranOrder::FortranOrder(const ArrayHead& head, std::span<std::byte> place)
+    : place_(place),
+      element_(bytes_of_dtype(head.dtype).value()),
+      shape_(head.shape.begin(), head.shape.end()),
+      strides_(shape_.size()),
+      index_(shape_.size()) {
+  size_t stride = element_;
+  for (size_t axis = shape_.size(); axis-- > 0; stride *= shape_[axis]) strides_[axis] = stride;
+}
+
+void FortranOrder::put(std::span<const std::byte> data) {
+  while (!data.empty()) {
+    if (part_.empty() && data.size() >= element_) {
+      put_element(data.data());
+      data = data.subspan(element_);
+      continue;
+    }
+    const size_t taken = std::min(element_ - part_.size(), data.size());
+    part_.insert(part_.end(), data.begin(), data.begin() + static_cast<std::ptrdiff_t>(taken));
+    data = data.subspan(taken);
+    if (part_.size() == element_) {
+      put_element(part_.data());
+      part_.clear();
+    }
+  }
+}
+
+void FortranOrder::put_element(const std::byte* element) {
+  size_t at = 0;
+  for (size_t axis = 0; axis < index_.size(); ++axis) at += index_[axis] * strides_[axis];
+  std::memcpy(place_.data() + at, element, element_);
+  for (size_t axis = 0; axis < index_.size() && ++index_[axis] == shape_[axis]; ++axis) index_[axis] = 0;
 }
 
 }  // namespace evenkeel::wire

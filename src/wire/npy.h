@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "wire/records.h"
 
@@ -21,12 +23,29 @@ struct NpyHead {
   size_t bytes = 0;  ///< of the head: data begins there
   bool fortran_order = false;
 };
-/// How many bytes of an image have to be there to know its head's length; and that length.
+/// How many bytes of an image have to be there to know its head's length.
 inline constexpr size_t kNpyPreamble = 12;
-/// \throws kData when `image` does not begin as a NumPy file. REQUIRES kNpyPreamble bytes, or all there are.
+/// The length of an image's head. \throws kData when `image`, of kNpyPreamble bytes or more, does not begin as a NumPy
+/// file.
 size_t npy_head_bytes(std::string_view image);
 /// Reads a head of any version. \throws kData when it is none, or says another dtype or shape than `expected`, or an
 /// order of bytes that is not ours.
 NpyHead parse_npy_head(std::string_view image, const ArrayHead& expected);
+
+/// Puts data that comes in Fortran order, in pieces and from its beginning, into C order.
+class FortranOrder {
+ public:
+  FortranOrder(const ArrayHead& head, std::span<std::byte> place);
+  /// REQUIRES no more bytes in all than the place has.
+  void put(std::span<const std::byte> data);
+
+ private:
+  void put_element(const std::byte* element);
+
+  std::span<std::byte> place_;
+  size_t element_;
+  std::vector<size_t> shape_, strides_, index_;  // strides in bytes
+  std::vector<std::byte> part_;                  // of an element that was cut
+};
 
 }  // namespace evenkeel::wire

@@ -184,27 +184,26 @@ PackedArrays::PackedArrays(std::vector<ArrayData> arrays, const PackOptions& opt
   const std::string body = references_to_json(references);
   const auto ids = unique_ids(children);
   std::string id = add({.id = {}, .head = object_head("ArrayRecord", ids, body.size()) + body}, structure_);
-  std::rotate(structure_.begin(), structure_.end() - 1, structure_.end());  // the record before its arrays
   tree_ = tree_of(std::move(id), std::move(children));
 }
 
 Tree PackedArrays::add_array(const ArrayData& array, const PackOptions& options) {
-  const bool numpy = array.head.stype == kNumpy;
-  const std::string image_head = numpy ? npy_head(array.head) : "";
+  const std::string image_head = npy_head(array.head);
   uint64_t data = 0;
   for (const auto piece : array.pieces) data += piece.size();
-  EK_CHECK(!numpy || data == array.head.bytes(), kData, "array \"", shown(array.head.name), "\" of ",
+  EK_CHECK(data == array.head.bytes(), kData, "array \"", shown(array.head.name), "\" of ",
            array.head.bytes(), " bytes comes with ", data);
   Cutter cutter(array.pieces);
   std::vector<std::string> order, unique;
   ArrayBody body{.head = array.head, .chunks = {}};
   uint64_t left = image_head.size() + data;
+  auto& chunks = chunks_.emplace_back();
   for (bool first = true; first || left > 0; first = false) {
     const uint64_t length = std::min<uint64_t>(left, options.chunk_bytes);
     const std::string_view front = first ? image_head : std::string_view();
     Object chunk{.id = {}, .head = object_head("ArrayChunk", {}, length).append(front)};
     chunk.pieces = cutter.take(length - front.size());
-    order.push_back(add(std::move(chunk), chunks_));
+    order.push_back(add(std::move(chunk), chunks));
     left -= length;
   }
   std::vector<Tree> children;
@@ -273,16 +272,16 @@ const Object* Parcel::find(std::string_view id) const {
   return nullptr;
 }
 
-std::vector<const Object*> Parcel::objects() const {
+std::vector<const Object*> Parcel::structure() const {
   std::vector<const Object*> all;
-  std::set<std::string_view> seen;
-  const auto add = [&](const Object* object) {
-    if (seen.insert(object->id).second) all.push_back(object);
-  };
-  add(find(tree_.id));
-  for (const auto& [id, object] : own_) add(&object);
-  for (const auto& pack : packs_) std::for_each(pack->structure().begin(), pack->structure().end(), add);
-  for (const auto& pack : packs_) std::for_each(pack->chunks().begin(), pack->chunks().end(), add);
+  for (const auto& [id, object] : own_) all.push_back(&object);
+  for (const auto& pack : packs_) all.insert(all.end(), pack->structure().begin(), pack->structure().end());
+  return all;
+}
+
+std::vector<std::vector<const Object*>> Parcel::chunks() const {
+  std::vector<std::vector<const Object*>> all;
+  for (const auto& pack : packs_) all.insert(all.end(), pack->chunks().begin(), pack->chunks().end());
   return all;
 }
 

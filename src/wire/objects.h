@@ -49,14 +49,16 @@ class PackedArrays {
   const Tree& tree() const { return tree_; }  ///< of the ArrayRecord
   const Object* find(std::string_view id) const;
   const std::vector<const Object*>& structure() const { return structure_; }  ///< the ArrayRecord, and each Array
-  const std::vector<const Object*>& chunks() const { return chunks_; }        ///< array by array, each once
+  /// The chunks of each array in order; one that several arrays or places share stands where it is used first.
+  const std::vector<std::vector<const Object*>>& chunks() const { return chunks_; }
 
  private:
   Tree add_array(const ArrayData& array, const PackOptions& options);
   std::string add(Object object, std::vector<const Object*>& among);
 
   std::map<std::string, Object, std::less<>> objects_;
-  std::vector<const Object*> structure_, chunks_;
+  std::vector<const Object*> structure_;
+  std::vector<std::vector<const Object*>> chunks_;
   Tree tree_;
   std::shared_ptr<const void> owner_;
 };
@@ -72,9 +74,10 @@ class Parcel {
   const std::optional<Failure>& failure() const { return failure_; }
   const Tree& tree() const { return tree_; }
   const Object* find(std::string_view id) const;
-  /// Every object once: first all that say what the message is, then the chunks, array by array. Who takes them in this
-  /// order knows where each chunk belongs when it arrives.
-  std::vector<const Object*> objects() const;
+  /// All objects, those that say what the message is and then the chunks of each array: who takes them in this order
+  /// knows where each chunk belongs when it arrives. One of several records or arrays may stand more than once.
+  std::vector<const Object*> structure() const;
+  std::vector<std::vector<const Object*>> chunks() const;
 
  private:
   Tree add_record(const Record& record);

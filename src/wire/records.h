@@ -70,13 +70,17 @@ class Items {
 
 struct Config : Items {
   using Items::Items;
+  Config() = default;
+  explicit Config(Items items) : Items(std::move(items)) {}
 };
 /// Numbers and lists of numbers alone. \throws kData on encoding when another kind is among them.
 struct Metrics : Items {
   using Items::Items;
+  Metrics() = default;
+  explicit Metrics(Items items) : Items(std::move(items)) {}
 };
 
-/// What arrays travel as: a NumPy file image. Of others (a private serialisation) the bytes are passed as they are.
+/// What arrays travel as: a NumPy file image. Another serialisation is refused.
 inline constexpr std::string_view kNumpy = "numpy.ndarray";
 
 /// All of an array but its data.
@@ -146,8 +150,9 @@ using Placing = std::function<Places(const Content&)>;
 
 /// What a message may be at most. Beyond any of it the message is refused with one line.
 struct Limits {
-  size_t objects = 65'536;                     ///< of a message; a tree of theirs may be five deep
-  size_t structure = size_t{8} << 20;          ///< bytes of an object other than a chunk: its JSON or its values
+  size_t objects = 65'536;                     ///< of a message, which is a tree of five levels at most
+  size_t structure = size_t{32} << 20;         ///< bytes of all objects other than chunks: names, shapes, values
+  size_t record = size_t{8} << 20;             ///< bytes of one ConfigRecord or MetricRecord
   size_t chunk = size_t{64} << 20;             ///< bytes of a chunk, and of whatever is one request's or answer's body
   size_t arrays = 16'384;                      ///< of a message
   size_t axes = 16;                            ///< of an array

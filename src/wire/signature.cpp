@@ -103,14 +103,15 @@ SignedHeaders Signer::headers(double now) {
   return last_;
 }
 
-Verifier::Verdict Verifier::check(const SignedHeaders& headers, double now) {
+Verifier::Verdict Verifier::check(const SignedHeaders& headers, const std::function<bool(const PublicKey&)>& wanted,
+                                  double now) {
   const std::string all = concat(headers.public_key, "\n", headers.timestamp, "\n", headers.signature);
   if (all.size() > 8192) return {.key = {}, .refusal = "signed headers of more than 8192 bytes"};
   const auto in_window = [now](double time) { return now - time > kYoungest && now - time < kOldest; };
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = known_.find(all); known != known_.end() && in_window(known->second.time))
-      return {.key = known->second.key, .refusal = {}};
+      if (wanted(known->second.key)) return {.key = known->second.key, .refusal = {}};
   }
   const auto time = parse_timestamp(headers.timestamp);
   if (!time) return {.key = {}, .refusal = concat("no time stamp: ", shown(headers.timestamp))};
@@ -121,6 +122,7 @@ Verifier::Verdict Verifier::check(const SignedHeaders& headers, double now) {
   if (!pem || !signature) return {.key = {}, .refusal = "headers that are no base64"};
   try {
     auto key = PublicKey::from_pem(*pem, "flwr-public-key");
+    if (!wanted(key)) return {.key = {}, .refusal = concat("the key ", key.fingerprint(), " is not known here")};
     if (!key.signed_by(headers.timestamp, *signature)) return {.key = {}, .refusal = "a signature of another key"};
     const std::lock_guard lock(mutex_);
     if (known_.size() >= kMostKnown) std::erase_if(known_, [&](const auto& k) { return !in_window(k.second.time); });
