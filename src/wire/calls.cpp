@@ -488,7 +488,8 @@ std::string encode(const Metrics& record) {
                         std::holds_alternative<uint64_t>(value) || std::holds_alternative<std::vector<double>>(value) ||
                         std::holds_alternative<std::vector<int64_t>>(value) ||
                         std::holds_alternative<std::vector<uint64_t>>(value);
-    EK_CHECK(number, kData, "metric \"", name, "\" is of kind ", kind_of(value), ", allowed: numbers and lists of them");
+    EK_CHECK(number, kData, "metric \"", name, "\" is of kind ", kind_of(value),
+             ", allowed: numbers and lists of them");
   }
   return encode_items(record);
 }

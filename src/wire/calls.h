@@ -17,12 +17,10 @@ namespace evenkeel::wire {
 /// Paths of the calls, all POST.
 namespace path {
 inline constexpr std::string_view kRegister = "/v1/fleet/register-node", kActivate = "/v1/fleet/activate-node",
-                                  kDeactivate = "/v1/fleet/deactivate-node",
-                                  kUnregister = "/v1/fleet/unregister-node",
+                                  kDeactivate = "/v1/fleet/deactivate-node", kUnregister = "/v1/fleet/unregister-node",
                                   kHeartbeat = "/v1/fleet/send-node-heartbeat",
-                                  kPullMessages = "/v1/fleet/pull-messages",
-                                  kPushMessages = "/v1/fleet/push-messages", kPullObject = "/v1/fleet/pull-object",
-                                  kPushObject = "/v1/fleet/push-object",
+                                  kPullMessages = "/v1/fleet/pull-messages", kPushMessages = "/v1/fleet/push-messages",
+                                  kPullObject = "/v1/fleet/pull-object", kPushObject = "/v1/fleet/push-object",
                                   kConfirm = "/v1/fleet/confirm-message-received", kGetRun = "/v1/fleet/get-run",
                                   kGetFab = "/v1/fleet/get-fab";
 }  // namespace path

@@ -33,8 +33,8 @@ Call decoded(std::string_view body) {
 }
 
 void check(const CoordinatorOptions& options) {
-  EK_CHECK(options.tls || options.insecure, kConfig, "serve: neither a certificate nor \"insecure\" is given: without TLS ",
-           "everything travels in the clear");
+  EK_CHECK(options.tls || options.insecure, kConfig,
+           "serve: neither a certificate nor \"insecure\" is given: without TLS ", "everything travels in the clear");
   EK_CHECK(options.open || !options.allowed.empty(), kConfig, "serve: no key is allowed, and not any may join");
   EK_CHECK(options.threads >= 4 && options.threads <= 4096, kConfig, "serve: threads is ", options.threads,
            ", allowed: 4 to 4096");
@@ -49,10 +49,12 @@ struct Coordinator::Parts {
       : options((check(given), std::move(given))), registry(options), mailbox(registry.run_id(), options) {
     if (options.fab) fab = read_file(*options.fab, size_t{16} << 20);
     fab_hash = sha256(fab);
-    server = std::make_unique<HttpServer>(
-        ServerOptions{.host = options.host, .port = options.port, .tls = options.tls, .threads = options.threads,
-                      .limits = options.node_limits},
-        [this](const HttpRequest& request) { return answer(request); });
+    server = std::make_unique<HttpServer>(ServerOptions{.host = options.host,
+                                                        .port = options.port,
+                                                        .tls = options.tls,
+                                                        .threads = options.threads,
+                                                        .limits = options.node_limits},
+                                          [this](const HttpRequest& request) { return answer(request); });
   }
 
   HttpReply answer(const HttpRequest& request) {
@@ -60,11 +62,13 @@ struct Coordinator::Parts {
     if (request.method != "POST") throw Refusal{.status = 405, .detail = "calls are POST", .close = true};
     const auto route = routes().find(request.path);
     if (route == routes().end()) throw Refusal{.status = 404, .detail = "no such call", .close = true};
-    const auto verdict = verifier.check(request.signature, [this](const PublicKey& key) { return registry.accepts(key); });
+    const auto verdict =
+        verifier.check(request.signature, [this](const PublicKey& key) { return registry.accepts(key); });
     if (!verdict.key) throw refused_stranger(request, verdict.refusal);
     if (media_type(request.content_type) != "application/protobuf" ||
         (!request.content_encoding.empty() && request.content_encoding != "identity"))
-      throw Refusal{.status = 415, .code = 1002, .detail = "a body that is not plain application/protobuf", .close = true};
+      throw Refusal{
+          .status = 415, .code = 1002, .detail = "a body that is not plain application/protobuf", .close = true};
     return route->second(*this, Call{.request = request, .key = *verdict.key, .node = registry.id_of(*verdict.key)});
   }
 
@@ -174,7 +178,8 @@ struct Coordinator::Parts {
   }
 
   HttpReply push_messages(const Call& call) {
-    const auto request = decoded<PushMessagesRequest>(body_of(call, options.limits.objects * kBytesPerTreeNode + kSmallBody));
+    const auto request =
+        decoded<PushMessagesRequest>(body_of(call, options.limits.objects * kBytesPerTreeNode + kSmallBody));
     const uint64_t node = present(call, request.node);
     const auto answer = mailbox.push(node, request);
     if (!answer.refusal.empty()) registry.refused(node, answer.refusal);
@@ -197,7 +202,8 @@ struct Coordinator::Parts {
     const auto request = decoded<ObjectRequest>(call.request.body(kSmallBody));
     const uint64_t node = present(call, request.node);
     const auto found = mailbox.find(node, request.run_id, request.object_id);
-    HttpReply reply = protobuf(encode(PullObjectResponse{.found = found.has_value(), .available = found && found->object}));
+    HttpReply reply =
+        protobuf(encode(PullObjectResponse{.found = found.has_value(), .available = found && found->object}));
     if (!found || !found->object) return reply;
     registry.give_back(node);
     reply.body += object_field(kPulledField, found->object->bytes());
@@ -269,8 +275,8 @@ struct Coordinator::Parts {
     ::getrusage(RUSAGE_SELF, &usage);
     std::string text;
     const auto line = [&](std::string_view name, std::string_view kind, std::string_view help, auto value) {
-      text += concat("# HELP evenkeel_", name, " ", help, "\n# TYPE evenkeel_", name, " ", kind, "\nevenkeel_", name, " ",
-                     value, "\n");
+      text += concat("# HELP evenkeel_", name, " ", help, "\n# TYPE evenkeel_", name, " ", kind, "\nevenkeel_", name,
+                     " ", value, "\n");
     };
     line("nodes", "gauge", "Nodes that are registered.", nodes.size());
     line("nodes_online", "gauge", "Nodes with a heartbeat in time.", online);
@@ -287,7 +293,8 @@ struct Coordinator::Parts {
     line("requests_total", "counter", "Requests.", traffic.requests.load());
     line("received_bytes_total", "counter", "Bytes received.", traffic.bytes_in.load());
     line("sent_bytes_total", "counter", "Bytes sent.", traffic.bytes_out.load());
-    line("peak_memory_bytes", "gauge", "Most memory that the process held.", static_cast<uint64_t>(usage.ru_maxrss) * 1024);
+    line("peak_memory_bytes", "gauge", "Most memory that the process held.",
+         static_cast<uint64_t>(usage.ru_maxrss) * 1024);
     return text + (options.metrics ? options.metrics() : "");
   }
 

@@ -30,13 +30,13 @@ struct TlsFiles {
 
 /// What one node may ask for. Beyond it its calls are refused and it is named in the log; others go on.
 struct NodeLimits {
-  double calls_per_s = 200;       ///< of calls other than those that move objects, on average
-  double burst = 400;             ///< calls at once
-  size_t open_messages = 64;      ///< instructions that it has not answered: more cannot be sent
+  double calls_per_s = 200;            ///< of calls other than those that move objects, on average
+  double burst = 400;                  ///< calls at once
+  size_t open_messages = 64;           ///< instructions that it has not answered: more cannot be sent
   uint64_t spool = uint64_t{4} << 30;  ///< bytes that arrived before it was known where they belong
-  double head_s = 10;             ///< for the head of a request
-  double bytes_per_s = 16 << 10;  ///< below which a body, after ten seconds, is not worth a thread
-  double idle_s = 30;             ///< that a connection may be silent between two requests
+  double head_s = 10;                  ///< for the head of a request
+  double bytes_per_s = 16 << 10;       ///< below which a body, after ten seconds, is not worth a thread
+  double idle_s = 30;                  ///< that a connection may be silent between two requests
 };
 
 struct CoordinatorOptions {
@@ -51,9 +51,9 @@ struct CoordinatorOptions {
   /// An app bundle as `flwr build` writes it, for stock SuperNodes; without it they are told 403.
   std::optional<std::filesystem::path> fab{};
   std::string fab_id = "evenkeel/app", fab_version = "1.0.0";
-  int threads = 64;                ///< connections that are served at one time; a node holds two to six while it works
-  size_t registered = 10'000;      ///< nodes that may register where it is open
-  double lease_s = 180;            ///< in which an object of a reply has to arrive after the last
+  int threads = 64;            ///< connections that are served at one time; a node holds two to six while it works
+  size_t registered = 10'000;  ///< nodes that may register where it is open
+  double lease_s = 180;        ///< in which an object of a reply has to arrive after the last
   Limits limits{};
   NodeLimits node_limits{};
   std::function<std::string()> metrics{};  ///< text of GET /metrics, after the coordinator's own lines. Any thread.
@@ -72,9 +72,9 @@ struct NodeInfo {
 
 struct SendOptions {
   std::string type = "train";
-  std::string group{};      ///< the round
-  double ttl_s = 43'200;    ///< a reply after that is refused, and reported as kExpired
-  Placing place{};          ///< for the reply's arrays. Without it a reply with arrays is refused.
+  std::string group{};    ///< the round
+  double ttl_s = 43'200;  ///< a reply after that is refused, and reported as kExpired
+  Placing place{};        ///< for the reply's arrays. Without it a reply with arrays is refused.
 };
 
 /// What became of a message that was sent.
@@ -88,12 +88,12 @@ struct Arrival {
   };
   Kind kind = Kind::kReply;
   uint64_t node = 0;
-  std::string message_id;  ///< what send() returned
-  Content content{};       ///< kReply: configs, metrics and heads
+  std::string message_id;         ///< what send() returned
+  Content content{};              ///< kReply: configs, metrics and heads
   std::shared_ptr<void> owner{};  ///< kReply: Places::owner
   ErrorCode code = ErrorCode::kUnknown;
   std::string reason{};
-  uint64_t bytes = 0;  ///< of the reply's objects
+  uint64_t bytes = 0;   ///< of the reply's objects
   double client_s = 0;  ///< between its pulling the message and announcing the reply, on the server's clock
 };
 

@@ -105,12 +105,9 @@ Answer HttpClient::post(std::string_view path, const SignedHeaders& signature, s
   httplib::Request request;
   request.method = "POST";
   request.path = path;
-  request.headers = {{"content-type", "application/protobuf"},
-                     {"accept", "application/protobuf"},
-                     {"flwr-public-key", signature.public_key},
-                     {"flwr-timestamp", signature.timestamp},
-                     {"flwr-signature", signature.signature},
-                     {"flwr-package-name", "evenkeel"},
+  request.headers = {{"content-type", "application/protobuf"},        {"accept", "application/protobuf"},
+                     {"flwr-public-key", signature.public_key},       {"flwr-timestamp", signature.timestamp},
+                     {"flwr-signature", signature.signature},         {"flwr-package-name", "evenkeel"},
                      {"flwr-package-version", std::string(version())}};
   request.content_length_ = head.size();
   for (const auto piece : pieces) request.content_length_ += piece.size();

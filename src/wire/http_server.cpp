@@ -141,12 +141,11 @@ struct HttpServer::Parts : httplib::Server {
       answer(request, response, nullptr);
       return HandlerResponse::Handled;
     });
-    Post("/v1/fleet/[-a-z]{1,40}", [this](const auto& request, auto& response, const auto& reader) {
-      answer(request, response, &reader);
-    });
+    Post("/v1/fleet/[-a-z]{1,40}",
+         [this](const auto& request, auto& response, const auto& reader) { answer(request, response, &reader); });
     set_error_handler([](const httplib::Request&, httplib::Response& response) {
-      if (response.body.empty() && !response.has_header("Content-Length"))
-        response.set_content(R"({"detail": "no such call"})", "application/json");
+      if (!response.body.empty()) return;  // ours
+      response.set_content(R"({"detail": "no such call"})", "application/json");
       serving.close = true;
     });
     bound = options.port == 0 ? bind_to_any_port(options.host)
@@ -227,20 +226,24 @@ struct HttpServer::Parts : httplib::Server {
   static std::string read_body(const httplib::Request&, const httplib::ContentReader* reader,
                                const std::optional<uint64_t>& length, size_t most) {
     if (length.value_or(0) > most)
-      throw Refusal{.status = 413, .code = 1003, .detail = concat("a body of ", *length, " bytes, allowed: up to ", most),
+      throw Refusal{.status = 413,
+                    .code = 1003,
+                    .detail = concat("a body of ", *length, " bytes, allowed: up to ", most),
                     .close = true};
     std::string body;
     body.reserve(length.value_or(0));
     const bool whole = reader && (*reader)([&](const char* data, size_t size) {
-      if (size > most - body.size()) return false;
-      body.append(data, size);
-      return true;
-    });
+                         if (size > most - body.size()) return false;
+                         body.append(data, size);
+                         return true;
+                       });
     if (whole && (!length || body.size() == *length)) return body;
     const bool slow = serving.connection->too_slow();
-    throw Refusal{.status = slow ? 408 : 400, .code = 1003,
-                  .detail = slow ? "a body that came too slowly" : concat("a body that ended after ", body.size(), " bytes"),
-                  .close = true};
+    throw Refusal{
+        .status = slow ? 408 : 400,
+        .code = 1003,
+        .detail = slow ? "a body that came too slowly" : concat("a body that ended after ", body.size(), " bytes"),
+        .close = true};
   }
 
   static void write(HttpReply reply, httplib::Response& to) {

@@ -115,7 +115,8 @@ std::shared_ptr<void> key_of_point(const Curve& curve, std::string_view point) {
   std::string group(curve.openssl), bytes(point);
   std::array<OSSL_PARAM, 3> params = {
       OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group.data(), 0),
-      OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, bytes.data(), bytes.size()), OSSL_PARAM_construct_end()};
+      OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, bytes.data(), bytes.size()),
+      OSSL_PARAM_construct_end()};
   EVP_PKEY* key = nullptr;
   if (!context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
       EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_PUBLIC_KEY, params.data()) != 1)
@@ -125,7 +126,8 @@ std::shared_ptr<void> key_of_point(const Curve& curve, std::string_view point) {
 
 }  // namespace
 
-PublicKey::PublicKey(std::shared_ptr<void> key) : key_(std::move(key)), blob_(blob_of(raw(key_), *curve_of(raw(key_)))) {}
+PublicKey::PublicKey(std::shared_ptr<void> key)
+    : key_(std::move(key)), blob_(blob_of(raw(key_), *curve_of(raw(key_)))) {}
 
 PublicKey PublicKey::from_pem(std::string_view pem, std::string_view place) {
   EK_CHECK(pem.size() <= kLongestPem, kData, place, ": a public key of ", pem.size(), " bytes");
@@ -205,8 +207,8 @@ void Key::save(const fs::path& file) const {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   EK_CHECK(descriptor >= 0 || errno != EEXIST, kIo, file.string(), " is there already; a key is never written over");
   EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", std::strerror(errno));
-  const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                       ::fsync(descriptor) == 0;
+  const bool written =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
   const int error = errno;
   ::close(descriptor);
   if (!written) ::unlink(file.c_str());

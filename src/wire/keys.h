@@ -26,8 +26,8 @@ class PublicKey {
   /// \param blob  what stands in base64 in an OpenSSH line
   static PublicKey from_openssh(std::string_view blob, std::string_view place);
 
-  std::string pem() const;                                    ///< SubjectPublicKeyInfo
-  const std::string& openssh_blob() const { return blob_; }   ///< names the key in files of ours too
+  std::string pem() const;                                   ///< SubjectPublicKeyInfo
+  const std::string& openssh_blob() const { return blob_; }  ///< names the key in files of ours too
   /// "SHA256:..." as ssh-keygen -l shows it.
   std::string fingerprint() const;
   /// Whether `signature` (ECDSA over SHA-256, DER) is this key's over `text`. 0.7 ms for P-384.

@@ -115,7 +115,8 @@ std::optional<Arrival> Mailbox::wait(Clock::time_point deadline, const std::func
     const auto until = std::min(deadline, Clock::now() + kSweep);
     // What a message's places and pieces belong to may go when it is reported: no call must still be at them.
     const auto ready = [this] {
-      return std::find_if(arrivals_.begin(), arrivals_.end(), [](const auto& entry) { return entry.second->in_use == 0; });
+      return std::find_if(arrivals_.begin(), arrivals_.end(),
+                          [](const auto& entry) { return entry.second->in_use == 0; });
     };
     changed_.wait_until(lock, until, [&] { return ready() != arrivals_.end(); });
     if (const auto first = ready(); first != arrivals_.end()) {
@@ -149,7 +150,8 @@ void Mailbox::expire() {
     if (now > sent->expires_at)
       over.emplace_back(id, Arrival{.kind = Arrival::Kind::kExpired, .message_id = {}, .reason = "its time is over"});
     else if (sent->reply && now > sent->reply->lease_until)
-      over.emplace_back(id, Arrival{.kind = Arrival::Kind::kLost, .message_id = {},
+      over.emplace_back(id, Arrival{.kind = Arrival::Kind::kLost,
+                                    .message_id = {},
                                     .reason = concat("its reply came no further for ", lease_s_, " s")});
   }
   for (auto& [id, arrival] : over) finish(id, std::move(arrival));
@@ -220,7 +222,8 @@ std::optional<Mailbox::Borrowed> Mailbox::find(uint64_t node, uint64_t run_id, c
       sent->touched_at = Clock::now();
       const auto used = use(sent);
       // The parcel outlives the message's confirmation for as long as this object is on its way.
-      auto both = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const Parcel>>>(used, sent->parcel);
+      auto both =
+          std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const Parcel>>>(used, sent->parcel);
       return Borrowed{.object = object, .owner = std::move(both)};
     }
   }
@@ -240,7 +243,8 @@ void Mailbox::confirm(uint64_t node, const ConfirmRequest& request) {
 /// What is wrong with a reply's metadata; empty when nothing is.
 std::string Mailbox::why_not(const Sent* sent, uint64_t node, const Metadata& reply) const {
   if (!sent || !sent->delivered_at)
-    return concat("a reply to ", shown(reply.reply_to, 80), ", which waits for none: it came too late, or is the second");
+    return concat("a reply to ", shown(reply.reply_to, 80),
+                  ", which waits for none: it came too late, or is the second");
   if (reply.src_node != node) return concat("a reply of node ", reply.src_node);
   const double most = sent->metadata.ttl - (reply.created_at - sent->metadata.created_at) + kTtlSlack;
   if (!(reply.ttl <= most)) return concat("a reply that wants to live for ", reply.ttl, " s, allowed: ", most);
@@ -252,12 +256,14 @@ Mailbox::Answered Mailbox::push(uint64_t node, const PushMessagesRequest& reques
   if (!request.message) return {};
   const auto& [metadata, has_content, failure, tree] = *request.message;
   check_run(metadata.run_id);
-  if (!has_content && !failure) throw Refusal{.status = 400, .code = 1003, .detail = "a reply with neither content nor error"};
+  if (!has_content && !failure)
+    throw Refusal{.status = 400, .code = 1003, .detail = "a reply with neither content nor error"};
   Answered answer{.response = {.message_id = metadata.message_id}};
   Sent* sent = owned(node, metadata.reply_to);
   answer.refusal = why_not(sent, node, metadata);
   if (answer.refusal.empty() && tree.id != metadata.message_id) answer.refusal = "a reply whose id is not its object's";
-  if (answer.refusal.empty() && sent->reply && sent->reply->root != tree.id) answer.refusal = "a second reply while the first is on its way";
+  if (answer.refusal.empty() && sent->reply && sent->reply->root != tree.id)
+    answer.refusal = "a second reply while the first is on its way";
   if (!answer.refusal.empty()) return answer;
   const auto now = Clock::now();
   if (!sent->reply) {
@@ -299,7 +305,8 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
     const std::lock_guard lock(mutex_);
     check_run(request.run_id);
     const auto there = replying(node, request);
-    if (there == messages_.end()) return {.refusal = "an object that no reply on its way has, or too late for its lease"};
+    if (there == messages_.end())
+      return {.refusal = "an object that no reply on its way has, or too late for its lease"};
     message_id = there->first;
     assembly = there->second->reply->assembly;
     used = use(there->second);
@@ -319,10 +326,14 @@ Mailbox::Stored Mailbox::push_object(uint64_t node, const PushObjectRequest& req
   if (there->second->reply) there->second->reply->lease_until = Clock::now() + as_duration(lease_s_);
   if (fatal) finish(message_id, {.kind = Arrival::Kind::kRefused, .message_id = {}, .reason = result.refusal});
   if (complete && assembly->failure())
-    finish(message_id, {.kind = Arrival::Kind::kError, .message_id = {}, .code = assembly->failure()->code,
+    finish(message_id, {.kind = Arrival::Kind::kError,
+                        .message_id = {},
+                        .code = assembly->failure()->code,
                         .reason = shown(assembly->failure()->reason, 400)});
   else if (complete)
-    finish(message_id, {.kind = Arrival::Kind::kReply, .message_id = {}, .content = assembly->content(), .owner = assembly->owner()});
+    finish(
+        message_id,
+        {.kind = Arrival::Kind::kReply, .message_id = {}, .content = assembly->content(), .owner = assembly->owner()});
   return result;
 }
 

@@ -50,9 +50,9 @@ std::optional<Remembered> remembered(const NodeOptions& options) {
 }
 
 void remember(const NodeOptions& options, const Remembered& state) {
-  write_sealed(memory_file(options), {{"server", options.server.text()},
-                                      {"node", std::to_string(state.node)},
-                                      {"registered", state.registered}});
+  write_sealed(
+      memory_file(options),
+      {{"server", options.server.text()}, {"node", std::to_string(state.node)}, {"registered", state.registered}});
 }
 
 std::string clock_word(const Answer& answer) {
@@ -99,7 +99,8 @@ struct NodeLink::Parts {
   explicit Parts(NodeOptions given)
       : options(std::move(given)), signer(Key::load(options.key_file)), most_answer(options.limits.chunk + (64 << 10)) {
     const auto& server = options.server;
-    EK_CHECK(server.ca_file || server.insecure, kConfig, "node: neither an authority's certificate nor \"insecure\" is ",
+    EK_CHECK(server.ca_file || server.insecure, kConfig,
+             "node: neither an authority's certificate nor \"insecure\" is ",
              "given: without TLS everything travels in the clear");
     EK_CHECK(options.heartbeat_s >= 10 && options.heartbeat_s <= 1800, kConfig, "node: heartbeat_s is ",
              options.heartbeat_s, ", allowed: 10 to 1800");
@@ -122,6 +123,7 @@ struct NodeLink::Parts {
         if (told > 0) log::info("[node] ", options.server.text(), " answers again");
         return answer;
       }
+      if (count == 1) continue;  // a connection that was idle is often gone
       const double silent = std::chrono::duration<double>(SteadyClock::now() - start).count();
       if (told == 0 || silent - told > 60) {
         log::warning("[node] ", options.server.text(), path, ": ", word(answer), "; trying again");
@@ -136,7 +138,8 @@ struct NodeLink::Parts {
     const auto end = SteadyClock::now() + std::chrono::duration<double>(seconds);
     while (SteadyClock::now() < end) {
       if (options.stop()) throw Stopped();
-      std::this_thread::sleep_for(std::min(std::chrono::duration<double>(0.1), std::chrono::duration<double>(end - SteadyClock::now())));
+      std::this_thread::sleep_for(
+          std::min(std::chrono::duration<double>(0.1), std::chrono::duration<double>(end - SteadyClock::now())));
     }
     if (options.stop()) throw Stopped();
   }
@@ -185,7 +188,8 @@ struct NodeLink::Parts {
       }
       if (answer.code != kNotActivated) give_up(answer, path::kActivate);
       EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
-               signer_fingerprint(), ", or has a node with it online already (one that died counts as online for up to ",
+               signer_fingerprint(),
+               ", or has a node with it online already (one that died counts as online for up to ",
                2 * options.heartbeat_s, " s)");
       sleep(2);
     }
@@ -229,7 +233,8 @@ struct NodeLink::Parts {
       auto response = decode<PullMessagesResponse>(answer.body);
       if (!response.message) return {};
       auto& envelope = *response.message;
-      return Instruction{.metadata = std::move(envelope.metadata), .tree = std::move(envelope.tree), .arrived_at = now_seconds()};
+      return Instruction{
+          .metadata = std::move(envelope.metadata), .tree = std::move(envelope.tree), .arrived_at = now_seconds()};
     } catch (const Error& error) {
       log::warning("[node] an instruction is passed over: ", error.what());
       return {};
@@ -238,7 +243,8 @@ struct NodeLink::Parts {
 
   /// Puts one object of the run into `assembly`; one that came damaged is asked for again.
   void pull(Assembly& assembly, const Instruction& instruction, const std::string& id, size_t client) {
-    const std::string request = encode(ObjectRequest{.node = state.node, .run_id = instruction.metadata.run_id, .object_id = id});
+    const std::string request =
+        encode(ObjectRequest{.node = state.node, .run_id = instruction.metadata.run_id, .object_id = id});
     double pause = 0.1;
     for (int damaged = 0;;) {
       const Answer answer = call(path::kPullObject, request, {}, client);
@@ -259,7 +265,8 @@ struct NodeLink::Parts {
 
   Content receive(const Instruction& instruction, const Placing& place) {
     try {
-      Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.key_file).parent_path(), kMostSpooled);
+      Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.key_file).parent_path(),
+                        kMostSpooled);
       for (auto missing = assembly.missing_structure(); !missing.empty(); missing = assembly.missing_structure())
         side_by_side(missing.size(), clients.size(),
                      [&](size_t i, size_t thread) { pull(assembly, instruction, missing[i], thread); });
@@ -277,7 +284,9 @@ struct NodeLink::Parts {
   }
 
   void confirm(const Instruction& instruction) {
-    const Answer answer = call(path::kConfirm, encode(ConfirmRequest{state.node, instruction.metadata.run_id, instruction.metadata.message_id}));
+    const Answer answer =
+        call(path::kConfirm,
+             encode(ConfirmRequest{state.node, instruction.metadata.run_id, instruction.metadata.message_id}));
     if (!answer.ok()) give_up(answer, path::kConfirm);
   }
 
@@ -321,14 +330,17 @@ struct NodeLink::Parts {
     const Answer answer = call(path::kPushMessages, encode(request), {}, 0, &tries);
     if (!answer.ok()) give_up(answer, path::kPushMessages);
     const auto response = decode<PushMessagesResponse>(answer.body);
-    const bool lost_answer = tries > 1 && response.objects_to_push.empty();  // then all are pushed, and no token is known
-    EK_CHECK(lost_answer || !response.objects_to_push.empty(), kData, "the server takes no reply to ", shown(metadata.reply_to, 80),
-             ": it came too late, or there was one already", answer.detail.empty() ? "" : ": ", answer.detail);
+    const bool lost_answer =
+        tries > 1 && response.objects_to_push.empty();  // then all are pushed, and no token is known
+    EK_CHECK(lost_answer || !response.objects_to_push.empty(), kData, "the server takes no reply to ",
+             shown(metadata.reply_to, 80), ": it came too late, or there was one already",
+             answer.detail.empty() ? "" : ": ", answer.detail);
     last_root = metadata.message_id;
     last_run = metadata.run_id;
-    Pushing pushing{.wanted = {response.objects_to_push.begin(), response.objects_to_push.end()},
-                    .all = lost_answer,
-                    .request = {.node = state.node, .run_id = metadata.run_id, .object_id = {}, .token = response.token}};
+    Pushing pushing{
+        .wanted = {response.objects_to_push.begin(), response.objects_to_push.end()},
+        .all = lost_answer,
+        .request = {.node = state.node, .run_id = metadata.run_id, .object_id = {}, .token = response.token}};
     for (const Object* object : parcel.structure()) push(*object, pushing, 0);
     const auto groups = parcel.chunks();
     side_by_side(groups.size(), clients.size(), [&](size_t i, size_t thread) {
@@ -366,7 +378,8 @@ struct NodeLink::Parts {
 
   bool collected() {
     if (!last_root) return true;
-    const Answer answer = call(path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
+    const Answer answer =
+        call(path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
     const bool there = answer.ok() && decode<PullObjectResponse>(answer.body).found;
     if (!there) last_root.reset();
     return !there;

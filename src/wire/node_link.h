@@ -41,10 +41,10 @@ struct NodeOptions {
   /// The node's key (wire/keys.h). Beside it, in "<key_file>.node", its node id is kept while it is joined, so that a
   /// process which died is followed by one that may join at once.
   std::filesystem::path key_file;
-  double heartbeat_s = 30;      ///< what the server is promised, 10 to 1800; beats come at 2/3 of it
-  double poll_s = 0.5;          ///< rest() between two polls that found nothing
-  int connections = 2;          ///< that carry objects
-  double call_timeout_s = 30;   ///< of a call that hears nothing; heartbeats: 5
+  double heartbeat_s = 30;     ///< what the server is promised, 10 to 1800; beats come at 2/3 of it
+  double poll_s = 0.5;         ///< rest() between two polls that found nothing
+  int connections = 2;         ///< that carry objects
+  double call_timeout_s = 30;  ///< of a call that hears nothing; heartbeats: 5
   size_t chunk_bytes = size_t{16} << 20;
   Limits limits{};
   /// Asked while waiting, from several threads; true ends every wait with Stopped.

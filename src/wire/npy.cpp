@@ -19,9 +19,9 @@ struct Dtype {
   uint64_t bytes;
 };
 constexpr std::array kDtypes = {
-    Dtype{"float32", "<f4", 4}, Dtype{"float16", "<f2", 2},  Dtype{"float64", "<f8", 8},   Dtype{"int8", "|i1", 1},
-    Dtype{"int16", "<i2", 2},   Dtype{"int32", "<i4", 4},    Dtype{"int64", "<i8", 8},     Dtype{"uint8", "|u1", 1},
-    Dtype{"uint16", "<u2", 2},  Dtype{"uint32", "<u4", 4},   Dtype{"uint64", "<u8", 8},    Dtype{"bool", "|b1", 1},
+    Dtype{"float32", "<f4", 4},   Dtype{"float16", "<f2", 2},     Dtype{"float64", "<f8", 8}, Dtype{"int8", "|i1", 1},
+    Dtype{"int16", "<i2", 2},     Dtype{"int32", "<i4", 4},       Dtype{"int64", "<i8", 8},   Dtype{"uint8", "|u1", 1},
+    Dtype{"uint16", "<u2", 2},    Dtype{"uint32", "<u4", 4},      Dtype{"uint64", "<u8", 8},  Dtype{"bool", "|b1", 1},
     Dtype{"complex64", "<c8", 8}, Dtype{"complex128", "<c16", 16}};
 
 const Dtype* find_dtype(std::string_view name) {
@@ -143,8 +143,8 @@ std::optional<uint64_t> bytes_of_dtype(std::string_view dtype) {
 
 std::string npy_head(const ArrayHead& head) {
   head.bytes();  // refuses what is no array
-  std::string text = concat("{'descr': '", find_dtype(head.dtype)->descr, "', 'fortran_order': False, 'shape': ",
-                            shape_text(head.shape), ", }");
+  std::string text = concat("{'descr': '", find_dtype(head.dtype)->descr,
+                            "', 'fortran_order': False, 'shape': ", shape_text(head.shape), ", }");
   const size_t before = kMagic.size() + 4;
   // NumPy leaves room for the first axis to grow in place.
   if (!head.shape.empty()) text.append(21 - std::to_string(head.shape.front()).size(), ' ');

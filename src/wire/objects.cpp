@@ -18,7 +18,7 @@ constexpr size_t kIdDigits = 64;
 constexpr int kDeepest = 5;
 
 /// Python's json.dumps of a text.
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   EK_CHECK(is_utf8(text), kData, "the name \"", shown(text), "\" is not UTF-8");
   return Json(text).dump(-1, ' ', true);
 }
@@ -172,7 +172,8 @@ const ObjectView& ObjectView::of(std::string_view wanted) const {
 // ---- arrays
 
 PackedArrays::PackedArrays(std::vector<ArrayData> arrays, const PackOptions& options) : owner_(options.owner) {
-  EK_CHECK(options.chunk_bytes >= 1024, kConfig, "chunks are of ", options.chunk_bytes, " bytes, allowed: 1024 or more");
+  EK_CHECK(options.chunk_bytes >= 1024, kConfig, "chunks are of ", options.chunk_bytes,
+           " bytes, allowed: 1024 or more");
   std::vector<std::pair<std::string, std::string>> references;
   std::vector<Tree> children;
   std::set<std::string_view> names;
@@ -191,8 +192,8 @@ Tree PackedArrays::add_array(const ArrayData& array, const PackOptions& options)
   const std::string image_head = npy_head(array.head);
   uint64_t data = 0;
   for (const auto piece : array.pieces) data += piece.size();
-  EK_CHECK(data == array.head.bytes(), kData, "array \"", shown(array.head.name), "\" of ",
-           array.head.bytes(), " bytes comes with ", data);
+  EK_CHECK(data == array.head.bytes(), kData, "array \"", shown(array.head.name), "\" of ", array.head.bytes(),
+           " bytes comes with ", data);
   Cutter cutter(array.pieces);
   std::vector<std::string> order, unique;
   ArrayBody body{.head = array.head, .chunks = {}};
@@ -289,21 +290,21 @@ std::vector<std::vector<const Object*>> Parcel::chunks() const {
 
 std::string references_to_json(const std::vector<std::pair<std::string, std::string>>& references) {
   std::vector<std::string> members;
-  for (const auto& [name, id] : references) members.push_back(concat(quoted(name), ": ", quoted(id)));
+  for (const auto& [name, id] : references) members.push_back(concat(json_text(name), ": ", json_text(id)));
   return concat("{", join(members), "}");
 }
 
 std::vector<std::pair<std::string, std::string>> references_from_json(std::string_view body, const Limits& limits) {
   ReferenceReader reader{.most = limits.objects};
   const bool read = Json::sax_parse(body, &reader);
-  EK_CHECK(read && reader.depth == 1, kData, "a record of references is refused: ",
-           reader.wrong.empty() ? "it is no object" : reader.wrong);
+  EK_CHECK(read && reader.depth == 1, kData,
+           "a record of references is refused: ", reader.wrong.empty() ? "it is no object" : reader.wrong);
   return std::move(reader.found);
 }
 
 std::string to_json(const ArrayBody& body) {
-  return concat(R"({"dtype": )", quoted(body.head.dtype), R"(, "shape": [)", join(body.head.shape), R"(], "stype": )",
-                quoted(body.head.stype), R"(, "arraychunk_ids": [)", join(body.chunks), "]}");
+  return concat(R"({"dtype": )", json_text(body.head.dtype), R"(, "shape": [)", join(body.head.shape),
+                R"(], "stype": )", json_text(body.head.stype), R"(, "arraychunk_ids": [)", join(body.chunks), "]}");
 }
 
 ArrayBody array_from_json(std::string_view body, size_t children, const Limits& limits) {

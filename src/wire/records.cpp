@@ -24,8 +24,8 @@ const T& typed(const Content& content, std::string_view name, std::string_view k
 
 std::string_view kind_of(const Value& value) {
   constexpr std::array<std::string_view, 12> kNames = {
-      "double",          "int64",         "uint64",        "bool",         "string",         "bytes",
-      "list of double",  "list of int64", "list of uint64", "list of bool", "list of string", "list of bytes"};
+      "double",         "int64",         "uint64",         "bool",         "string",         "bytes",
+      "list of double", "list of int64", "list of uint64", "list of bool", "list of string", "list of bytes"};
   return kNames.at(value.index());
 }
 

@@ -28,9 +28,9 @@ struct Bytes {
 };
 
 /// What a record may name: Python's int arrives as int64_t, float as double.
-using Value = std::variant<double, int64_t, uint64_t, bool, std::string, Bytes, std::vector<double>,
-                           std::vector<int64_t>, std::vector<uint64_t>, std::vector<bool>, std::vector<std::string>,
-                           std::vector<Bytes>>;
+using Value =
+    std::variant<double, int64_t, uint64_t, bool, std::string, Bytes, std::vector<double>, std::vector<int64_t>,
+                 std::vector<uint64_t>, std::vector<bool>, std::vector<std::string>, std::vector<Bytes>>;
 
 /// "double", "list of int64", ... for messages.
 std::string_view kind_of(const Value& value);
@@ -45,7 +45,7 @@ class Items {
 
   /// Adds, or replaces in its place.
   void set(std::string name, Value value);
-  void add(std::string name, Value value);  ///< of a name that is not there yet; no look at the others
+  void add(std::string name, Value value);         ///< of a name that is not there yet; no look at the others
   const Value* find(std::string_view name) const;  ///< null when it is not there
   /// \throws kData naming `name` when it is absent or of another kind.
   template <typename T>
@@ -110,8 +110,8 @@ struct Arrays {
 };
 
 struct PackOptions {
-  size_t chunk_bytes = size_t{16} << 20;     ///< of an array's image, 1 KiB or more: each chunk is a call of its own
-  std::shared_ptr<const void> owner{};       ///< keeps what the pieces borrow alive for as long as it may be sent
+  size_t chunk_bytes = size_t{16} << 20;  ///< of an array's image, 1 KiB or more: each chunk is a call of its own
+  std::shared_ptr<const void> owner{};    ///< keeps what the pieces borrow alive for as long as it may be sent
 };
 /// Hashes the data (1.7 GB/s a core) and cuts it into chunks; nothing is copied. One pack serves all nodes of a round.
 /// \throws kData when pieces and head disagree in length, or two arrays have one name.
@@ -150,13 +150,13 @@ using Placing = std::function<Places(const Content&)>;
 
 /// What a message may be at most. Beyond any of it the message is refused with one line.
 struct Limits {
-  size_t objects = 65'536;                     ///< of a message, which is a tree of five levels at most
-  size_t structure = size_t{32} << 20;         ///< bytes of all objects other than chunks: names, shapes, values
-  size_t record = size_t{8} << 20;             ///< bytes of one ConfigRecord or MetricRecord
-  size_t chunk = size_t{64} << 20;             ///< bytes of a chunk, and of whatever is one request's or answer's body
-  size_t arrays = 16'384;                      ///< of a message
-  size_t axes = 16;                            ///< of an array
-  uint64_t data = uint64_t{16} << 30;          ///< bytes of all arrays of a message
+  size_t objects = 65'536;              ///< of a message, which is a tree of five levels at most
+  size_t structure = size_t{32} << 20;  ///< bytes of all objects other than chunks: names, shapes, values
+  size_t record = size_t{8} << 20;      ///< bytes of one ConfigRecord or MetricRecord
+  size_t chunk = size_t{64} << 20;      ///< bytes of a chunk, and of whatever is one request's or answer's body
+  size_t arrays = 16'384;               ///< of a message
+  size_t axes = 16;                     ///< of an array
+  uint64_t data = uint64_t{16} << 30;   ///< bytes of all arrays of a message
 };
 
 }  // namespace evenkeel::wire

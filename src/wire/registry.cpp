@@ -88,7 +88,8 @@ uint64_t Registry::add(const PublicKey& key) {
   const std::lock_guard lock(mutex_);
   if (const auto there = ids_.find(key.openssh_blob()); there != ids_.end()) return there->second;
   if (nodes_.size() >= most_)
-    throw Refusal{.status = 412, .code = 2002, .detail = concat(most_, " nodes are registered, which is all there may be")};
+    throw Refusal{
+        .status = 412, .code = 2002, .detail = concat(most_, " nodes are registered, which is all there may be")};
   const uint64_t id = insert(key);
   save();
   return id;
@@ -98,10 +99,15 @@ void Registry::activate(uint64_t node, double heartbeat_s) {
   const std::lock_guard lock(mutex_);
   Node& found = nodes_.at(node);
   if (online(found))
-    throw Refusal{.status = 412, .code = 2004, .detail = "the node is online: another process has its key, or one that died "
-                                                         "less than two heartbeats ago"};
+    throw Refusal{.status = 412,
+                  .code = 2004,
+                  .detail =
+                      "the node is online: another process has its key, or one that died "
+                      "less than two heartbeats ago"};
   if (!(heartbeat_s >= 10 && heartbeat_s <= 1800))
-    throw Refusal{.status = 400, .code = 2003, .detail = concat("a heartbeat interval of ", heartbeat_s, " s, allowed: 10 to 1800")};
+    throw Refusal{.status = 400,
+                  .code = 2003,
+                  .detail = concat("a heartbeat interval of ", heartbeat_s, " s, allowed: 10 to 1800")};
   found.heartbeat_s = heartbeat_s;
   found.active = true;
   found.beat_at = Clock::now();

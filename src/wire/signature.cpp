@@ -1,8 +1,8 @@
 #include <time.h>
 
 #include <array>
-#include <chrono>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 
@@ -116,8 +116,9 @@ Verifier::Verdict Verifier::check(const SignedHeaders& headers, const std::funct
   const auto time = parse_timestamp(headers.timestamp);
   if (!time) return {.key = {}, .refusal = concat("no time stamp: ", shown(headers.timestamp))};
   if (!in_window(*time))
-    return {.key = {}, .refusal = concat("a time stamp of ", shown(headers.timestamp), ", ", std::llround(now - *time),
-                                         " s old, allowed: -5 to 305")};
+    return {.key = {},
+            .refusal = concat("a time stamp of ", shown(headers.timestamp), ", ", std::llround(now - *time),
+                              " s old, allowed: -5 to 305")};
   const auto pem = from_base64(headers.public_key), signature = from_base64(headers.signature);
   if (!pem || !signature) return {.key = {}, .refusal = "headers that are no base64"};
   try {
