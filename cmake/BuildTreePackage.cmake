@@ -1,6 +1,6 @@
 # Makes the build folder a package: find_package(evenkeel) there gives evenkeel::program (the program less its main()),
 # evenkeel::contract (what every method promises, as tests) and a target per room. Nothing is built again.
-set(targets evenkeel_flags evenkeel_program)
+set(targets evenkeel_flags evenkeel_plain evenkeel_program)
 foreach(room ${EVENKEEL_ROOMS})
   list(APPEND targets evenkeel_${room})
 endforeach()

@@ -1,0 +1,114 @@
+/// \file  A node at a SuperLink of Flower's, or at a coordinator of ours: joins, takes instructions, pulls what they
+/// hold to where it belongs, pushes replies, leaves. Flower's Fleet protocol over HTTP/1.1. Example:
+///   NodeLink link({.server = {.host = "server", .port = 8000, .ca_file = "ca.pem"}, .key_file = "node.pem"});
+///   link.join();
+///   while (!stopped())
+///     if (const auto instruction = link.poll()) {
+///       const Content content = link.receive(*instruction, place);
+///       link.reply(*instruction, train(content));      // or link.refuse(*instruction, kPrecondition, "why")
+///     } else link.rest();
+///   link.leave();                                      // waits until the last reply was collected
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wire/keys.h"
+#include "wire/message.h"
+#include "wire/records.h"
+
+namespace evenkeel::wire {
+
+/// Where the server is, and how it is known to be the right one.
+struct Endpoint {
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  /// PEM of the authority that signed the server's certificate: TLS. Without it everything travels in the clear, which
+  /// is for a network of one's own: `insecure` has to say so.
+  std::optional<std::filesystem::path> ca_file{};
+  bool insecure = false;
+
+  std::string text() const;  ///< "https://host:port"
+};
+
+struct NodeOptions {
+  Endpoint server;
+  /// The node's key (wire/keys.h). Beside it, in "<key_file>.node", its node id is kept while it is joined, so that a
+  /// process which died is followed by one that may join at once.
+  std::filesystem::path key_file;
+  double heartbeat_s = 30;     ///< what the server is promised, 10 to 1800; beats come at 2/3 of it
+  double poll_s = 0.5;         ///< rest() between two polls that found nothing
+  int connections = 2;         ///< that carry objects
+  double call_timeout_s = 30;  ///< of a call that hears nothing; heartbeats: 5
+  size_t chunk_bytes = size_t{16} << 20;
+  Limits limits{};
+  /// Asked while waiting, from several threads; true ends every wait with Stopped.
+  std::function<bool()> stop = [] { return false; };
+};
+
+/// The node was asked to stop while it waited for the server.
+class Stopped : public std::exception {
+ public:
+  const char* what() const noexcept override { return "stopped"; }
+};
+
+/// The run that an instruction belongs to is over, or the instruction is: go on polling.
+class RunOver : public std::exception {
+ public:
+  const char* what() const noexcept override { return "the run is over"; }
+};
+
+/// Transport errors and 502, 503, 504 are tried again with pauses that grow up to 20 s, for as long as it takes: a
+/// server that is restarted is waited for. One thread uses a link; heartbeats have a thread and connection of their
+/// own.
+class NodeLink {
+ public:
+  /// Reads the key. \throws kConfig for options that make no sense, or neither TLS nor `insecure`.
+  explicit NodeLink(NodeOptions options);
+  ~NodeLink();  ///< stops the heartbeats; says nothing to the server, as a process that dies
+  NodeLink(const NodeLink&) = delete;
+  NodeLink& operator=(const NodeLink&) = delete;
+
+  /// Registers where the server keeps no list of keys, ends an earlier life of this key, activates, and keeps beating.
+  /// \throws kConfig when the server knows neither key nor clock (401), or has the node online already; Stopped.
+  void join();
+  uint64_t id() const;  ///< of the node, once it has joined
+
+  /// The next instruction, if there is one. The server forgets it with this call: whoever dies now never gets it again.
+  /// \throws kConfig when the server does not accept this node any more; Stopped.
+  std::optional<Instruction> poll();
+  /// Waits as long as there is reason to before the next poll.
+  void rest();
+
+  /// Pulls an instruction's structure, asks `place` where the arrays go, pulls them there, and says that all has
+  /// arrived. What is wrong with it (also what `place` throws) is told to the server as an error reply.
+  /// \throws what was wrong, RunOver, Stopped.
+  Content receive(const Instruction& instruction, const Placing& place);
+
+  /// Sends a reply. Hashed before it is announced; arrays are borrowed until this returns.
+  /// \throws kData when the server takes none: it came too late, or there was one. RunOver, Stopped.
+  void reply(const Instruction& instruction, const Content& content);
+  /// Replies with an error of Flower's codes and one line of reason.
+  void refuse(const Instruction& instruction, ErrorCode code, const std::string& reason);
+
+  /// Whether the last reply was fetched by whoever asked (true without one). Until then leaving would lose it.
+  bool collected();
+  /// Waits until collected(), at most `patience_s` and whatever NodeOptions::stop says, then signs off, and unregisters
+  /// if it had registered itself. A server that does not answer for ten seconds is left without a word.
+  void leave(double patience_s = 600);
+
+  /// Bytes of objects so far.
+  uint64_t bytes_received() const;
+  uint64_t bytes_sent() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace evenkeel::wire

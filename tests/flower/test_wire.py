@@ -1,0 +1,152 @@
+"""Our node at a stock SuperLink, a stock SuperNode at our coordinator, and both together (flwr 1.41.0 over HTTP)."""
+import json
+import signal
+import subprocess
+import time
+
+import echo_app
+import flower_peer as peer
+import pytest
+
+if not peer.ECHO.exists():
+    pytest.skip("the program was built without EVENKEEL_FLOWER", allow_module_level=True)
+
+
+def exact(rounds, nodes):
+    assert all(r["missing"] == 0 and len(r["replies"]) == nodes for r in rounds), rounds
+    assert all(reply.get("exact") and reply["config"] for r in rounds for reply in r["replies"]), rounds
+
+
+def lines(process):
+    return [json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")]
+
+
+@pytest.fixture(scope="module")
+def insecure(tmp_path_factory):
+    link = peer.SuperLink(tmp_path_factory.mktemp("superlink"))
+    with link.processes:
+        yield link
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("secure-superlink")
+    link = peer.SuperLink(folder, tls=peer.make_tls(folder))
+    with link.processes:
+        yield link
+
+
+def allow(link, key, name):
+    line = link.folder / f"{name}.pub"
+    line.write_text(peer.keygen(key, name))
+    link.flwr("supernode", "register", line, "test", "--name", name)
+
+
+def test_a_native_node_at_a_stock_superlink_returns_every_array_bit_for_bit(insecure, tmp_path):
+    peer.keygen(tmp_path / "node.pem")
+    node = insecure.node(tmp_path / "node.pem", "--messages", 2, "--chunk", 1 << 20)
+    finish = insecure.begin(nodes=1, rounds=2)
+    exact(finish(), nodes=1)
+    assert node.wait(20) == 0, node.log.read_text()  # it waited until its reply was collected, and only then left
+    assert lines(node)[-1] == {"left": True}
+
+
+def test_a_native_node_that_died_is_followed_at_once(insecure, tmp_path):
+    """Its first life ends after the pull, as by kill -9: that message is lost, the next life joins and answers the next."""
+    peer.keygen(tmp_path / "node.pem")
+    first = insecure.node(tmp_path / "node.pem", "--die-after", "pull")
+    finish = insecure.begin(nodes=1, rounds=1, wait=8.0)
+    assert first.wait(30) == 9
+    second = insecure.node(tmp_path / "node.pem", "--messages", 1)
+    peer.wait_until("the second life does not join", lambda: lines(second), 15)
+    (lost,) = finish()
+    assert lost["replies"] == [] or "error" in lost["replies"][0], lost
+    exact(insecure.begin(nodes=1, rounds=1)(), nodes=1)
+    assert second.wait(20) == 0
+
+
+def test_with_tls_and_an_allow_list_a_native_and_a_stock_node_share_rounds(secure, tmp_path):
+    allow(secure, tmp_path / "native.pem", "native")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", tmp_path / "stock"], check=True)
+    secure.flwr("supernode", "register", tmp_path / "stock.pub", "test", "--name", "stock")
+    native = secure.node(tmp_path / "native.pem", "--messages", 2)
+    secure.supernode("--auth-supernode-private-key", tmp_path / "stock")
+    rounds = secure.begin(nodes=2, rounds=2)()
+    exact(rounds, nodes=2)
+    assert sorted(reply["native"] for r in rounds for reply in r["replies"]) == [0, 0, 1, 1]
+    assert native.wait(20) == 0
+
+
+def test_a_key_that_is_not_on_the_allow_list_is_told_so(secure, tmp_path):
+    peer.keygen(tmp_path / "stranger.pem")
+    node = secure.node(tmp_path / "stranger.pem")
+    assert node.wait(20) == 1
+    assert "does not know the key SHA256:" in node.log.read_text() or "does not accept this node" in node.log.read_text()
+
+
+def test_an_authority_that_did_not_sign_the_server_is_refused(secure, tmp_path):
+    """As a transport error, which is tried again: nothing is ever sent to the wrong server."""
+    peer.keygen(tmp_path / "node.pem")
+    tls = peer.make_tls(tmp_path)
+    node = secure.processes.start(peer.ECHO, "node", "--server", f"127.0.0.1:{secure.port}", "--ca", tls["ca.pem"], "--key",
+                                  tmp_path / "node.pem", name="stranger")
+    peer.wait_until("no word on the certificate", lambda: "not of the given authority" in node.log.read_text(), 15)
+
+
+def serve(processes, folder, *flags):
+    process = processes.start(peer.ECHO, "serve", "--folder", folder / "federation", *flags, name="serve")
+    peer.wait_until("the coordinator is not up", lambda: lines(process), 15)
+    return process, lines(process)[0]["port"]
+
+
+@pytest.fixture
+def processes(tmp_path):
+    (tmp_path / "home").mkdir()
+    with peer.Processes(tmp_path, tmp_path / "home") as processes:
+        yield processes
+
+
+def test_a_stock_and_a_native_node_at_our_coordinator_return_every_array_bit_for_bit(processes, tmp_path):
+    app = echo_app.write(tmp_path)
+    subprocess.run([peer.BIN / "flwr", "build"], cwd=app, env=peer.environment(tmp_path / "home"), check=True, capture_output=True)
+    (bundle,) = app.glob("*.fab")
+    tls = peer.make_tls(tmp_path)
+    allowed = peer.keygen(tmp_path / "native.pem", "native")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", "stock", "-f", tmp_path / "stock"], check=True)
+    (tmp_path / "keys.txt").write_text(allowed + (tmp_path / "stock.pub").read_text())
+    server, port = serve(processes, tmp_path, "--allow", tmp_path / "keys.txt", "--certificate", tls["server.pem"], "--tls-key",
+                         tls["server.key"], "--fab", bundle, "--nodes", 2, "--messages", 2, "--bytes", 30_000_000, "--arrays", 6)
+    native = processes.start(peer.ECHO, "node", "--server", f"127.0.0.1:{port}", "--ca", tls["ca.pem"], "--key",
+                             tmp_path / "native.pem", "--messages", 2, name="node")
+    peer.supernode(processes, port, tls, "--auth-supernode-private-key", tmp_path / "stock")
+    assert server.wait(90) == 0, server.log.read_text()
+    assert sorted((r["native"], r["exact"]) for r in lines(server) if "round" in r) == [(0, True), (0, True), (1, True), (1, True)]
+    assert native.wait(70) == 0, native.log.read_text()
+
+
+def test_a_self_registered_node_registers_again_at_a_superlink_that_forgot_it(tmp_path):
+    link = peer.SuperLink(tmp_path)
+    with link.processes:
+        peer.keygen(tmp_path / "node.pem")
+        node = link.node(tmp_path / "node.pem", "--messages", 2)
+        exact(link.begin(nodes=1, rounds=1)(), nodes=1)
+        peer.end(link.process)
+        time.sleep(1)
+        link.start()
+        exact(link.begin(nodes=1, rounds=1)(), nodes=1)
+        assert "registering again" in node.log.read_text()
+        assert node.wait(20) == 0
+
+
+def test_a_run_that_is_stopped_is_over_for_the_node_which_goes_on(insecure, tmp_path):
+    peer.keygen(tmp_path / "node.pem")
+    node = insecure.node(tmp_path / "node.pem", "--messages", 1)
+    peer.wait_until("the node does not join", lambda: lines(node), 15)
+    node.send_signal(signal.SIGSTOP)
+    insecure.begin(nodes=1, rounds=1)
+    run_id = json.loads(insecure.flwr("list", "test", "--format", "json"))["runs"][0]["run-id"]
+    time.sleep(2)
+    insecure.flwr("stop", run_id, "test")
+    node.send_signal(signal.SIGCONT)
+    exact(insecure.begin(nodes=1, rounds=1)(), nodes=1)
+    assert node.wait(20) == 0
