@@ -110,12 +110,12 @@ struct LostClient {
 /// A round in simulated time, seconds since the beginning of the run.
 struct SimulatedRound {
   double start = 0, end = 0;  ///< what evaluations take is no part of it
-  double seconds = 0;         ///< of the round, the server's own among them
+  double took = 0;            ///< the round, the server's own seconds among it
 
   void visit(auto& field) {
     field("start", start);
     field("end", end);
-    field("seconds", seconds);
+    field("took", took);
   }
 };
 

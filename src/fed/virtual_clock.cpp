@@ -131,7 +131,7 @@ std::vector<LostClient> RoundClock::close(const RoundView& round, std::span<cons
 void RoundClock::tell(RoundRecord& record) const {
   if (!runs()) return;
   for (auto& client : record.clients) client.simulated = arrived_.at(client.id);
-  record.simulated = SimulatedRound{.start = start_, .end = end(), .seconds = seconds_};
+  record.simulated = SimulatedRound{.start = start_, .end = end(), .took = seconds_};
 }
 
 }  // namespace evenkeel

@@ -190,8 +190,8 @@ TEST(VirtualClock, ARoundTakesWhatBytesTokensAndLatencySay) {
   EXPECT_DOUBLE_EQ(first.end, 100 + 1.25 + 1 + 1.25);
   const double slowest = 1200 * (4.0 / 6 / 600 + 2.0 / 6 / 150);
   EXPECT_DOUBLE_EQ(record.clients[2].simulated->train, slowest);
-  EXPECT_DOUBLE_EQ(record.simulated->seconds, 2.5 + slowest + 2);
-  EXPECT_DOUBLE_EQ(record.simulated->end, 100 + record.simulated->seconds);
+  EXPECT_DOUBLE_EQ(record.simulated->took, 2.5 + slowest + 2);
+  EXPECT_DOUBLE_EQ(record.simulated->end, 100 + record.simulated->took);
   EXPECT_DOUBLE_EQ(clock.end(), record.simulated->end);
 }
 
@@ -339,7 +339,7 @@ TEST_F(SimulatedRun, WhoIsLateIsLeftOutAsIfNotDrawnAndItsDownloadCounts) {
   EXPECT_EQ(late.reason, "late");
   EXPECT_GT(late.simulated->end, 8);
   EXPECT_EQ(result.record.bytes_down_parts.at("tasks_of_lost"), late.bytes_down);
-  EXPECT_DOUBLE_EQ(result.record.simulated->seconds, 8);
+  EXPECT_DOUBLE_EQ(result.record.simulated->took, 8);
   ASSERT_EQ(result.record.clients.size(), 2u);
   const auto others = without(e.server.draw(begun.state), std::array<int64_t, 1>{1});
   std::vector<ClientUpdate> updates;
@@ -355,7 +355,7 @@ TEST_F(SimulatedRun, WhoDropsOutIsNotTrained) {
   const auto rounds = play(e, "dropped");
   for (size_t t = 0; t < rounds.size(); ++t) {
     if (!rounds[t].record.lost) continue;
-    EXPECT_DOUBLE_EQ(rounds[t].record.simulated->seconds, 300);
+    EXPECT_DOUBLE_EQ(rounds[t].record.simulated->took, 300);
     for (const auto& lost : *rounds[t].record.lost) {
       EXPECT_EQ(lost.reason, "dropped out");
       EXPECT_GT(lost.bytes_down, 0);

@@ -68,13 +68,12 @@ std::string device_lines(const RunRecords& run) {
   return said;
 }
 
-/// "box, phone (1a2b3c4d)": those that took part, and the fingerprint of all that is said of devices.
+/// "box, phone (1a2b3c4d)": the names, and the fingerprint of all that is said of devices.
 std::string devices_of(const RunRecords& run) {
-  std::set<std::string> names;
-  for (const auto& round : run.rounds)
-    for (const auto& client : round.clients)
-      if (client.simulated) names.insert(client.simulated->device);
-  if (names.empty()) return "no simulated time";
+  if (run.rounds.empty() || !run.rounds.back().simulated) return "no simulated time";
+  const auto devices = config::Table::parse(run.config, run.label).table("devices");
+  std::vector<std::string> names = devices.keys();
+  std::erase_if(names, [&](const std::string& key) { return !devices.holds_table(key); });
   return concat(join(names), " (", sha256(device_lines(run)).substr(0, 8), ")");
 }
 

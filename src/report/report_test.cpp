@@ -9,6 +9,7 @@
 #include "report/page.h"
 #include "report/tables.h"
 #include "report/text_grid.h"
+#include "report/time_table.h"
 
 namespace evenkeel {
 namespace {
@@ -371,6 +372,62 @@ TEST_F(UnlikeRuns, AreThoseThatScoredOtherQuestions) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].sides[0].value, "alpha 38 in 40, beta 38 in 40");
   EXPECT_EQ(found[0].sides[1].value, "alpha 37 in 40, beta 38 in 40");
+}
+
+/// Rounds 1 to 3 of 30 simulated seconds each, in which losses fall to 2 / t and scores rise; one client late in the
+/// second.
+class TimedReport : public UnlikeRuns {
+ protected:
+  void make_timed(const std::string& name, double seconds, const std::string& deadline) const {
+    const auto run = folder_ / name;
+    fs::create_directories(run);
+    write_file_atomic(run / "config.toml", concat("name = \"", name, "\"\n[clients]\ndeadline = ", deadline,
+                                                  "\n[devices.box]\ntokens_per_second = [9.0]\n"));
+    write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
+    for (int64_t round : {1, 2, 3}) {
+      auto line = round_line(round, 2.0 / static_cast<double>(round));
+      const double end = static_cast<double>(round) * seconds;
+      line["simulated"] = {{"start", end - seconds}, {"end", end}, {"took", seconds}};
+      line["clients"][0]["simulated"] = {{"device", "box"}, {"down", 1.0},  {"train", 2.0},
+                                         {"up", 3.0},       {"start", 4.0}, {"end", 10.0}};
+      if (round == 2) line["lost"] = {{{"id", 1}, {"reason", "late"}, {"bytes_down", 7}}};
+      append_line(run / "rounds.jsonl", line.dump());
+      append_line(run / "evaluations.jsonl",
+                  evaluation_line(round, "alpha", 1.0, 0.1 * static_cast<double>(round)).dump());
+    }
+  }
+};
+
+TEST_F(TimedReport, AScoreIsShownAgainstTimeAndBytesAndWhenItIsReachedFirst) {
+  make_timed("fast", 30, "0");
+  make_timed("slow", 90, "0");
+  const auto all = runs({"fast", "slow"});
+  const auto after = standings(all[0]);
+  ASSERT_EQ(after.size(), 3u) << "nothing was evaluated before the first round";
+  EXPECT_EQ(after[1].seconds, 60);
+  EXPECT_EQ(after[1].bytes, 2 * 4000000);
+  EXPECT_EQ(after[1].loss, 1);
+  EXPECT_EQ(after[1].score, 0.2);
+  const auto text = table(all, "time");
+  EXPECT_NE(text.find("fast      2  30.00 s         60.00 s  8.000 M  1.0000   20.0     1"), std::string::npos) << text;
+  EXPECT_NE(text.find("slow   20.0      2        3:00 min  8.000 M"), std::string::npos) << text;
+  EXPECT_NE(text.find("until a loss or less"), std::string::npos) << text;
+  EXPECT_EQ(differences_text(all), "") << "their machines are the same";
+}
+
+TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
+  make_timed("a", 30, "0");
+  make_timed("b", 30, "20");
+  make("c", {});
+  const auto all = runs({"a", "b", "c"});
+  const auto text = differences_text(all);
+  EXPECT_NE(text.find("devices: box ("), std::string::npos) << text;
+  EXPECT_NE(text.find("no simulated time (c)"), std::string::npos) << text;
+  EXPECT_FALSE(standings(all[2]).back().seconds);
+  EXPECT_GT(standings(all[2]).back().bytes, 0);
+  const auto page = report_page(all);
+  EXPECT_NE(page.find("\"seconds\":90.0"), std::string::npos);
+  EXPECT_NE(page.find("id=\"time\""), std::string::npos);
 }
 
 TEST_F(Report, LongRunsAreThinnedInTheHeatMapOnly) {

@@ -44,7 +44,7 @@ std::string round_by_round(std::span<const RunRecords> runs) {
     for (const auto& at : standings(run)) {
       const auto* record = at.round > 0 ? &run.rounds[static_cast<size_t>(at.round) - 1] : nullptr;
       const bool timed = record != nullptr && record->simulated;
-      grid.add({run.label, std::to_string(at.round), timed ? time_cell(record->simulated->seconds) : "-",
+      grid.add({run.label, std::to_string(at.round), timed ? time_cell(record->simulated->took) : "-",
                 time_cell(at.seconds), compact(at.bytes), cell(at.loss, 1, 4), cell(at.score, 100, 1),
                 record != nullptr && record->lost ? std::to_string(record->lost->size()) : "-"});
     }

@@ -156,7 +156,8 @@ BAD = {
         "--dtype": [("int8", ["--dtype", "int8", "float32"])],
     },
     "list": {},
-    "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])]},
+    "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
+               "--device-profile": [("box.toml", ["--device-profile", "--config or --model"])]},
 }
 
 
