@@ -19,5 +19,8 @@ void add_report_command(CLI::App& program);
 void add_init_command(CLI::App& program);
 void add_list_command(CLI::App& program);
 void add_doctor_command(CLI::App& program);
+void add_serve_command(CLI::App& program);
+void add_node_command(CLI::App& program);
+void add_keygen_command(CLI::App& program);
 
 }  // namespace evenkeel

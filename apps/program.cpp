@@ -66,6 +66,9 @@ int run(int argc, char** argv) {
   program.add_flag_callback(
       "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
   add_train_command(program);
+  add_serve_command(program);
+  add_node_command(program);
+  add_keygen_command(program);
   add_evaluate_command(program);
   add_score_command(program);
   add_bertscore_command(program);

@@ -198,6 +198,8 @@ void ClientsSection::resolve(const config::Table& table) {
   check_length(table, "ranks", ranks, count);
   check_length(table, "devices", devices, count);
   table.check_from_zero("deadline", deadline);
+  table.check_integer("most_examples", most_examples, 0, limits::kRows);
+  table.check_from_zero("update_norm", update_norm);
   const int64_t drawn = drawn_clients(count, participation);
   table.check(quorum >= 1 && quorum <= drawn, "quorum", quorum,
               concat("1 .. ", drawn, ", the clients drawn per round"));

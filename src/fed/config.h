@@ -135,6 +135,8 @@ struct ClientsSection {
   PerClient<std::string> devices;
   double deadline = 0;
   int64_t quorum = 1;
+  int64_t most_examples = 0;
+  double update_norm = 0;
   std::vector<ClientSection> client;  ///< one each, or none
   void visit(auto& field) {
     field("count", count, "clients in all, 1 or more");
@@ -151,9 +153,14 @@ struct ClientsSection {
     field("devices", devices,
           "the machine of [devices] that each client runs on in simulated time, one name per client, or { values, "
           "shares, deal }; empty: no time is simulated");
-    field("deadline", deadline,
-          "simulated seconds after which a round closes and whoever has not replied is lost; 0: none");
+    field(
+        "deadline", deadline,
+        "seconds after which a round closes and whoever has not replied is lost, simulated where clients have devices, "
+        "of the clock where they are nodes (evenkeel serve); 0: none");
     field("quorum", quorum, "replies that a round needs, for which its deadline is extended; 1 or more");
+    field("most_examples", most_examples, "of nodes: rows that one may say it has when it joins; 0: any number");
+    field("update_norm", update_norm,
+          "of nodes: how far (Frobenius norm over all factors) one may move in a round, else it is lost; 0: any way");
     field("client", client, "");
   }
   void resolve(const config::Table& table);

@@ -40,8 +40,9 @@ struct Exchange {
   std::function<void(const ClientProgress& progress)> on_progress{};
   /// What all hold alike, for a client that comes back without it.
   std::function<News()> whole_news{};
-  /// Of fabrics whose clients are strangers: \throws Error for a reply that is not what its task asked for.
-  std::function<void(const ClientProfile& client, const Reply& reply)> check{};
+  /// Of fabrics whose clients are strangers. \return how far the client moved, where that can be said
+  /// \throws Error for a reply that is not what its task asked for.
+  std::function<double(const ClientProfile& client, const Reply& reply)> check{};
   /// A client that will not reply any more. Without it, that is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< where the tasks are those of one

@@ -189,7 +189,8 @@ void check_download(const Payload& payload, const Sites& sites, const DownloadTe
   for (const auto& [name, tensor] : payload.extras) require_finite(tensor, shown(name), place);
 }
 
-Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client) {
+Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
+                        const Payload& download) {
   TensorMap memory;
   const ClientView view{.client = client,
                         .sites = server.sites,
@@ -199,9 +200,7 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
                         .round = state.round,
                         .seed = server.seed(),
                         .memory = memory};
-  const auto download = server.method->broadcast(state, client, {.round = state.round});
-  const auto setup = server.method->prepare(download, view);
-  return server.method->upload(download, setup, no_tokens(server.model), view);
+  return server.method->upload(download, server.method->prepare(download, view), no_tokens(server.model), view);
 }
 
 void check_upload(const Payload& sent, const Payload& expected, bool lower_ranks, const std::string& place) {
@@ -213,15 +212,19 @@ void check_upload(const Payload& sent, const Payload& expected, bool lower_ranks
   for (const auto& [name, tensor] : sent.extras) check_upload(tensor, expected.extras.at(name), name, place);
 }
 
-void check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
-                          const Reply& reply) {
+double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
+                            const Reply& reply) {
   const auto place = concat("the reply of ", server.config.clients.who(client.id));
   check_report(server, client, report_of<LocalReport>(reply), place);
   EK_CHECK(reply.payload.size() > 0, kData, place, " brings no upload");
   const auto sent = decode(reply.payload.bytes, place);
+  const auto download = server.method->broadcast(state, client, {.round = state.round});
   const bool lower_ranks = server.config.method.entry().takes_unequal_ranks();
-  check_upload(sent, expected_upload(server, state, client), lower_ranks, place);
+  check_upload(sent, expected_upload(server, state, client, download), lower_ranks, place);
   server.method->check_upload(sent, client);
+  const double moved = update_norm(sent, download), most = server.config.clients.update_norm;
+  EK_CHECK(most == 0 || moved <= most, kData, place, " moves by ", moved, ", clients.update_norm allows ", most);
+  return moved;
 }
 
 double update_norm(const Payload& sent, const Payload& received) {

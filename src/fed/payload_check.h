@@ -23,8 +23,10 @@ DownloadTerms news_terms(const Server& server, int64_t round);
 /// shape, a rank above the terms, or a value that is not finite.
 void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& place);
 
-/// Names, dtypes and shapes of what a client of that profile sends after a round on `state`; the values mean nothing.
-Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client);
+/// Names, dtypes and shapes of what a client of that profile sends after a round on `download`; the values mean
+/// nothing.
+Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
+                        const Payload& download);
 
 /// \param expected  expected_upload()
 /// \param lower_ranks  of methods whose clients may have any rank up to theirs
@@ -33,9 +35,10 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
 void check_upload(const Payload& sent, const Payload& expected, bool lower_ranks, const std::string& place);
 
 /// Everything that a reply to a task of training says: its report, its payload, and what the method makes of it.
-/// \throws kData, kCheckpoint as above.
-void check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
-                          const Reply& reply);
+/// \return how far the client moved: update_norm(). \throws kData, kCheckpoint as above, or when that is farther than
+/// clients.update_norm allows.
+double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
+                            const Reply& reply);
 
 /// |sent - received| over all factors that both have in one shape, and |sent| over the others: how far a client moved.
 double update_norm(const Payload& sent, const Payload& received);

@@ -110,18 +110,18 @@ struct Round {
       else
         missing.push_back(client);
     for (const auto& client : missing) awaited.insert(client.id);
-    fabric.exchange(missing,
-                    {.task_of =
-                         [&](const ClientProfile& client) {
-                           return in_context(context(client.id), [&] { return task_of(client); });
-                         },
-                     .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
-                     .on_progress = [&](const ClientProgress& done) { progress.step(done); },
-                     .whole_news = [&] { return server.whole_news(now.state); },
-                     .check = [&](const ClientProfile& client,
-                                  const Reply& reply) { check_training_reply(server, now.state, client, reply); },
-                     .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
-                     .training = TrainingRound{now.state, view}});
+    fabric.exchange(
+        missing, {.task_of =
+                      [&](const ClientProfile& client) {
+                        return in_context(context(client.id), [&] { return task_of(client); });
+                      },
+                  .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
+                  .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+                  .whole_news = [&] { return server.whole_news(now.state); },
+                  .check = [&](const ClientProfile& client,
+                               const Reply& reply) { return check_training_reply(server, now.state, client, reply); },
+                  .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
+                  .training = TrainingRound{now.state, view}});
     leave_out(lost);
     if (!clock.runs()) return;
     const auto late = clock.close(view, journalled(), !lost.empty());

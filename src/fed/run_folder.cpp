@@ -16,6 +16,7 @@ namespace {
 /// Stands in the folder from prepare() until the manifest is written. What lies beside it then is ours to replace.
 constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json";
+constexpr std::string_view kFederation = "federation";  // flower/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kManifestFile), std::string(kUnfinished)};
@@ -45,6 +46,7 @@ void remove_leftovers(const fs::path& folder) {
   remove_parts(checkpoint, {"commit.json"});
   std::error_code not_empty;  // then it is somebody else's, and the folder not empty
   fs::remove(checkpoint, not_empty);
+  fs::remove_all(folder / kFederation, not_empty);  // of nodes that a server waited for
 }
 
 /// \throws kIo unless the lock is all that is there.

@@ -61,14 +61,15 @@ at::Tensor gradient_in(const Reply& reply) {
 }
 
 /// \throws kData for what is no gradient of that site.
-void check_gradient(const Reply& reply, const Site& site) {
+double check_gradient(const Reply& reply, const Site& site) {
   const auto gradient = gradient_in(reply);
-  if (!gradient.defined()) return;
+  if (!gradient.defined()) return 0;
   std::vector<int64_t> shape{site.out, site.in};
   if (site.experts > 0) shape.insert(shape.begin(), site.experts);
   EK_CHECK(gradient.sizes() == at::IntArrayRef(shape) && at::isfinite(gradient).all().item<bool>(), kData,
            "a gradient of client ", reply.client, " is [", join(gradient.sizes().vec()),
            "], expected finite numbers of [", join(shape), "]");
+  return 0;
 }
 
 /// \param bytes_up  grows by what clients send for sums of their own rows
@@ -76,14 +77,15 @@ at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradi
   const std::vector<ClientProfile> pool{{.id = kPool}};
   const auto& clients = ask.sample.from == SampleFrom::kPooled ? pool : server.clients;
   OrderedSum sum(clients);
-  fabric.exchange(clients, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
-                            .on_reply =
-                                [&](const Reply& reply) {
-                                  if (sum.add(reply.client, gradient_in(reply)) && reply.client != kPool)
-                                    bytes_up += reply.payload.size();
-                                },
-                            .check = [&](const ClientProfile&,
-                                         const Reply& reply) { check_gradient(reply, server.sites.at(ask.site)); }});
+  fabric.exchange(clients,
+                  {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
+                   .on_reply =
+                       [&](const Reply& reply) {
+                         if (sum.add(reply.client, gradient_in(reply)) && reply.client != kPool)
+                           bytes_up += reply.payload.size();
+                       },
+                   .check = [&](const ClientProfile&,
+                                const Reply& reply) { return check_gradient(reply, server.sites.at(ask.site)); }});
   return sum.sum();
 }
 

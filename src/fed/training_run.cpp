@@ -29,17 +29,6 @@ Snapshot first_snapshot(const Course& run) {
   return snapshot;
 }
 
-/// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
-/// repeated.
-void refuse_changes(const RunRequest& request, const RunFolder& folder) {
-  const Json manifest = read_manifest(folder.path());
-  const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
-  const auto begun_with = request_then.at("request").at("settings").strings();
-  const auto changes = differences(resolved_like(request.config(begun_with), folder.config()), folder.config());
-  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "));
-}
-
 Experiment experiment_of(ExperimentConfig config, const RunHooks& hooks) {
   if (hooks.on_config) hooks.on_config(config);
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
@@ -160,6 +149,18 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   return {std::move(experiment), std::move(folder)};
+}
+
+void refuse_changes(const RunRequest& request, const RunFolder& folder,
+                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
+  const Json manifest = read_manifest(folder.path());
+  const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
+  const auto begun_with = request_then.at("request").at("settings").strings();
+  auto asked = resolved_like(request.config(begun_with), folder.config());
+  if (as_run) asked = as_run(std::move(asked));
+  const auto changes = differences(asked, folder.config());
+  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
+           ", which no config file, --set or --threads can change: ", join(changes, "; "));
 }
 
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {

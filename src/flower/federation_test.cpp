@@ -16,27 +16,18 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kShort = R"(
-[evaluate]
-tasks = ["builtin:sizes"]
-budgets = [0.25, 1.0]
-limit = 2
-)";
-
 /// What a node does to a letter before it sends it.
 using Edit = std::function<void(Letter& letter)>;
 
 class Federation : public testing::SmallRun {
  protected:
-  /// The config of a run of three, in a file.
-  static fs::path config_file(std::string_view method, std::string_view more = "") {
-    std::string text(testing::kSmallRun);
-    text.resize(text.find("[evaluate]"));
-    const auto file = root() / concat(method, "-", files_++, ".toml");
-    write_file_atomic(
-        file, concat(text, "[model]\npath = \"", (root() / "model").string(), "\"\ncompute_dtype = \"float32\"\n",
-                     kShort, "[method]\nname = \"", method, "\"\n", more));
-    return file;
+  static RunRequest request(std::string_view method, const fs::path& out, const std::string& setting = "threads=1") {
+    const auto file = root() / "run.toml";
+    write_file_atomic(file, testing::kSmallRun);
+    return {.file = file,
+            .settings = {concat("model.path=\"", (root() / "model").string(), "\""),
+                         concat("method.name=\"", method, "\""), "evaluate.tasks=[\"builtin:sizes\"]", setting},
+            .out = out.string()};
   }
 
   fs::path key(int64_t node) {
@@ -80,8 +71,8 @@ class Federation : public testing::SmallRun {
     wire.leave(2);
   }
 
-  /// Serves `config` to three nodes. \param edits  by node
-  ServedRun served(const fs::path& config, const fs::path& out, const std::map<int64_t, Edit>& edits = {}) {
+  /// A run of three nodes. \param edits  by node
+  ServedRun served(const RunRequest& request, const std::map<int64_t, Edit>& edits = {}) {
     std::vector<std::jthread> nodes;
     const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
       auto grid = std::make_unique<CoordinatorGrid>(
@@ -97,15 +88,15 @@ class Federation : public testing::SmallRun {
       return grid;
     };
     try {
-      return serve({.request = {.file = config, .settings = {"threads=1"}, .out = out.string()}}, listen);
+      return serve({.request = request}, listen);
     } catch (...) {
       stop_ = true;
       throw;
     }
   }
 
-  static std::vector<TaskScore> local(const fs::path& config, const fs::path& out) {
-    auto run = begin_run({.file = config, .settings = {"threads=1"}, .out = out.string()});
+  static std::vector<TaskScore> local(const RunRequest& request) {
+    auto run = begin_run(request);
     return complete_run(run.experiment.server, run.experiment.fabric, run.folder);
   }
 
@@ -117,28 +108,23 @@ class Federation : public testing::SmallRun {
   }
 
   static void expect_same_runs(const fs::path& one, const fs::path& other) {
-    for (const auto* file : {"adapter/adapter_model.safetensors", "config.toml"})
-      EXPECT_EQ(sha256_file(one / file) == sha256_file(other / file), std::string_view(file) != "config.toml") << file;
+    const auto* adapter = "adapter/adapter_model.safetensors";
+    EXPECT_EQ(sha256_file(one / adapter), sha256_file(other / adapter));
     const auto x = rounds(one), y = rounds(other);
     ASSERT_EQ(x.size(), y.size());
-    for (size_t t = 0; t < x.size(); ++t) {
-      // Who is which client is a matter of who joined first: their numbers, not what they are.
-      EXPECT_EQ(testing::without_seconds(x[t]), testing::without_seconds(y[t]));
-    }
+    for (size_t t = 0; t < x.size(); ++t) EXPECT_EQ(testing::without_seconds(x[t]), testing::without_seconds(y[t]));
   }
 
   testing::TemporaryFolder folder_;
   std::atomic<bool> stop_ = false;
-  static inline int files_ = 0;
 };
 
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
 
-TEST_P(FederationOf, NodesGivesTheBitsOfALocalRun) {
-  const auto config = config_file(GetParam());
+TEST_P(FederationOf, NodesGiveTheBitsOfALocalRun) {
   const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
-  const auto scores = local(config, here);
-  const auto run = served(config, apart);
+  const auto scores = local(request(GetParam(), here));
+  const auto run = served(request(GetParam(), apart));
   expect_same_runs(here, apart);
   ASSERT_EQ(run.scores.size(), scores.size());
   for (size_t i = 0; i < scores.size(); ++i) EXPECT_EQ(run.scores[i].accuracy, scores[i].accuracy);
@@ -230,7 +216,7 @@ class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};
 TEST_P(Liar, IsLostAndNobodyElseIs) {
   const auto& lie = lies()[GetParam()];
   const auto out = folder_.path() / "run";
-  served(config_file("ub-smoe", "[train]\nrounds = 1\n"), out, {{1, lie.edit}});
+  served(request("ub-smoe", out, "train.rounds=1"), {{1, lie.edit}});
   const auto record = rounds(out).at(0);
   ASSERT_TRUE(record.lost) << "nobody was lost";
   ASSERT_EQ(record.lost->size(), 1u);

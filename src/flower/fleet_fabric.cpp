@@ -102,8 +102,9 @@ class Gathering {
 
 }  // namespace
 
-void FleetFabric::serve(Joining joining, Fabric* evaluator) {
+void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
   joining_ = std::move(joining);
+  terms_ = terms;
   evaluator_ = evaluator;
 }
 

@@ -17,7 +17,7 @@
 
 namespace evenkeel {
 
-/// What a server asks of the round's clients.
+/// What a server asks of a round's clients, and bears of them.
 struct FleetTerms {
   double deadline_s = 0;    ///< of an exchange: who has not replied by then is lost, if `quorum` have; 0: none
   int64_t quorum = 1;       ///< replies without which nobody is given up for being late
@@ -41,6 +41,7 @@ struct TalkReport {
   std::string outcome;                   ///< "reply", or why there is none
   double seconds = 0;                    ///< from its task to its reply
   int64_t bytes_down = 0, bytes_up = 0;  ///< of payloads
+  double moved = 0;                      ///< how far its adapter did (fed/payload_check.h)
   double client_s = 0;                   ///< between the node's taking the task and announcing the reply
 
   void visit(auto& field) {  // base/record.h
@@ -51,6 +52,7 @@ struct TalkReport {
     field("seconds", seconds);
     field("bytes_down", bytes_down);
     field("bytes_up", bytes_up);
+    field("moved", moved);
     field("client_s", client_s);
   }
 };
@@ -58,12 +60,12 @@ struct TalkReport {
 class FleetFabric : public Fabric {
  public:
   /// Grid and roster are borrowed. \param folder  for what arrives; nothing in it outlives the process
-  FleetFabric(Grid& grid, Roster& roster, const FleetTerms& terms, std::filesystem::path folder)
-      : grid_(grid), roster_(roster), terms_(terms), folder_(std::move(folder)) {}
+  FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
+      : grid_(grid), roster_(roster), folder_(std::move(folder)) {}
 
   /// Must be called before anything else, and whenever the run that is offered changes.
   /// \param evaluator  answers for kEvaluator, borrowed; null: nobody does
-  void serve(Joining joining, Fabric* evaluator);
+  void serve(Joining joining, const FleetTerms& terms, Fabric* evaluator);
 
   /// Makes offers until so many clients have a node that accepted.
   void gather(int64_t clients);
@@ -81,7 +83,7 @@ class FleetFabric : public Fabric {
 
   Grid& grid_;
   Roster& roster_;
-  FleetTerms terms_;
+  FleetTerms terms_{};
   std::filesystem::path folder_;
   Joining joining_;
   Fabric* evaluator_ = nullptr;

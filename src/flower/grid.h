@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ class Grid {
   virtual std::string send(uint64_t node, const wire::Content& content, wire::SendOptions options) = 0;
   virtual std::optional<wire::Arrival> wait(std::chrono::steady_clock::time_point deadline) = 0;
   virtual void forget(const std::string& message_id) = 0;
+  /// How the run ended, for whoever started the server to learn.
+  virtual void done(const std::filesystem::path& /*folder*/) {}
+  virtual void failed(const std::string& /*why*/) {}
 };
 
 }  // namespace evenkeel

@@ -34,6 +34,7 @@ std::string roster_key(const wire::NodeInfo& node) {
 }
 
 Roster::Roster(fs::path file) : file_(std::move(file)) {
+  make_folders(file_.parent_path());
   if (path_exists(file_)) {
     load();
   } else {

@@ -14,12 +14,20 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kFolder = "federation";
+constexpr std::string_view kFolder = "federation", kMembers = "members.json";
 
 /// What is the server's to score: rows of its own. Those of clients stay where they are (evaluate.per_client).
 void leave_out_clients_rows(ExperimentConfig& config) {
   if (!config.clients.own_rows()) return;
   std::erase_if(config.evaluate.tasks, [](const auto& task) { return task == "files" || task.starts_with("files:"); });
+}
+
+/// What nodes bring goes before what the config says of them.
+ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
+  for (const auto& [id, member] : roster.members())
+    if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
+      config = with_budget(std::move(config), id, member.budget);
+  return config;
 }
 
 /// A run in its folder, with its server and the place that it evaluates at.
@@ -32,9 +40,9 @@ class Serving {
  public:
   Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
       : options_(options),
-        roster_(folder / "members.json"),
+        roster_(folder / kMembers),
         talks_(folder / "talks.jsonl"),
-        fabric_(grid, roster_, options.terms, folder / "arriving") {
+        fabric_(grid, roster_, folder / "arriving") {
     fabric_.on_report = [this](const TalkReport& report) { hear(report); };
   }
 
@@ -54,7 +62,10 @@ class Serving {
   }
 
   std::vector<TaskScore> play(Served& run) {
-    fabric_.serve(joining(run.experiment.server.config, run.experiment.server.sites),
+    const auto& server = run.experiment.server;
+    status_.rounds = server.config.train.rounds;
+    status_.clients = server.config.clients.count;
+    fabric_.serve(joining(server.config, server.sites), terms(server.config.clients),
                   options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     fabric_.part();
@@ -68,12 +79,9 @@ class Serving {
     status_.rounds = config.train.rounds;
     status_.clients = config.clients.count;
     const auto shape = load_shape(resolve_model_path(config.model.path), config.model.dtype);
-    fabric_.serve(joining(config, config.lora.sites(*shape)), nullptr);
+    fabric_.serve(joining(config, config.lora.sites(*shape)), terms(config.clients), nullptr);
     fabric_.gather(config.clients.count);
-    for (const auto& [id, member] : roster_.members())
-      if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
-        config = with_budget(std::move(config), id, member.budget);
-    return config;
+    return with_budgets(std::move(config), roster_);
   }
 
   /// \param config  settled
@@ -84,6 +92,14 @@ class Serving {
     auto& server = experiment.server;
     server.clients = make_clients(server.config, server.model, examples);
     return experiment;
+  }
+
+  /// A deadline of simulated time is the round's own to hold.
+  FleetTerms terms(const ClientsSection& clients) const {
+    FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
+    if (clients.devices.numbers().empty()) terms.deadline_s = clients.deadline;
+    if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
+    return terms;
   }
 
   Joining joining(const ExperimentConfig& config, const Sites& sites) {
@@ -156,6 +172,60 @@ ExperimentConfig served_config(const RunRequest& request) {
   return config;
 }
 
+/// What a run that goes on has made of its config: no rows of clients, and the budgets that its nodes brought.
+ExperimentConfig as_served(ExperimentConfig config, const fs::path& federation) {
+  config = without_rows(std::move(config));
+  leave_out_clients_rows(config);
+  return with_budgets(std::move(config), Roster(federation / kMembers));
+}
+
+using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
+
+/// Runs `play`, and lets whoever drives the grid know how it ended.
+template <typename Play>
+std::vector<TaskScore> played(Grid& grid, const fs::path& folder, const Play& play) {
+  try {
+    auto scores = play();
+    grid.done(folder);
+    return scores;
+  } catch (const Error& error) {
+    grid.failed(error.what());
+    throw;
+  }
+}
+
+std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+  const auto federation = path / kFolder;
+  auto folder = RunFolder::open(path);
+  refuse_changes(options.request, folder,
+                 [&](ExperimentConfig config) { return as_served(std::move(config), federation); });
+  check_manifest(path, read_manifest(path));
+  const auto grid = grid_in(federation);
+  return played(*grid, path, [&] {
+    Serving serving(options, federation, *grid);
+    auto run = serving.resume(std::move(folder));
+    return serving.play(run);
+  });
+}
+
+std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+  auto config = served_config(options.request);
+  const bool was_there = path_exists(path);
+  auto lock = RunFolder::prepare(path);
+  try {
+    const auto federation = path / kFolder;
+    const auto grid = grid_in(federation);
+    return played(*grid, path, [&] {
+      Serving serving(options, federation, *grid);
+      auto run = serving.begin(std::move(config), std::move(lock));
+      return serving.play(run);
+    });
+  } catch (...) {
+    if (!was_there && RunFolder::nothing_began(path)) RunFolder::abandon(path, std::move(lock));
+    throw;
+  }
+}
+
 }  // namespace
 
 std::string prometheus_text(const FleetStatus& status) {
@@ -184,28 +254,8 @@ ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {
   const auto& request = options.request;
   const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
-  const auto federation = path / kFolder;
-  if (options.resume && !RunFolder::nothing_began(path)) {
-    auto folder = RunFolder::open(path);
-    refuse_changes(without_rows(request.config()), folder);
-    check_manifest(path, read_manifest(path));
-    const auto grid = grid_in(federation);
-    Serving serving(options, federation, *grid);
-    auto run = serving.resume(std::move(folder));
-    return {path, serving.play(run)};
-  }
-  auto config = served_config(request);
-  const bool was_there = path_exists(path);
-  auto lock = RunFolder::prepare(path);
-  try {
-    const auto grid = grid_in(federation);
-    Serving serving(options, federation, *grid);
-    auto run = serving.begin(std::move(config), std::move(lock));
-    return {path, serving.play(run)};
-  } catch (...) {
-    if (!was_there && RunFolder::nothing_began(path)) RunFolder::abandon(path, std::move(lock));
-    throw;
-  }
+  const bool goes_on = options.resume && !RunFolder::nothing_began(path);
+  return {path, goes_on ? go_on(options, path, grid_in) : begin(options, path, grid_in)};
 }
 
 }  // namespace evenkeel

@@ -29,9 +29,9 @@ struct FleetStatus {
 std::string prometheus_text(const FleetStatus& status);
 
 struct ServeOptions {
-  RunRequest request;
+  RunRequest request{};
   bool resume = false;
-  FleetTerms terms;
+  double patience_s = 300;           ///< for which a node that is away is waited for, where clients.deadline is 0
   bool evaluate = true;              ///< without: the server needs the model's shapes and tokenizer alone
   std::vector<std::string> names{};  ///< of allowed keys: who is named as a client in the config is that client
   StopRequest stop{};

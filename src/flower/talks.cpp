@@ -212,7 +212,7 @@ void Talks::finish(Talk& talk, const Letter& letter, const wire::Arrival& arriva
     auto message = from_parts(letter.header, letter.payload_N, talk.name);
     const auto* reply = std::get_if<Reply>(&message);
     EK_CHECK(reply && reply->client == talk.client.id, kData, talk.name, " sends no reply of client ", talk.client.id);
-    if (exchange_.check) exchange_.check(talk.client, *reply);
+    if (exchange_.check) talk.moved = exchange_.check(talk.client, *reply);
     return std::move(std::get<Reply>(message));
   });
   report(talk, "reply", &arrival);
@@ -242,6 +242,7 @@ void Talks::report(const Talk& talk, const std::string& outcome, const wire::Arr
                      .seconds = seconds_since(talk.sent),
                      .bytes_down = size(talk.own.payload_N),
                      .bytes_up = arrival && talk.incoming ? size(talk.incoming->letter().payload_N) : 0,
+                     .moved = talk.moved,
                      .client_s = arrival ? arrival->client_s : 0});
 }
 

@@ -47,6 +47,7 @@ class Talks {
     std::string waiting{};  // for the answer to this message; empty: for its node
     std::shared_ptr<IncomingLetter> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
+    double moved = 0;
     int strange = 0;  // how often its node did not know the run
     bool open = true;
   };

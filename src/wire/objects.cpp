@@ -186,6 +186,7 @@ PackedArrays::PackedArrays(std::vector<ArrayData> arrays, const PackOptions& opt
   const auto ids = unique_ids(children);
   std::string id = add({.id = {}, .head = object_head("ArrayRecord", ids, body.size()) + body}, structure_);
   tree_ = tree_of(std::move(id), std::move(children));
+  arrays_ = std::move(arrays);
 }
 
 Tree PackedArrays::add_array(const ArrayData& array, const PackOptions& options) {

@@ -46,7 +46,8 @@ struct ObjectView {
 class PackedArrays {
  public:
   PackedArrays(std::vector<ArrayData> arrays, const PackOptions& options);
-  const Tree& tree() const { return tree_; }  ///< of the ArrayRecord
+  const Tree& tree() const { return tree_; }                        ///< of the ArrayRecord
+  const std::vector<ArrayData>& arrays() const { return arrays_; }  ///< as they were given
   const Object* find(std::string_view id) const;
   const std::vector<const Object*>& structure() const { return structure_; }  ///< the ArrayRecord, and each Array
   /// The chunks of each array in order; one that several arrays or places share stands where it is used first.
@@ -59,6 +60,7 @@ class PackedArrays {
   std::map<std::string, Object, std::less<>> objects_;
   std::vector<const Object*> structure_;
   std::vector<std::vector<const Object*>> chunks_;
+  std::vector<ArrayData> arrays_;
   Tree tree_;
   std::shared_ptr<const void> owner_;
 };

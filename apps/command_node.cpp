@@ -1,0 +1,114 @@
+// `evenkeel node`: one client of a federation, on its own machine.
+#include <charconv>
+#include <iostream>
+
+#include "apps/commands.h"
+#include "apps/endpoints.h"
+#include "base/files.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "flower/node.h"
+#include "flower/resident_node.h"
+
+namespace evenkeel {
+namespace {
+
+struct NodeFlags {
+  std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, socket;
+  std::vector<std::string> data, test;
+  int64_t threads = 0;
+  double poll = 0.5;
+  bool insecure = false, once = false;
+};
+
+std::optional<double> budget_of(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  double budget = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), budget);
+  EK_CHECK(error == std::errc() && end == text.data() + text.size() && budget > 0 && budget <= 1, kConfig,
+           "--budget is ", shown(text), ", allowed: above 0, up to 1");
+  return budget;
+}
+
+/// A folder stands for the row files in it.
+std::vector<std::string> rows_of(const std::vector<std::string>& given, std::string_view flag) {
+  std::vector<std::string> files;
+  for (const auto& path : given) {
+    check_path_text(path, flag);
+    if (!is_folder(path))
+      files.push_back(path);
+    else
+      files.insert(files.end(), {path + "/*.jsonl", path + "/*.json"});
+  }
+  return files;
+}
+
+wire::NodeOptions link_of(const NodeFlags& flags) {
+  wire::NodeOptions link{.server = endpoint_of(flags.server, "--superlink"), .key_file = flags.key};
+  if (!flags.ca.empty()) link.server.ca_file = flags.ca;
+  link.server.insecure = flags.insecure;
+  link.poll_s = flags.poll;
+  link.stop = interrupt_requested;
+  return link;
+}
+
+NodeClientOptions client_of(const NodeFlags& flags) {
+  const auto memory = concat(flags.socket.empty() ? flags.key : flags.socket, ".memory");
+  return {.model = flags.model,
+          .data = rows_of(flags.data, "--data"),
+          .test = rows_of(flags.test, "--test"),
+          .budget = budget_of(flags.budget),
+          .threads = flags.threads,
+          .folder = flags.memory.empty() ? memory : flags.memory,
+          .agreed = flags.agreed,
+          .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
+          .on_progress =
+              [](const ClientProgress&) {
+                if (interrupt_requested()) throw Interrupted("stopped; start it again to go on");
+              }};
+}
+
+void run_node_command(const NodeFlags& flags) {
+  limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
+  EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
+           "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
+  watch_interrupts();
+  if (flags.socket.empty())
+    run_node({.link = link_of(flags), .client = client_of(flags), .once = flags.once});
+  else
+    run_resident_node(flags.socket, client_of(flags), interrupt_requested);
+}
+
+}  // namespace
+
+void add_node_command(CLI::App& program) {
+  auto flags = std::make_shared<NodeFlags>();
+  auto* command = program.add_subcommand("node", "one client of a federation, on its own machine");
+  command->description(
+      "Example: evenkeel node --superlink server:8000 --ca ca.pem --key hospital.pem --model OLMoE-1B-7B --data "
+      "rows/\n\n"
+      "Joins a server of ours (evenkeel serve) or a Flower SuperLink, trains on its own rows when it is asked to, and "
+      "sends what the method uploads, which it says before it agrees to anything.");
+  command->add_option("--superlink", flags->server, "HOST:PORT of the server")->capture_default_str();
+  command->add_option("--ca", flags->ca, "PEM file of the authority that signed the server's certificate");
+  command->add_flag("--insecure", flags->insecure, "without TLS: for a network of one's own");
+  command->add_option("--key", flags->key, "this node's private key (evenkeel keygen)");
+  command->add_option("--socket", flags->socket,
+                      "in the place of --superlink: a socket at which Flower's ClientApps bring letters "
+                      "(docs/flower-app.md)");
+  command->add_option("--model", flags->model, "folder of the base model, or builtin:tiny-olmoe")->required();
+  command->add_option("--data", flags->data,
+                      "its training rows: files, globs or a folder; where the run deals out its own rows, the folder "
+                      "they are in");
+  command->add_option("--test", flags->test, "its test rows, likewise");
+  command->add_option("--budget", flags->budget, "its share of the experts, whatever the server proposes");
+  command->add_option("--agreed", flags->agreed, "a config: a run that trains otherwise is refused");
+  command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
+  command->add_option("--threads", flags->threads, "processor threads (default: as the run says)");
+  command->add_option("--poll", flags->poll, "seconds between two questions for work")->capture_default_str();
+  command->add_flag("--once", flags->once, "leave when the first run is over");
+  command->callback([flags] { run_node_command(*flags); });
+}
+
+}  // namespace evenkeel

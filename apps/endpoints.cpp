@@ -1,0 +1,25 @@
+#include "apps/endpoints.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace evenkeel {
+
+wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least) {
+  const size_t colon = text.rfind(':');
+  int port = -1;
+  if (colon != text.npos) {
+    const auto digits = text.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (error != std::errc() || end != digits.data() + digits.size()) port = -1;
+  }
+  auto host = text.substr(0, colon == text.npos ? 0 : colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  EK_CHECK(!host.empty() && port >= least && port < 65'536, kConfig, flag, " is ", shown(text),
+           ", expected HOST:PORT with a port of ", least, " to 65535");
+  return {.host = std::string(host), .port = port};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,21 @@
+// What stands for the commands of federations in a program that was built without cpp-httplib or protobuf.
+#include "apps/commands.h"
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+void add_absent(CLI::App& program, const char* name, const char* what) {
+  program.add_subcommand(name, what)->allow_extras()->callback([name] {
+    fail(kConfig, name, ": this program was built without the wire of federations, which needs cpp-httplib, protobuf and ",
+         "OpenSSL (cmake says which of them was missing)");
+  });
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& program) { add_absent(program, "serve", "the server of a federation (not built)"); }
+void add_node_command(CLI::App& program) { add_absent(program, "node", "one client of a federation (not built)"); }
+void add_keygen_command(CLI::App& program) { add_absent(program, "keygen", "a key for a node (not built)"); }
+
+}  // namespace evenkeel
