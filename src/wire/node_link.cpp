@@ -24,7 +24,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr double kLongestPause = 20, kHeartbeatTimeout = 5, kSignOffPatience = 10;
-constexpr int kRunNotRunning = 2007, kAllowListed = 2001, kKeyInUse = 2002, kNotActivated = 2004;
+constexpr int kRunNotRunning = 2007, kAllowListed = 2001, kKeyInUse = 23, kNotActivated = 2004;
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
 /// What a node remembers of itself beside its key.
@@ -72,7 +72,8 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Runs `work(0)` to `work(count - 1)` on so many threads, each with its place among them. \throws what the first failed with.
+/// Runs `work(0)` to `work(count - 1)` on so many threads, each with its place among them. \throws what the first
+/// failed with.
 void side_by_side(size_t count, size_t threads, const std::function<void(size_t index, size_t thread)>& work) {
   std::atomic<size_t> next = 0;
   std::exception_ptr failure;
