@@ -55,7 +55,8 @@ Content content_of_the_vectors(const std::vector<OwnedArray>& arrays) {
                                {"floats", std::vector<double>{0.5, -0.0}},
                                {"flags", std::vector<bool>{true, false}},
                                {"texts", std::vector<std::string>{"a", ""}},
-                               {"raws", std::vector<Bytes>{{""}, {"\x01"}}}});
+                               {"raws", std::vector<Bytes>{{""}, {"\x01"}}},
+                               {"none", std::vector<bool>{}}});
   content.add("metrics", Metrics{{"loss", 2.25}, {"count", int64_t{12}}, {"series", std::vector<double>{0.5, 1.5}}});
   content.add("arrays", pack_arrays(testing::data_of(arrays), {.chunk_bytes = 1024}));
   return content;
