@@ -36,6 +36,7 @@ struct NodeLimits {
   uint64_t spool = uint64_t{4} << 30;  ///< bytes that arrived before it was known where they belong
   double head_s = 10;                  ///< for the head of a request
   double bytes_per_s = 16 << 10;       ///< below which a body, after ten seconds, is not worth a thread
+  double silence_s = 20;               ///< within a body, or an answer that is not taken
   double idle_s = 30;                  ///< that a connection may be silent between two requests
 };
 
