@@ -1,5 +1,5 @@
-/// \file  The calls of Flower's Fleet protocol as plain structs and their bytes, from either end. What is generated from
-/// fleet.proto is seen by calls.cpp alone.
+/// \file  The calls of Flower's Fleet protocol as plain structs and their bytes, from either end. What is generated
+/// from fleet.proto is seen by calls.cpp and values.cpp alone.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,6 @@ using namespace std::chrono_literals;
 constexpr size_t kBuffer = size_t{256} << 10, kLongestHead = size_t{32} << 10;
 constexpr auto kStep = 100ms;           // between two looks at whether somebody waits
 constexpr auto kPatienceInTheWay = 1s;  // with a peer that says nothing while others wait
-constexpr auto kSilence = 20s;          // within a body
 constexpr double kBodyGrace = 10;       // seconds before a body's pace counts
 
 std::chrono::steady_clock::duration seconds(double value) {
@@ -106,7 +105,7 @@ bool Connection::next_request(const std::function<bool()>& stopping) {
 Connection::Clock::time_point Connection::deadline() const {
   if (in_head_) return phase_begin_ + seconds(limits_.head_s);
   const auto pace = seconds(kBodyGrace + static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
-  return std::min(phase_begin_ + pace, progress_at_ + kSilence);
+  return std::min(phase_begin_ + pace, progress_at_ + seconds(limits_.silence_s));
 }
 
 ssize_t Connection::fill() {

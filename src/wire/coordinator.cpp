@@ -39,6 +39,8 @@ void check(const CoordinatorOptions& options) {
   EK_CHECK(options.threads >= 4 && options.threads <= 4096, kConfig, "serve: threads is ", options.threads,
            ", allowed: 4 to 4096");
   EK_CHECK(options.port >= 0 && options.port < 65'536, kConfig, "serve: the port is ", options.port);
+  EK_CHECK(!options.fab || (!options.fab_id.empty() && !options.fab_version.empty()), kConfig,
+           "serve: an app bundle without its id and version");
   EK_CHECK(!options.folder.empty(), kConfig, "serve: no folder for what outlives the process");
 }
 

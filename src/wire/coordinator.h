@@ -1,5 +1,5 @@
-/// \file  A server of Flower's Fleet protocol: nodes of ours and stock `flower-supernode`s join it, take what is sent to
-/// them, and what they reply is put where it belongs as it arrives. No Control or Runtime API, no Python. Example:
+/// \file  A server of Flower's Fleet protocol: nodes of ours and stock `flower-supernode`s join it, take what is sent
+/// to them, and what they reply is put where it belongs as it arrives. No Control or Runtime API, no Python. Example:
 ///   Coordinator coordinator({.host = "0.0.0.0", .port = 8000, .tls = TlsFiles{"server.pem", "server.key"},
 ///                            .allowed = read_allow_list("keys.txt"), .folder = run / "federation"});
 ///   for (const auto& node : coordinator.nodes())
@@ -36,6 +36,7 @@ struct NodeLimits {
   uint64_t spool = uint64_t{4} << 30;  ///< bytes that arrived before it was known where they belong
   double head_s = 10;                  ///< for the head of a request
   double bytes_per_s = 16 << 10;       ///< below which a body, after ten seconds, is not worth a thread
+  double silence_s = 20;               ///< within a body, or an answer that is not taken
   double idle_s = 30;                  ///< that a connection may be silent between two requests
 };
 
@@ -50,7 +51,7 @@ struct CoordinatorOptions {
   std::filesystem::path folder;
   /// An app bundle as `flwr build` writes it, for stock SuperNodes; without it they are told 403.
   std::optional<std::filesystem::path> fab{};
-  std::string fab_id = "evenkeel/app", fab_version = "1.0.0";
+  std::string fab_id{}, fab_version{};  ///< "publisher/name" and version as its pyproject.toml has them
   int threads = 64;            ///< connections that are served at one time; a node holds two to six while it works
   size_t registered = 10'000;  ///< nodes that may register where it is open
   double lease_s = 180;        ///< in which an object of a reply has to arrive after the last

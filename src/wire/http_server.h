@@ -1,5 +1,5 @@
-/// \file  The listening half of HTTP/1.1: connections with deadlines, heads and bodies with bounds, TLS. What is asked is
-/// for the handler.
+/// \file  The listening half of HTTP/1.1: connections with deadlines, heads and bodies with bounds, TLS. What is
+/// asked is for the handler.
 #pragma once
 
 #include <atomic>

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "wire/assembly.h"
 #include "wire/calls.h"
-#include "wire/http_client.h"
+#include "wire/node_calls.h"
 #include "wire/objects.h"
 
 namespace evenkeel::wire {
@@ -23,8 +23,9 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr double kLongestPause = 20, kHeartbeatTimeout = 5, kSignOffPatience = 10;
-constexpr int kRunNotRunning = 2007, kAllowListed = 2001, kKeyInUse = 2002, kNotActivated = 2004;
+constexpr double kHeartbeatTimeout = 5, kSignOffPatience = 10;
+constexpr size_t kMostAnswer = size_t{64} << 10;  // to a heartbeat
+constexpr int kAllowListed = 2001, kKeyInUse = 23, kNotActivated = 2004;
 constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
 
 /// What a node remembers of itself beside its key.
@@ -55,24 +56,12 @@ void remember(const NodeOptions& options, const Remembered& state) {
       {{"server", options.server.text()}, {"node", std::to_string(state.node)}, {"registered", state.registered}});
 }
 
-std::string clock_word(const Answer& answer) {
-  if (!answer.date) return "";
-  const double ahead = now_seconds() - *answer.date;
-  if (std::abs(ahead) < 4) return "";
-  return concat("; this machine's clock is ", std::llround(std::abs(ahead)), " s ", ahead > 0 ? "ahead of" : "behind",
-                " the server's");
-}
-
-std::string word(const Answer& answer) {
-  return concat(answer.status, answer.code ? concat("/", answer.code) : "", answer.detail.empty() ? "" : ": ",
-                answer.detail);
-}
-
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Runs `work(0)` to `work(count - 1)` on so many threads, each with its place among them. \throws what the first failed with.
+/// Runs `work(0)` to `work(count - 1)` on so many threads, each with its place among them. \throws what the first
+/// failed with.
 void side_by_side(size_t count, size_t threads, const std::function<void(size_t index, size_t thread)>& work) {
   std::atomic<size_t> next = 0;
   std::exception_ptr failure;
@@ -96,69 +85,15 @@ void side_by_side(size_t count, size_t threads, const std::function<void(size_t 
 }  // namespace
 
 struct NodeLink::Parts {
-  explicit Parts(NodeOptions given)
-      : options(std::move(given)), signer(Key::load(options.key_file)), most_answer(options.limits.chunk + (64 << 10)) {
-    const auto& server = options.server;
-    EK_CHECK(server.ca_file || server.insecure, kConfig,
-             "node: neither an authority's certificate nor \"insecure\" is ",
-             "given: without TLS everything travels in the clear");
+  explicit Parts(NodeOptions given) : options(std::move(given)), calls(options) {
     EK_CHECK(options.heartbeat_s >= 10 && options.heartbeat_s <= 1800, kConfig, "node: heartbeat_s is ",
              options.heartbeat_s, ", allowed: 10 to 1800");
-    EK_CHECK(options.connections >= 1 && options.connections <= 64, kConfig, "node: connections is ",
-             options.connections, ", allowed: 1 to 64");
-    for (int i = 0; i < options.connections; ++i) clients.emplace_back(server, options.call_timeout_s, most_answer);
   }
 
-  // ---- calls
-
-  /// An answer that is no passing trouble. \param tries  how many calls it took \throws Stopped
-  Answer call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces = {},
-              size_t client = 0, int* tries = nullptr) {
-    const auto start = SteadyClock::now();
-    double pause = 0.1, told = 0;
-    for (int count = 1;; ++count) {
-      if (tries) *tries = count;
-      Answer answer = clients[client].post(path, signer.headers(), head, pieces);
-      if (!answer.passing()) {
-        if (told > 0) log::info("[node] ", options.server.text(), " answers again");
-        return answer;
-      }
-      if (count == 1) continue;  // a connection that was idle is often gone
-      const double silent = std::chrono::duration<double>(SteadyClock::now() - start).count();
-      if (told == 0 || silent - told > 60) {
-        log::warning("[node] ", options.server.text(), path, ": ", word(answer), "; trying again");
-        told = std::max(silent, 1e-9);
-      }
-      sleep(pause);
-      pause = std::min(pause * 2, kLongestPause);
-    }
-  }
-
-  void sleep(double seconds) const {
-    const auto end = SteadyClock::now() + std::chrono::duration<double>(seconds);
-    while (SteadyClock::now() < end) {
-      if (options.stop()) throw Stopped();
-      std::this_thread::sleep_for(
-          std::min(std::chrono::duration<double>(0.1), std::chrono::duration<double>(end - SteadyClock::now())));
-    }
-    if (options.stop()) throw Stopped();
-  }
-
-  [[noreturn]] void give_up(const Answer& answer, std::string_view path) const {
-    if (answer.status == 403 && answer.code == kRunNotRunning) throw RunOver();
-    if (answer.status == 401)
-      fail(kConfig, options.server.text(), " does not accept this node (", word(answer), "): its key ",
-           signer_fingerprint(), " is not known there, or the clocks differ by more than 5 s", clock_word(answer));
-    fail(kConfig, options.server.text(), path, " was refused: ", word(answer));
-  }
-
-  std::string signer_fingerprint() const { return signer.public_key().fingerprint(); }
-
-  template <typename Response>
-  Response ask(std::string_view path, std::string_view body, size_t client = 0) {
-    const Answer answer = call(path, body, {}, client);
-    if (!answer.ok()) give_up(answer, path);
-    return decode<Response>(answer.body);
+  /// Of a call about a message: who registered itself and is forgotten does so again with its next poll.
+  [[noreturn]] void give_up_message(const Answer& answer, std::string_view path) const {
+    if (answer.status == 401 && state.registered) throw RunOver();
+    calls.give_up(answer, path);
   }
 
   // ---- joining
@@ -166,13 +101,14 @@ struct NodeLink::Parts {
   void join() {
     const auto before = remembered(options);
     state = before.value_or(Remembered{});
-    if (before) call(path::kDeactivate, encode(NodeId{before->node}));  // an earlier life counts as online for a minute
-    const std::string pem = signer.public_key().pem();
-    const Answer registered = call(path::kRegister, encode(RegisterRequest{pem}));
+    if (before)
+      calls.call(path::kDeactivate, encode(NodeId{before->node}));  // an earlier life counts as online for a minute
+    const std::string pem = calls.public_key().pem();
+    const Answer registered = calls.call(path::kRegister, encode(RegisterRequest{pem}));
     if (registered.ok())
       state.registered = true;
     else if (registered.status != 412 || (registered.code != kAllowListed && registered.code != kKeyInUse))
-      give_up(registered, path::kRegister);
+      calls.give_up(registered, path::kRegister);
     activate(pem, before.has_value());
     remember(options, state);
     if (!beating.joinable()) beating = std::jthread([this](const std::stop_token& stop) { beat(stop); });
@@ -181,28 +117,28 @@ struct NodeLink::Parts {
   void activate(const std::string& pem, bool patient) {
     const auto patience = SteadyClock::now() + std::chrono::duration<double>(patient ? 2 * options.heartbeat_s + 5 : 0);
     while (true) {
-      const Answer answer = call(path::kActivate, encode(ActivateRequest{pem, options.heartbeat_s}));
+      const Answer answer = calls.call(path::kActivate, encode(ActivateRequest{pem, options.heartbeat_s}));
       if (answer.ok()) {
         state.node = decode<NodeId>(answer.body).node;
         return;
       }
-      if (answer.code != kNotActivated) give_up(answer, path::kActivate);
+      if (answer.code != kNotActivated) calls.give_up(answer, path::kActivate);
       EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
-               signer_fingerprint(),
+               calls.public_key().fingerprint(),
                ", or has a node with it online already (one that died counts as online for up to ",
                2 * options.heartbeat_s, " s)");
-      sleep(2);
+      calls.sleep(2);
     }
   }
 
   void beat(const std::stop_token& stop) {
-    HttpClient client(options.server, kHeartbeatTimeout, most_answer);
+    HttpClient client(options.server, kHeartbeatTimeout, kMostAnswer);
     std::unique_lock lock(beat_mutex);
     double pause = options.heartbeat_s * 2 / 3;
     while (!beat_stopped.wait_for(lock, stop, std::chrono::duration<double>(pause), [] { return false; }) &&
            !stop.stop_requested()) {
       const Answer answer =
-          client.post(path::kHeartbeat, signer.headers(), encode(HeartbeatRequest{state.node, options.heartbeat_s}));
+          client.post(path::kHeartbeat, calls.headers(), encode(HeartbeatRequest{state.node, options.heartbeat_s}));
       pause = answer.passing() ? std::min(2.0, options.heartbeat_s / 6) : options.heartbeat_s * 2 / 3;
     }
   }
@@ -210,8 +146,7 @@ struct NodeLink::Parts {
   /// A server that was restarted without its memory knows neither key nor id: who registered itself does so again.
   bool known_again(const Answer& answer) {
     if (answer.status != 401 || !state.registered) return false;
-    log::warning("[node] ", options.server.text(), " does not know this node any more (", word(answer),
-                 "); registering again");
+    log::warning("[node] ", options.server.text(), " does not know this node any more (401); registering again");
     if (last_root) log::warning("[node] the last reply was not collected before that");
     last_root.reset();
     beating = {};
@@ -224,10 +159,10 @@ struct NodeLink::Parts {
   // ---- instructions
 
   std::optional<Instruction> poll() {
-    const Answer answer = call(path::kPullMessages, encode(PullMessagesRequest{state.node}));
+    const Answer answer = calls.call(path::kPullMessages, encode(PullMessagesRequest{state.node}));
     if (!answer.ok()) {
       if (known_again(answer) || (answer.status == 403 && answer.code == kRunNotRunning)) return {};
-      give_up(answer, path::kPullMessages);
+      calls.give_up(answer, path::kPullMessages);
     }
     try {
       auto response = decode<PullMessagesResponse>(answer.body);
@@ -247,17 +182,21 @@ struct NodeLink::Parts {
         encode(ObjectRequest{.node = state.node, .run_id = instruction.metadata.run_id, .object_id = id});
     double pause = 0.1;
     for (int damaged = 0;;) {
-      const Answer answer = call(path::kPullObject, request, {}, client);
-      if (!answer.ok()) give_up(answer, path::kPullObject);
+      const Answer answer = calls.call(path::kPullObject, request, {}, client);
+      if (!answer.ok()) give_up_message(answer, path::kPullObject);
       const auto response = decode<PullObjectResponse>(answer.body);
       EK_CHECK(response.found, kData, "object ", id, " of the instruction is gone from the server");
       if (!response.available) {
-        sleep(pause);
+        calls.sleep(pause);
         pause = std::min(1.0, pause * 1.5);
         continue;
       }
-      if (object_id(response.content) != id && ++damaged < 3) continue;
-      assembly.take(id, response.content);
+      try {
+        assembly.take(id, response.content);
+      } catch (const Error&) {
+        if (assembly.failed() || ++damaged == 3) throw;
+        continue;
+      }
       received += response.content.size();
       return;
     }
@@ -268,9 +207,9 @@ struct NodeLink::Parts {
       Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.key_file).parent_path(),
                         kMostSpooled);
       for (auto missing = assembly.missing_structure(); !missing.empty(); missing = assembly.missing_structure())
-        side_by_side(missing.size(), clients.size(),
+        side_by_side(missing.size(), calls.connections(),
                      [&](size_t i, size_t thread) { pull(assembly, instruction, missing[i], thread); });
-      side_by_side(assembly.arrays(), clients.size(), [&](size_t array, size_t thread) {
+      side_by_side(assembly.arrays(), calls.connections(), [&](size_t array, size_t thread) {
         while (const auto id = assembly.next_chunk(array)) pull(assembly, instruction, *id, thread);
       });
       EK_CHECK(assembly.complete(), kInternal, "an instruction is not whole");
@@ -285,9 +224,9 @@ struct NodeLink::Parts {
 
   void confirm(const Instruction& instruction) {
     const Answer answer =
-        call(path::kConfirm,
-             encode(ConfirmRequest{state.node, instruction.metadata.run_id, instruction.metadata.message_id}));
-    if (!answer.ok()) give_up(answer, path::kConfirm);
+        calls.call(path::kConfirm,
+                   encode(ConfirmRequest{state.node, instruction.metadata.run_id, instruction.metadata.message_id}));
+    if (!answer.ok()) give_up_message(answer, path::kConfirm);
   }
 
   /// Says what is wrong with an instruction, as well as that can be said.
@@ -327,8 +266,8 @@ struct NodeLink::Parts {
                                                           .tree = parcel.tree()},
                                       .runtime_s = now_seconds() - instruction.arrived_at};
     int tries = 0;
-    const Answer answer = call(path::kPushMessages, encode(request), {}, 0, &tries);
-    if (!answer.ok()) give_up(answer, path::kPushMessages);
+    const Answer answer = calls.call(path::kPushMessages, encode(request), {}, 0, &tries);
+    if (!answer.ok()) give_up_message(answer, path::kPushMessages);
     const auto response = decode<PushMessagesResponse>(answer.body);
     const bool lost_answer =
         tries > 1 && response.objects_to_push.empty();  // then all are pushed, and no token is known
@@ -343,7 +282,7 @@ struct NodeLink::Parts {
         .request = {.node = state.node, .run_id = metadata.run_id, .object_id = {}, .token = response.token}};
     for (const Object* object : parcel.structure()) push(*object, pushing, 0);
     const auto groups = parcel.chunks();
-    side_by_side(groups.size(), clients.size(), [&](size_t i, size_t thread) {
+    side_by_side(groups.size(), calls.connections(), [&](size_t i, size_t thread) {
       for (const Object* object : groups[i]) push(*object, pushing, thread);
     });
   }
@@ -368,8 +307,8 @@ struct NodeLink::Parts {
     const std::string head = encode(request) + object_field(kPushedField, object.bytes()) + object.head;
     std::vector<std::string_view> pieces;
     for (const auto piece : object.pieces) pieces.push_back(as_text(piece));
-    const Answer answer = call(path::kPushObject, head, pieces, client);
-    if (!answer.ok()) give_up(answer, path::kPushObject);
+    const Answer answer = calls.call(path::kPushObject, head, pieces, client);
+    if (!answer.ok()) give_up_message(answer, path::kPushObject);
     const bool stored = decode<PushObjectResponse>(answer.body).stored;
     EK_CHECK(stored, kData, "the server does not take object ", object.id, " of the reply",
              answer.detail.empty() ? "" : ": ", answer.detail);
@@ -378,45 +317,29 @@ struct NodeLink::Parts {
 
   bool collected() {
     if (!last_root) return true;
-    const Answer answer =
-        call(path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
+    const Answer answer = calls.call(
+        path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
     const bool there = answer.ok() && decode<PullObjectResponse>(answer.body).found;
     if (!there) last_root.reset();
     return !there;
   }
 
-  /// The same with another word on when to stop waiting; false when it came to that.
-  bool within(double seconds, const std::function<void()>& work) {
-    const auto end = SteadyClock::now() + std::chrono::duration<double>(seconds);
-    const auto stop = std::exchange(options.stop, [end] { return SteadyClock::now() > end; });
-    bool done = true;
-    try {
-      work();
-    } catch (const Stopped&) {
-      done = false;
-    }
-    options.stop = stop;
-    return done;
-  }
-
   void leave(double patience_s) {
-    const bool waited = within(patience_s, [&] {
-      for (double pause = 0.1; !collected(); pause = std::min(2.0, pause * 1.5)) sleep(pause);
+    const bool waited = calls.within(patience_s, [&] {
+      for (double pause = 0.1; !collected(); pause = std::min(2.0, pause * 1.5)) calls.sleep(pause);
     });
     if (!waited) log::warning("[node] the last reply was not collected in ", patience_s, " s");
-    const bool signed_off = within(kSignOffPatience, [&] {
-      call(path::kDeactivate, encode(NodeId{state.node}));
-      if (state.registered) call(path::kUnregister, encode(NodeId{state.node}));
+    const bool signed_off = calls.within(kSignOffPatience, [&] {
+      calls.call(path::kDeactivate, encode(NodeId{state.node}));
+      if (state.registered) calls.call(path::kUnregister, encode(NodeId{state.node}));
       remove_path(memory_file(options));
     });
     if (!signed_off) log::warning("[node] ", options.server.text(), " does not answer; left without a word");
     beating = {};
   }
 
-  NodeOptions options;
-  Signer signer;
-  const size_t most_answer;
-  std::vector<HttpClient> clients{};
+  const NodeOptions options;
+  NodeCalls calls;
   Remembered state{};
   std::optional<std::string> last_root{};
   uint64_t last_run = 0;
@@ -431,7 +354,7 @@ NodeLink::~NodeLink() = default;
 void NodeLink::join() { parts_->join(); }
 uint64_t NodeLink::id() const { return parts_->state.node; }
 std::optional<Instruction> NodeLink::poll() { return parts_->poll(); }
-void NodeLink::rest() { parts_->sleep(parts_->options.poll_s); }
+void NodeLink::rest() { parts_->calls.sleep(parts_->options.poll_s); }
 
 Content NodeLink::receive(const Instruction& instruction, const Placing& place) {
   return parts_->receive(instruction, place);

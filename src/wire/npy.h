@@ -1,5 +1,5 @@
-/// \file  The head of a NumPy file: magic, version, length, and `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`
-/// padded to a multiple of 64 bytes.
+/// \file  The head of a NumPy file: magic, version, length, and
+/// `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` padded to a multiple of 64 bytes.
 #pragma once
 
 #include <cstdint>

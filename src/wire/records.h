@@ -113,7 +113,7 @@ struct PackOptions {
   size_t chunk_bytes = size_t{16} << 20;  ///< of an array's image, 1 KiB or more: each chunk is a call of its own
   std::shared_ptr<const void> owner{};    ///< keeps what the pieces borrow alive for as long as it may be sent
 };
-/// Hashes the data (1.7 GB/s a core) and cuts it into chunks; nothing is copied. One pack serves all nodes of a round.
+/// Hashes the data (wire/objects.h) and cuts it into chunks; nothing is copied. One pack serves all nodes of a round.
 /// \throws kData when pieces and head disagree in length, or two arrays have one name.
 Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options = {});
 

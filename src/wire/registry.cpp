@@ -88,8 +88,7 @@ uint64_t Registry::add(const PublicKey& key) {
   const std::lock_guard lock(mutex_);
   if (const auto there = ids_.find(key.openssh_blob()); there != ids_.end()) return there->second;
   if (nodes_.size() >= most_)
-    throw Refusal{
-        .status = 412, .code = 2002, .detail = concat(most_, " nodes are registered, which is all there may be")};
+    throw Refusal{.status = 412, .detail = concat(most_, " nodes are registered, which is all there may be")};
   const uint64_t id = insert(key);
   save();
   return id;
@@ -122,7 +121,7 @@ void Registry::sign_off(uint64_t node) {
 void Registry::remove(uint64_t node) {
   const std::lock_guard lock(mutex_);
   const auto there = nodes_.find(node);
-  if (!open_) throw Refusal{.status = 412, .code = 2001, .detail = "nodes are registered by the list of allowed keys"};
+  if (!open_) throw Refusal{.status = 412, .code = 2002, .detail = "nodes are registered by the list of allowed keys"};
   ids_.erase(there->second.key.openssh_blob());
   nodes_.erase(there);
   save();

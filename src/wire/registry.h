@@ -1,5 +1,5 @@
-/// \file  The coordinator's nodes: which key has which id, who is online, what each may still ask for. Kept in nodes.json,
-/// so that who was known before a restart is known after it.
+/// \file  The coordinator's nodes: which key has which id, who is online, what each may still ask for. Kept in
+/// nodes.json, so that who was known before a restart is known after it.
 #pragma once
 
 #include <chrono>

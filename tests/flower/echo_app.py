@@ -71,8 +71,8 @@ def zoo(seed, total, count):
         "zeros.a": np.zeros((7, 3), dtype=np.float32),
         "zeros.b": np.zeros((7, 3), dtype=np.float32),
         "größe \\"q\\"": rng.normal(size=(2, 3)).astype(np.float16),
-        "long": rng.normal(size=(1_300_000,)).astype(np.float64),
-        "many zeros": np.zeros((4_000_000,), dtype=np.float64),
+        "long": rng.normal(size=(700_000,)).astype(np.float64),
+        "many zeros": np.zeros((1_600_000,), dtype=np.float64),
     }
 """
 

@@ -115,7 +115,7 @@ def test_a_stock_and_a_native_node_at_our_coordinator_return_every_array_bit_for
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-C", "stock", "-f", tmp_path / "stock"], check=True)
     (tmp_path / "keys.txt").write_text(allowed + (tmp_path / "stock.pub").read_text())
     server, port = serve(processes, tmp_path, "--allow", tmp_path / "keys.txt", "--certificate", tls["server.pem"], "--tls-key",
-                         tls["server.key"], "--fab", bundle, "--nodes", 2, "--messages", 2, "--bytes", 30_000_000, "--arrays", 6)
+                         tls["server.key"], "--fab", bundle, "--fab-id", "evenkeel/echo", "--nodes", 2, "--messages", 2, "--bytes", 30_000_000, "--arrays", 6)
     native = processes.start(peer.ECHO, "node", "--server", f"127.0.0.1:{port}", "--ca", tls["ca.pem"], "--key",
                              tmp_path / "native.pem", "--messages", 2, name="node")
     peer.supernode(processes, port, tls, "--auth-supernode-private-key", tmp_path / "stock")

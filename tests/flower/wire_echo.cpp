@@ -1,7 +1,8 @@
-// The wire with nothing above it: a node that returns what it is sent with every byte of data changed, and a server that
-// sends arrays to such nodes and checks what comes back. For tests beside Flower and for bench/wire.
+// The wire with nothing above it: a node that returns what it is sent with every byte of data changed, and a server
+// that sends arrays to such nodes and checks what comes back. For tests beside Flower and for bench/wire.
 //   wire_echo node  --server HOST:PORT --key FILE [--ca FILE] [--messages N] [--chunk BYTES] [--die-after pull]
-//   wire_echo serve --allow FILE --folder FOLDER --port PORT [--certificate FILE --tls-key FILE] [--fab FILE]
+//   wire_echo serve [--allow FILE] --folder FOLDER [--port PORT] [--certificate FILE --tls-key FILE]
+//                   [--fab FILE --fab-id ID]
 //                   [--nodes N] [--messages N] [--bytes N --arrays N] [--chunk BYTES]
 //   wire_echo keygen FILE NAME
 // Prints one JSON object a line; exit 1 when bytes came back wrong.
@@ -132,7 +133,8 @@ Memory made(uint64_t bytes, uint64_t count) {
   uint64_t state = 1;
   for (uint64_t i = 0; i < count; ++i) {
     const auto length = static_cast<int64_t>(bytes / count / 4);
-    memory.heads.push_back({.name = concat("layer.", i / 2, i % 2 ? ".B" : ".A"), .dtype = "float32", .shape = {length}});
+    memory.heads.push_back(
+        {.name = concat("layer.", i / 2, i % 2 ? ".B" : ".A"), .dtype = "float32", .shape = {length}});
     auto& array = memory.arrays.emplace_back(memory.heads.back().bytes());
     for (size_t at = 0; at + 8 <= array.size(); at += 8) {
       state = state * 6364136223846793005u + 1442695040888963407u;
@@ -172,11 +174,12 @@ bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory
     content.add("arrays", packed);
     content.add("config", Config{{"server-round", static_cast<int64_t>(round)}, {"node", std::to_string(node)}});
     auto place = std::make_shared<Memory>();
-    const auto id = coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const Content& c) {
-                                                       Places places = place->places(c);
-                                                       places.owner = place;
-                                                       return places;
-                                                     }});
+    const auto id =
+        coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const Content& c) {
+                                           Places places = place->places(c);
+                                           places.owner = place;
+                                           return places;
+                                         }});
     back.emplace(id, Memory());
   }
   bool good = true;
@@ -210,7 +213,8 @@ int run_serve(const Flags& flags) {
   else
     options.open = true;
   if (flags.contains("certificate")) options.tls = TlsFiles{flags.at("certificate"), flags.at("tls-key")};
-  if (flags.contains("fab")) options.fab = flags.at("fab");
+  if (flags.contains("fab"))
+    options.fab = flags.at("fab"), options.fab_id = flags.at("fab-id"), options.fab_version = "1.0.0";
   Coordinator coordinator(options);
   print({{"port", coordinator.port()}});
   const Memory memory = made(number(flags, "bytes", 1'000'000), number(flags, "arrays", 4));

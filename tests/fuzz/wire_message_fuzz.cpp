@@ -1,0 +1,65 @@
+// A message that arrives, put together so that its ids are right: the input is the Array's body, a line; then an order,
+// a line; then the chunks, each up to the next byte 0xfe.
+#include <algorithm>
+#include <map>
+
+#include "tests/fuzz/fuzz.h"
+#include "wire/assembly.h"
+#include "wire/calls.h"
+
+namespace {
+
+using namespace evenkeel;
+using namespace evenkeel::wire;
+
+struct Forge {
+  Tree add(std::string_view type, const std::vector<Tree>& children, std::string_view body) {
+    std::vector<std::string> ids;
+    for (const auto& child : children) ids.push_back(child.id);
+    std::string content = concat(type, " ", join(ids, ","), " ", body.size());
+    content.push_back('\0');
+    content += body;
+    const std::string id = object_id(content);
+    objects[id] = content;
+    return {.id = id, .children = children};
+  }
+  std::map<std::string, std::string> objects;
+};
+
+std::string_view take_until(std::string_view& text, char end) {
+  const size_t at = std::min(text.find(end), text.size());
+  const auto part = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return part;
+}
+
+}  // namespace
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  const auto body = take_until(input, '\n'), order = take_until(input, '\n');
+  Forge forge;
+  std::vector<Tree> chunks;
+  while (!input.empty() && chunks.size() < 16) {
+    Tree chunk = forge.add("ArrayChunk", {}, take_until(input, '\xfe'));
+    if (std::find(chunks.begin(), chunks.end(), chunk) == chunks.end()) chunks.push_back(std::move(chunk));
+  }
+  const Tree array = forge.add("Array", chunks, body);
+  const Tree arrays = forge.add("ArrayRecord", {array}, references_to_json({{"a", array.id}, {"b", array.id}}));
+  const Tree dict = forge.add("RecordDict", {arrays}, references_to_json({{"arrays", arrays.id}}));
+  const Tree message = forge.add("Message", {dict}, encode_message({}, {}));
+
+  std::vector<std::vector<std::byte>> memory;
+  const auto place = [&](const Content& content) {
+    Places places;
+    for (const auto& head : content.heads()) memory.emplace_back(head.bytes());
+    for (auto& bytes : memory) places.arrays.emplace_back(bytes);
+    return places;
+  };
+  Assembly assembly(message, {.data = 1 << 20}, place, folder(), 1 << 20);
+  auto ids = assembly.ids();
+  for (size_t i = 0; i < order.size() && i + 1 < ids.size(); ++i)
+    std::swap(ids[i], ids[i + static_cast<unsigned char>(order[i]) % (ids.size() - i)]);
+  for (const auto& id : ids) assembly.take(id, forge.objects.at(id));
+  if (!assembly.complete()) finding("a message that is there and not complete", {});
+  if (memory.at(0) != memory.at(1)) finding("two names of one array differ", {});
+}

@@ -1,0 +1,18 @@
+// Heads of NumPy files: the first line says shape and dtype of what was announced, the rest is the image.
+#include "tests/fuzz/fuzz.h"
+#include "wire/npy.h"
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  using namespace evenkeel::wire;
+  if (input.size() < 2) return;
+  ArrayHead head{.name = "a", .dtype = input[0] & 1 ? "float32" : "uint16", .shape = {}};
+  for (int axes = input[1] & 3; axes-- > 0;) head.shape.push_back(2 + axes);
+  input.remove_prefix(2);
+  if (input.size() < kNpyPreamble || npy_head_bytes(input) > input.size()) return;
+  const NpyHead found = parse_npy_head(input, head);
+  if (found.bytes > input.size()) finding("a head that is longer than its file", {});
+  std::vector<std::byte> place(head.bytes());
+  const auto data = input.substr(found.bytes, place.size());
+  if (found.fortran_order)
+    FortranOrder(head, place).put({reinterpret_cast<const std::byte*>(data.data()), data.size()});
+}
