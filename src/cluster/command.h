@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct Command {
   int64_t round = 0;
   int64_t exchange = 0;                        ///< counts those that clients answer
   std::vector<std::vector<int64_t>> shares{};  ///< ids of clients, by seat
-  SumGradients ask{};
+  std::optional<SumGradients> ask{};
   int64_t bytes = 0, memory_bytes = 0;
 
   void visit(auto& field) {  // base/record.h

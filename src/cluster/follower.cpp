@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/files.h"
-#include "base/interrupt.h"
 #include "base/log.h"
 #include "cluster/cluster_fabric.h"
 #include "cluster/wire.h"
@@ -171,9 +170,10 @@ class Follower {
     std::map<int64_t, Reply> replies;
     std::vector<ClientProfile> clients;
     for (const int64_t id : own(command)) clients.push_back(server_.clients.at(static_cast<size_t>(id)));
-    here_.exchange(clients,
-                   {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask}; },
-                    .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
+    here_.exchange(
+        clients,
+        {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask.value()}; },
+         .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
     send(command, [&](int64_t client) { return replies.at(client); });
   }
 

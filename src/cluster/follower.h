@@ -1,6 +1,7 @@
 /// \file  What every rank but the first does: rank 0's commands, one after the other, until it is dismissed.
 #pragma once
 
+#include "base/interrupt.h"
 #include "cluster/command.h"
 #include "fed/experiment.h"
 

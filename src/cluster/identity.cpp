@@ -61,13 +61,12 @@ std::vector<std::string> differences(const std::vector<Identity>& ranks) {
     for (const auto& part : kParts)
       if (ranks[rank].*part.of != ranks[0].*part.of)
         parts.push_back(concat(part.name, " is ", ranks[rank].*part.of, ", of rank 0 ", ranks[0].*part.of));
-    if (!parts.empty())
-      lines.push_back(concat("rank ", rank, " (", ranks[rank].host, "): ", evenkeel::join(parts, "; ")));
+    if (!parts.empty()) lines.push_back(concat("rank ", rank, " (", ranks[rank].host, "): ", join(parts, "; ")));
   }
   return lines;
 }
 
-std::vector<Identity> join(Member& member, const Experiment& experiment) {
+std::vector<Identity> meet(Member& member, const Experiment& experiment) {
   member.post(concat("identity/", member.rank()), record::write(identity_of(experiment)).dump());
   std::vector<Identity> ranks;
   for (int rank = 0; rank < member.launched(); ++rank) {
@@ -78,7 +77,7 @@ std::vector<Identity> join(Member& member, const Experiment& experiment) {
   const auto lines = differences(ranks);
   for (const auto& line : lines)
     if (member.leads()) log::error("[cluster] ", line);
-  EK_CHECK(lines.empty(), kConfig, "ranks that must be alike differ: ", evenkeel::join(lines, " | "));
+  EK_CHECK(lines.empty(), kConfig, "ranks that must be alike differ: ", join(lines, " | "));
   for (size_t rank = 1; member.leads() && rank < ranks.size(); ++rank)
     if (ranks[rank].processor != ranks[0].processor)
       log::warning("[cluster] rank ", rank, " has another processor (", ranks[rank].processor, " beside ",

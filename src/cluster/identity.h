@@ -33,6 +33,6 @@ std::vector<std::string> differences(const std::vector<Identity>& ranks);
 
 /// Exchanges identities with all ranks. \throws kConfig naming who differs in what; a line of the log per rank on rank 0
 /// \return by rank
-std::vector<Identity> join(Member& member, const Experiment& experiment);
+std::vector<Identity> meet(Member& member, const Experiment& experiment);
 
 }  // namespace evenkeel::cluster

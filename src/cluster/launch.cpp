@@ -21,9 +21,10 @@ constexpr std::array kFamilies = {Family{"torchrun", "RANK", "WORLD_SIZE"},
                                   Family{"PMI", "PMI_RANK", "PMI_SIZE"}};
 constexpr Family kSlurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
 
+/// What one of them says.
 struct Found {
-  const Family* family;
-  int rank, size;
+  const Family* family = nullptr;  ///< nobody
+  int rank = 0, size = 1;
 };
 
 int number_in(const std::string& text, const std::string& name, int least) {
@@ -38,9 +39,9 @@ void check_place(std::string_view who, int rank, int size) {
   EK_CHECK(rank < size, kConfig, who, " says rank ", rank, " of ", size, ", allowed: 0 .. ", size - 1);
 }
 
-std::optional<Found> find(const Family& family, const Environment& environment) {
+Found find(const Family& family, const Environment& environment) {
   const auto rank = environment(family.rank), size = environment(family.size);
-  if (!rank && !size) return std::nullopt;
+  if (!rank && !size) return {};
   EK_CHECK(rank && size, kConfig, family.name, ": ", rank ? family.rank : family.size, " is set and ",
            rank ? family.size : family.rank, " is not; a rank needs both, and a run of one neither");
   const Found found{&family, number_in(*rank, family.rank, 0), number_in(*size, family.size, 1)};
@@ -49,17 +50,17 @@ std::optional<Found> find(const Family& family, const Environment& environment) 
 }
 
 /// The first launcher that says something; those after it must say the same.
-std::optional<Found> find_family(const Environment& environment) {
-  std::optional<Found> first;
+Found find_family(const Environment& environment) {
+  Found first;
   for (const auto& family : kFamilies) {
     const auto found = find(family, environment);
-    if (!found) continue;
-    EK_CHECK(!first || (first->rank == found->rank && first->size == found->size), kConfig, first->family->name,
-             " says rank ", first->rank, " of ", first->size, ", ", found->family->name, " says ", found->rank, " of ",
-             found->size, ": start the run by one launcher, or say cluster.rank and cluster.size");
-    if (!first) first = found;
+    if (!found.family) continue;
+    EK_CHECK(!first.family || (first.rank == found.rank && first.size == found.size), kConfig, first.family->name,
+             " says rank ", first.rank, " of ", first.size, ", ", found.family->name, " says ", found.rank, " of ",
+             found.size, ": start the run by one launcher, or say cluster.rank and cluster.size");
+    if (!first.family) first = found;
   }
-  if (first || !environment(kSlurm.size)) return first;
+  if (first.family || !environment(kSlurm.size)) return first;
   return find(kSlurm, environment);
 }
 
@@ -118,15 +119,16 @@ Launch find_launch(const ClusterOptions& options, const Environment& environment
   EK_CHECK((options.rank < 0) == (options.size == 0), kConfig, "cluster.rank is ", options.rank, " and cluster.size ",
            options.size, ", allowed: both or neither");
   Launch launch;
-  const auto found = options.size > 0 ? std::nullopt : find_family(environment);
-  if (options.size == 0 && !found) return launch;
-  launch.launcher = found ? found->family->name : "the config";
-  launch.rank = found ? found->rank : static_cast<int>(options.rank);
-  launch.size = found ? found->size : static_cast<int>(options.size);
-  if (!found) check_place("[cluster]", launch.rank, launch.size);
+  const auto found = options.size > 0 ? Found{} : find_family(environment);
+  const bool by_config = options.size > 0;
+  if (!by_config && !found.family) return launch;
+  launch.launcher = by_config ? "the config" : found.family->name;
+  launch.rank = by_config ? static_cast<int>(options.rank) : found.rank;
+  launch.size = by_config ? static_cast<int>(options.size) : found.size;
+  if (by_config) check_place("[cluster]", launch.rank, launch.size);
   if (launch.size == 1) return launch;
   const auto [host, port] = address_of(options, launch.launcher, environment);
-  const bool of_torchrun = found && found->family == kFamilies.data();
+  const bool of_torchrun = found.family == kFamilies.data();
   const bool agent_keeps_it =
       of_torchrun && options.store.empty() && environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
   launch.board = {.host = host, .port = port, .here = launch.rank == 0 && !agent_keeps_it};

@@ -37,7 +37,7 @@ ExperimentConfig config_of_leader(const std::string& text, const RunRequest& req
   auto asked = request.config();
   asked.find_files();
   const auto changes = evenkeel::differences(resolved_like(std::move(asked), config), config);
-  EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", evenkeel::join(changes, "; "));
+  EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
   return config;
 }
 
@@ -52,7 +52,7 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
                            warn_of_threads(launch, config.threads);
                            member.post(kConfigKey, config.text());
                          },
-                     .on_experiment = [&](const Experiment& experiment) { join(member, experiment); }});
+                     .on_experiment = [&](const Experiment& experiment) { meet(member, experiment); }});
     member.form_group();
     log::info("[cluster] ", launch.size, " ranks, started by ", launch.launcher);
     ClusterFabric fabric(member, run.experiment, run.folder.path() / "cluster.jsonl");
@@ -68,7 +68,7 @@ void follow(const Launch& launch, const ClusterOptions& options, const RunReques
   telling(member, [&] {
     auto config = config_of_leader(member.wait_for(kConfigKey), request);
     auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-    join(member, experiment);
+    meet(member, experiment);
     member.form_group();
     follow(member, experiment, stop);
   });

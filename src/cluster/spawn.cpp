@@ -22,7 +22,7 @@
 namespace evenkeel::cluster {
 namespace {
 
-constexpr double kGrace = 3;  // seconds for the others to say what they have to
+constexpr double kPatience = 3;  // seconds for the others to say what they have to
 
 volatile std::sig_atomic_t leader = 0;
 
@@ -88,7 +88,7 @@ class Ranks {
 
   void begin_end() {
     failed_ = true;
-    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kGrace));
+    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kPatience));
   }
 
   void kill_all() {
