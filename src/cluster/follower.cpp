@@ -9,19 +9,26 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "cluster/cluster_fabric.h"
+#include "cluster/identity.h"
 #include "cluster/wire.h"
 #include "fed/journal.h"
 
 namespace evenkeel::cluster {
 namespace {
 
-/// A folder of this process, gone with it.
+/// A folder of this process, gone with it; of one that was killed, with the next.
 class Scratch {
  public:
   explicit Scratch(const Member& member) {
     const auto& given = member.options().scratch;
-    path_ = (given.empty() ? fs::temp_directory_path() : fs::path(given)) /
-            concat("evenkeel-rank", member.rank(), "-", ::getpid());
+    const auto folder = given.empty() ? fs::temp_directory_path() : fs::path(given);
+    make_folders(folder);
+    const auto prefix = concat("evenkeel-", host_name(), "-");
+    for (const auto& entry : entries_of(folder)) {
+      const auto name = entry.filename().string();
+      if (name.starts_with(prefix) && !path_exists(fs::path("/proc") / name.substr(prefix.size()))) remove_path(entry);
+    }
+    path_ = folder / concat(prefix, ::getpid());
     make_folders(path_);
   }
   ~Scratch() {

@@ -4,6 +4,7 @@
 #ifdef EVENKEEL_GLOO
 #include <ATen/ops/from_blob.h>
 #include <arpa/inet.h>
+#include <c10/util/Flags.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +17,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+
+#ifdef EVENKEEL_GLOO
+C10_DECLARE_int(caffe2_log_level);
+#endif
 
 namespace evenkeel::cluster {
 
@@ -39,14 +44,23 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+/// The sentence that says what happened: without the place in a source file, and advice.
+std::string_view plain(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
+  return text.substr(0, text.find(". "));
+}
+
+/// LibTorch tells of every lost connection with a stack of calls; what there is to say, we say.
+void silence_library() { FLAGS_caffe2_log_level = 3; }
+
 /// Runs `work`; what LibTorch throws becomes one line that says what was tried.
 template <typename Work>
 auto attempt(const std::string& what, const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
-    std::string_view text = error.what();
-    fail(kIo, what, ": ", text.substr(0, text.find('\n')));
+    fail(kIo, what, ": ", plain(error.what()));
   }
 }
 
@@ -183,6 +197,7 @@ class GlooCollective : public Collective {
 bool has_gloo() { return true; }
 
 std::unique_ptr<Board> make_board(const BoardAddress& address, double timeout_s) {
+  silence_library();
   return std::make_unique<StoreBoard>(address, timeout_s);
 }
 

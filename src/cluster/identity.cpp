@@ -15,12 +15,6 @@ namespace {
 
 std::string digest(std::string_view text) { return sha256(text).substr(0, 16); }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string layout_text(const Sites& sites) {
   std::string text;
   for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
@@ -33,10 +27,16 @@ struct Part {
   std::string Identity::*of;
 };
 constexpr std::array kParts = {Part{"config", &Identity::config}, Part{"data", &Identity::data},
-                               Part{"base weights", &Identity::base}, Part{"sites", &Identity::layout},
+                               Part{"base", &Identity::base}, Part{"sites", &Identity::layout},
                                Part{"program", &Identity::build}};
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 Identity identity_of(const Experiment& e) {
   const auto& shards = e.fabric.shards;

@@ -9,6 +9,8 @@
 
 namespace evenkeel::cluster {
 
+std::string host_name();
+
 /// Digests, and where they were made.
 struct Identity {
   std::string host, processor;

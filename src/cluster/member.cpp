@@ -49,9 +49,22 @@ int Member::seat() const {
   return static_cast<int>(std::find(members_.begin(), members_.end(), rank()) - members_.begin());
 }
 
-void Member::post(const std::string& key, const std::string& value) { board_->set(own_key(key), value); }
+template <typename Work>
+auto Member::ask_board(const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw error.with_context(concat("rank ", rank()));
+  }
+}
 
-std::optional<std::string> Member::read(const std::string& key) { return board_->find(own_key(key)); }
+void Member::post(const std::string& key, const std::string& value) {
+  ask_board([&] { board_->set(own_key(key), value); });
+}
+
+std::optional<std::string> Member::read(const std::string& key) {
+  return ask_board([&] { return board_->find(own_key(key)); });
+}
 
 std::string Member::wait_for(const std::string& key) {
   for (;; pause()) {
@@ -79,7 +92,9 @@ void Member::pause() { std::this_thread::sleep_for(std::chrono::milliseconds(2))
 
 void Member::tell(const std::string& trouble) noexcept {
   try {
-    if (!read(kTrouble)) post(kTrouble, trouble);
+    if (read(kTrouble)) return;
+    post(kTrouble, trouble);
+    if (leads()) std::this_thread::sleep_for(std::chrono::milliseconds(400));
   } catch (const std::exception& error) {
     log::warning("[cluster] rank ", rank(), " cannot say why it leaves: ", error.what());
   }

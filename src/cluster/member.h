@@ -43,7 +43,7 @@ class Member {
   void check();
   /// Sleeps a little between two looks at the board.
   static void pause();
-  /// For the others, before this one leaves.
+  /// For the others, before this one leaves; who leads gives them time to hear it.
   void tell(const std::string& trouble) noexcept;
   void tell_stop(const std::string& why) noexcept;
 
@@ -62,6 +62,8 @@ class Member {
  private:
   std::string own_key(const std::string& key) const { return key_of(launch_.attempt, epoch_, key); }
   std::string root_key(const std::string& key) const { return key_of(launch_.attempt, -1, key); }
+  template <typename Work>
+  auto ask_board(const Work& work);
   std::vector<int> gather(int64_t next);
   std::vector<int> follow(int64_t next);
   int64_t announced_epoch();

@@ -102,7 +102,7 @@ void Pulse::beat_for_ever() {
       look();
       last_round_ = Clock::now().time_since_epoch().count();
     } catch (const std::exception& error) {
-      raise({Trouble::Kind::kLeft, error.what()});
+      raise({Trouble::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())});
       last_round_ = Clock::now().time_since_epoch().count();
     }
   }
