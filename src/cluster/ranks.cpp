@@ -32,9 +32,13 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
 }
 
 /// \throws kConfig naming the keys in which the command line of this rank asks for another run
-ExperimentConfig config_of_leader(const std::string& text, const RunRequest& request) {
-  auto config = ExperimentConfig::read(config::Table::parse(text, "the config of rank 0"));
-  auto asked = request.config();
+ExperimentConfig config_of_leader(const std::string& told, const RunRequest& request) {
+  constexpr const char* kPlace = "the config of rank 0";
+  const Json json = parse_json(told, kPlace);
+  const JsonView view(json, kPlace);
+  auto config = ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
+  const auto begun_with = view.at("settings").strings();
+  auto asked = request.config(begun_with);
   asked.find_files();
   const auto changes = evenkeel::differences(resolved_like(std::move(asked), config), config);
   EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
@@ -47,12 +51,13 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
           const std::function<void(const Run& run, const std::vector<TaskScore>& scores)>& conclude) {
   Member member(launch, options);
   telling(member, [&] {
-    auto run = open({.on_config =
-                         [&](const ExperimentConfig& config) {
-                           warn_of_threads(launch, config.threads);
-                           member.post(kConfigKey, config.text());
-                         },
-                     .on_experiment = [&](const Experiment& experiment) { meet(member, experiment); }});
+    auto run =
+        open({.on_config =
+                  [&](const ExperimentConfig& config, const std::vector<std::string>& begun_with) {
+                    warn_of_threads(launch, config.threads);
+                    member.post(kConfigKey, OrderedJson{{"config", config.text()}, {"settings", begun_with}}.dump());
+                  },
+              .on_experiment = [&](const Experiment& experiment) { meet(member, experiment); }});
     member.form_group();
     log::info("[cluster] ", launch.size, " ranks, started by ", launch.launcher);
     ClusterFabric fabric(member, run.experiment, run.folder.path() / "cluster.jsonl");

@@ -30,18 +30,19 @@ Snapshot first_snapshot(const Course& run) {
 }
 
 /// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
-/// repeated.
-void refuse_changes(const RunRequest& request, const RunFolder& folder) {
+/// repeated. \return those
+std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
   const auto begun_with = request_then.at("request").at("settings").strings();
   const auto changes = differences(resolved_like(request.config(begun_with), folder.config()), folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
            ", which no config file, --set or --threads can change: ", join(changes, "; "));
+  return begun_with;
 }
 
-Experiment experiment_of(ExperimentConfig config, const RunHooks& hooks) {
-  if (hooks.on_config) hooks.on_config(config);
+Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config, begun_with);
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
   if (hooks.on_experiment) hooks.on_experiment(experiment);
   return experiment;
@@ -138,7 +139,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
     config.settle(machine_choices(config));
     config.find_files();
-    auto experiment = experiment_of(std::move(config), hooks);
+    auto experiment = experiment_of(std::move(config), {}, hooks);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
@@ -154,9 +155,9 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     return begin_run(request, hooks);
   }
   auto folder = RunFolder::open(path, from_round);
-  refuse_changes(request, folder);
+  const auto begun_with = refuse_changes(request, folder);
   check_manifest(path, read_manifest(path));
-  auto experiment = experiment_of(folder.config(), hooks);
+  auto experiment = experiment_of(folder.config(), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   return {std::move(experiment), std::move(folder)};

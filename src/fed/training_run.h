@@ -20,7 +20,8 @@ struct Run {
 
 /// Told while a run is made, before anything in its folder says that it is there; each may be empty. May throw.
 struct RunHooks {
-  std::function<void(const ExperimentConfig& config)> on_config{};  ///< settled; nothing large is built yet
+  /// Settled; nothing large is built yet. \param begun_with  settings of the command that began a run that goes on
+  std::function<void(const ExperimentConfig& config, const std::vector<std::string>& begun_with)> on_config{};
   std::function<void(const Experiment& experiment)> on_experiment{};
 };
 
