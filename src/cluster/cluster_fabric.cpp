@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <chrono>
 #include <set>
 #include <sstream>
 
@@ -94,6 +93,7 @@ void ClusterFabric::train(std::span<const ClientProfile> clients, const Exchange
                         .round = state.round,
                         .exchange = exchanges_++,
                         .shares = deal_out(clients),
+                        .participants = ids_of(exchange.training->round.participants),
                         .bytes = bytes.numel(),
                         .memory_bytes = memory_bytes.numel()};
   log_deal(command);
@@ -155,10 +155,9 @@ void ClusterFabric::collect_from(int seat, const Command& command, const Exchang
 
 /// At most twice a second.
 void ClusterFabric::show_others(const Command& command, const Exchange& exchange) {
-  using Clock = std::chrono::steady_clock;
-  static Clock::time_point last{};
-  if (!exchange.on_progress || Clock::now() - last < std::chrono::milliseconds(500)) return;
-  last = Clock::now();
+  const auto now = std::chrono::steady_clock::now();
+  if (!exchange.on_progress || now - shown_ < std::chrono::milliseconds(500)) return;
+  shown_ = now;
   for (int seat = 1; seat < seats(); ++seat) {
     const auto told = member_.read(progress_key(command.exchange, seat));
     if (!told) continue;
@@ -169,7 +168,7 @@ void ClusterFabric::show_others(const Command& command, const Exchange& exchange
 }
 
 const Reduction& ClusterFabric::sums(const RoundView& round) {
-  commands_.give({.order = Order::kSum, .round = round.round});
+  commands_.give({.order = Order::kSum, .round = round.round, .participants = ids_of(round.participants)});
   return reduction_;
 }
 

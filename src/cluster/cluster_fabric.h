@@ -2,6 +2,7 @@
 /// base and all rows, draws and prepares as the server does, and trains its share; rank 0 owns the run.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 
 #include "cluster/command.h"
@@ -55,6 +56,7 @@ class ClusterFabric : public Fabric {
   Commands commands_;
   GroupReduction reduction_;
   int64_t exchanges_ = 0;
+  std::chrono::steady_clock::time_point shown_{};
 };
 
 }  // namespace evenkeel::cluster

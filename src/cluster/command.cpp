@@ -42,6 +42,12 @@ double cost_of(const ClientProfile& client, std::span<const Example> rows) {
   return tokens * static_cast<double>(std::max<int64_t>(client.top_k, 1));
 }
 
+std::vector<int64_t> ids_of(std::span<const ClientProfile> clients) {
+  std::vector<int64_t> ids;
+  for (const auto& client : clients) ids.push_back(client.id);
+  return ids;
+}
+
 std::string ready_key(int64_t exchange, int seat) { return concat("ready/", exchange, "/", seat); }
 std::string grant_key(int64_t exchange, int seat) { return concat("grant/", exchange, "/", seat); }
 std::string progress_key(int64_t exchange, int seat) { return concat("progress/", exchange, "/", seat); }

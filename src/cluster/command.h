@@ -31,6 +31,7 @@ struct Command {
   int64_t round = 0;
   int64_t exchange = 0;                        ///< counts those that clients answer
   std::vector<std::vector<int64_t>> shares{};  ///< ids of clients, by seat
+  std::vector<int64_t> participants{};         ///< kTrain: who was drawn; kSum: who is left of them
   std::optional<SumGradients> ask{};
   int64_t bytes = 0, memory_bytes = 0;
 
@@ -39,6 +40,7 @@ struct Command {
     field("round", round);
     field("exchange", exchange);
     field("shares", shares);
+    field("participants", participants);
     field("ask", ask);
     field("bytes", bytes);
     field("memory_bytes", memory_bytes);
@@ -63,6 +65,8 @@ class Commands {
 
 /// What a client's training costs, for the deal: its tokens times its experts.
 double cost_of(const ClientProfile& client, std::span<const Example> rows);
+
+std::vector<int64_t> ids_of(std::span<const ClientProfile> clients);
 
 /// "ready/3/1": the exchange and the seat. And of the grant to send.
 std::string ready_key(int64_t exchange, int seat);

@@ -12,6 +12,7 @@
 #include "cluster/identity.h"
 #include "cluster/wire.h"
 #include "fed/journal.h"
+#include "fed/sampling.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -97,6 +98,9 @@ class Follower {
     here_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
     state_.common = here_.place.shared->common();
     view_ = server_.draw(state_);
+    EK_CHECK(ids_of(view_.participants) == command.participants, kInternal, "rank ", member_.rank(), " draws ",
+             join(ids_of(view_.participants)), " for round ", command.round + 1, ", rank 0 ",
+             join(command.participants));
     trained_ = own(command);
     begin_round(command.round);
     std::vector<ClientProfile> missing;
@@ -162,15 +166,25 @@ class Follower {
     }
   }
 
+  /// The round as rank 0 aggregates it: without those who were lost or late.
+  RoundView left_of_round(const Command& command) const {
+    std::vector<int64_t> lost;
+    for (const int64_t id : ids_of(view_.participants))
+      if (std::find(command.participants.begin(), command.participants.end(), id) == command.participants.end())
+        lost.push_back(id);
+    return lost.empty() ? view_ : without(view_, lost);
+  }
+
   /// The server's half of the round, with the uploads that are here. What comes out is rank 0's to keep.
   void sum(const Command& command) {
     EK_CHECK(command.round == state_.round, kInternal, "sums of round ", command.round + 1, " after the training of ",
              state_.round + 1);
     std::vector<ClientUpdate> updates;
-    for (const auto& client : view_.participants)
+    const auto round = left_of_round(command);
+    for (const auto& client : round.participants)
       if (std::find(trained_.begin(), trained_.end(), client.id) != trained_.end())
         updates.push_back(journal_->update(client));
-    server_.aggregate(state_, view_, updates, &reduction_);
+    server_.aggregate(state_, round, updates, &reduction_);
   }
 
   void sum_gradients(const Command& command) {

@@ -1,7 +1,6 @@
 #include "cluster/member.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <sstream>
 #include <thread>
@@ -38,11 +37,14 @@ Member::Member(const Launch& launch, const ClusterOptions& options)
   pulse_ = new Pulse(make_board(own, options_.start_timeout), {.rank = rank(),
                                                                .beat = root_key("beat/"),
                                                                .epoch = root_key(kEpoch),
-                                                               .trouble = own_key(kTrouble),
                                                                .timeout_s = options_.timeout,
                                                                .start_timeout_s = options_.start_timeout});
-  pulse_->watch(leads() ? members_ : std::vector<int>{0}, epoch_, own_key(kTrouble));
+  begin_watch();
   pulse_->start();
+}
+
+void Member::begin_watch() {
+  pulse_->watch({.ranks = leads() ? members_ : std::vector<int>{0}, .epoch = epoch_, .trouble_key = own_key(kTrouble)});
 }
 
 int Member::seat() const {
@@ -166,7 +168,7 @@ void Member::regroup() {
   members_ = leads() ? gather(next) : follow(next);
   epoch_ = next;
   broken_ = false;
-  pulse_->watch(leads() ? members_ : std::vector<int>{0}, epoch_, own_key(kTrouble));
+  begin_watch();
   log::warning("[cluster] rank ", rank(), ": group ", epoch_, " of ranks ", join(members_));
   form_group();
 }

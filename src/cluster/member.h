@@ -64,6 +64,7 @@ class Member {
   std::string root_key(const std::string& key) const { return key_of(launch_.attempt, -1, key); }
   template <typename Work>
   auto ask_board(const Work& work);
+  void begin_watch();
   std::vector<int> gather(int64_t next);
   std::vector<int> follow(int64_t next);
   int64_t announced_epoch();

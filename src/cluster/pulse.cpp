@@ -28,14 +28,17 @@ void Pulse::start() {
   std::thread([this] { guard(); }).detach();
 }
 
-void Pulse::watch(const std::vector<int>& ranks, int64_t epoch, const std::string& trouble_key) {
+void Pulse::watch(Watch watch) {
   const std::scoped_lock lock(mutex_);
-  watched_ = ranks;
-  std::erase(watched_, settings_.rank);
-  for (const int rank : watched_) beats_[rank].last = std::max(beats_[rank].last, Clock::now());
-  epoch_ = epoch;
-  trouble_key_ = trouble_key;
+  std::erase(watch.ranks, settings_.rank);
+  for (const int rank : watch.ranks) beats_[rank].last = Clock::now();
+  watch_ = std::move(watch);
   trouble_ = {};
+}
+
+Pulse::Watch Pulse::watch() const {
+  const std::scoped_lock lock(mutex_);
+  return watch_;
 }
 
 Trouble Pulse::trouble() const {
@@ -55,45 +58,27 @@ void Pulse::raise(Trouble trouble) {
   if (trouble_.kind == Trouble::Kind::kNone) trouble_ = std::move(trouble);
 }
 
-void Pulse::look_at(int rank) {
-  const int64_t count = board_->add(concat(settings_.beat, rank), 0);
-  const std::scoped_lock lock(mutex_);
-  auto& beat = beats_[rank];
-  if (count != beat.count) beat = {count, Clock::now()};
-}
-
 void Pulse::look() {
-  std::vector<int> watched;
-  std::string trouble_key;
-  {
-    const std::scoped_lock lock(mutex_);
-    watched = watched_;
-    trouble_key = trouble_key_;
-  }
   board_->add(concat(settings_.beat, settings_.rank), 1);
-  if (const auto told = board_->find(trouble_key)) {
+  const auto watch = this->watch();
+  if (const auto told = board_->find(watch.trouble_key)) {
     const bool stop = told->starts_with(kStop);
     raise({stop ? Trouble::Kind::kStop : Trouble::Kind::kLeft, stop ? told->substr(kStop.size()) : *told});
   }
-  const int64_t newest = board_->add(settings_.epoch, 0);
-  bool newer = false;
+  if (board_->add(settings_.epoch, 0) > watch.epoch) raise({Trouble::Kind::kLost, "rank 0 calls for a new group"});
+  for (const int rank : watch.ranks) look_at(rank);
+}
+
+void Pulse::look_at(int rank) {
+  const int64_t count = board_->add(concat(settings_.beat, rank), 0);
   {
     const std::scoped_lock lock(mutex_);
-    newer = newest > epoch_;
+    if (auto& beat = beats_[rank]; count != beat.count) beat = {count, Clock::now()};
   }
-  if (newer) raise({Trouble::Kind::kLost, "rank 0 calls for a new group"});
-  for (const int rank : watched) {
-    look_at(rank);
-    int64_t count = 0;
-    {
-      const std::scoped_lock lock(mutex_);
-      count = beats_[rank].count;
-    }
-    const double silence_s = silence(rank), allowed = count == 0 ? settings_.start_timeout_s : settings_.timeout_s;
-    if (silence_s > allowed)
-      raise({Trouble::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
-                                          static_cast<int64_t>(silence_s), " s")});
-  }
+  const double silence_s = silence(rank), allowed_s = count == 0 ? settings_.start_timeout_s : settings_.timeout_s;
+  if (silence_s > allowed_s)
+    raise({Trouble::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
+                                        static_cast<int64_t>(silence_s), " s")});
 }
 
 void Pulse::beat_for_ever() {

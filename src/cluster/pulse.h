@@ -28,15 +28,20 @@ class Pulse {
  public:
   struct Settings {
     int rank = 0;
-    std::string beat, epoch, trouble;  ///< keys: in front of a rank; of the newest epoch; of a group's trouble
+    std::string beat, epoch;  ///< keys: in front of a rank; of the newest epoch
     double timeout_s = 60, start_timeout_s = 300;
   };
 
   Pulse(std::unique_ptr<Board> board, Settings settings);
   void start();
 
-  /// From now on these are watched, and this is the group.
-  void watch(const std::vector<int>& ranks, int64_t epoch, const std::string& trouble_key);
+  /// A group: whom to watch, and where its trouble is told.
+  struct Watch {
+    std::vector<int> ranks{};
+    int64_t epoch = 0;
+    std::string trouble_key{};
+  };
+  void watch(Watch watch);
   Trouble trouble() const;
   /// Seconds since the rank's last beat.
   double silence(int rank) const;
@@ -52,6 +57,7 @@ class Pulse {
   [[noreturn]] void guard();
   void look();
   void look_at(int rank);
+  Watch watch() const;
   void raise(Trouble trouble);
 
   const std::unique_ptr<Board> board_;
@@ -60,9 +66,7 @@ class Pulse {
   std::atomic<bool> retired_ = false;
   mutable std::mutex mutex_;
   std::map<int, Beat> beats_;
-  std::vector<int> watched_;
-  std::string trouble_key_;
-  int64_t epoch_ = 0;
+  Watch watch_;
   Trouble trouble_;
 };
 

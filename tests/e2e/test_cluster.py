@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -356,3 +357,13 @@ def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts)
     link(two_hosts, "down")
     for process in processes:
         assert process.wait(TIMEOUT + 5 + 10) not in (0, None)
+
+
+def test_nothing_of_gloo_is_defined_in_this_program():
+    """The wheel's library has its classes; a vtable or typeinfo of ours would be another."""
+    objects = list(pathlib.Path(PROGRAM).parent.glob("src/CMakeFiles/evenkeel_cluster.dir/cluster/gloo.cpp.o"))
+    if not objects:
+        pytest.skip("no object beside this program")
+    symbols = subprocess.run(["nm", "-C", "--defined-only", objects[0]], capture_output=True, text=True, check=True).stdout
+    assert "cluster::make_board" in symbols
+    assert not [line for line in symbols.splitlines() if re.search(r"(vtable|typeinfo)( name)? for gloo::", line)]
