@@ -8,6 +8,8 @@
 #include "apps/commands.h"
 #include "base/interrupt.h"
 #include "base/limits.h"
+#include "cluster/ranks.h"
+#include "cluster/spawn.h"
 #include "fed/training_run.h"
 #include "report/client_scores.h"
 #include "report/page.h"
@@ -19,7 +21,7 @@ namespace {
 struct TrainFlags {
   std::string config, out, device = "cpu";
   std::vector<std::string> settings;
-  int64_t threads = 0;
+  int64_t threads = 0, ranks = 0;
   std::optional<int64_t> from_round;
   bool resume = false, print_config = false;
 };
@@ -34,13 +36,28 @@ void check(const TrainFlags& flags) {
   EK_CHECK(flags.device == "cpu", kConfig, "--device is ", flags.device,
            ", allowed: cpu (this version computes there only)");
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
+  limits::check_integer("--ranks", flags.ranks, 0, limits::kThreads);
   EK_CHECK(!flags.from_round || flags.resume, kConfig, "--from-round is ", *flags.from_round,
            ", which is a round of the run that --resume goes on with");
   EK_CHECK(flags.from_round.value_or(0) >= 0, kConfig, "--from-round is ", *flags.from_round, ", allowed: 0 or more");
 }
 
-Run open_run(const TrainFlags& flags) {
-  return flags.resume ? resume_run(request_of(flags), flags.from_round) : begin_run(request_of(flags));
+Run open_run(const TrainFlags& flags, const RunHooks& hooks = {}) {
+  return flags.resume ? resume_run(request_of(flags), flags.from_round, hooks) : begin_run(request_of(flags), hooks);
+}
+
+/// Which rank this is. With --ranks it is one of processes that begin here.
+cluster::Launch launched(const TrainFlags& flags, const cluster::ClusterOptions& options) {
+  auto launch = cluster::find_launch(options);
+  EK_CHECK(flags.ranks <= 1 || launch.size == 1, kConfig, "--ranks is ", flags.ranks, ", but ", launch.launcher,
+           " has started ", launch.size, " ranks: one of the two");
+  EK_CHECK((flags.ranks <= 1 && launch.size == 1) || cluster::has_gloo(), kConfig,
+           "several ranks need a LibTorch with Gloo, and this program was built without");
+  return flags.ranks > 1 ? cluster::spawn(static_cast<int>(flags.ranks), options.regroup) : launch;
+}
+
+std::string folder_of(const TrainFlags& flags) {
+  return flags.out.empty() ? request_of(flags).config().folder().string() : flags.out;
 }
 
 /// The table on stdout, where to look next on stderr.
@@ -54,17 +71,24 @@ void conclude(const Run& run, const std::vector<TaskScore>& scores) {
 
 void run_train(const TrainFlags& flags) {
   check(flags);
+  const auto options = cluster::ClusterOptions::of(request_of(flags));
   if (flags.print_config) {
-    std::cout << request_of(flags).config().text(true);
+    std::cout << request_of(flags).config().text(true) << '\n' << options.text();
     return;
   }
+  const auto launch = launched(flags, options);
   watch_interrupts();
-  auto run = open_run(flags);
+  if (launch.rank > 0) return cluster::follow(launch, options, request_of(flags), interrupt_requested);
   try {
+    if (launch.size > 1)
+      return cluster::lead(
+          launch, options, [&](const RunHooks& hooks) { return open_run(flags, hooks); }, interrupt_requested,
+          conclude);
+    auto run = open_run(flags);
     conclude(run, complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
   } catch (const Interrupted& interrupted) {
     throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: evenkeel train ", flags.config,
-                             " --out ", run.folder.path().string(), " --resume"));
+                             " --out ", folder_of(flags), " --resume"));
   }
 }
 
@@ -86,6 +110,7 @@ void add_train_command(CLI::App& program) {
       "with --resume: go on from this round, for when the last one is damaged (the last two are kept; 0: "
       "from the beginning)");
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
+  command->add_option("--ranks", flags->ranks, "processes on this machine that share the clients (docs/federation.md)");
   command->add_option("--device", flags->device, "cpu")->capture_default_str();
   command->add_flag("--print-config", flags->print_config, "print every key with its value and meaning, and stop");
   command->callback([flags] { run_train(*flags); });

@@ -2,7 +2,7 @@
 # whichever build of the wheel is there. The wheel's own CMake package refuses to configure a CUDA wheel without a toolkit.
 #
 # Input:   LIBTORCH_ROOT, the folder that holds include/ and lib/ (default: asked of PYTHON, then of .venv/bin/python)
-# Output:  the target LibTorch::LibTorch, LIBTORCH_ROOT, LIBTORCH_LIBRARY_DIR, LIBTORCH_WITH_CUDA
+# Output:  the target LibTorch::LibTorch, LIBTORCH_ROOT, LIBTORCH_LIBRARY_DIR, LIBTORCH_WITH_CUDA, LIBTORCH_WITH_GLOO
 
 if(NOT LIBTORCH_ROOT)
   foreach(python "${EVENKEEL_PYTHON}" "${CMAKE_SOURCE_DIR}/.venv/bin/python" python3)
@@ -53,5 +53,29 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     target_link_libraries(LibTorch::LibTorch INTERFACE ${LIBTORCH_OPENMP_LIBRARY})
   else()
     target_link_libraries(LibTorch::LibTorch INTERFACE gomp)
+  endif()
+endif()
+
+# Whether the wheel says that it has Gloo, and its library has what cluster/gloo.cpp calls: a program that names one function
+# of it links.
+if(EVENKEEL_GLOO AND NOT DEFINED LIBTORCH_WITH_GLOO)
+  set(targets "${LIBTORCH_ROOT}/share/cmake/Caffe2/Caffe2Targets.cmake")
+  set(says_so "")
+  if(EXISTS "${targets}")
+    file(STRINGS "${targets}" says_so REGEX USE_C10D_GLOO)
+  endif()
+  unset(links_gloo CACHE)
+  if(says_so)
+    file(WRITE "${CMAKE_BINARY_DIR}/gloo_probe.cpp" "#include <memory>
+namespace gloo::transport { class Device; }
+namespace c10d { struct ProcessGroupGloo { static std::shared_ptr<::gloo::transport::Device> createDefaultDevice(bool); }; }
+int main() { return c10d::ProcessGroupGloo::createDefaultDevice(false) ? 0 : 1; }
+")
+    try_compile(links_gloo "${CMAKE_BINARY_DIR}/gloo_probe" SOURCES "${CMAKE_BINARY_DIR}/gloo_probe.cpp"
+      LINK_LIBRARIES LibTorch::LibTorch CXX_STANDARD 20)
+  endif()
+  set(LIBTORCH_WITH_GLOO "$CACHE{links_gloo}" CACHE BOOL "LibTorch has Gloo" FORCE)
+  if(NOT LIBTORCH_WITH_GLOO)
+    message(STATUS "LibTorch has no Gloo: runs are of one rank")
   endif()
 endif()

@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLOORS = {"base": 0, "lora": 1, "tokenizer": 1, "wire": 1, "data": 2, "nn": 3, "models": 4, "methods": 4, "scoring": 5, "train": 5,
-          "fed": 6, "report": 7, "flower": 7, "apps": 8}
+          "fed": 6, "cluster": 7, "flower": 7, "report": 7, "apps": 8}
 LIGHT = ("ATen/core/Tensor.h", "ATen/Parallel.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

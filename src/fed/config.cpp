@@ -275,7 +275,7 @@ void MethodSection::visit(config::Writer& writer) {
 }
 
 ExperimentConfig ExperimentConfig::read(const config::Table& table) {
-  constexpr std::array<std::string_view, 1> kReadApart = {"method"};
+  constexpr std::array<std::string_view, 2> kReadApart = {"method", "cluster"};
   ExperimentConfig config;
   config::read(table, config, kReadApart);
   config.method = MethodSection::read(table.table("method"));

@@ -82,6 +82,8 @@ ClientUpdate RoundJournal::update(const ClientProfile& client) const {
   return {client, load_payload(*path), sent.steps};
 }
 
+fs::path RoundJournal::upload(int64_t client) const { return file(client, kUploadSuffix); }
+
 TensorMap RoundJournal::memory(int64_t client) const {
   const auto path = checked(record(client), kMemorySuffix);
   if (!path) return {};

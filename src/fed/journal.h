@@ -64,6 +64,8 @@ class RoundJournal {
   /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all
   /// below.
   ClientUpdate update(const ClientProfile& client) const;
+  /// Its file. REQUIRES that holds() is true
+  std::filesystem::path upload(int64_t client) const;
   /// A copy of what the client keeps; empty when it keeps nothing.
   TensorMap memory(int64_t client) const;
 

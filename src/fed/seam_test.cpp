@@ -259,6 +259,7 @@ class SecondPlace : public Fabric {
                                                  [&](Reply reply) {
                                                    ClientRecord record;
                                                    record.id = client.id;
+                                                   static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
                                                    kept_.store(record, reply.payload, {});
                                                    reply.crossed = Crossed{task.payload.size(), reply.payload.size(),
                                                                            task.payload.parts, reply.payload.parts};

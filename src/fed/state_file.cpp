@@ -37,12 +37,11 @@ void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) 
   }
 }
 
-/// The tensors of a file, each a number throughout.
-TensorMap load_finite(const fs::path& file) {
-  auto tensors = load_safetensors(file).tensors;
+/// `tensors`, each a number throughout.
+TensorMap finite(TensorMap tensors, const std::string& place) {
   for (const auto& [name, tensor] : tensors)
-    EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, file.string(), ": tensor ",
-             name, " holds a value that is not finite");
+    EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, place, ": tensor ", name,
+             " holds a value that is not finite");
   return tensors;
 }
 
@@ -104,44 +103,74 @@ void check_sites(const AdapterState& adapters, const Sites& sites, const std::st
 
 }  // namespace
 
-void save_state(const fs::path& file, const ServerState& state) {
+namespace {
+
+TensorMap tensors_of(const ServerState& state) {
   TensorMap out;
   ServerState shallow = state;
   for (const auto& part : kParts) add(out, part.prefix, part.of(shallow));
   add(out, kExtraPrefix, state.global.extras);
   add(out, kMemoryPrefix, state.memory);
-  save_safetensors(file, out);
+  return out;
 }
 
-ServerState load_state(const fs::path& file, int64_t round) {
+TensorMap tensors_of(const ClientMemories& memories) {
+  TensorMap out;
+  for (const auto& [id, tensors] : memories) add(out, concat(id, "/"), tensors);
+  return out;
+}
+
+ServerState state_of(const TensorMap& tensors, int64_t round, const std::string& origin) {
   ServerState state{.round = round};
-  for (const auto& [name, tensor] : load_finite(file)) {
+  for (const auto& [name, tensor] : finite(tensors, origin)) {
     const std::string_view view = name;
     if (view.starts_with(kExtraPrefix))
       state.global.extras.emplace(view.substr(kExtraPrefix.size()), tensor);
     else if (view.starts_with(kMemoryPrefix))
       state.memory.emplace(view.substr(kMemoryPrefix.size()), tensor);
     else
-      EK_CHECK(place(state, view, tensor), kCheckpoint, file.string(), ": unexpected tensor ", name, " of shape ",
+      EK_CHECK(place(state, view, tensor), kCheckpoint, origin, ": unexpected tensor ", name, " of shape ",
                tensor.sizes());
   }
   return state;
 }
 
-void save_memories(const fs::path& file, const ClientMemories& memories) {
-  TensorMap out;
-  for (const auto& [id, tensors] : memories) add(out, concat(id, "/"), tensors);
-  save_safetensors(file, out);
-}
-
-ClientMemories load_memories(const fs::path& file) {
+ClientMemories memories_of(const TensorMap& tensors, const std::string& origin) {
   ClientMemories memories;
-  for (const auto& [name, tensor] : load_finite(file)) {
+  for (const auto& [name, tensor] : finite(tensors, origin)) {
     const int64_t id = id_of(name);
-    EK_CHECK(id >= 0, kCheckpoint, file.string(), ": unexpected tensor ", name);
+    EK_CHECK(id >= 0, kCheckpoint, origin, ": unexpected tensor ", name);
     memories[id].emplace(name.substr(name.find('/') + 1), tensor.clone());
   }
   return memories;
+}
+
+}  // namespace
+
+void save_state(const fs::path& file, const ServerState& state) { save_safetensors(file, tensors_of(state)); }
+
+ServerState load_state(const fs::path& file, int64_t round) {
+  return state_of(load_safetensors(file).tensors, round, file.string());
+}
+
+at::Tensor encode_state(const ServerState& state) { return encode_safetensors(tensors_of(state)); }
+
+ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& place) {
+  return state_of(decode_safetensors(bytes_N, place).tensors, round, place);
+}
+
+void save_memories(const fs::path& file, const ClientMemories& memories) {
+  save_safetensors(file, tensors_of(memories));
+}
+
+ClientMemories load_memories(const fs::path& file) {
+  return memories_of(load_safetensors(file).tensors, file.string());
+}
+
+at::Tensor encode_memories(const ClientMemories& memories) { return encode_safetensors(tensors_of(memories)); }
+
+ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& place) {
+  return memories_of(decode_safetensors(bytes_N, place).tensors, place);
 }
 
 void check_state(const ServerState& state, const Sites& sites, const std::string& place) {

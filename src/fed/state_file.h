@@ -21,9 +21,15 @@ void save_state(const std::filesystem::path& file, const ServerState& state);
 /// scalar where one belongs, kNumeric when a value is not finite.
 ServerState load_state(const std::filesystem::path& file, int64_t round);
 
+/// The same as bytes, [N] uint8. \param place  whose bytes they are, for errors
+at::Tensor encode_state(const ServerState& state);
+ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& place);
+
 void save_memories(const std::filesystem::path& file, const ClientMemories& memories);
 /// Copies, which clients may write to. \throws as load_state().
 ClientMemories load_memories(const std::filesystem::path& file);
+at::Tensor encode_memories(const ClientMemories& memories);
+ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& place);
 
 /// \throws kCheckpoint naming the site of `sites` that `state` has no factors for, or the factors that do not fit it.
 void check_state(const ServerState& state, const Sites& sites, const std::string& place);

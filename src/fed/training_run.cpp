@@ -29,8 +29,8 @@ Snapshot first_snapshot(const Course& run) {
   return snapshot;
 }
 
-Experiment experiment_of(ExperimentConfig config, const RunHooks& hooks) {
-  if (hooks.on_config) hooks.on_config(config);
+Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config, begun_with);
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
   if (hooks.on_experiment) hooks.on_experiment(experiment);
   return experiment;
@@ -127,7 +127,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
     config.settle(machine_choices(config));
     config.find_files();
-    auto experiment = experiment_of(std::move(config), hooks);
+    auto experiment = experiment_of(std::move(config), {}, hooks);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
@@ -143,16 +143,16 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     return begin_run(request, hooks);
   }
   auto folder = RunFolder::open(path, from_round);
-  refuse_changes(request, folder);
+  const auto begun_with = refuse_changes(request, folder);
   check_manifest(path, read_manifest(path));
-  auto experiment = experiment_of(folder.config(), hooks);
+  auto experiment = experiment_of(folder.config(), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   return {std::move(experiment), std::move(folder)};
 }
 
-void refuse_changes(const RunRequest& request, const RunFolder& folder,
-                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
+std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
   const auto begun_with = request_then.at("request").at("settings").strings();
@@ -161,6 +161,7 @@ void refuse_changes(const RunRequest& request, const RunFolder& folder,
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
            ", which no config file, --set or --threads can change: ", join(changes, "; "));
+  return begun_with;
 }
 
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {

@@ -20,7 +20,8 @@ struct Run {
 
 /// Told while a run is made, before anything in its folder says that it is there; each may be empty. May throw.
 struct RunHooks {
-  std::function<void(const ExperimentConfig& config)> on_config{};  ///< settled; nothing large is built yet
+  /// Settled; nothing large is built yet. \param begun_with  settings of the command that began a run that goes on
+  std::function<void(const ExperimentConfig& config, const std::vector<std::string>& begun_with)> on_config{};
   std::function<void(const Experiment& experiment)> on_experiment{};
 };
 
@@ -30,9 +31,9 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
 /// \param as_run  what such a run makes of a config beside settling it; empty: nothing
 /// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
-/// repeated.
-void refuse_changes(const RunRequest& request, const RunFolder& folder,
-                    const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
+/// repeated. \return those
+std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
 
 /// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
 /// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run

@@ -55,6 +55,7 @@ BAD = {
         "--resume": [],  # in a folder without a run, a run is begun
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
+        "--ranks": [("-1", ["--ranks", "-1"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"])],
         "--device": [("tpu", ["--device", "tpu", "cpu"]), ("", ["--device", "cpu"])],
         "--print-config": [("yes", ["yes"])],
     },

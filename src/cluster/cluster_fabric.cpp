@@ -1,0 +1,189 @@
+#include "cluster/cluster_fabric.h"
+
+#include <ATen/ATen.h>
+
+#include <set>
+#include <sstream>
+
+#include "base/log.h"
+#include "base/sealed.h"
+#include "cluster/deal.h"
+#include "cluster/wire.h"
+
+namespace evenkeel::cluster {
+namespace {
+
+/// Clients of `ids`, in that order.
+std::vector<ClientProfile> profiles(const Server& server, std::span<const int64_t> ids) {
+  std::vector<ClientProfile> clients;
+  for (const int64_t id : ids) clients.push_back(server.clients.at(static_cast<size_t>(id)));
+  return clients;
+}
+
+/// What the others need of a state: what broadcasts are made of, and what the server keeps. What all hold alike they have.
+ServerState shared_part(const ServerState& state) {
+  return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
+}
+
+}  // namespace
+
+void GroupReduction::max(std::span<int64_t> values) const {
+  member_.together("a maximum", [&](Collective& group) { group.max(values); });
+}
+
+void GroupReduction::sum(std::span<int64_t> values) const {
+  member_.together("a sum", [&](Collective& group) { group.sum(values); });
+}
+
+ClusterFabric::ClusterFabric(Member& member, Experiment& experiment, std::filesystem::path log)
+    : member_(member),
+      server_(experiment.server),
+      here_(experiment.fabric),
+      log_(std::move(log)),
+      commands_(member),
+      reduction_(member) {}
+
+void ClusterFabric::announce(std::span<const ClientProfile> clients, const News& news) {
+  here_.announce(clients, news);
+  if (alone()) return;
+  const auto bytes = to_bytes(news);
+  commands_.give({.order = Order::kNews, .round = news.round, .bytes = bytes.numel()});
+  commands_.share(bytes, concat("news of round ", news.round));
+}
+
+void ClusterFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
+  if (alone() || clients.empty()) return here_.exchange(clients, exchange);
+  if (exchange.training) return train(clients, exchange);
+  const auto first = exchange.task_of(clients[0]);
+  const auto* ask = std::get_if<SumGradients>(&first.ask);
+  if (ask && first.client.id != kPool) return sum_gradients(clients, exchange, *ask);
+  auto known = exchange;
+  known.task_of = [&](const ClientProfile& client) {
+    return client.id == first.client.id ? first : exchange.task_of(client);
+  };
+  here_.exchange(clients, known);
+}
+
+std::vector<std::vector<int64_t>> ClusterFabric::deal_out(std::span<const ClientProfile> clients) const {
+  std::vector<double> costs;
+  for (const auto& client : clients)
+    costs.push_back(cost_of(client, here_.shards.examples.at(static_cast<size_t>(client.id))));
+  std::vector<std::vector<int64_t>> shares;
+  for (const auto& share : deal(costs, seats())) {
+    auto& ids = shares.emplace_back();
+    for (const size_t i : share) ids.push_back(clients[i].id);
+  }
+  return shares;
+}
+
+void ClusterFabric::log_deal(const Command& command) const {
+  append_sealed(log_, {{"round", command.round + 1},
+                       {"group", member_.epoch()},
+                       {"ranks", member_.members()},
+                       {"clients", command.shares}});
+}
+
+void ClusterFabric::train(std::span<const ClientProfile> clients, const Exchange& exchange) {
+  const auto& state = exchange.training->state;
+  ClientMemories memories;
+  for (const auto& client : clients)
+    if (const auto known = here_.memories.find(client.id); known != here_.memories.end()) memories.insert(*known);
+  const auto bytes = encode_state(shared_part(state)), memory_bytes = encode_memories(memories);
+  const Command command{.order = Order::kTrain,
+                        .round = state.round,
+                        .exchange = exchanges_++,
+                        .shares = deal_out(clients),
+                        .participants = ids_of(exchange.training->round.participants),
+                        .bytes = bytes.numel(),
+                        .memory_bytes = memory_bytes.numel()};
+  log_deal(command);
+  commands_.give(command);
+  commands_.share(bytes, concat("the state of round ", state.round + 1));
+  commands_.share(memory_bytes, concat("what clients keep, round ", state.round + 1));
+  work_here(command, exchange);
+  collect(command, exchange);
+}
+
+void ClusterFabric::sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange,
+                                  const SumGradients& ask) {
+  const Command command{.order = Order::kGradients, .exchange = exchanges_++, .shares = deal_out(clients), .ask = ask};
+  commands_.give(command);
+  work_here(command, exchange);
+  collect(command, exchange);
+}
+
+void ClusterFabric::work_here(const Command& command, const Exchange& exchange) {
+  auto own = exchange;
+  own.on_progress = [&](const ClientProgress& progress) {
+    if (exchange.on_progress) exchange.on_progress(progress);
+    show_others(command, exchange);
+    member_.check();
+  };
+  here_.exchange(profiles(server_, command.shares[0]), own);
+}
+
+/// Rank by rank, as they are done: one sends at a time.
+void ClusterFabric::collect(const Command& command, const Exchange& exchange) {
+  std::set<int> awaited;
+  for (int seat = 1; seat < seats(); ++seat)
+    if (!command.shares[static_cast<size_t>(seat)].empty()) awaited.insert(seat);
+  for (; !awaited.empty(); Member::pause()) {
+    member_.check();
+    show_others(command, exchange);
+    for (auto seat = awaited.begin(); seat != awaited.end();) {
+      if (!member_.read(ready_key(command.exchange, *seat))) {
+        ++seat;
+        continue;
+      }
+      collect_from(*seat, command, exchange);
+      seat = awaited.erase(seat);
+    }
+  }
+}
+
+void ClusterFabric::collect_from(int seat, const Command& command, const Exchange& exchange) {
+  member_.post(grant_key(command.exchange, seat), "");
+  const ReplyHeader expected{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
+  for ([[maybe_unused]] const int64_t client : command.shares[static_cast<size_t>(seat)]) {
+    Reply reply;
+    member_.together(
+        concat("replies of rank ", member_.members()[static_cast<size_t>(seat)], ", round ", command.round + 1),
+        [&](Collective& group) { reply = receive_reply(group, seat, expected); });
+    exchange.on_reply(std::move(reply));
+  }
+}
+
+/// At most twice a second.
+void ClusterFabric::show_others(const Command& command, const Exchange& exchange) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!exchange.on_progress || now - shown_ < std::chrono::milliseconds(500)) return;
+  shown_ = now;
+  for (int seat = 1; seat < seats(); ++seat) {
+    const auto told = member_.read(progress_key(command.exchange, seat));
+    if (!told) continue;
+    ClientProgress progress;
+    std::istringstream(*told) >> progress.client >> progress.steps >> progress.tokens;
+    exchange.on_progress(progress);
+  }
+}
+
+const Reduction& ClusterFabric::sums(const RoundView& round) {
+  commands_.give({.order = Order::kSum, .round = round.round, .participants = ids_of(round.participants)});
+  return reduction_;
+}
+
+bool ClusterFabric::recovers() {
+  if (!member_.options().regroup || !member_.broken()) return false;
+  member_.regroup();
+  commands_.begin_again();
+  return true;
+}
+
+void ClusterFabric::end() {
+  member_.retire();
+  if (alone()) return;
+  commands_.give({.order = Order::kEnd});
+  for (int seat = 1; seat < seats(); ++seat) member_.wait_for(concat("bye/", seat));
+}
+
+}  // namespace evenkeel::cluster

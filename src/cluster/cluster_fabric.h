@@ -1,0 +1,62 @@
+/// \file  The clients of a run, dealt out to its ranks: what rank 0 has in place of a LocalFabric. Every rank holds the
+/// base and all rows, draws and prepares as the server does, and trains its share; rank 0 owns the run.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+
+#include "cluster/command.h"
+#include "fed/experiment.h"
+
+namespace evenkeel::cluster {
+
+/// Sums over all ranks of a group.
+class GroupReduction : public Reduction {
+ public:
+  explicit GroupReduction(Member& member) : member_(member) {}
+  void max(std::span<int64_t> values) const override;
+  void sum(std::span<int64_t> values) const override;
+
+ private:
+  Member& member_;
+};
+
+class ClusterFabric : public Fabric {
+ public:
+  /// \param log  gets a line per deal: which rank trains whom
+  ClusterFabric(Member& member, Experiment& experiment, std::filesystem::path log);
+
+  void announce(std::span<const ClientProfile> clients, const News& news) override;
+  /// Training is dealt out, and so are gradients of clients' own rows; all else is rank 0's.
+  void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
+  void remember(const ClientMemories& memories) override { here_.remember(memories); }
+  const Reduction& sums(const RoundView& round) override;
+  /// With `cluster.regroup`: those who are left form a new group.
+  bool recovers() override;
+
+  /// Dismisses the others, when all is done.
+  void end();
+
+ private:
+  bool alone() const { return member_.members().size() < 2; }
+  int seats() const { return static_cast<int>(member_.members().size()); }
+  std::vector<std::vector<int64_t>> deal_out(std::span<const ClientProfile> clients) const;
+  void train(std::span<const ClientProfile> clients, const Exchange& exchange);
+  void sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange, const SumGradients& ask);
+  void work_here(const Command& command, const Exchange& exchange);
+  void collect(const Command& command, const Exchange& exchange);
+  void collect_from(int seat, const Command& command, const Exchange& exchange);
+  void show_others(const Command& command, const Exchange& exchange);
+  void log_deal(const Command& command) const;
+
+  Member& member_;
+  const Server& server_;
+  LocalFabric& here_;
+  std::filesystem::path log_;
+  Commands commands_;
+  GroupReduction reduction_;
+  int64_t exchanges_ = 0;
+  std::chrono::steady_clock::time_point shown_{};
+};
+
+}  // namespace evenkeel::cluster

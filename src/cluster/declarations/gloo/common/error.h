@@ -1,0 +1,2 @@
+// Nothing of it is needed; see context.h.
+#pragma once

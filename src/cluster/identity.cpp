@@ -1,0 +1,88 @@
+#include "cluster/identity.h"
+
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "fed/manifest.h"
+
+namespace evenkeel::cluster {
+namespace {
+
+std::string digest(std::string_view text) { return sha256(text).substr(0, 16); }
+
+std::string layout_text(const Sites& sites) {
+  std::string text;
+  for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
+  return text;
+}
+
+/// The parts of an identity that must be equal, with their names.
+struct Part {
+  const char* name;
+  std::string Identity::*of;
+};
+constexpr std::array kParts = {Part{"config", &Identity::config}, Part{"data", &Identity::data},
+                               Part{"base", &Identity::base}, Part{"sites", &Identity::layout},
+                               Part{"program", &Identity::build}};
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+Identity identity_of(const Experiment& e) {
+  const auto& shards = e.fabric.shards;
+  std::string base, data = OrderedJson(shards.rows).dump();
+  for (const auto& file : input_files(e.server.config, e.server.model_folder, shards.files)) {
+    auto& part = file.parent_path() == e.server.model_folder ? base : data;
+    part += concat(file.filename().string(), ' ', sha256_file(file), '\n');
+  }
+  return {.host = host_name(),
+          .processor = machine::processor_field("model name"),
+          .config = digest(e.server.config.text()),
+          .data = digest(data),
+          .base = digest(base),
+          .layout = digest(layout_text(e.server.sites)),
+          .build = digest(concat(version(), ' ', TORCH_VERSION, ' ', __VERSION__, ' ', sha256_file("/proc/self/exe")))};
+}
+
+std::vector<std::string> differences(const std::vector<Identity>& ranks) {
+  std::vector<std::string> lines;
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    std::vector<std::string> parts;
+    for (const auto& part : kParts)
+      if (ranks[rank].*part.of != ranks[0].*part.of)
+        parts.push_back(concat(part.name, " is ", ranks[rank].*part.of, ", of rank 0 ", ranks[0].*part.of));
+    if (!parts.empty()) lines.push_back(concat("rank ", rank, " (", ranks[rank].host, "): ", join(parts, "; ")));
+  }
+  return lines;
+}
+
+std::vector<Identity> meet(Member& member, const Experiment& experiment) {
+  member.post(concat("identity/", member.rank()), record::write(identity_of(experiment)).dump());
+  std::vector<Identity> ranks;
+  for (int rank = 0; rank < member.launched(); ++rank) {
+    const auto place = concat("the identity of rank ", rank);
+    const Json json = parse_json(member.wait_for(concat("identity/", rank)), place);
+    ranks.push_back(record::read<Identity>(JsonView(json, place)));
+  }
+  const auto lines = differences(ranks);
+  for (const auto& line : lines)
+    if (member.leads()) log::error("[cluster] ", line);
+  EK_CHECK(lines.empty(), kConfig, "ranks that must be alike differ: ", join(lines, " | "));
+  for (size_t rank = 1; member.leads() && rank < ranks.size(); ++rank)
+    if (ranks[rank].processor != ranks[0].processor)
+      log::warning("[cluster] rank ", rank, " has another processor (", ranks[rank].processor, " beside ",
+                   ranks[0].processor, "): bits depend on where a client trains");
+  return ranks;
+}
+
+}  // namespace evenkeel::cluster

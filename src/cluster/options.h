@@ -1,0 +1,42 @@
+/// \file  `[cluster]`: how the ranks of a run reach each other. Nothing of it changes a result, so it is no part of a
+/// run's config: the same run goes on with another number of ranks, or with none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config.h"
+#include "fed/run_request.h"
+
+namespace evenkeel::cluster {
+
+struct ClusterOptions {
+  int64_t size = 0;  ///< 0: as the launcher says
+  int64_t rank = -1;
+  std::string store;
+  std::string device;
+  double timeout = 60;
+  double start_timeout = 300;
+  bool regroup = false;
+  std::string scratch;
+
+  void visit(auto& field) {
+    field("size", size, "ranks of the run, where no launcher says it; 0: as the launcher says");
+    field("rank", rank, "this one of them, from 0; only together with size");
+    field("store", store, "host:port of rank 0, where the ranks find each other; empty: as the launcher says");
+    field("device", device, "network interface, e.g. eth0; empty: the one that leads to the store");
+    field("timeout", timeout, "seconds of silence of a rank, or within an operation, after which it counts as lost");
+    field("start_timeout", start_timeout, "seconds for all ranks to appear");
+    field("regroup", regroup, "when a rank is lost the others redo the round without it; false: all leave");
+    field("scratch", scratch, "folder for uploads that stay with their rank; empty: the system's for temporary files");
+  }
+
+  void resolve(const config::Table& table) const;
+
+  /// As the file and the settings of `request` say. \throws kConfig
+  static ClusterOptions of(const RunRequest& request);
+  /// The TOML text of the section, each key with its meaning.
+  std::string text() const;
+};
+
+}  // namespace evenkeel::cluster

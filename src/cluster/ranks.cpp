@@ -1,0 +1,82 @@
+#include "cluster/ranks.h"
+
+#include "base/log.h"
+#include "base/machine.h"
+#include "cluster/cluster_fabric.h"
+#include "cluster/follower.h"
+#include "cluster/identity.h"
+
+namespace evenkeel::cluster {
+namespace {
+
+constexpr const char* kConfigKey = "config";
+
+/// Runs `work`; the others are told why, when it fails.
+template <typename Work>
+void telling(Member& member, const Work& work) {
+  try {
+    work();
+  } catch (const Interrupted& interrupted) {
+    member.tell_stop(interrupted.what());
+    throw;
+  } catch (const std::exception& error) {
+    member.tell(concat("rank ", member.rank(), ": ", error.what()));
+    throw;
+  }
+}
+
+void warn_of_threads(const Launch& launch, int64_t threads) {
+  const int here = launch.launcher == "--ranks" ? launch.size : 1;
+  const auto text = threads_warning(threads, machine::processors(), here, launch.launcher);
+  if (!text.empty()) log::warning("[cluster] ", text);
+}
+
+/// \throws kConfig naming the keys in which the command line of this rank asks for another run
+ExperimentConfig config_of_leader(const std::string& told, const RunRequest& request) {
+  constexpr const char* kPlace = "the config of rank 0";
+  const Json json = parse_json(told, kPlace);
+  const JsonView view(json, kPlace);
+  auto config = ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
+  const auto begun_with = view.at("settings").strings();
+  auto asked = request.config(begun_with);
+  asked.find_files();
+  const auto changes = evenkeel::differences(resolved_like(std::move(asked), config), config);
+  EK_CHECK(changes.empty(), kConfig, "this rank is asked for another run than rank 0: ", join(changes, "; "));
+  return config;
+}
+
+}  // namespace
+
+void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& open, const StopRequest& stop,
+          const std::function<void(const Run& run, const std::vector<TaskScore>& scores)>& conclude) {
+  Member member(launch, options);
+  telling(member, [&] {
+    auto run =
+        open({.on_config =
+                  [&](const ExperimentConfig& config, const std::vector<std::string>& begun_with) {
+                    warn_of_threads(launch, config.threads);
+                    member.post(kConfigKey, OrderedJson{{"config", config.text()}, {"settings", begun_with}}.dump());
+                  },
+              .on_experiment = [&](const Experiment& experiment) { meet(member, experiment); }});
+    member.form_group();
+    log::info("[cluster] ", launch.size, " ranks, started by ", launch.launcher);
+    ClusterFabric fabric(member, run.experiment, run.folder.path() / "cluster.jsonl");
+    const auto scores = complete_run(run.experiment.server, fabric, run.folder, stop);
+    fabric.end();
+    conclude(run, scores);
+  });
+}
+
+void follow(const Launch& launch, const ClusterOptions& options, const RunRequest& request, const StopRequest& stop) {
+  log::set_level(log::Level::kError);
+  Member member(launch, options);
+  telling(member, [&] {
+    auto config = config_of_leader(member.wait_for(kConfigKey), request);
+    auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+    meet(member, experiment);
+    member.form_group();
+    follow(member, experiment, stop);
+  });
+}
+
+}  // namespace evenkeel::cluster

@@ -1,0 +1,369 @@
+"""Several ranks give the bits of one process, and a loss, wherever it strikes, ends in a run that goes on with the same bits."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, model, one_line, settings, succeed, tiny_model,  # noqa: F401
+                  without_seconds)
+
+ADAPTER = "adapter/adapter_model.safetensors"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+TIMEOUT = 3  # seconds of silence that the tests allow; the guard of a frozen rank 0 adds five, the end of the others three
+
+
+def choices(model_folder, method, **more):
+    """Four clients a round: no three ranks have as many."""
+    extras = {"fed-sb": {"method__fed-sb__init": "federated", "lora__targets": '["q_proj", "down_proj"]'}, "a3smoe": {"method__a3smoe__rescaler": "learn"}}
+    return settings(model__path=model_folder, method__name=method, clients__participation=0.8, evaluate__limit=1,
+                    cluster__timeout=TIMEOUT, **extras.get(method, {}), **more)
+
+
+def train(model_folder, out, method="ub-smoe", *flags, resume=False, **more):
+    begin = [] if resume else choices(model_folder, method, **more)
+    return ["train", CONFIG, "--out", out, *(["--resume"] if resume else []), *begin, *flags]
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_model, tmp_path_factory):  # noqa: F811
+    """method -> the run of one process, made when it is asked for first."""
+    runs = {}
+
+    def run(method, **more):
+        key = (method, *more.items())
+        if key not in runs:
+            runs[key] = tmp_path_factory.mktemp("alone") / method
+            succeed(*train(tiny_model, runs[key], method, **more))
+        return runs[key]
+    return run
+
+
+def expect_same_run(out, reference):
+    assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
+    for records in ("rounds.jsonl", "evaluations.jsonl"):
+        assert without_seconds(lines(out / records)) == without_seconds(lines(reference / records))
+    assert (out / "partition.json").read_bytes() == (reference / "partition.json").read_bytes()
+    last = sorted((out / "checkpoint").glob("round-*"))[-1].name
+    for name in ("state.safetensors", "memory.safetensors"):
+        assert (out / "checkpoint" / last / name).read_bytes() == (reference / "checkpoint" / last / name).read_bytes()
+
+
+def dealt(out):
+    """Per line of cluster.jsonl: the clients of each rank."""
+    return [line["clients"] for line in lines(out / "cluster.jsonl")]
+
+
+@pytest.mark.parametrize("method, ranks", [("ub-smoe", 2), ("ub-smoe", 4), ("a3smoe", 3), ("fedit", 6), ("fed-sb", 3),
+                                           ("hetlora", 2), ("flexlora", 3), ("flora", 3)])
+def test_ranks_give_the_bits_of_one_process(tiny_model, tmp_path, alone, method, ranks):  # noqa: F811
+    out = tmp_path / "run"
+    succeed(*train(tiny_model, out, method, "--ranks", ranks), timeout=60)
+    expect_same_run(out, alone(method))
+    assert len(dealt(out)) == 3 and all(len(shares) == ranks and len(sum(shares, [])) == 4 for shares in dealt(out))
+
+
+# --- losses ---
+
+
+def children(process):
+    try:
+        return sorted(int(pid) for pid in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split())
+    except FileNotFoundError:
+        return []
+
+
+def runs(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Ranks:
+    """A run of several ranks under way."""
+
+    def __init__(self, *arguments):
+        self.launcher = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=ROOT, env=ENVIRONMENT, text=True,
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.known = []
+
+    def wait_until(self, condition, count=3):
+        end = time.monotonic() + 60
+        while not (condition() and len(children(self.launcher.pid)) == count):
+            assert self.launcher.poll() is None, self.launcher.communicate()[1]
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        self.known = children(self.launcher.pid)
+
+    def signal(self, rank, number):
+        os.kill(self.launcher.pid if rank is None else self.known[rank], number)
+
+    def end(self, seconds):
+        """Exit code and what was said; all processes are gone by then."""
+        try:
+            said = self.launcher.communicate(timeout=seconds)[1]
+        finally:
+            self.launcher.kill()
+        end = time.monotonic() + 2
+        while any(map(runs, self.known)) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not any(map(runs, self.known)), said
+        return self.launcher.returncode, said
+
+
+def committed(out):
+    marker = out / "checkpoint/commit.json"
+    return json.loads(marker.read_text())["round"] if marker.exists() else 0
+
+
+ROUNDS = 5
+
+
+@pytest.mark.parametrize("rank, method", [(0, "ub-smoe"), (1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])
+def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_path, alone, rank, method):  # noqa: F811
+    reference = alone(method, train__rounds=ROUNDS)
+    out, clock = tmp_path / "run", random.Random(f"{rank} {method}")
+    ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS))
+    ranks.wait_until(lambda: committed(out) >= 1)
+    time.sleep(clock.uniform(0, 0.2))
+    ranks.signal(rank, signal.SIGKILL)
+    code, said = ranks.end(20)
+    assert code != 0 and committed(out) < ROUNDS, said
+    assert rank is None or f"rank {rank} was killed by signal 9" in said
+    succeed(*train(tiny_model, out, method, "--ranks", 2, resume=True), timeout=60)
+    expect_same_run(out, reference)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):  # noqa: F811
+    out = tmp_path / "run"
+    ranks = Ranks(*train(tiny_model, out, "fedit", "--ranks", 3, train__rounds=50))
+    ranks.wait_until(lambda: committed(out) >= 1)
+    ranks.signal(rank, signal.SIGSTOP)
+    code, said = ranks.end(TIMEOUT + 5 + 3 + 10)
+    assert code not in (0, None) and "rank" in said
+
+
+@pytest.mark.parametrize("method", ["ub-smoe", "flexlora"])
+def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alone, method):  # noqa: F811
+    out = tmp_path / "run"
+    ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS, cluster__regroup="true"))
+    ranks.wait_until(lambda: committed(out) >= 1)
+    ranks.signal(1, signal.SIGKILL)
+    code, said = ranks.end(60)
+    assert code == 0, said
+    expect_same_run(out, alone(method, train__rounds=ROUNDS))
+    assert lines(out / "cluster.jsonl")[-1]["ranks"] == [0, 2]
+
+
+def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, alone):  # noqa: F811
+    out = tmp_path / "run"
+    ranks = Ranks(*train(tiny_model, out, "ub-smoe", "--ranks", 3, train__rounds=ROUNDS))
+    ranks.wait_until(lambda: committed(out) >= 1)
+    ranks.signal(None, signal.SIGINT)
+    code, said = ranks.end(20)
+    assert code == 130 and "--resume" in said, said
+    succeed(*train(tiny_model, out, resume=True))
+    expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
+
+
+def test_a_run_begun_alone_goes_on_with_ranks_where_it_stood(tiny_model, tmp_path, alone):  # noqa: F811
+    out = tmp_path / "run"
+    process = subprocess.Popen([PROGRAM, *map(str, train(tiny_model, out, train__rounds=ROUNDS))], cwd=ROOT, env=ENVIRONMENT,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(out.glob("checkpoint/uploads-*/*.json")):
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    kept = {int(path.stem) for path in out.glob(f"checkpoint/uploads-{committed(out) + 1}/*.json")}
+    succeed(*train(tiny_model, out, "ub-smoe", "--ranks", 3, resume=True), timeout=60)
+    expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
+    assert not kept & set(sum(dealt(out)[0], []))
+
+
+# --- ranks that others start ---
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def by_hand(*commands, wrap=lambda rank: [], timeout=60):
+    """Each command as a rank of its own. -> (exit code, stderr) of each"""
+    port = free_port()
+    processes = []
+    for rank, words in enumerate(commands):
+        own = settings(cluster__rank=rank, cluster__size=len(commands), cluster__store=f"'127.0.0.1:{port}'")
+        processes.append(subprocess.Popen([*wrap(rank), PROGRAM, *map(str, words), *own], cwd=ROOT, env=ENVIRONMENT, text=True,
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+    try:
+        said = [process.communicate(timeout=timeout)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, text) for process, text in zip(processes, said)]
+
+
+def test_ranks_that_are_not_alike_are_refused_by_name(tiny_model, model, tmp_path):  # noqa: F811
+    def refused(*words, flags=()):
+        out = tmp_path / "run"
+        ends = by_hand(train(tiny_model, out, "fedit"), [*train(tiny_model, out, "fedit"), *flags])
+        for code, said in ends:
+            assert code == 1, said
+        for word in words:
+            assert word in ends[0][1] and word in ends[1][1]
+        assert not out.exists()
+    refused("asked for another run", "train.rounds is 4, in the run 3", flags=settings(train__rounds=4))
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (model / "model.safetensors").write_bytes(weights)
+    folder = tmp_path / "elsewhere"  # the same path on another machine: what differs is what lies there
+    ends = by_hand(train(folder, tmp_path / "run", "fedit"), train(folder, tmp_path / "run", "fedit"),
+                   wrap=lambda rank: mounted(tiny_model if rank == 0 else model, folder))
+    for code, said in ends:
+        assert code == 1 and "rank 1" in said and "base is" in said, said
+
+
+def mounted(source, target):
+    """Runs a command where `source` lies at `target`."""
+    target.mkdir(exist_ok=True)
+    needs_namespaces()
+    return ["unshare", "-m", "sh", "-c", f"mount --bind {source} {target} && exec \"$@\"", "sh"]
+
+
+def needs_namespaces():
+    done = subprocess.run(["unshare", "-mn", "true"], capture_output=True, text=True) if shutil.which("unshare") else None
+    if done is None or done.returncode != 0:
+        pytest.skip(f"no namespaces here: {done.stderr.strip() if done else 'unshare is missing'}")
+
+
+def launcher(name, *places):
+    found = shutil.which(name, path=os.pathsep.join([str(pathlib.Path(sys.executable).parent), *places, os.environ["PATH"]]))
+    return found or pytest.skip(f"{name} is not installed")
+
+
+def launched(words, out, tiny_model, environment=()):  # noqa: F811
+    done = subprocess.run([*words, PROGRAM, *map(str, train(tiny_model, out, "ub-smoe"))], cwd=ROOT, text=True,
+                          capture_output=True, timeout=90, env={**ENVIRONMENT, **dict(environment)})
+    assert done.returncode == 0, done.stderr
+
+
+def test_torchrun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    launched([*torchrun, "--no-python", "--nproc-per-node=2", f"--master-port={free_port()}"], tmp_path / "run", tiny_model)
+    expect_same_run(tmp_path / "run", alone("ub-smoe"))
+
+
+def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
+    mpirun = launcher("mpirun", *os.environ.get("EVENKEEL_MPI", "").split(os.pathsep))
+    kind = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
+    flags = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if "Open MPI" in kind or "Open RTE" in kind else []
+    launched([mpirun, *flags, "-n", "2"], tmp_path / "run", tiny_model,
+             {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())})
+    expect_same_run(tmp_path / "run", alone("ub-smoe"))
+
+
+def test_srun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
+    srun = launcher("srun")
+    if subprocess.run([srun, "-n1", "true"], capture_output=True, timeout=20).returncode != 0:
+        pytest.skip("srun is installed, but no Slurm runs here")
+    launched([srun, "-K", "-n", "2", "--overcommit"], tmp_path / "run", tiny_model)
+    expect_same_run(tmp_path / "run", alone("ub-smoe"))
+
+
+def test_contradictions_and_bad_values_are_one_line(tiny_model, tmp_path):  # noqa: F811
+    command = train(tiny_model, tmp_path / "run")
+    one_line(evenkeel(*command, *settings(cluster__rank=1)), "cluster.rank", "both or neither")
+    one_line(evenkeel(*command, *settings(cluster__timeout=0.1)), "cluster.timeout is 0.1")
+    done = evenkeel(*command, *settings(cluster__device="nowhere0"), "--ranks", 2, timeout=60)
+    assert done.returncode == 1 and "interface nowhere0" in done.stderr, done.stderr
+    one_line(evenkeel(*command, *settings(cluster__nonsense=1)), "cluster.nonsense is not a known key")
+
+
+# --- networks ---
+
+
+@pytest.fixture
+def two_hosts():
+    """Two network namespaces on one wire, as two machines. -> what to put in front of the command of a rank"""
+    needs_namespaces()
+    if not shutil.which("ip"):
+        pytest.skip("ip is not installed")
+    names = [f"ek{os.getpid()}{end}" for end in "ab"]
+    steps = [f"ip netns add {name}" for name in names]
+    steps += [f"ip link add wire0 netns {names[0]} type veth peer name wire0 netns {names[1]}"]
+    for number, name in enumerate(names, 1):
+        steps += [f"ip -n {name} addr add 10.77.0.{number}/24 dev wire0", f"ip -n {name} link set wire0 up",
+                  f"ip -n {name} link set lo up"]
+    try:
+        for step in steps:
+            done = subprocess.run(step.split(), capture_output=True, text=True)
+            if done.returncode != 0:
+                pytest.skip(f"{step}: {done.stderr.strip()}")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def on_two_hosts(names, command):
+    processes = []
+    for rank, name in enumerate(names):
+        own = settings(cluster__rank=rank, cluster__size=2, cluster__store="'10.77.0.1:29500'", cluster__device="wire0")
+        processes.append(subprocess.Popen(["ip", "netns", "exec", name, PROGRAM, *map(str, command), *own], cwd=ROOT,
+                                          env=ENVIRONMENT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+    return processes
+
+
+def link(names, state):
+    subprocess.run(["ip", "-n", names[1], "link", "set", "wire0", state], check=True)
+
+
+def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, alone, two_hosts):  # noqa: F811
+    out = tmp_path / "run"
+    command = [*train(tiny_model, out, "ub-smoe", train__rounds=ROUNDS), *settings(cluster__timeout=20)]
+    processes = on_two_hosts(two_hosts, command)
+    while committed(out) < 1:
+        assert processes[0].poll() is None, processes[0].communicate()[1]
+        time.sleep(0.005)
+    link(two_hosts, "down")
+    time.sleep(3)
+    assert committed(out) < ROUNDS
+    link(two_hosts, "up")
+    for process in processes:
+        assert process.wait(60) == 0, process.communicate()[1]
+    expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
+
+
+def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts):  # noqa: F811
+    out = tmp_path / "run"
+    processes = on_two_hosts(two_hosts, train(tiny_model, out, "fedit", train__rounds=50))
+    while committed(out) < 1:
+        assert processes[0].poll() is None, processes[0].communicate()[1]
+        time.sleep(0.005)
+    link(two_hosts, "down")
+    for process in processes:
+        assert process.wait(TIMEOUT + 5 + 10) not in (0, None)
+
+
+def test_nothing_of_gloo_is_defined_in_this_program():
+    """The wheel's library has its classes; a vtable or typeinfo of ours would be another."""
+    objects = list(pathlib.Path(PROGRAM).parent.glob("src/CMakeFiles/evenkeel_cluster.dir/cluster/gloo.cpp.o"))
+    if not objects:
+        pytest.skip("no object beside this program")
+    symbols = subprocess.run(["nm", "-C", "--defined-only", objects[0]], capture_output=True, text=True, check=True).stdout
+    assert "cluster::make_board" in symbols
+    assert not [line for line in symbols.splitlines() if re.search(r"(vtable|typeinfo)( name)? for gloo::", line)]
