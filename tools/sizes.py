@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE_CAP, FUNCTION_P95, WIDTH = 600, 45, 120
-FOLDERS = ("src", "apps", "tests", "bench", "tools")
+FOLDERS = ("src", "apps", "tests", "bench", "tools", "flower")
 SUFFIXES = (".h", ".cpp", ".py")
 
 

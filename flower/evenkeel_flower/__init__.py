@@ -1,0 +1,1 @@
+"""evenkeel as a Flower app: messages between Flower and the program, as they are."""
