@@ -1,0 +1,77 @@
+// What a node sends a server: a header, and after the first zero byte a payload, packed as arrays, checked against what
+// was expected.
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "fed/message.h"
+#include "fed/payload_check.h"
+#include "flower/letter.h"
+#include "flower/talks.h"
+#include "lora/packing.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace evenkeel;
+
+const Sites& sites() {
+  static const Sites all{{"model.layers.0.q", {0, 3, 2, {}}}, {"model.layers.0.up", {2, 3, 4, "model.layers.0"}}};
+  return all;
+}
+
+const Payload& expected() {
+  static const Payload payload{.adapters = make_adapters(sites(), 2, 1.0, 1),
+                               .extras = {{"model.layers.0.counts", at::zeros({2}, at::kInt)}}};
+  return payload;
+}
+
+const char* numpy_type(at::ScalarType type) {
+  return type == at::kFloat ? "float32" : type == at::kBFloat16 ? "uint16" : type == at::kInt ? "int32" : "float64";
+}
+
+/// The records in which the payload would travel, less its data.
+wire::Content content_of(std::string_view header, std::string_view payload) {
+  wire::Config record{{"version", kLetterVersion}, {"run", "run"}, {"kind", "reply"}, {"header", std::string(header)}};
+  wire::Content content;
+  if (!payload.empty()) {
+    const auto packing = pack_payload(payload, "the input");
+    record.set("head", wire::Bytes{packing.head});
+    record.set("layout", packing.layout);
+    wire::Arrays arrays;
+    for (const auto& array : packing.arrays)
+      arrays.heads.push_back({.name = array.name, .dtype = numpy_type(array.type), .shape = {array.numel()}});
+    content.add("arrays", std::move(arrays));
+  }
+  content.add("evenkeel", std::move(record));
+  return content;
+}
+
+void place(const wire::Places& places, std::string_view data) {
+  for (const auto array : places.arrays) {
+    const size_t bytes = std::min(array.size(), data.size());
+    std::memcpy(array.data(), data.data(), bytes);
+    data.remove_prefix(bytes);
+  }
+}
+
+}  // namespace
+
+void evenkeel::fuzz::fuzz_one(std::string_view input) {
+  const size_t end = std::min(input.find('\0'), input.size());
+  const auto payload = input.substr(std::min(end + 1, input.size()));
+  IncomingLetter incoming("the input", [](const Letter&, int64_t bytes) {
+    EK_CHECK(bytes < (1 << 20), kData, "a letter of ", bytes, " bytes");
+  });
+  const auto content = content_of(input.substr(0, end), payload);
+  const auto places = incoming.placing()(content);
+  if (!payload.empty()) place(places, payload.substr(std::min(payload.size(), pack_payload(payload, "x").head.size())));
+  const auto& letter = incoming.letter();
+  const auto message = from_parts(letter.header, letter.payload_N, "the input");
+  const auto* reply = std::get_if<Reply>(&message);
+  if (!reply || reply->payload.size() == 0) return;
+  const auto sent = decode(reply->payload.bytes, "the input");
+  check_download(sent, sites(), {.rank = 2, .delta_rank = 4, .values = 1000}, "the input");
+  check_upload(sent, expected(), true, "the input");
+  if (!std::isfinite(update_norm(sent, expected()))) finding("a finite update moves without end", {});
+}
