@@ -1,15 +1,25 @@
 """Our node at a stock SuperLink, a stock SuperNode at our coordinator, and both together (flwr 1.41.0 over HTTP)."""
 import json
+import pathlib
 import signal
 import subprocess
+import sys
 import time
 
 import echo_app
 import flower_peer as peer
 import pytest
 
+vectors_file = pathlib.Path(__file__).with_name("vectors.json")
 if not peer.ECHO.exists():
     pytest.skip("the program was built without EVENKEEL_FLOWER", allow_module_level=True)
+
+
+def test_the_stored_vectors_are_what_the_installed_flower_makes():
+    """src/wire/objects_test.cpp compares our objects with them. A process of its own: chunks are of another size there."""
+    made = subprocess.run([sys.executable, "-c", "import vectors; print(vectors.text(), end='')"], check=True, capture_output=True,
+                          text=True, cwd=vectors_file.parent).stdout
+    assert made == vectors_file.read_text(encoding="utf-8")
 
 
 def exact(rounds, nodes):
