@@ -182,8 +182,12 @@ bool ClusterFabric::recovers() {
 void ClusterFabric::end() {
   member_.retire();
   if (alone()) return;
-  commands_.give({.order = Order::kEnd});
-  for (int seat = 1; seat < seats(); ++seat) member_.wait_for(concat("bye/", seat));
+  try {
+    commands_.give({.order = Order::kEnd});
+    for (int seat = 1; seat < seats(); ++seat) member_.wait_for(concat("bye/", seat));
+  } catch (const Error& error) {
+    log::warning("[cluster] all is done, but not everybody could be told: ", error.what());
+  }
 }
 
 }  // namespace evenkeel::cluster
