@@ -20,7 +20,7 @@ std::vector<ClientProfile> profiles(const Server& server, std::span<const int64_
   return clients;
 }
 
-/// What the others need of a state: what broadcasts are made of, and what the server keeps. What all hold alike they have.
+/// What the others need of a state: what broadcasts are made of, what the server keeps. What all hold alike they have.
 ServerState shared_part(const ServerState& state) {
   return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
 }
