@@ -1,6 +1,6 @@
-// What ranks exchange in a round, on this machine: a state to all, sums of as many values over all. Beside it, in the same
-// sitting, the same bytes through one loopback socket: the ratio travels to other machines, the seconds do not.
-//   cluster_bench [--mib 372] [--ranks 4]       372 MiB: OLMoE-1B-7B's adapter in bfloat16, and 195 M sums of 8 bytes each
+// What ranks exchange in a round, on this machine: a state to all, sums of as many values over all. Beside it, in the
+// same sitting, the same bytes through one loopback socket: the ratio travels to other machines, the seconds do not.
+//   cluster_bench --mib 372 --ranks 4       372 MiB: OLMoE-1B-7B's adapter in bfloat16; 195 M sums of 8 bytes each
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>

@@ -20,7 +20,7 @@ std::vector<ClientProfile> profiles(const Server& server, std::span<const int64_
   return clients;
 }
 
-/// What the others need of a state: what broadcasts are made of, and what the server keeps. What all hold alike they have.
+/// What the others need of a state: what broadcasts are made of, what the server keeps. What all hold alike they have.
 ServerState shared_part(const ServerState& state) {
   return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
 }
@@ -182,8 +182,12 @@ bool ClusterFabric::recovers() {
 void ClusterFabric::end() {
   member_.retire();
   if (alone()) return;
-  commands_.give({.order = Order::kEnd});
-  for (int seat = 1; seat < seats(); ++seat) member_.wait_for(concat("bye/", seat));
+  try {
+    commands_.give({.order = Order::kEnd});
+    for (int seat = 1; seat < seats(); ++seat) member_.wait_for(concat("bye/", seat));
+  } catch (const Error& error) {
+    log::warning("[cluster] all is done, but not everybody could be told: ", error.what());
+  }
 }
 
 }  // namespace evenkeel::cluster

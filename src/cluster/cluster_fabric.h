@@ -34,7 +34,7 @@ class ClusterFabric : public Fabric {
   /// With `cluster.regroup`: those who are left form a new group.
   bool recovers() override;
 
-  /// Dismisses the others, when all is done.
+  /// Dismisses the others, when all is done: whoever is lost by then is not missed.
   void end();
 
  private:

@@ -31,7 +31,7 @@ struct BoardAddress {
   int listening = -1;  ///< a socket that does already, for who keeps it; -1: none
 };
 
-/// A group of ranks, numbered from 0. All but send and receive are called by all members in the same order. An operation
+/// A group of ranks, numbered from 0. All but send and receive are called by all members, in one order. An operation
 /// in which nothing moves for the group's timeout \throws kIo, and one whose peer died does within moments.
 class Collective {
  public:

@@ -22,8 +22,8 @@ namespace {
 
 using Work = std::function<bool(Collective& group)>;
 
-/// Runs `work` in processes of one group. \return the exit code of each, 128 + the signal of one that was killed: 0 where
-/// `work` is true, 1 where it is false, 2 where it throws kIo
+/// Runs `work` in processes of one group. \return the exit code of each, 128 + the signal of one that was killed: 0
+/// where `work` is true, 1 where it is false, 2 where it throws kIo
 std::vector<int> in_group(int size, double timeout_s, const Work& work) {
   const int listening = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{};

@@ -7,7 +7,7 @@
 
 namespace evenkeel::cluster {
 
-/// Largest first, each to the rank that has least so far; the lowest of those that have the same. Rank 0 gets the first.
+/// Largest first, each to the rank that has least so far; the lowest of those that have alike. Rank 0 gets the first.
 /// \param costs  one per client. \return indices into it, per rank, in the order they were dealt
 std::vector<std::vector<size_t>> deal(std::span<const double> costs, int ranks);
 

@@ -27,20 +27,24 @@ class Scratch {
     const auto prefix = concat("evenkeel-", host_name(), "-");
     for (const auto& entry : entries_of(folder)) {
       const auto name = entry.filename().string();
-      if (name.starts_with(prefix) && !path_exists(fs::path("/proc") / name.substr(prefix.size()))) remove_path(entry);
+      if (name.starts_with(prefix) && !path_exists(fs::path("/proc") / name.substr(prefix.size())))
+        remove_folder(entry);
     }
     path_ = folder / concat(prefix, ::getpid());
     make_folders(path_);
   }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
+  ~Scratch() { remove_folder(path_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   const fs::path& path() const { return path_; }
 
  private:
+  /// Another rank may be at it as well.
+  static void remove_folder(const fs::path& folder) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+
   fs::path path_;
 };
 

@@ -33,7 +33,7 @@ Identity identity_of(const Experiment& experiment);
 /// A line per rank that has something else than rank 0: who, what. Empty: all are alike.
 std::vector<std::string> differences(const std::vector<Identity>& ranks);
 
-/// Exchanges identities with all ranks. \throws kConfig naming who differs in what; a line of the log per rank on rank 0
+/// Exchanges identities with all ranks. \throws kConfig naming who differs in what; a log line per rank on rank 0
 /// \return by rank
 std::vector<Identity> meet(Member& member, const Experiment& experiment);
 

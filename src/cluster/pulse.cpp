@@ -52,10 +52,10 @@ double Pulse::silence(int rank) const {
   return found == beats_.end() ? 0 : seconds_of(Clock::now() - found->second.last);
 }
 
-/// The first counts: what follows from it is not told.
-void Pulse::raise(Trouble trouble) {
+/// The first counts: what follows from it is not told. Trouble of a group that is no more is none.
+void Pulse::raise(Trouble trouble, int64_t epoch) {
   const std::scoped_lock lock(mutex_);
-  if (trouble_.kind == Trouble::Kind::kNone) trouble_ = std::move(trouble);
+  if (trouble_.kind == Trouble::Kind::kNone && watch_.epoch == epoch) trouble_ = std::move(trouble);
 }
 
 void Pulse::look() {
@@ -63,13 +63,14 @@ void Pulse::look() {
   const auto watch = this->watch();
   if (const auto told = board_->find(watch.trouble_key)) {
     const bool stop = told->starts_with(kStop);
-    raise({stop ? Trouble::Kind::kStop : Trouble::Kind::kLeft, stop ? told->substr(kStop.size()) : *told});
+    raise({stop ? Trouble::Kind::kStop : Trouble::Kind::kLeft, stop ? told->substr(kStop.size()) : *told}, watch.epoch);
   }
-  if (board_->add(settings_.epoch, 0) > watch.epoch) raise({Trouble::Kind::kLost, "rank 0 calls for a new group"});
-  for (const int rank : watch.ranks) look_at(rank);
+  if (board_->add(settings_.epoch, 0) > watch.epoch)
+    raise({Trouble::Kind::kLost, "rank 0 calls for a new group"}, watch.epoch);
+  for (const int rank : watch.ranks) look_at(rank, watch.epoch);
 }
 
-void Pulse::look_at(int rank) {
+void Pulse::look_at(int rank, int64_t epoch) {
   const int64_t count = board_->add(concat(settings_.beat, rank), 0);
   {
     const std::scoped_lock lock(mutex_);
@@ -78,7 +79,8 @@ void Pulse::look_at(int rank) {
   const double silence_s = silence(rank), allowed_s = count == 0 ? settings_.start_timeout_s : settings_.timeout_s;
   if (silence_s > allowed_s)
     raise({Trouble::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
-                                        static_cast<int64_t>(silence_s), " s")});
+                                        static_cast<int64_t>(silence_s), " s")},
+          epoch);
 }
 
 void Pulse::beat_for_ever() {
@@ -87,7 +89,7 @@ void Pulse::beat_for_ever() {
       look();
       last_round_ = Clock::now().time_since_epoch().count();
     } catch (const std::exception& error) {
-      raise({Trouble::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())});
+      raise({Trouble::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().epoch);
       last_round_ = Clock::now().time_since_epoch().count();
     }
   }

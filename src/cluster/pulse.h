@@ -56,9 +56,9 @@ class Pulse {
   [[noreturn]] void beat_for_ever();
   [[noreturn]] void guard();
   void look();
-  void look_at(int rank);
+  void look_at(int rank, int64_t epoch);
   Watch watch() const;
-  void raise(Trouble trouble);
+  void raise(Trouble trouble, int64_t epoch);
 
   const std::unique_ptr<Board> board_;
   const Settings settings_;

@@ -1,4 +1,4 @@
-/// \file  A run of several ranks from beginning to end, as `evenkeel train` starts it: what rank 0 does, and the others.
+/// \file  A run of several ranks from beginning to end, as `evenkeel train` starts it: what rank 0 and others do.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 /// \file  The configuration of a federated run, section by section, with the defaults of the UB-SMoE paper.
 ///
 /// A file is read strictly (base/config.h). `[method]` is read apart: it holds `name` and one table per method; every
-/// table present is checked, the selected one is used. `[cluster]` says where a run is computed and nothing of what: it is
-/// read by cluster/options.h and no part of a run's config. `settle()` replaces what is "auto", empty or relative to
+/// table present is checked, the selected one is used. `[cluster]` says where a run is computed and nothing of what: it
+/// is read by cluster/options.h and no part of a run's config. `settle()` replaces what is "auto", empty or relative to
 /// another key by what it stands for, so that the text written into the run folder says everything and reads back
 /// equal. Neither looks at the machine.
 #pragma once

@@ -3,8 +3,8 @@
 /// again.
 ///
 /// Layout of a journal's folder, per client id:
-///   <id>.upload.safetensors   the payload, as it crossed the wire: its length is what traffic reports count; absent when
-///                             it stayed where it was made
+///   <id>.upload.safetensors   the payload, as it crossed the wire: its length is what traffic reports count; absent
+///                             when it stayed where it was made
 ///   <id>.memory.safetensors   what the client keeps for itself until its next round; absent when it keeps nothing
 ///   <id>.json                 what the client measured, and the SHA-256 of the files above; sealed (base/sealed.h) and
 ///                             written last: an upload without it never arrived

@@ -21,8 +21,8 @@ Snapshot before_first_round(const Server& server, Fabric& fabric);
 void take_up(const Server& server, Fabric& fabric, const Snapshot& now);
 
 /// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made
-/// again; one that stayed elsewhere (Reply::crossed) counts for this call alone. The result depends on `now` and the config alone: not on the order in which clients ran or replied, nor on
-/// interruptions.
+/// again; one that stayed elsewhere (Reply::crossed) counts for this call alone. The result depends on `now` and the
+/// config alone: not on the order in which clients ran or replied, nor on interruptions.
 /// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads kept.
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress);

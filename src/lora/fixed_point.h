@@ -1,5 +1,5 @@
-/// \file  Sums of tensors whose bits depend on the terms alone: neither on their order, nor on how they are grouped, nor
-/// on how many processes hold them. Terms are rounded to integers once, on a scale that their largest magnitude and
+/// \file  Sums of tensors whose bits depend on the terms alone: neither on their order, nor on how they are grouped,
+/// nor on how many processes hold them. Terms are rounded to integers once, on a scale that their largest magnitude and
 /// their number fix, and integers add up exactly (docs/decisions/0043-sums-in-fixed-point.md).
 #pragma once
 
@@ -37,9 +37,9 @@ struct Terms {
 };
 
 /// sum_i weight_i values_i, float64 for such values and float32 for all others; undefined where no term is. With M the
-/// largest magnitude of a term and n = `everywhere`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, and an error
+/// largest magnitude of a term and n = `everywhere`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, an error
 /// is at most n^2 M 2^-61, or n 2^-960, before the result is rounded to its type.
-/// \throws kNumeric naming whose term is not finite, kShape whose differs in shape or type. Cost: two reads of each term.
+/// \throws kNumeric naming whose term is not finite, kShape whose differs in shape. Cost: two reads of each term.
 at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others = {});
 
 /// The same of weights and parts at hand. \throws kShape when there are none, or not as many.

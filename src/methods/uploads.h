@@ -31,12 +31,12 @@ struct ClientUpdate {
 /// Where some of a round's uploads stand among all of them, and who holds the rest.
 struct UploadShare {
   std::vector<size_t> places{};  ///< in the order of the round, one per update
-  size_t of = 0;               ///< how many the round has
+  size_t of = 0;                 ///< how many the round has
   const Reduction* others = nullptr;
 };
 
 /// The uploads of a round, behind two doors. Sums of what each client could compute of its own upload are all that most
-/// methods need: they come out the same, to the bit, in whatever order and wherever the uploads are (lora/fixed_point.h).
+/// methods need: they come out the same, to the bit, wherever the uploads are, in any order (lora/fixed_point.h).
 /// each() shows them one by one; a method whose row does not say that it needs that (MethodEntry::needs_individuals)
 /// finds it locked. Borrows the updates; weights are p_c of all clients of the round, in its order.
 class Uploads {

@@ -278,7 +278,7 @@ def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
 
 def test_srun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
     srun = launcher("srun")
-    if subprocess.run([srun, "-n1", "true"], capture_output=True, timeout=20).returncode != 0:
+    if subprocess.run(["timeout", "20", srun, "-n1", "true"], capture_output=True).returncode != 0:
         pytest.skip("srun is installed, but no Slurm runs here")
     launched([srun, "-K", "-n", "2", "--overcommit"], tmp_path / "run", tiny_model)
     expect_same_run(tmp_path / "run", alone("ub-smoe"))
