@@ -77,7 +77,8 @@ std::shared_ptr<SharedMemory> memory_of(const std::vector<Image>& images) {
 
 OrderedJson json_of_arrays(const Arrays& arrays, const std::vector<Image>& images) {
   OrderedJson list = OrderedJson::array();
-  for (const auto& array : arrays.packed ? arrays.packed->arrays() : std::vector<ArrayData>())
+  if (!arrays.packed) return list;
+  for (const auto& array : arrays.packed->arrays())
     for (const auto& image : images)
       if (image.data == &array)
         list.push_back({{"name", array.head.name},
@@ -89,6 +90,13 @@ OrderedJson json_of_arrays(const Arrays& arrays, const std::vector<Image>& image
   return list;
 }
 
+/// What JSON has no number for.
+double special_of(const JsonView& view) {
+  const auto& text = view.string();
+  view.require(text == "nan" || text == "inf" || text == "-inf", " is ", shown(text), ", allowed: nan, inf, -inf");
+  return text == "nan" ? std::nan("") : text == "inf" ? HUGE_VAL : -HUGE_VAL;
+}
+
 Value scalar_of(const JsonView& view) {
   const auto& json = view.json();
   if (json.is_boolean()) return json.get<bool>();
@@ -96,9 +104,9 @@ Value scalar_of(const JsonView& view) {
   if (json.is_number_float()) return json.get<double>();
   if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return json.get<uint64_t>();
   if (json.is_number_integer()) return json.get<int64_t>();
-  if (const auto number = view.object().find("float"))
-    return number->string() == "nan" ? std::nan("") : number->string() == "inf" ? HUGE_VAL : -HUGE_VAL;
-  auto bytes = from_base64(view.at("base64").string());
+  if (const auto number = view.object().find("float")) return special_of(*number);
+  const auto& text = view.at("base64").string();
+  auto bytes = text.empty() ? std::optional(std::string()) : from_base64(text);
   view.require(bytes.has_value(), ".base64 is none");
   return Bytes{std::move(*bytes)};
 }
@@ -158,8 +166,8 @@ void copy_image(const ArrivedImage& image, std::span<const std::byte> memory, st
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto head = parse_npy_head(text.substr(0, std::min(text.size(), npy_head_bytes(text))), image.head);
   const auto data = bytes.subspan(head.bytes);
-  EK_CHECK(data.size() == place.size(), kData, "array ", shown(image.head.name), " has ", data.size(),
-           " bytes of data, expected ", place.size());
+  EK_CHECK(data.size() == image.head.bytes() && data.size() == place.size(), kData, "array ", shown(image.head.name),
+           " has ", data.size(), " bytes of data, expected ", place.size());
   if (head.fortran_order)
     FortranOrder(image.head, place).put(data);
   else if (!data.empty())
@@ -192,6 +200,7 @@ Content read_records(const JsonView& records, const SharedMemory* memory, const 
     if (const auto config = view.find("config")) content.add(name, items_of<Config>(*config));
     if (const auto metrics = view.find("metrics")) content.add(name, items_of<Metrics>(*metrics));
     const auto arrays = view.find("arrays");
+    view.require(arrays || content.has(name), " is none of config, metrics and arrays");
     if (!arrays) continue;
     Arrays heads;
     for (const auto& one : arrays->items()) {
