@@ -1,6 +1,7 @@
 # The commands of the README. Thin: tools/setup installs, CMake presets build, ctest tests.
 #   make demo         install what is missing, build, run UB-SMoE and FedIT side by side on the built-in model
 #   make test         the same set-up, then every test
+#   make test-slow    more of the cluster and of federations: every kill, frozen rank, broken cable, launcher and method
 #   make build        the program at build/evenkeel
 #   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
@@ -11,7 +12,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo test test-debug fuzz fuzz-smoke build build-all bench bench-smoke bench-peers format format-check floors sizes clean
+.PHONY: demo test test-slow test-debug fuzz fuzz-smoke build build-all bench bench-smoke bench-peers format format-check floors sizes clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -32,6 +33,11 @@ demo: build
 
 test: setup-test build-all
 	@OMP_NUM_THREADS=1 ctest --test-dir build -j $(JOBS) --progress --output-on-failure --no-tests=error
+
+# Those that a change of the cluster or of the federation's wire should be tried on, and that make test leaves out for time.
+test-slow: setup-test build-all
+	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 ctest --test-dir build -R 'test_cluster|test_federation|test_wire|test_federated_run' --progress \
+	  --output-on-failure --no-tests=error
 
 test-debug: build-debug/build.ninja
 	@$(NINJA) -C build-debug unit_tests

@@ -18,16 +18,16 @@ struct NodeFlags {
   std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, socket;
   std::vector<std::string> data, test;
   int64_t threads = 0;
-  double poll = 0.5;
+  double poll = 0.5, round_seconds = 600;
   bool insecure = false, once = false;
 };
 
 std::optional<double> budget_of(const std::string& text) {
-  if (text.empty()) return std::nullopt;
+  if (text.empty() || text == "auto") return std::nullopt;
   double budget = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), budget);
   EK_CHECK(error == std::errc() && end == text.data() + text.size() && budget > 0 && budget <= 1, kConfig,
-           "--budget is ", shown(text), ", allowed: above 0, up to 1");
+           "--budget is ", shown(text), ", allowed: auto, or above 0, up to 1");
   return budget;
 }
 
@@ -59,6 +59,7 @@ NodeClientOptions client_of(const NodeFlags& flags) {
           .data = rows_of(flags.data, "--data"),
           .test = rows_of(flags.test, "--test"),
           .budget = budget_of(flags.budget),
+          .measure_s = flags.budget == "auto" ? flags.round_seconds : 0,
           .threads = flags.threads,
           .folder = flags.memory.empty() ? memory : flags.memory,
           .agreed = flags.agreed,
@@ -102,7 +103,12 @@ void add_node_command(CLI::App& program) {
                       "its training rows: files, globs or a folder; where the run deals out its own rows, the folder "
                       "they are in");
   command->add_option("--test", flags->test, "its test rows, likewise");
-  command->add_option("--budget", flags->budget, "its share of the experts, whatever the server proposes");
+  command->add_option("--budget", flags->budget,
+                      "its share of the experts, whatever the server proposes; auto: this machine is measured");
+  command
+      ->add_option("--round-seconds", flags->round_seconds,
+                   "with --budget auto: how long a round of training may take here, if the run has no deadline")
+      ->capture_default_str();
   command->add_option("--agreed", flags->agreed, "a config: a run that trains otherwise is refused");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
   command->add_option("--threads", flags->threads, "processor threads (default: as the run says)");

@@ -8,7 +8,8 @@
 
 namespace evenkeel {
 
-/// "host:8000", "10.0.0.1:8000", "[::1]:8000". \param least  0 where any free port will do. \throws kConfig naming `flag`
+/// "host:8000", "10.0.0.1:8000", "[::1]:8000". \param least  0 where any free port will do. \throws kConfig naming
+/// `flag`
 wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least = 1);
 
 }  // namespace evenkeel

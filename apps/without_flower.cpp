@@ -7,7 +7,8 @@ namespace {
 
 void add_absent(CLI::App& program, const char* name, const char* what) {
   program.add_subcommand(name, what)->allow_extras()->callback([name] {
-    fail(kConfig, name, ": this program was built without the wire of federations, which needs cpp-httplib, protobuf and ",
+    fail(kConfig, name,
+         ": this program was built without the wire of federations, which needs cpp-httplib, protobuf and ",
          "OpenSSL (cmake says which of them was missing)");
   });
 }
@@ -16,6 +17,7 @@ void add_absent(CLI::App& program, const char* name, const char* what) {
 
 void add_serve_command(CLI::App& program) { add_absent(program, "serve", "the server of a federation (not built)"); }
 void add_node_command(CLI::App& program) { add_absent(program, "node", "one client of a federation (not built)"); }
+void add_status_command(CLI::App& program) { add_absent(program, "status", "how a federation does (not built)"); }
 void add_keygen_command(CLI::App& program) { add_absent(program, "keygen", "a key for a node (not built)"); }
 
 }  // namespace evenkeel

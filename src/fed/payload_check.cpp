@@ -101,8 +101,8 @@ std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, i
   return shape;
 }
 
-void check_upload(const LoraFactors& sent, const LoraFactors& expected, bool lower_ranks, const std::string& name,
-                  const std::string& place) {
+void check_upload(const LoraFactors& sent, const LoraFactors& expected, std::optional<int64_t> up_to,
+                  const std::string& name, const std::string& place) {
   EK_CHECK(std::isfinite(sent.scaling), kData, place, ": the scaling of ", name, " is not finite");
   EK_CHECK(!sent.ranks.defined(), kData, place, ": the experts of ", name, " differ in rank");
   for (const auto& factor : kFactors) {
@@ -111,9 +111,9 @@ void check_upload(const LoraFactors& sent, const LoraFactors& expected, bool low
     EK_CHECK(one.defined() == other.defined(), kData, place, ": ", full,
              one.defined() ? " was not to be sent" : " is missing");
     if (!one.defined()) continue;
-    const int64_t rank = sent.rank(), most = expected.rank();
-    EK_CHECK(rank == most || (lower_ranks && rank >= 1 && rank < most), kData, place, ": ", full, " is of rank ", rank,
-             ", expected ", most, lower_ranks ? " or less" : "");
+    const int64_t rank = sent.rank(), most = up_to.value_or(expected.rank());
+    EK_CHECK(rank == most || (up_to && rank >= 1 && rank < most), kData, place, ": ", full, " is of rank ", rank,
+             ", expected ", most, up_to ? " or less" : "");
     const auto shape = at_rank(other, factor, rank);
     EK_CHECK(one.is_floating_point() && one.sizes() == at::IntArrayRef(shape), kData, place, ": ", full, " is ",
              c10::toString(one.scalar_type()), " [", join(one.sizes().vec()), "], expected numbers of shape [",
@@ -203,12 +203,13 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
   return server.method->upload(download, server.method->prepare(download, view), no_tokens(server.model), view);
 }
 
-void check_upload(const Payload& sent, const Payload& expected, bool lower_ranks, const std::string& place) {
+void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,
+                  const std::string& place) {
   EK_CHECK(sent.base_delta.empty(), kData, place, " brings a change of the base, which is the server's to make");
   check_names(sent.adapters, expected.adapters, place);
   check_names(sent.extras, expected.extras, place);
   for (const auto& [name, factors] : sent.adapters)
-    check_upload(factors, expected.adapters.at(name), lower_ranks, name, place);
+    check_upload(factors, expected.adapters.at(name), up_to, name, place);
   for (const auto& [name, tensor] : sent.extras) check_upload(tensor, expected.extras.at(name), name, place);
 }
 
@@ -219,8 +220,8 @@ double check_training_reply(const Server& server, const ServerState& state, cons
   EK_CHECK(reply.payload.size() > 0, kData, place, " brings no upload");
   const auto sent = decode(reply.payload.bytes, place);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
-  const bool lower_ranks = server.config.method.entry().takes_unequal_ranks();
-  check_upload(sent, expected_upload(server, state, client, download), lower_ranks, place);
+  const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
+  check_upload(sent, expected_upload(server, state, client, download), up_to, place);
   server.method->check_upload(sent, client);
   const double moved = update_norm(sent, download), most = server.config.clients.update_norm;
   EK_CHECK(most == 0 || moved <= most, kData, place, " moves by ", moved, ", clients.update_norm allows ", most);
@@ -236,8 +237,8 @@ double update_norm(const Payload& sent, const Payload& received) {
       if (!now.defined()) continue;
       const auto then = before == received.adapters.end() ? at::Tensor() : before->second.*factor.tensor;
       const bool same = then.defined() && then.sizes() == now.sizes();
-      const auto moved = same ? now.to(at::kFloat) - then.to(at::kFloat) : now.to(at::kFloat);
-      squares += moved.square().sum(at::kDouble).item<double>();
+      const auto moved = same ? now.to(at::kDouble) - then.to(at::kDouble) : now.to(at::kDouble);
+      squares += moved.square().sum().item<double>();
     }
   }
   return std::sqrt(squares);

@@ -2,6 +2,7 @@
 /// allowed, and touches nobody else's.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "fed/message.h"
@@ -29,10 +30,10 @@ Payload expected_upload(const Server& server, const ServerState& state, const Cl
                         const Payload& download);
 
 /// \param expected  expected_upload()
-/// \param lower_ranks  of methods whose clients may have any rank up to theirs
+/// \param up_to  of methods whose clients may have any rank up to theirs: that; else ranks are those that are expected
 /// \throws kData naming the tensor that is missing, surplus, of another kind or shape, negative where it counts, or not
 /// finite.
-void check_upload(const Payload& sent, const Payload& expected, bool lower_ranks, const std::string& place);
+void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to, const std::string& place);
 
 /// Everything that a reply to a task of training says: its report, its payload, and what the method makes of it.
 /// \return how far the client moved: update_norm(). \throws kData, kCheckpoint as above, or when that is farther than

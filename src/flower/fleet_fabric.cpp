@@ -122,7 +122,7 @@ void FleetFabric::part() {
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
   Talks talks(*this, nothing);
-  for (const int64_t client : agreed_) talks.bid_farewell({.id = client});
+  for (const auto& [client, member] : roster_.members()) talks.bid_farewell({.id = client});
   talks.run();
 }
 

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "fed/device_speed.h"
 #include "fed/payload_check.h"
 #include "fed/run_request.h"
 
@@ -53,6 +54,39 @@ ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& option
   if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
   config.find_files();
   return config;
+}
+
+/// In the mean of its rows.
+int64_t round_tokens(const LocalTraining& training, const std::vector<Example>& rows) {
+  size_t tokens = 0;
+  for (const auto& row : rows) tokens += row.ids.size();
+  const auto count = static_cast<int64_t>(rows.size());
+  const int64_t passes = local_steps(training, count) * training.batch_size * training.accumulation;
+  return static_cast<int64_t>(tokens) * passes / std::max<int64_t>(1, count);
+}
+
+/// Gives the client the largest budget at which this machine is done with a round in `seconds`, or half of the round's
+/// deadline; the smallest that was measured where it is never done.
+void propose_budget(Experiment& e, int64_t client, double seconds) {
+  constexpr double kMeasure_s = 2;  // of training, per K
+  auto& server = e.server;
+  EK_CHECK(server.model.num_experts > 0 && !server.config.method.entry().takes_unequal_ranks(), kConfig,
+           "--budget auto measures what experts cost; method ", server.config.method.name, " on this model has ",
+           server.model.num_experts, " of them and makes clients differ otherwise");
+  if (const double deadline = server.config.clients.deadline; deadline > 0) seconds = std::min(seconds, deadline / 2);
+  const auto top_ks = measured_top_ks(e);
+  const auto profile = measured_profile(e, top_ks, kMeasure_s);
+  const auto tokens = round_tokens(server.config.train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
+  int64_t best = top_ks.front();
+  for (size_t i = 0; i < top_ks.size(); ++i)
+    if (static_cast<double>(tokens) <= profile.tokens_per_second[i] * seconds) best = std::max(best, top_ks[i]);
+  const double budget = static_cast<double>(best) / static_cast<double>(server.model.top_k);
+  log::info("[node] this machine is done with a round of ", tokens, " tokens in ", seconds, " s at K = ", best,
+            ": budget ", budget);
+  std::vector<size_t> examples;
+  for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
+  server.config = with_budget(std::move(server.config), client, budget);
+  server.clients = e.fabric.clients = make_clients(server.config, server.model, examples);
 }
 
 /// Whether a key says how models are trained, and not where files are or who takes part.
@@ -106,15 +140,15 @@ void NodeClient::consent(const Letter& letter, int64_t payload_bytes) const {
 Letter NodeClient::answer(const Letter& letter) {
   EK_CHECK(is_name(letter.run), kData, "a run is named by letters and digits, not \"", shown(letter.run), "\"");
   if (letter.kind == kOfferLetter) return consider(letter);
+  if (letter.kind == kFarewellLetter) return part(letter);
   if (!agreement_ || agreement_->offer.run != letter.run)
     return {.run = letter.run, .kind = kStrangerLetter, .header = "{}"};
-  if (letter.kind == kFarewellLetter) return part(letter);
   return letter.kind == kNewsLetter ? hear(letter) : work(letter);
 }
 
 Letter NodeClient::part(const Letter& letter) {
   log::info("[node] the run is over");
-  agreement_.reset();
+  if (agreement_ && agreement_->offer.run == letter.run) agreement_.reset();
   return {.run = letter.run, .kind = kFarewellLetter, .header = "{}"};
 }
 
@@ -129,6 +163,7 @@ Letter NodeClient::consider(const Letter& letter) {
   require_same(options_.agreed, config);
   agreement_.reset();  // its base goes before another comes
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+  if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);
   require_same_base(offer, experiment, resolve_model_path(options_.model));
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   const auto terms = download_terms(experiment.server, self);

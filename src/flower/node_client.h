@@ -22,6 +22,7 @@ struct NodeClientOptions {
   std::vector<std::string> data{};  ///< files of its training rows, or globs; empty: its share of those of `[data]`
   std::vector<std::string> test{};  ///< of its test rows
   std::optional<double> budget{};   ///< beta_c, whatever the server proposes
+  double measure_s = 0;             ///< or: measured, so that a round of training takes no longer; 0: not
   int64_t threads = 0;              ///< 0: as the server's config says
   std::filesystem::path folder{};   ///< what it remembers between rounds
   std::filesystem::path agreed{};   ///< a config: an offer that differs in how models are trained is refused

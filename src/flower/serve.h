@@ -44,7 +44,8 @@ struct ServedRun {
 };
 
 /// \param grid_in  makes the grid, given the folder that its state lives in
-/// \return where the run is, and the scores of its last round. \throws Interrupted at a safe place; `--resume` then goes on
+/// \return where the run is, and the scores of its last round. \throws Interrupted at a safe place; `--resume` then
+/// goes on
 ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const std::filesystem::path& folder)>& grid_in);
 

@@ -1,11 +1,11 @@
 /// \file  A payload as few large arrays, for transports that carry named arrays and charge for each of them: one per
-/// layer and factor (A, B, core), the experts of a layer stacked, and one per dtype for all that is small. A
-/// payload lies array by array, so these are views of its own bytes (lora/payload.h): nothing is converted, and whoever has the head of the
-/// payload knows all of it but the numbers.
+/// layer and factor (A, B, core), the experts of a layer stacked, and one per dtype for all that is small. A payload
+/// lies array by array, so these are views of its own bytes (lora/payload.h): nothing is converted, and whoever has the
+/// head of the payload knows all of it but the numbers.
 ///
 ///   "adapter/model.layers.3/a"      every A of layer 3, site by site in name order
 ///   "base_delta/model.layers.3/b"   likewise
-///   "extra/model.layers.3/pg_a"     extras of two and more axes
+///   "extra/model.layers.3/pseudo_grad_a"   extras of two and more axes
 ///   "vectors/Float"                 all tensors of fewer than two axes and of that dtype
 ///
 /// Names depend on the sites and the method alone, never on what a client or a round made of them: an expert that

@@ -1,8 +1,9 @@
 /// \file  What crosses the wire, and its bytes: one safetensors file per direction and client, in memory or on disk.
 ///
-/// Tensors lie as lora/packing.h hands them to transports. Names: "adapter/" and "base_delta/", each before those of lora/adapter_tensors.h; "extra/<name>". Scalings are
-/// metadata: "scaling" and "base_scaling" hold {"<site>": s} as JSON. A stack whose experts differ in rank travels as
-/// the rows that carry something, of all experts on top of each other: a [sum of ranks, in], b [sum of ranks, out].
+/// Tensors lie as lora/packing.h hands them to transports. Names: "adapter/" and "base_delta/", each before those of
+/// lora/adapter_tensors.h; "extra/<name>". Scalings are metadata: "scaling" and "base_scaling" hold {"<site>": s} as
+/// JSON. A stack whose experts differ in rank travels as the rows that carry something, of all experts on top of each
+/// other: a [sum of ranks, in], b [sum of ranks, out].
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// \file  How this program and an app of Flower's speak on one machine: lines of JSON over a Unix stream socket, a memfd
-/// beside a line for the arrays that belong to it. docs/flower-app.md is the protocol. Example:
+/// \file  How this program and an app of Flower's speak on one machine: lines of JSON over a Unix stream socket, and a
+/// memfd beside a line for the arrays that belong to it. docs/flower-app.md is the protocol. Example:
 ///   LineListener listener("/run/evenkeel/node.sock");
 ///   if (auto lines = listener.accept(stop))
 ///     while (auto line = lines->receive(stop)) lines->send(answer(*line));

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, model, one_line, settings, succeed, tiny_model,  # noqa: F401
+from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, model, one_line, settings, slow, succeed, tiny_model,  # noqa: F401
                   without_seconds)
 
 ADAPTER = "adapter/adapter_model.safetensors"
@@ -63,8 +63,9 @@ def dealt(out):
     return [line["clients"] for line in lines(out / "cluster.jsonl")]
 
 
-@pytest.mark.parametrize("method, ranks", [("ub-smoe", 2), ("ub-smoe", 4), ("a3smoe", 3), ("fedit", 6), ("fed-sb", 3),
-                                           ("hetlora", 2), ("flexlora", 3), ("flora", 3)])
+@pytest.mark.parametrize("method, ranks", [
+    ("ub-smoe", 2), ("flexlora", 3), *(pytest.param(*more, marks=slow) for more in [
+        ("ub-smoe", 4), ("a3smoe", 3), ("fedit", 6), ("fed-sb", 3), ("hetlora", 2), ("flora", 3)])])
 def test_ranks_give_the_bits_of_one_process(tiny_model, tmp_path, alone, method, ranks):  # noqa: F811
     out = tmp_path / "run"
     succeed(*train(tiny_model, out, method, "--ranks", ranks), timeout=60)
@@ -129,7 +130,8 @@ def committed(out):
 ROUNDS = 5
 
 
-@pytest.mark.parametrize("rank, method", [(0, "ub-smoe"), (1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])
+@pytest.mark.parametrize("rank, method", [
+    (0, "ub-smoe"), *(pytest.param(*more, marks=slow) for more in [(1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])])
 def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_path, alone, rank, method):  # noqa: F811
     reference = alone(method, train__rounds=ROUNDS)
     out, clock = tmp_path / "run", random.Random(f"{rank} {method}")
@@ -144,6 +146,7 @@ def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_
     expect_same_run(out, reference)
 
 
+@slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):  # noqa: F811
     out = tmp_path / "run"
@@ -154,7 +157,7 @@ def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):  # noqa: F811
     assert code not in (0, None) and "rank" in said
 
 
-@pytest.mark.parametrize("method", ["ub-smoe", "flexlora"])
+@pytest.mark.parametrize("method", ["ub-smoe", pytest.param("flexlora", marks=slow)])
 def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alone, method):  # noqa: F811
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS, cluster__regroup="true"))
@@ -166,6 +169,7 @@ def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alon
     assert lines(out / "cluster.jsonl")[-1]["ranks"] == [0, 2]
 
 
+@slow
 def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, alone):  # noqa: F811
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, "ub-smoe", "--ranks", 3, train__rounds=ROUNDS))
@@ -267,6 +271,7 @@ def test_torchrun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
     expect_same_run(tmp_path / "run", alone("ub-smoe"))
 
 
+@slow
 def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
     mpirun = launcher("mpirun", *os.environ.get("EVENKEEL_MPI", "").split(os.pathsep))
     kind = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
@@ -276,6 +281,7 @@ def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
     expect_same_run(tmp_path / "run", alone("ub-smoe"))
 
 
+@slow
 def test_srun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
     srun = launcher("srun")
     if subprocess.run(["timeout", "20", srun, "-n1", "true"], capture_output=True).returncode != 0:
@@ -332,6 +338,7 @@ def link(names, state):
     subprocess.run(["ip", "-n", names[1], "link", "set", "wire0", state], check=True)
 
 
+@slow
 def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, alone, two_hosts):  # noqa: F811
     out = tmp_path / "run"
     command = [*train(tiny_model, out, "ub-smoe", train__rounds=ROUNDS), *settings(cluster__timeout=20)]
@@ -348,6 +355,7 @@ def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, 
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
 
 
+@slow
 def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts):  # noqa: F811
     out = tmp_path / "run"
     processes = on_two_hosts(two_hosts, train(tiny_model, out, "fedit", train__rounds=50))

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tiny import PROGRAM, ROOT, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import PROGRAM, ROOT, evenkeel, lines, one_line, settings, slow, succeed, tiny_model, without_seconds  # noqa: F401
 
 CLIENTS = 4
 DEADLINE = 240
@@ -98,7 +98,7 @@ def same_run(one, other):
         assert without_seconds(lines(one / file)) == without_seconds(lines(other / file)), file
 
 
-@pytest.mark.parametrize("method", ["ub-smoe", "flora"])
+@pytest.mark.parametrize("method", ["ub-smoe", *(pytest.param(more, marks=slow) for more in ["fedit", "flexlora", "flora"])])
 def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):  # noqa: F811
     local = local_run(tmp_path, tiny_model, method)
     with Processes() as processes:
@@ -128,6 +128,7 @@ def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_pat
     same_run(local, run)
 
 
+@slow
 def test_a_node_that_dies_and_comes_back_changes_no_bit(tiny_model, tmp_path):  # noqa: F811
     local = local_run(tmp_path, tiny_model, "ub-smoe")
     log = tmp_path / "serve.log"

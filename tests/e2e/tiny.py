@@ -12,6 +12,7 @@ import pytest
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "configs/tiny/train.toml"
+slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 
 def evenkeel(*arguments, cwd=ROOT, timeout=300, **options):

@@ -11,10 +11,12 @@ import time
 import urllib.request
 
 import echo_app
+import pytest
 
 BIN = pathlib.Path(sys.executable).parent
 ECHO = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", "build/evenkeel")).resolve().parent / "wire_echo"
 DEADLINE = 90
+slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 
 def free_port():

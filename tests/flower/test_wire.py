@@ -61,6 +61,7 @@ def test_a_native_node_at_a_stock_superlink_returns_every_array_bit_for_bit(inse
     assert lines(node)[-1] == {"left": True}
 
 
+@peer.slow
 def test_a_native_node_that_died_is_followed_at_once(insecure, tmp_path):
     """Its first life ends after the pull, as by kill -9: that message is lost, the next life joins and answers the next."""
     peer.keygen(tmp_path / "node.pem")
@@ -87,6 +88,7 @@ def test_with_tls_and_an_allow_list_a_native_and_a_stock_node_share_rounds(secur
     assert native.wait(20) == 0
 
 
+@peer.slow
 def test_a_key_that_is_not_on_the_allow_list_is_told_so(secure, tmp_path):
     peer.keygen(tmp_path / "stranger.pem")
     node = secure.node(tmp_path / "stranger.pem")
@@ -94,6 +96,7 @@ def test_a_key_that_is_not_on_the_allow_list_is_told_so(secure, tmp_path):
     assert "does not know the key SHA256:" in node.log.read_text() or "does not accept this node" in node.log.read_text()
 
 
+@peer.slow
 def test_an_authority_that_did_not_sign_the_server_is_refused(secure, tmp_path):
     """As a transport error, which is tried again: nothing is ever sent to the wrong server."""
     peer.keygen(tmp_path / "node.pem")
@@ -134,6 +137,7 @@ def test_a_stock_and_a_native_node_at_our_coordinator_return_every_array_bit_for
     assert native.wait(70) == 0, native.log.read_text()
 
 
+@peer.slow
 def test_a_self_registered_node_registers_again_at_a_superlink_that_forgot_it(tmp_path):
     link = peer.SuperLink(tmp_path)
     with link.processes:
@@ -148,6 +152,7 @@ def test_a_self_registered_node_registers_again_at_a_superlink_that_forgot_it(tm
         assert node.wait(20) == 0
 
 
+@peer.slow
 def test_a_run_that_is_stopped_is_over_for_the_node_which_goes_on(insecure, tmp_path):
     peer.keygen(tmp_path / "node.pem")
     node = insecure.node(tmp_path / "node.pem", "--messages", 1)
