@@ -15,7 +15,7 @@ import pytest
 from tiny import PROGRAM, ROOT, evenkeel, lines, one_line, settings, slow, succeed, tiny_model, without_seconds  # noqa: F401
 
 CLIENTS = 4
-DEADLINE = 240
+DEADLINE = 90
 
 
 def run_settings(model, method, **changes):
