@@ -90,6 +90,7 @@ bool Connection::next_request(const std::function<bool()>& stopping) {
   in_head_ = true;
   phase_begin_ = Clock::now();
   const auto end = phase_begin_ + seconds(limits_.idle_s);
+  if (stopping()) return false;  // whoever asks without a pause would be served for ever
   while (begin_ == end_ && !(ssl_ && SSL_pending(ssl_.get()) > 0)) {
     pollfd descriptor{.fd = socket_, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&descriptor, 1, static_cast<int>(std::chrono::milliseconds(kStep).count()));

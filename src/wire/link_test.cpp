@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "wire/testing.h"
 
 namespace evenkeel::wire {
@@ -256,6 +258,21 @@ TEST(Link, AnOpenCoordinatorRegistersWhoComes) {
   EXPECT_NE(evenkeel::testing::refusal([&] { another.join(); }), "no error") << "one is all there may be";
   link.leave();
   EXPECT_TRUE(coordinator.nodes().empty()) << "who registered itself unregisters";
+}
+
+TEST(Link, ACoordinatorEndsWhileSomebodyKeepsAsking) {
+  const Keys keys(1);
+  auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
+  std::atomic<bool> done = false;
+  std::jthread asking([&, port = coordinator->port()] {
+    HttpClient client({.port = port, .insecure = true}, 1, 4096);
+    while (!done) client.get("/health");
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto begin = std::chrono::steady_clock::now();
+  coordinator.reset();
+  done = true;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 }  // namespace
