@@ -21,13 +21,16 @@ using Edit = std::function<void(Letter& letter)>;
 
 class Federation : public testing::SmallRun {
  protected:
-  static RunRequest request(std::string_view method, const fs::path& out, const std::string& setting = "threads=1") {
+  static RunRequest request(std::string_view method, const fs::path& out,
+                            std::initializer_list<std::string> more = {"threads=1"}) {
     const auto file = root() / "run.toml";
     write_file_atomic(file, testing::kSmallRun);
-    return {.file = file,
-            .settings = {concat("model.path=\"", (root() / "model").string(), "\""),
-                         concat("method.name=\"", method, "\""), "evaluate.tasks=[\"builtin:sizes\"]", setting},
-            .out = out.string()};
+    RunRequest request{.file = file, .settings = more, .out = out.string()};
+    for (const auto& setting :
+         {concat("model.path=\"", (root() / "model").string(), "\""), concat("method.name=\"", method, "\""),
+          std::string("evaluate.tasks=[\"builtin:sizes\"]")})
+      request.settings.push_back(setting);
+    return request;
   }
 
   fs::path key(int64_t node) {
@@ -151,6 +154,7 @@ struct Lie {
   const char* name;
   Edit edit;
   const char* said;
+  const char* setting = "threads=1";
 };
 
 const std::vector<Lie>& lies() {
@@ -186,6 +190,13 @@ const std::vector<Lie>& lies() {
        "were chosen"},
       {"ABaseOfItsOwn", [](Letter& letter) { change_upload(letter, [](Payload& p) { p.base_delta = p.adapters; }); },
        "the server's to make"},
+      {"AnUpdateOfAnotherScale",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) {
+           for (auto& [name, f] : p.adapters) f.b.mul_(1e6);
+         });
+       },
+       "clients.update_norm allows 1000", "clients.update_norm=1000"},
       {"MoreSteps",
        [](Letter& letter) {
          if (letter.kind != kReplyLetter) return;
@@ -216,7 +227,7 @@ class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};
 TEST_P(Liar, IsLostAndNobodyElseIs) {
   const auto& lie = lies()[GetParam()];
   const auto out = folder_.path() / "run";
-  served(request("ub-smoe", out, "train.rounds=1"), {{1, lie.edit}});
+  served(request("ub-smoe", out, {"train.rounds=1", lie.setting}), {{1, lie.edit}});
   const auto record = rounds(out).at(0);
   ASSERT_TRUE(record.lost) << "nobody was lost";
   ASSERT_EQ(record.lost->size(), 1u);

@@ -2,6 +2,7 @@
 folder and memory, against the run of the same config on one machine."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -201,3 +202,54 @@ def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path): 
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--open", "--insecure", "--listen", "nowhere"), "--listen", "nowhere")
     one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model), "insecure")
     one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model, "--insecure", "--budget", "2"), "--budget")
+
+
+def own_rows_config(folder, count=2):
+    """A run whose clients bring rows of their own: alpaca rows about colours, in a file each."""
+    (folder / "rows").mkdir()
+    text = (ROOT / "configs/tiny/train.toml").read_text()
+    text = re.sub(r"\[data\].*?(?=\[clients\])", "[data]\ntask = 'files'\ncutoff = 256\nfiles = { held_out = 0.25, score = 'f1' }\n\n", text,
+                  flags=re.DOTALL)
+    text = re.sub(r"\[clients\].*?(?=\[method\])", "", text, flags=re.DOTALL)
+    for i in range(count):
+        rows = [{"instruction": f"What colour is thing {i}-{j}?", "input": "", "output": ["red", "green", "blue"][(i + j) % 3]}
+                for j in range(8 + 4 * i)]
+        (folder / f"rows/site-{i}.json").write_text(json.dumps(rows))
+        text += f'\n[[clients.client]]\nname = "site-{i}"\ndata = ["{folder}/rows/site-{i}.json"]\nbudget = {[0.25, 1.0][i]}\n'
+    (folder / "own.toml").write_text(text)
+    return folder / "own.toml"
+
+
+def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_path):  # noqa: F811
+    config = own_rows_config(tmp_path)
+    changes = settings(model__path=f'"{tiny_model}"', train__rounds=1)
+    succeed("train", config, *changes, "--out", tmp_path / "local", timeout=DEADLINE)
+    keys, log, address = keygen(tmp_path, 2), tmp_path / "serve.log", f"127.0.0.1:{free_port()}"
+    with Processes() as processes:
+        server = processes.start("serve", config, *changes, "--out", tmp_path / "run", "--listen", address, "--allow",
+                                 tmp_path / "keys.txt", "--insecure", log=log)
+        for i, key in reversed(list(enumerate(keys))):  # a key's name says which client it is, not who comes first
+            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json"),
+                            log=tmp_path / f"site-{i}.log")
+        assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
+    adapter = "adapter/adapter_model.safetensors"
+    assert (tmp_path / "run" / adapter).read_bytes() == (tmp_path / "local" / adapter).read_bytes()
+    assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(tmp_path / "local/rounds.jsonl"))
+    assert "site-0.json" not in (tmp_path / "run/config.toml").read_text()
+    shown = succeed("status", tmp_path / "run").stdout
+    assert "round 1 of 1" in shown and shown.count("reply") == 2 and "site-1" in shown
+
+
+@slow
+def test_a_node_that_measures_its_machine_brings_its_budget(tiny_model, tmp_path):  # noqa: F811
+    (key,) = keygen(tmp_path, 1)
+    address, log = f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
+    with Processes() as processes:
+        server = processes.start("serve", "configs/tiny/train.toml", *run_settings(tiny_model, "ub-smoe", clients__count=1,
+                                                                                  clients__budgets="[0.25]", train__rounds=1),
+                                 "--out", tmp_path / "run", "--listen", address, "--allow", tmp_path / "keys.txt", "--insecure", log=log)
+        processes.start(*node_arguments(key, tiny_model, address, "--budget", "auto"), log=tmp_path / "node.log")
+        assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "node.log").read_text()
+    (client,) = lines(tmp_path / "run/rounds.jsonl")[0]["clients"]
+    assert client["budget"] == 1.0, "this machine is done with a round of the tiny model in far less than ten minutes"
+    assert "budgets = [1.0]" in (tmp_path / "run/config.toml").read_text()
