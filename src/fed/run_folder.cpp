@@ -78,9 +78,10 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
 
 /// At the end of a committed round, whose line of rounds.jsonl the commit holds.
 double simulated_seconds(const Commit& commit) {
-  const Json json = parse_json(commit.record, concat("the record of round ", commit.round), kCheckpoint);
-  const auto record = record::read<RoundRecord>({json, concat("the record of round ", commit.round), kCheckpoint});
-  return record.simulated ? record.simulated->end : 0;
+  const auto place = concat("the record of round ", commit.round);
+  const Json json = parse_json(commit.record, place, kCheckpoint);
+  const auto simulated = JsonView(json, place, kCheckpoint).find("simulated");
+  return simulated ? record::read<SimulatedRound>(*simulated).end : 0;
 }
 
 /// The config that `manifest` holds. \throws kConfig unless config.toml says the same, byte for byte.
