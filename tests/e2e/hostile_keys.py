@@ -77,6 +77,8 @@ BAD = {
                       ("[3, 3, 0, 3, 3]", ["holds 0", "1 .. lora.rank = 3"])],
     "clients.devices": [('["box"]', ["1 entries", "clients.count is 5"]), ('{ values = ["box"] }', ["box", "holds none"])],
     "clients.deadline": NOT_NEGATIVE,
+    "clients.most_examples": [("-1", ["is -1"])],
+    "clients.update_norm": NOT_NEGATIVE,
     "clients.quorum": [("0", ["is 0", "1 .. 3"]), ("4", ["is 4", "1 .. 3", "drawn per round"])],
     "devices.server_seconds": NOT_NEGATIVE,
     "train.rounds": AT_LEAST_ONE,
