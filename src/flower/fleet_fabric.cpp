@@ -14,6 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::seconds(1);
+constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave now are heard
+constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
 
 void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
@@ -124,6 +126,11 @@ void FleetFabric::part() {
   Talks talks(*this, nothing);
   for (const auto& [client, member] : roster_.members()) talks.bid_farewell({.id = client});
   talks.run();
+  const auto end = Clock::now() + kSignOff;
+  const auto online = [](const wire::NodeInfo& node) { return node.online; };
+  for (auto nodes = grid_.nodes(); std::any_of(nodes.begin(), nodes.end(), online) && Clock::now() < end;
+       nodes = grid_.nodes())
+    grid_.wait(Clock::now() + kLook);
 }
 
 void FleetFabric::announce(std::span<const ClientProfile> clients, const News& news) {

@@ -7,6 +7,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr double kPatience_s = 10;  // what is left to be collected is an answer to a farewell
+
 class Node {
  public:
   explicit Node(const NodeProgram& program) : link_(program.link), client_(program.client), once_(program.once) {}
@@ -20,7 +22,7 @@ class Node {
       else
         link_.rest();
     }
-    link_.leave();
+    link_.leave(kPatience_s);
   }
 
  private:
