@@ -74,14 +74,6 @@ bool belongs_to_model(const fs::path& file) {
   return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
 }
 
-std::vector<fs::path> model_files(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 void check_file(const JsonView& entry) {
   const fs::path file = entry.at("path").string();
   const auto then = static_cast<uint64_t>(entry.at("bytes").integer(0));
@@ -93,6 +85,14 @@ void check_file(const JsonView& entry) {
 }
 
 }  // namespace
+
+std::vector<fs::path> model_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
 
 std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {

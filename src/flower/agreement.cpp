@@ -7,15 +7,12 @@
 #include "base/files.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "fed/manifest.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::string_view kOwnRows = "(rows of its own)";
-
-bool belongs_to_model(const fs::path& file) {
-  return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
-}
 
 /// Bytes of A, B of all sites at that rank, the most that any method sends of them.
 int64_t factor_bytes(const Server& server, int64_t rank) {
@@ -38,12 +35,8 @@ std::string sites_digest(const Sites& sites) {
 }
 
 std::string model_digest(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
   std::string text;
-  for (const auto& file : files) text += concat(file.filename().string(), ' ', sha256_file(file), '\n');
+  for (const auto& file : model_files(folder)) text += concat(file.filename().string(), ' ', sha256_file(file), '\n');
   return sha256(text);
 }
 

@@ -213,6 +213,16 @@ const std::vector<Lie>& lies() {
          letter.header = json.dump();
        },
        "sends no reply of client"},
+      {"AFarewellOfItsOwn",
+       [](Letter& letter) {
+         if (letter.kind == kReplyLetter) letter = {letter.run, kFarewellLetter, "{}"};
+       },
+       "nobody asked"},
+      {"OnlyEverHeard",
+       [](Letter& letter) {
+         if (letter.kind == kReplyLetter) letter = {letter.run, kHeardLetter, "{}"};
+       },
+       "no reply in"},
       {"NoJson",
        [](Letter& letter) {
          if (letter.kind == kReplyLetter) letter.header = "{";

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "fed/device_speed.h"
 #include "fed/payload_check.h"
@@ -24,10 +25,23 @@ bool is_name(std::string_view run) {
          std::all_of(run.begin(), run.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
+/// A server's config may name no file of this machine: what is dealt out is generated, or lies in a folder that the node
+/// itself names.
+void check_dealt_rows(const ExperimentConfig& config, const NodeClientOptions& options) {
+  for (const auto& name : config.data.task) {
+    const auto& family = find_task_family(name);
+    EK_CHECK(family.generates || family.in_folder, kConfig, "the run's rows are files that its config names (", name,
+             "), and a node reads none but its own: every [[clients.client]] has to bring `data`");
+    EK_CHECK(family.generates || !options.data.empty(), kConfig, "the run deals out rows of ", name,
+             ": --data, the folder they are in, is missing");
+  }
+}
+
 /// The site's own rows in the place of those that the server knows of, or the folder of those that are dealt out.
 void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions& options) {
   auto& clients = config.clients.client;
   if (!config.clients.own_rows()) {
+    check_dealt_rows(config, options);
     EK_CHECK(options.data.size() < 2 && options.test.empty(), kConfig,
              "the run deals out its own rows: --data is the folder they are in, and there is no --test");
     if (!options.data.empty()) config.data.path = options.data[0];
@@ -135,6 +149,9 @@ void NodeClient::consent(const Letter& letter, int64_t payload_bytes) const {
   const int64_t most = known && !bare ? agreement_->most_bytes(news) : 0;
   EK_CHECK(!known || payload_bytes <= most, kData, "a ", letter.kind, " of ", payload_bytes,
            " bytes, agreed on: up to ", most);
+  const int64_t available = machine::memory().available;
+  EK_CHECK(payload_bytes <= available, kData, "a ", letter.kind, " of ", payload_bytes, " bytes, memory has ",
+           available);
 }
 
 Letter NodeClient::answer(const Letter& letter) {

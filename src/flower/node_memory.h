@@ -3,6 +3,7 @@
 /// what stood before it.
 ///
 ///   <run>-<rounds>.safetensors   after so many rounds; the last two are kept
+///   <run>-<rounds>.json          its length and SHA-256, sealed (base/sealed.h), written last: without it it is none
 #pragma once
 
 #include <filesystem>

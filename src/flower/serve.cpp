@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -30,6 +31,14 @@ ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
   return config;
 }
 
+/// Cuts off what a killed process had begun to write: the next line stands alone then.
+void drop_torn_line(const fs::path& file) {
+  if (!path_exists(file)) return;
+  const auto text = read_file(file);
+  const size_t whole = text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1;
+  if (whole < text.size()) fs::resize_file(file, whole);
+}
+
 /// A run in its folder, with its server and the place that it evaluates at.
 struct Served {
   Experiment experiment;
@@ -43,6 +52,7 @@ class Serving {
         roster_(folder / kMembers),
         talks_(folder / "talks.jsonl"),
         fabric_(grid, roster_, folder / "arriving") {
+    drop_torn_line(talks_);
     fabric_.on_report = [this](const TalkReport& report) { hear(report); };
   }
 
@@ -113,8 +123,7 @@ class Serving {
                              const wire::NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
             .tick =
                 [this](int64_t members) {
-                  if (members != status_.members) tell();
-                  status_.members = members;
+                  if (std::exchange(status_.members, members) != members) tell();
                   if (options_.stop && options_.stop()) throw Interrupted("stopped while waiting for clients");
                 }};
   }

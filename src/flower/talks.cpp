@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr double kHearing_s = 10;  // for which somebody is told what needs no answer
-constexpr int kMostStrange = 5;    // lives that a node may begin in one exchange
+constexpr int kMostWords = 16;     // letters of a node in one exchange: it may begin a new life five times
 
 /// [bytes] uint8 in a file that nobody else sees and that goes with the tensor: what arrives is not held in memory.
 at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
@@ -179,16 +179,16 @@ void Talks::hear(const wire::Arrival& arrival) {
 /// \throws Unfit for what cannot be taken; anything else is our own trouble.
 void Talks::hear(Talk& talk, const Letter& letter, const wire::Arrival& arrival) {
   require_fit(letter.run == fabric_.roster_.run(), "it answers about another run");
+  require_fit(++talk.words <= kMostWords, concat("no reply in ", kMostWords, " letters"));
   if (letter.kind == kStrangerLetter) {
     fabric_.agreed_.erase(talk.client.id);
     fabric_.informed_.erase(talk.client.id);
-    require_fit(++talk.strange <= kMostStrange, "it keeps forgetting what it agreed to");
   } else if (letter.kind == kAcceptanceLetter) {
     accept(talk, letter);
   } else if (letter.kind == kHeardLetter) {
     fabric_.informed_.insert(talk.client.id);
     if (talk.is_told) talk.open = false;
-  } else if (letter.kind == kFarewellLetter) {
+  } else if (letter.kind == kFarewellLetter && talk.own.kind == kFarewellLetter) {
     talk.open = false;
   } else {
     require_fit(letter.kind == kReplyLetter && !talk.own.kind.empty() && !talk.is_told, "nobody asked for its reply");

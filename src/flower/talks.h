@@ -48,7 +48,7 @@ class Talks {
     std::shared_ptr<IncomingLetter> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
     double moved = 0;
-    int strange = 0;  // how often its node did not know the run
+    int words = 0;  // how many letters of its node were heard
     bool open = true;
   };
 

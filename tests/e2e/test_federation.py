@@ -240,6 +240,20 @@ def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(ti
     assert "round 1 of 1" in shown and shown.count("reply") == 2 and "site-1" in shown
 
 
+def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):  # noqa: F811
+    config = own_rows_config(tmp_path, 1)
+    text = config.read_text().split("[[clients.client]]")[0].replace("held_out = 0.25", f'train = ["{tmp_path}/rows/site-0.json"]')
+    config.write_text(text + "[clients]\ncount = 1\nbudgets = [0.5]\n")
+    (key,) = keygen(tmp_path, 1)
+    address, log = f"127.0.0.1:{free_port()}", tmp_path / "node.log"
+    with Processes() as processes:
+        processes.start("serve", config, *settings(model__path=f'"{tiny_model}"'), "--out", tmp_path / "run", "--listen", address,
+                        "--allow", tmp_path / "keys.txt", "--insecure", log=tmp_path / "serve.log")
+        processes.start(*node_arguments(key, tiny_model, address), log=log)
+        wait_until(lambda: "a node reads none but its own" in log.read_text(), log, 60)
+        wait_until(lambda: "does not join" in (tmp_path / "serve.log").read_text(), tmp_path / "serve.log", 60)
+
+
 @slow
 def test_a_node_that_measures_its_machine_brings_its_budget(tiny_model, tmp_path):  # noqa: F811
     (key,) = keygen(tmp_path, 1)
