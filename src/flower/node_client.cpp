@@ -25,8 +25,8 @@ bool is_name(std::string_view run) {
          std::all_of(run.begin(), run.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
-/// A server's config may name no file of this machine: what is dealt out is generated, or lies in a folder that the node
-/// itself names.
+/// A server's config may name no file of this machine: what is dealt out is generated, or lies in a folder that the
+/// node itself names.
 void check_dealt_rows(const ExperimentConfig& config, const NodeClientOptions& options) {
   for (const auto& name : config.data.task) {
     const auto& family = find_task_family(name);
