@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr size_t kBuffer = size_t{256} << 10, kLongestHead = size_t{32} << 10;
+constexpr size_t kBuffer = size_t{64} << 10, kLongestHead = size_t{32} << 10;
 constexpr auto kStep = 100ms;           // between two looks at whether somebody waits
 constexpr auto kPatienceInTheWay = 1s;  // with a peer that says nothing while others wait
 constexpr double kBodyGrace = 10;       // seconds before a body's pace counts
@@ -29,7 +29,7 @@ std::chrono::steady_clock::duration seconds(double value) {
 }  // namespace
 
 Connection::Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> in_the_way)
-    : socket_(socket), ssl_(nullptr, &SSL_free), limits_(limits), in_the_way_(std::move(in_the_way)), buffer_(kBuffer) {
+    : socket_(socket), ssl_(nullptr, &SSL_free), limits_(limits), in_the_way_(std::move(in_the_way)) {
   ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
   const int on = 1;
   ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -44,7 +44,7 @@ Connection::~Connection() {
   ::shutdown(socket_, SHUT_WR);
   std::array<char, 16384> rest{};
   const auto deadline = Clock::now() + 500ms;
-  for (int i = 0; i < 256 && !in_the_way_() && wait(POLLIN, deadline); ++i)
+  for (int i = 0; i < 256 && lingers_ && !in_the_way_() && wait(POLLIN, deadline); ++i)
     if (::recv(socket_, rest.data(), rest.size(), 0) <= 0) break;
   ::close(socket_);
 }
@@ -75,7 +75,7 @@ bool Connection::wait_for_tls(int result, Clock::time_point deadline) {
 }
 
 bool Connection::open() {
-  if (!ssl_) return true;
+  if (!ssl_ || SSL_is_init_finished(ssl_.get())) return true;
   phase_begin_ = Clock::now();
   const auto end = phase_begin_ + seconds(limits_.head_s);
   while (true) {
@@ -86,20 +86,20 @@ bool Connection::open() {
   }
 }
 
-bool Connection::next_request(const std::function<bool()>& stopping) {
+bool Connection::next_request(std::chrono::milliseconds patience) {
+  pollfd descriptor{.fd = socket_, .events = POLLIN, .revents = 0};
+  if (begin_ == end_ && !(ssl_ && SSL_pending(ssl_.get()) > 0) &&
+      ::poll(&descriptor, 1, static_cast<int>(patience.count())) <= 0)
+    return false;
   in_head_ = true;
-  phase_begin_ = Clock::now();
-  const auto end = phase_begin_ + seconds(limits_.idle_s);
-  if (stopping()) return false;  // whoever asks without a pause would be served for ever
-  while (begin_ == end_ && !(ssl_ && SSL_pending(ssl_.get()) > 0)) {
-    pollfd descriptor{.fd = socket_, .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&descriptor, 1, static_cast<int>(std::chrono::milliseconds(kStep).count()));
-    if (ready > 0) break;
-    if ((ready < 0 && errno != EINTR) || stopping() || Clock::now() >= end || in_the_way_()) return false;
-  }
   phase_begin_ = Clock::now();
   phase_bytes_ = 0;
   return true;
+}
+
+void Connection::lie_idle() {
+  buffer_ = {};
+  begin_ = end_ = 0;
 }
 
 /// A head has its seconds; a body, and what is answered, has to keep a pace.
@@ -110,6 +110,7 @@ Connection::Clock::time_point Connection::deadline() const {
 }
 
 ssize_t Connection::fill() {
+  buffer_.resize(kBuffer);
   while (true) {
     ssize_t got = 0;
     if (ssl_) {

@@ -25,11 +25,14 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// The TLS handshake, if there is to be one.
+  /// The TLS handshake, if there is to be one and was none.
   bool open();
-  /// Waits for the first byte of a request. False when the connection is done: silent for too long, closed, or silent
-  /// while others wait.
-  bool next_request(const std::function<bool()>& stopping);
+  /// Whether something of a request (or the connection's end) is there, or comes within `patience`. A request begins.
+  bool next_request(std::chrono::milliseconds patience);
+  /// Nothing is expected for a while: gives memory back.
+  void lie_idle();
+  /// No more is said or heard: its destruction does not wait for the peer.
+  void close_at_once() { lingers_ = false; }
   /// From now on a body is read and answered.
   void head_is_read() { phase_begin_ = progress_at_ = Clock::now(), in_head_ = false, phase_bytes_ = 0; }
 
@@ -55,7 +58,7 @@ class Connection {
   const std::function<bool()> in_the_way_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
-  bool in_head_ = true, too_slow_ = false;
+  bool in_head_ = true, too_slow_ = false, lingers_ = true;
   uint64_t phase_bytes_ = 0, bytes_in_ = 0, bytes_out_ = 0;
   Clock::time_point phase_begin_ = Clock::now(), progress_at_ = phase_begin_;
 };

@@ -12,11 +12,14 @@
 #include "base/log.h"
 #include "wire/connection.h"
 #include "wire/http_client.h"
+#include "wire/idle_connections.h"
 
 namespace evenkeel::wire {
 namespace {
 
-constexpr size_t kMostWaiting = 4096;  // connections that nobody serves yet
+constexpr size_t kMostWaiting = 4096;                 // connections that nobody serves yet
+constexpr size_t kMostIdle = 65536;                   // connections between two requests
+constexpr auto kNext = std::chrono::milliseconds(2);  // who asks in a row is waited for, unless others wait
 constexpr size_t kMostRequests = 100'000'000;
 
 /// Adapts a connection to the library.
@@ -158,6 +161,7 @@ struct HttpServer::Parts : httplib::Server {
 
   ~Parts() override {
     stopping = true;
+    idle.close();
     while (!is_running() && !listener_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     stop();
     listener.join();
@@ -166,29 +170,40 @@ struct HttpServer::Parts : httplib::Server {
   bool listener_done() const { return svr_sock_ == INVALID_SOCKET; }
 
   bool process_and_close_socket(socket_t sock) override {
-    const std::function<bool()> crowded = [this] { return threads->crowded() || stopping; };
     ++counts.connections;
     if (threads->overrun() || stopping) return ::close(sock) == 0;
-    Connection connection(sock, tls.get(), options.limits, crowded);
-    ConnectionStream stream(connection);
-    serving = {.connection = &connection};
-    bool open = connection.open();
+    const std::function<bool()> crowded = [this] { return threads->crowded() || stopping; };
+    idle.add(std::make_shared<Connection>(sock, tls.get(), options.limits, crowded));
+    return true;
+  }
+
+  /// Answers what has arrived on `connection`, and what comes right after.
+  void serve(const std::shared_ptr<Connection>& connection) {
+    serving = {.connection = connection.get()};
+    const bool open = connection->open();
     if (!open) ++counts.cut_off;
-    while (open && connection.next_request([this] { return stopping.load(); })) {
-      bool closed = false;
-      const uint64_t before_in = connection.bytes_in(), before_out = connection.bytes_out();
-      open = process_request(stream, false, closed, [&](httplib::Request& request) {
-        request.headers.erase("Accept-Encoding");  // nothing is packed: what is large here does not get smaller
-        connection.head_is_read();
-      });
-      counts.bytes_in += connection.bytes_in() - before_in;
-      counts.bytes_out += connection.bytes_out() - before_out;
-      ++counts.requests;
-      if (!open && connection.bytes_in() > before_in) ++counts.cut_off;
-      open = open && !closed && !serving.close;
-    }
+    bool asked = true, good = open;
+    while (good && (asked = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
+      good = !stopping && serve_request(*connection);
     serving = {};
-    return open;
+    if (good && !asked) idle.add(connection);
+  }
+
+  /// False when the connection is done.
+  bool serve_request(Connection& connection) {
+    ConnectionStream stream(connection);
+    bool closed = false;
+    const uint64_t before_in = connection.bytes_in(), before_out = connection.bytes_out();
+    const bool open = process_request(stream, false, closed, [&](httplib::Request& request) {
+      request.headers.erase("Accept-Encoding");  // nothing is packed: what is large here does not get smaller
+      connection.head_is_read();
+    });
+    counts.bytes_in += connection.bytes_in() - before_in;
+    counts.bytes_out += connection.bytes_out() - before_out;
+    const bool said = connection.bytes_in() > before_in;
+    if (said) ++counts.requests;
+    if (said && !open) ++counts.cut_off;
+    return open && !closed && !serving.close;
   }
 
   void answer(const httplib::Request& from, httplib::Response& to, const httplib::ContentReader* reader) {
@@ -279,6 +294,9 @@ struct HttpServer::Parts : httplib::Server {
   Threads* threads = nullptr;
   HttpCounts counts;
   int bound = -1;
+  IdleConnections idle{options.limits.idle_s, kMostIdle, [this](std::shared_ptr<Connection> connection) {
+                         threads->enqueue([this, connection = std::move(connection)] { serve(connection); });
+                       }};
   std::thread listener;
 };
 

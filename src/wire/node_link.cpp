@@ -158,6 +158,11 @@ struct NodeLink::Parts {
 
   // ---- instructions
 
+  double pause() const {
+    const double since = std::chrono::duration<double>(SteadyClock::now() - found_at).count();
+    return std::clamp(since / 20, options.poll_s, std::max(options.poll_s, options.slowest_poll_s));
+  }
+
   std::optional<Instruction> poll() {
     const Answer answer = calls.call(path::kPullMessages, encode(PullMessagesRequest{state.node}));
     if (!answer.ok()) {
@@ -167,6 +172,7 @@ struct NodeLink::Parts {
     try {
       auto response = decode<PullMessagesResponse>(answer.body);
       if (!response.message) return {};
+      found_at = SteadyClock::now();
       auto& envelope = *response.message;
       return Instruction{
           .metadata = std::move(envelope.metadata), .tree = std::move(envelope.tree), .arrived_at = now_seconds()};
@@ -342,6 +348,7 @@ struct NodeLink::Parts {
   NodeCalls calls;
   Remembered state{};
   std::optional<std::string> last_root{};
+  SteadyClock::time_point found_at = SteadyClock::now();  // the last instruction
   uint64_t last_run = 0;
   std::atomic<uint64_t> received = 0, sent = 0;
   std::mutex beat_mutex{};
@@ -354,7 +361,7 @@ NodeLink::~NodeLink() = default;
 void NodeLink::join() { parts_->join(); }
 uint64_t NodeLink::id() const { return parts_->state.node; }
 std::optional<Instruction> NodeLink::poll() { return parts_->poll(); }
-void NodeLink::rest() { parts_->calls.sleep(parts_->options.poll_s); }
+void NodeLink::rest() { parts_->calls.sleep(parts_->pause()); }
 
 Content NodeLink::receive(const Instruction& instruction, const Placing& place) {
   return parts_->receive(instruction, place);

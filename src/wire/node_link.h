@@ -42,7 +42,8 @@ struct NodeOptions {
   /// process which died is followed by one that may join at once.
   std::filesystem::path key_file;
   double heartbeat_s = 30;     ///< what the server is promised, 10 to 1800; beats come at 2/3 of it
-  double poll_s = 0.5;         ///< rest() between two polls that found nothing
+  double poll_s = 0.5;         ///< rest() between two polls that found nothing, at first
+  double slowest_poll_s = 3;   ///< rest() grows to this, a twentieth of the time that nothing was found for
   int connections = 2;         ///< that carry objects
   double call_timeout_s = 30;  ///< of a call that hears nothing; heartbeats: 5
   size_t chunk_bytes = size_t{16} << 20;
@@ -82,7 +83,7 @@ class NodeLink {
   /// The next instruction, if there is one. The server forgets it with this call: whoever dies now never gets it again.
   /// \throws kConfig when the server does not accept this node any more; Stopped.
   std::optional<Instruction> poll();
-  /// Waits as long as there is reason to before the next poll.
+  /// Waits before the next poll: the longer nothing was found, the longer.
   void rest();
 
   /// Pulls an instruction's structure, asks `place` where the arrays go, pulls them there, and says that all has

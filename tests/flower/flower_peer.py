@@ -123,8 +123,8 @@ class SuperLink:
         words = " ".join(f"{key}={json.dumps(value)}" for key, value in {"verdict": str(verdict), **config}.items())
         out = self.flwr("run", ".", "test", "--run-config", words)
 
-        def finish():
-            wait_until(f"no verdict; {out} {self.process.log.read_text()[-3000:]}", verdict.exists)
+        def finish(seconds=DEADLINE):
+            wait_until(f"no verdict; {out} {self.process.log.read_text()[-3000:]}", verdict.exists, seconds)
             result = json.loads(verdict.read_text())
             assert "failed" not in result, result["failed"]
             return result["rounds"]

@@ -1,19 +1,26 @@
 // The wire with nothing above it: a node that returns what it is sent with every byte of data changed, and a server
 // that sends arrays to such nodes and checks what comes back. For tests beside Flower and for bench/wire.
 //   wire_echo node  --server HOST:PORT --key FILE [--ca FILE] [--messages N] [--chunk BYTES] [--die-after pull]
+//                   [--count N: so many nodes in this process, FILE.0 to FILE.N-1 their keys] [--spool FOLDER]
 //   wire_echo serve [--allow FILE] --folder FOLDER [--port PORT] [--certificate FILE --tls-key FILE]
 //                   [--fab FILE --fab-id ID]
-//                   [--nodes N] [--messages N] [--bytes N --arrays N] [--chunk BYTES]
+//                   [--nodes N: to wait for] [--active N: of them in a message's turn] [--spool FOLDER]
+//                   [--messages N] [--bytes N --arrays N] [--chunk BYTES]
 //   wire_echo keygen FILE NAME
 // Prints one JSON object a line; exit 1 when bytes came back wrong.
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -37,34 +44,63 @@ uint64_t peak_memory() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-void print(const OrderedJson& line) { std::cout << line.dump() << std::endl; }
+void print(const OrderedJson& line) { std::cout << line.dump() + "\n" << std::flush; }
+
+/// Bytes of its own, or of a file without a name in `spool`: pages that the system may write out.
+class Array {
+ public:
+  Array(size_t size, const std::string& spool) : size_(size) {
+    const int fd = spool.empty() ? -1 : ::open(spool.c_str(), O_TMPFILE | O_RDWR, 0600);
+    if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(size)) != 0) throw std::runtime_error("no room in " + spool);
+    void* at = ::mmap(nullptr, std::max<size_t>(size, 1), PROT_READ | PROT_WRITE,
+                      fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
+    if (fd >= 0) ::close(fd);
+    if (at == MAP_FAILED) throw std::runtime_error("no memory for an array");
+    data_ = static_cast<std::byte*>(at);
+  }
+  Array(Array&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  Array& operator=(Array&&) = delete;
+  ~Array() {
+    if (data_) ::munmap(data_, std::max<size_t>(size_, 1));
+  }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_;
+};
 
 struct Memory {
-  std::vector<std::vector<std::byte>> arrays;
-  std::vector<ArrayHead> heads;
+  std::string spool{};
+  std::vector<Array> arrays{};
+  std::vector<ArrayHead> heads{};
 
   Places places(const Content& content) {
-    heads = content.heads();
-    arrays.resize(heads.size());
-    Places places;
-    for (size_t i = 0; i < heads.size(); ++i) {
-      arrays[i].resize(heads[i].bytes());
-      places.arrays.emplace_back(arrays[i]);
+    if (heads != content.heads()) {
+      heads = content.heads();
+      arrays.clear();
+      for (const auto& head : heads) arrays.emplace_back(head.bytes(), spool);
     }
+    Places places;
+    for (const auto& array : arrays) places.arrays.emplace_back(array.bytes());
     return places;
   }
 
   void change() {
     for (auto& array : arrays)
-      for (auto& byte : array) byte ^= kChange;
+      for (auto& byte : array.bytes()) byte ^= kChange;
   }
 
   Arrays packed(size_t chunk_bytes) const {
     std::vector<ArrayData> data;
-    for (size_t i = 0; i < arrays.size(); ++i) data.push_back({.head = heads[i], .pieces = {arrays[i]}});
+    for (size_t i = 0; i < arrays.size(); ++i) data.push_back({.head = heads[i], .pieces = {arrays[i].bytes()}});
     return pack_arrays(std::move(data), {.chunk_bytes = chunk_bytes});
   }
 };
+
+std::string text(const Flags& flags, const std::string& name) {
+  return flags.contains(name) ? flags.at(name) : std::string();
+}
 
 uint64_t number(const Flags& flags, const std::string& name, uint64_t otherwise) {
   return flags.contains(name) ? std::stoull(flags.at(name)) : otherwise;
@@ -93,13 +129,13 @@ void answer(NodeLink& link, const Instruction& instruction, Memory& memory, size
          {"peak_memory", peak_memory()}});
 }
 
-int run_node(const Flags& flags) {
+void be_a_node(const Flags& flags, const std::string& key) {
   const std::string server = flags.at("server");
   const size_t colon = server.rfind(':');
   NodeOptions options{.server = {.host = server.substr(0, colon), .port = std::stoi(server.substr(colon + 1))},
-                      .key_file = flags.at("key"),
-                      .heartbeat_s = 10,
-                      .poll_s = 0.05};
+                      .key_file = key,
+                      .heartbeat_s = flags.contains("count") ? 30.0 : 10.0,
+                      .poll_s = flags.contains("count") ? 0.5 : 0.05};
   if (flags.contains("ca"))
     options.server.ca_file = flags.at("ca");
   else
@@ -107,7 +143,7 @@ int run_node(const Flags& flags) {
   NodeLink link(options);
   link.join();
   print({{"node", std::to_string(link.id())}});
-  Memory memory;
+  Memory memory{.spool = text(flags, "spool")};
   for (uint64_t done = 0; done < number(flags, "messages", 1);) {
     const auto instruction = link.poll();
     if (!instruction) {
@@ -123,19 +159,38 @@ int run_node(const Flags& flags) {
   }
   link.leave(60);
   print({{"left", true}});
+}
+
+int run_nodes(const Flags& flags) {
+  if (!flags.contains("count")) {
+    be_a_node(flags, flags.at("key"));
+    return 0;
+  }
+  std::vector<std::jthread> nodes;
+  for (uint64_t i = 0; i < number(flags, "count", 1); ++i) {
+    const std::string key = concat(flags.at("key"), ".", i);
+    make_key(key);
+    nodes.emplace_back([&flags, key] {
+      try {
+        be_a_node(flags, key);
+      } catch (const std::exception& error) {
+        print({{"node_failed", error.what()}});
+      }
+    });
+  }
   return 0;
 }
 
 // ---- serve
 
-Memory made(uint64_t bytes, uint64_t count) {
-  Memory memory;
+Memory made(uint64_t bytes, uint64_t count, const std::string& spool) {
+  Memory memory{.spool = spool};
   uint64_t state = 1;
   for (uint64_t i = 0; i < count; ++i) {
     const auto length = static_cast<int64_t>(bytes / count / 4);
     memory.heads.push_back(
         {.name = concat("layer.", i / 2, i % 2 ? ".B" : ".A"), .dtype = "float32", .shape = {length}});
-    auto& array = memory.arrays.emplace_back(memory.heads.back().bytes());
+    const auto array = memory.arrays.emplace_back(memory.heads.back().bytes(), spool).bytes();
     for (size_t at = 0; at + 8 <= array.size(); at += 8) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       std::memcpy(array.data() + at, &state, 8);
@@ -147,44 +202,47 @@ Memory made(uint64_t bytes, uint64_t count) {
 bool is_changed(const Memory& sent, const Memory& back) {
   if (sent.heads != back.heads) return false;
   for (size_t i = 0; i < sent.arrays.size(); ++i)
-    if (!std::equal(sent.arrays[i].begin(), sent.arrays[i].end(), back.arrays[i].begin(), back.arrays[i].end(),
-                    [](std::byte a, std::byte b) { return (a ^ kChange) == b; }))
+    if (!std::ranges::equal(sent.arrays[i].bytes(), back.arrays[i].bytes(),
+                            [](std::byte a, std::byte b) { return (a ^ kChange) == b; }))
       return false;
   return true;
 }
 
-std::vector<uint64_t> wait_for_nodes(const Coordinator& coordinator, uint64_t count) {
+/// Once `count` are online, those whose turn it is in `round`: all, or the next `active` of them.
+std::vector<uint64_t> wait_for_nodes(const Coordinator& coordinator, uint64_t count, uint64_t active, uint64_t round) {
   while (true) {
     std::vector<uint64_t> online;
     for (const auto& node : coordinator.nodes())
       if (node.online) online.push_back(node.id);
-    if (online.size() >= count) return online;
+    if (online.size() >= count) {
+      std::vector<uint64_t> turn;
+      for (uint64_t i = 0; i < std::min<uint64_t>(active, online.size()); ++i)
+        turn.push_back(online[(round * active + i) % online.size()]);
+      return turn;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
 bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory, uint64_t round) {
-  const auto nodes = wait_for_nodes(coordinator, number(flags, "nodes", 1));
+  const auto nodes = wait_for_nodes(coordinator, number(flags, "nodes", 1), number(flags, "active", 1'000'000), round);
   const auto begin = Clock::now();
   const Arrays packed = memory.packed(number(flags, "chunk", size_t{16} << 20));
   const double hash_s = seconds_since(begin);
-  std::map<std::string, Memory> back;
   for (const uint64_t node : nodes) {
     Content content;
     content.add("arrays", packed);
     content.add("config", Config{{"server-round", static_cast<int64_t>(round)}, {"node", std::to_string(node)}});
-    auto place = std::make_shared<Memory>();
-    const auto id =
-        coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const Content& c) {
-                                           Places places = place->places(c);
-                                           places.owner = place;
-                                           return places;
-                                         }});
-    back.emplace(id, Memory());
+    auto place = std::make_shared<Memory>(Memory{.spool = text(flags, "spool")});
+    coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const Content& c) {
+                                       Places places = place->places(c);
+                                       places.owner = place;
+                                       return places;
+                                     }});
   }
   bool good = true;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    const auto arrival = coordinator.wait(Clock::now() + std::chrono::seconds(300));
+    const auto arrival = coordinator.wait(Clock::now() + std::chrono::seconds(1500));
     if (!arrival || arrival->kind != Arrival::Kind::kReply) {
       print({{"round", round}, {"failed", arrival ? arrival->reason : "nothing came"}});
       return false;
@@ -217,7 +275,7 @@ int run_serve(const Flags& flags) {
     options.fab = flags.at("fab"), options.fab_id = flags.at("fab-id"), options.fab_version = "1.0.0";
   Coordinator coordinator(options);
   print({{"port", coordinator.port()}});
-  const Memory memory = made(number(flags, "bytes", 1'000'000), number(flags, "arrays", 4));
+  const Memory memory = made(number(flags, "bytes", 1'000'000), number(flags, "arrays", 4), text(flags, "spool"));
   bool good = true;
   for (uint64_t round = 1; round <= number(flags, "messages", 1); ++round)
     good = exchange(coordinator, flags, memory, round) && good;
@@ -235,7 +293,7 @@ int main(int count, char** words) {
     }
     Flags flags;
     for (int i = 2; i + 1 < count; i += 2) flags[std::string(words[i]).substr(2)] = words[i + 1];
-    return mode == "node" ? run_node(flags) : run_serve(flags);
+    return mode == "node" ? run_nodes(flags) : run_serve(flags);
   } catch (const std::exception& error) {
     std::cerr << "wire_echo: " << error.what() << "\n";
     return 1;
