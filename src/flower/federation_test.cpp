@@ -54,10 +54,12 @@ class Federation : public testing::SmallRun {
   /// A node that takes part as it should, but for what `edit` does to its replies.
   void play(int64_t node, int port, const Edit& edit) {
     if (!edit) return run_node({.link = link(node, port), .client = client(node), .once = true});
-    wire::NodeLink wire(link(node, port));
+    auto options = link(node, port);
+    options.stop = [this] { return stop_ || over_; };
+    wire::NodeLink wire(options);
     NodeClient own(client(node));
     wire.join();
-    for (bool over = false; !over && !stop_;) {
+    for (bool over = false; !over && !stop_ && !over_;) {
       const auto instruction = wire.poll();
       if (!instruction) {
         wire.rest();
@@ -74,16 +76,19 @@ class Federation : public testing::SmallRun {
     wire.leave(2);
   }
 
-  /// A run of three nodes. \param edits  by node
-  ServedRun served(const RunRequest& request, const std::map<int64_t, Edit>& edits = {}) {
+  /// A run of three clients. \param edits  by node
+  ServedRun served(const RunRequest& request, const std::map<int64_t, Edit>& edits = {}, int64_t count = 3) {
     std::vector<std::jthread> nodes;
     const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
       auto grid = std::make_unique<CoordinatorGrid>(
           wire::CoordinatorOptions{.port = 0, .insecure = true, .open = true, .folder = folder});
-      for (int64_t node = 0; node < 3; ++node)
+      for (int64_t node = 0; node < count; ++node)
         nodes.emplace_back([this, node, port = grid->port(), edit = edits.contains(node) ? edits.at(node) : Edit{}] {
           try {
+            while (!edit && !admitted_() && !stop_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
             play(node, port, edit);
+          } catch (const wire::Stopped&) {
+            EXPECT_TRUE(over_) << "node " << node;
           } catch (const std::exception& error) {
             ADD_FAILURE() << "node " << node << ": " << error.what();
           }
@@ -91,7 +96,9 @@ class Federation : public testing::SmallRun {
       return grid;
     };
     try {
-      return serve({.request = request}, listen);
+      auto run = serve({.request = request}, listen);
+      over_ = true;
+      return run;
     } catch (...) {
       stop_ = true;
       throw;
@@ -120,6 +127,8 @@ class Federation : public testing::SmallRun {
 
   testing::TemporaryFolder folder_;
   std::atomic<bool> stop_ = false;
+  std::function<bool()> admitted_ = [] { return true; };  // whether nodes that do as they should may begin
+  std::atomic<bool> over_ = false;  // the run: nobody says farewell to a node that was never let in
 };
 
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
@@ -230,6 +239,23 @@ const std::vector<Lie>& lies() {
        "JSON"},
   };
   return all;
+}
+
+TEST_F(Federation, WhoSaysToHaveMoreExamplesThanAreAllowedIsNotLetIn) {
+  const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
+  std::atomic<int> offers = 0;
+  const auto boast = [&](Letter& letter) {
+    if (letter.kind != kAcceptanceLetter) return;
+    auto json = OrderedJson::parse(letter.header);
+    json["examples"] = 1'000'000'000;
+    letter.header = json.dump();
+    ++offers;
+  };
+  const std::initializer_list<std::string> bounded = {"threads=1", "clients.most_examples=1000"};
+  local(request("fedit", here, bounded));
+  admitted_ = [&] { return offers > 0; };
+  served(request("fedit", apart, bounded), {{0, boast}}, 4);
+  expect_same_runs(here, apart);
 }
 
 class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};

@@ -57,6 +57,13 @@ def test_the_clock_goes_on_from_round_to_round_and_losses_have_reasons(run):
     assert reasons == {"dropped out", "late"}
 
 
+def test_ranks_lose_whom_one_process_loses(run, tiny_model, tmp_path):  # noqa: F811
+    out = tmp_path / "ranks"
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model), "--ranks", 2)
+    assert without_seconds(lines(out / "rounds.jsonl")) == without_seconds(lines(run / "rounds.jsonl"))
+    assert (out / "adapter/adapter_model.safetensors").read_bytes() == (run / "adapter/adapter_model.safetensors").read_bytes()
+
+
 def test_a_killed_run_of_devices_ends_with_the_same_records(run, tiny_model, tmp_path):  # noqa: F811
     out = tmp_path / "killed"
     process = start("train", CONFIG, "--out", out, *arguments(tiny_model))

@@ -81,6 +81,10 @@ def make_tls(folder):
     return {name: folder / name for name in ("ca.pem", "server.pem", "server.key")}
 
 
+def run_config(config):
+    return " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
+
+
 class SuperLink:
     def __init__(self, folder, tls=None, port=None, extra=()):
         self.folder, self.tls = folder, tls
@@ -117,11 +121,16 @@ class SuperLink:
         assert result.returncode == 0, (words, result.stdout[-2000:], result.stderr[-2000:])
         return result.stdout
 
+    def run(self, config, seconds=DEADLINE):
+        """A run of the app from its beginning to its end -> what was said."""
+        told = subprocess.run([BIN / "flwr", "run", ".", "test", "--stream", "--run-config", run_config(config)], cwd=self.app,
+                              env=environment(self.home), capture_output=True, text=True, timeout=seconds)
+        return told.stdout + told.stderr
+
     def begin(self, **config):
         """Starts a run; the function that is returned waits for what its ServerApp found."""
         verdict = self.folder / f"verdict-{time.monotonic_ns()}.json"
-        words = " ".join(f"{key}={json.dumps(value)}" for key, value in {"verdict": str(verdict), **config}.items())
-        out = self.flwr("run", ".", "test", "--run-config", words)
+        out = self.flwr("run", ".", "test", "--run-config", run_config({"verdict": str(verdict), **config}))
 
         def finish(seconds=DEADLINE):
             wait_until(f"no verdict; {out} {self.process.log.read_text()[-3000:]}", verdict.exists, seconds)

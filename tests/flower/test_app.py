@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import socket
-import subprocess
 import sys
 import threading
 import types
@@ -269,10 +268,8 @@ def engine(link):
 def run(link, engine, name, wanted, *more):
     (link.folder / f"{name}.json").write_text(json.dumps(wanted))
     words = {"evenkeel.config": str(link.folder / f"{name}.json"), "evenkeel.out": str(link.folder / name), "evenkeel.program": str(engine)}
-    told = subprocess.run([peer.BIN / "flwr", "run", ".", "test", "--stream", "--run-config",
-                           " ".join(f"{key}={json.dumps(value)}" for key, value in words.items())],
-                          cwd=link.app, env=peer.environment(link.home), capture_output=True, text=True, timeout=peer.DEADLINE)
-    return link.folder / name / "verdict.json", told.stdout + told.stderr + link.process.log.read_text()
+    told = link.run(words)
+    return link.folder / name / "verdict.json", told + link.process.log.read_text()
 
 
 def test_flwr_builds_the_bundle(link):

@@ -55,11 +55,9 @@ def test_a_native_node_and_a_supernode_give_the_bits_of_a_local_run(link, tmp_pa
 
     keys = {"evenkeel.config": str(ROOT / "configs/tiny/train.toml"), "evenkeel.out": str(tmp_path / "run"),
             "evenkeel.program": str(PROGRAM), "evenkeel.set": "; ".join(SETTINGS)}
-    done = subprocess.run([peer.BIN / "flwr", "run", ".", "test", "--stream", "--run-config",
-                           " ".join(f"{key}={json.dumps(value)}" for key, value in keys.items())],
-                          cwd=link.app, env=peer.environment(link.home), capture_output=True, text=True, timeout=2 * peer.DEADLINE)
+    told = link.run(keys, 2 * peer.DEADLINE)
     logs = "".join(f"\n== {p.log.name}\n{p.log.read_text()[-2500:]}" for p in (native, resident, supernode, link.process))
-    assert (tmp_path / "run/adapter/adapter_model.safetensors").exists(), done.stdout[-3000:] + done.stderr[-2000:] + logs
+    assert (tmp_path / "run/adapter/adapter_model.safetensors").exists(), told[-5000:] + logs
     for file in ("rounds.jsonl", "evaluations.jsonl"):
         assert records(tmp_path / "run" / file) == records(tmp_path / "local" / file), file
     adapter = "adapter/adapter_model.safetensors"
