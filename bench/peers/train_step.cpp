@@ -56,11 +56,10 @@ OrderedJson run(const Job& job) {
   for (int64_t step = 0; step < job.steps; ++step) {
     const PackedBatch batch = random_batch(job, model->spec().vocab_size, step);
     const auto begin = std::chrono::steady_clock::now();
-    optimizer.zero_grad();
     const LossSum loss = model->loss(batch, forward);
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
     mean.backward();
-    optimizer.step();
+    optimizer.step(-1, Gradients::kZeroed);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     losses.push_back(mean.item<double>());
   }

@@ -89,6 +89,7 @@ struct LocalSetup {
   Trainable trainable = Trainable::kAB;
   RouterOptions router;
   TensorMap extra_trainables;  ///< e.g. phi; views of tensors that `router` uses
+  TensorMap notes{};           ///< what the method works out once for all steps of the round
 };
 
 /// Running means a method reports for the round, e.g. "pg_share". Names are snake_case.

@@ -1,13 +1,23 @@
 #include "methods/ub_smoe_pseudo_gradients.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "nn/kernels/vector.h"
+
 namespace evenkeel::ubsmoe {
+/// What becomes of each expert's pseudo-gradient g: weight * clamp(scale * g, -bound, bound).
+struct Injection {
+  at::Tensor share_E, scale_E{};  // float64
+  double bound = std::numeric_limits<double>::infinity();
+  at::Tensor clipped_E{};  // bool
+};
+
 namespace {
 
 constexpr std::string_view kA = ".pseudo_grad_a", kB = ".pseudo_grad_b";
@@ -15,16 +25,20 @@ std::string pseudo_grad_norm_of(const std::string& layer) { return layer + ".pse
 
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) { return sum.defined() ? sum + part : part; }
 
-/// x [N], shaped to multiply `like` [N, ...] expert by expert.
-at::Tensor per_expert(const at::Tensor& x_N, const at::Tensor& like) {
-  return x_N.to(like.scalar_type()).view({-1, 1, 1}).expand({-1, like.size(1), 1});
-}
-
-/// Norm of each expert over all its tensors [N, ...]. \return [N] float64
-at::Tensor expert_norm_N(std::span<const at::Tensor> tensors) {
-  at::Tensor sum;
-  for (const auto& tensor : tensors) sum = sum_of(sum, tensor.to(at::kDouble).flatten(1).square().sum(1));
-  return sum.sqrt();
+/// Norm of each expert over all its tensors [E, ...], float32. \return [E] float64
+at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
+  auto norm_E = at::zeros({tensors.front().size(0)}, at::kDouble);
+  auto* norms = norm_E.mutable_data_ptr<double>();
+  at::parallel_for(0, norm_E.numel(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e) {
+      for (const auto& tensor : tensors) {
+        const int64_t size = tensor.stride(0);
+        norms[e] += kernels::sum_of_squares(tensor.const_data_ptr<float>() + e * size, size);
+      }
+      norms[e] = std::sqrt(norms[e]);
+    }
+  });
+  return norm_E;
 }
 
 /// How idle each expert of a layer was in this step, in [0, 1]: the factor of its pseudo-gradient (R10, R17).
@@ -63,23 +77,36 @@ bool clip_whole_gradient(LocalSetup& setup, double limit) {
   return true;
 }
 
-/// Bounds the norm of each expert's slices g [N, ...]. \return [N] whose norm was above
-at::Tensor clip_norms(std::vector<at::Tensor>& g, double limit) {
-  const auto norm_N = expert_norm_N(g);
-  const auto factor_N = limit / norm_N.clamp_min(std::max(limit, std::numeric_limits<double>::min()));
-  for (auto& tensor : g) tensor.mul_(per_expert(factor_N, tensor));
-  return norm_N.gt(limit);
+/// Adds factor times what is injected to every target. \return [E] its norms over an expert's tensors, float64
+at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor> g, std::span<const at::Tensor> targets,
+                         double factor) {
+  auto norm_E = at::zeros_like(injection.share_E);
+  auto* norms = norm_E.mutable_data_ptr<double>();
+  const auto* shares = injection.share_E.const_data_ptr<double>();
+  const auto* scales = injection.scale_E.const_data_ptr<double>();
+  at::parallel_for(0, norm_E.numel(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e) {
+      double squares = 0;
+      for (size_t j = 0; j < g.size() && shares[e] > 0; ++j) {
+        const int64_t size = g[j].stride(0);
+        squares += kernels::add_clamped(static_cast<float>(factor * shares[e]), static_cast<float>(scales[e]),
+                                        static_cast<float>(injection.bound), g[j].const_data_ptr<float>() + e * size,
+                                        targets[j].mutable_data_ptr<float>() + e * size, size);
+      }
+      norms[e] = shares[e] * std::sqrt(squares);
+    }
+  });
+  return norm_E;
 }
 
-/// Bounds each element of g [N, ...]. \return [N] who had one above
-at::Tensor clip_elements(std::vector<at::Tensor>& g, double limit) {
-  at::Tensor above_N;
-  for (auto& tensor : g) {
-    const auto here_N = tensor.abs().gt(limit).flatten(1).any(1);
-    above_N = above_N.defined() ? above_N.logical_or(here_N) : here_N;
-    tensor.clamp_(-limit, limit);
+/// [E] who has an element above `bound` in size.
+at::Tensor any_above_E(std::span<const at::Tensor> g, double bound) {
+  at::Tensor above_E;
+  for (const auto& tensor : g) {
+    const auto here_E = tensor.abs().flatten(1).amax(1).gt(bound);
+    above_E = above_E.defined() ? above_E.logical_or(here_E) : here_E;
   }
-  return above_N;
+  return above_E;
 }
 
 }  // namespace
@@ -112,7 +139,7 @@ void PseudoGradients::set(const Sites& sites, const ServerState& old, ServerStat
     next.global.extras[concat(name, kB)] = g_b;
     by_layer[site.moe_layer].insert(by_layer[site.moe_layer].end(), {g_a, g_b});
   }
-  for (const auto& [layer, tensors] : by_layer) next.memory[pseudo_grad_norm_of(layer)] = expert_norm_N(tensors);
+  for (const auto& [layer, tensors] : by_layer) next.memory[pseudo_grad_norm_of(layer)] = expert_norm_E(tensors);
 }
 
 AdapterState PseudoGradients::sent_in(const TensorMap& extras) {
@@ -127,37 +154,63 @@ AdapterState PseudoGradients::sent_in(const TensorMap& extras) {
 
 void PseudoGradients::edit_gradients(const StepView& step) const {
   if (options_.pg_apply != PgApply::kAdamGrad) return;
-  inject(step, [](const at::Tensor& theta, const at::Tensor& experts_N, const at::Tensor& g) {
+  const auto gradient = [](const at::Tensor& theta) {
     if (!theta.grad().defined()) theta.mutable_grad() = at::zeros_like(theta);
-    theta.mutable_grad().index_add_(0, experts_N, g);
-  });
+    return theta.grad();
+  };
+  inject(step, gradient, 1.0);
   if (options_.pg_clip_mode == PgClipMode::kGlobalNorm)
     step.metrics.add("pg_clipped", clip_whole_gradient(step.setup, options_.pg_clip) ? 1 : 0);
 }
 
 void PseudoGradients::edit_parameters(const StepView& step) const {
   if (options_.pg_apply != PgApply::kDecoupledSgd) return;
-  inject(step, [&](const at::Tensor& theta, const at::Tensor& experts_N, const at::Tensor& g) {
-    theta.detach().index_add_(0, experts_N, g, -step.lr);
-  });
+  inject(
+      step, [](const at::Tensor& theta) { return theta.detach(); }, -step.lr);
 }
 
-/// Calls apply(theta, experts_N, share * clip(rho Gt)) for every adapter tensor of every layer's idle experts.
-void PseudoGradients::inject(const StepView& step, const Apply& apply) const {
+/// Adds factor * share * clip(rho Gt) to what `target` gives for every adapter tensor of every layer, expert by expert:
+/// one pass, and none over experts that are not idle.
+void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
-  const double scale = rho(step.download.extras.at(kRhoReference).item<double>(), step.view.client.top_k);
   for (const auto& [layer, stats] : step.micro_batches.front()) {
     const auto tensors = expert_tensors(step, layer);
     if (tensors.theta.empty()) continue;
-    const auto share_E = idle_share_E(options_.pg_activity, step.micro_batches, layer);
-    const auto experts_N = share_E.nonzero().squeeze(1);
-    std::vector<at::Tensor> g;
-    for (const auto& gt : tensors.pseudo_grad) g.push_back(gt.index_select(0, experts_N).mul_(scale));
-    const auto clipped_N = clip(g, clip_limit(step, layer, tensors));
-    const auto share_N = share_E.index_select(0, experts_N);
-    for (size_t j = 0; j < g.size(); ++j) apply(tensors.theta[j], experts_N, g[j].mul_(per_expert(share_N, g[j])));
-    report(step.metrics, expert_norm_N(g), clipped_N, share_E.numel());
+    std::vector<at::Tensor> targets;
+    for (const auto& theta : tensors.theta) targets.push_back(target(theta));
+    const auto injection = injection_of(step, layer, tensors);
+    const auto norm_E = add_injection(injection, tensors.pseudo_grad, targets, factor);
+    report(step.metrics, injection.share_E, norm_E, injection.clipped_E);
   }
+}
+
+/// clip(rho Gt) per expert, per element or not here (R14): the norm of the whole gradient is clipped when it is
+/// complete. An expert's norm is that of its Gt, which stays as it is for all steps of a round.
+Injection PseudoGradients::injection_of(const StepView& step, const std::string& layer,
+                                        const ExpertTensors& tensors) const {
+  const double scale = rho(step.download.extras.at(kRhoReference).item<double>(), step.view.client.top_k);
+  Injection injection{.share_E = idle_share_E(options_.pg_activity, step.micro_batches, layer)};
+  injection.scale_E = at::full_like(injection.share_E, scale);
+  injection.clipped_E = at::zeros_like(injection.share_E, at::kBool);
+  switch (options_.pg_clip_mode) {
+    case PgClipMode::kRelative:
+    case PgClipMode::kPerExpertNorm: {
+      auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
+      if (!norm_E.defined()) norm_E = expert_norm_E(tensors.pseudo_grad);
+      const double limit = clip_limit(step, layer, tensors);
+      injection.clipped_E = norm_E.mul(scale).gt(limit);
+      injection.scale_E = at::where(injection.clipped_E, limit / norm_E, injection.scale_E);
+      return injection;
+    }
+    case PgClipMode::kElementwise:
+      injection.bound = options_.pg_clip;
+      injection.clipped_E = any_above_E(tensors.pseudo_grad, options_.pg_clip / scale);
+      return injection;
+    case PgClipMode::kGlobalNorm:
+    case PgClipMode::kOff:
+      return injection;
+  }
+  fail(kInternal, "pg_clip_mode out of range");
 }
 
 double PseudoGradients::rho(double reference, int64_t top_k) const {
@@ -183,44 +236,28 @@ double PseudoGradients::rho(double reference, int64_t top_k) const {
 double PseudoGradients::clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const {
   if (options_.pg_clip_mode != PgClipMode::kRelative) return options_.pg_clip;
   const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);
-  const auto experts_N = used_E.nonzero().squeeze(1);
   std::vector<at::Tensor> measures;
   for (size_t j = 0; j < tensors.theta.size(); ++j) {
     const auto& real = options_.pg_apply == PgApply::kAdamGrad ? tensors.theta[j].grad() : tensors.pseudo_grad[j];
-    if (real.defined()) measures.push_back(real.index_select(0, experts_N));
+    if (real.defined()) measures.push_back(real);
   }
-  if (measures.empty() || experts_N.numel() == 0) return 0;
-  return options_.pg_clip * expert_norm_N(measures).median().item<double>();
-}
-
-/// Per expert or per element (R14); the norm of the whole gradient is clipped when that is complete.
-/// \return [N] whom it changed
-at::Tensor PseudoGradients::clip(std::vector<at::Tensor>& g, double limit) const {
-  switch (options_.pg_clip_mode) {
-    case PgClipMode::kRelative:
-    case PgClipMode::kPerExpertNorm:
-      return clip_norms(g, limit);
-    case PgClipMode::kElementwise:
-      return clip_elements(g, limit);
-    case PgClipMode::kGlobalNorm:
-    case PgClipMode::kOff:
-      return at::zeros({g[0].size(0)}, at::kBool);
-  }
-  fail(kInternal, "pg_clip_mode out of range");
+  if (measures.empty() || !used_E.any().item<bool>()) return 0;
+  return options_.pg_clip * expert_norm_E(measures).masked_select(used_E).median().item<double>();
 }
 
 /// Shares of a layer's experts that were idle and that got a pseudo-gradient other than zero, its norm, and the share
 /// of those whose bound made it smaller.
-void PseudoGradients::report(Metrics& metrics, const at::Tensor& norm_N, const at::Tensor& clipped_N,
-                             int64_t num_experts) const {
-  const auto got = norm_N.gt(0).sum().item<int64_t>();
-  metrics.add("idle_share", static_cast<double>(norm_N.numel()) / static_cast<double>(num_experts));
-  metrics.add("pg_share", static_cast<double>(got) / static_cast<double>(num_experts));
+void PseudoGradients::report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E,
+                             const at::Tensor& clipped_E) const {
+  const auto idle_E = share_E.gt(0);
+  const auto count = [](const at::Tensor& which_E) { return static_cast<double>(which_E.sum().item<int64_t>()); };
+  const auto experts = static_cast<double>(share_E.numel()), got = count(norm_E.gt(0));
+  metrics.add("idle_share", count(idle_E) / experts);
+  metrics.add("pg_share", got / experts);
   if (got == 0) return;
-  const auto weight = static_cast<double>(got);
-  metrics.add("pg_norm", norm_N.sum().item<double>() / weight, weight);
+  metrics.add("pg_norm", norm_E.sum().item<double>() / got, got);
   if (options_.pg_clip_mode != PgClipMode::kGlobalNorm)
-    metrics.add("pg_clipped", clipped_N.sum().item<double>() / weight, weight);
+    metrics.add("pg_clipped", count(clipped_E.logical_and(idle_E)) / got, got);
 }
 
 }  // namespace evenkeel::ubsmoe

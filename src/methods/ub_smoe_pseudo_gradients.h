@@ -1,6 +1,6 @@
 /// \file  UB-SMoE's universal pseudo-gradient (Algorithm 3): what the server's last move says to experts that no token
 /// of a client chose. Private to UB-SMoE; the equations stand in ub_smoe.cpp.
-/// Dimension names: E experts, N experts that get a pseudo-gradient.
+/// Dimension names: E experts.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,9 @@ namespace evenkeel::ubsmoe {
 
 /// In what is broadcast to clients that train: what rho is relative to, the mean K of the participants or K_max.
 constexpr const char* kRhoReference = "rho.reference";
+
+/// What becomes of the pseudo-gradients of a layer's experts in a step.
+struct Injection;
 
 class PseudoGradients {
  public:
@@ -38,13 +41,13 @@ class PseudoGradients {
 
  private:
   struct ExpertTensors;
-  using Apply = std::function<void(const at::Tensor& theta, const at::Tensor& experts_N, const at::Tensor& g)>;
+  using Target = std::function<at::Tensor(const at::Tensor& theta)>;
 
-  void inject(const StepView& step, const Apply& apply) const;
+  void inject(const StepView& step, const Target& target, double factor) const;
+  Injection injection_of(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
   double rho(double reference, int64_t top_k) const;
   double clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
-  at::Tensor clip(std::vector<at::Tensor>& g, double limit) const;
-  void report(Metrics& metrics, const at::Tensor& norm_N, const at::Tensor& clipped_N, int64_t num_experts) const;
+  void report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E, const at::Tensor& clipped_E) const;
   static ExpertTensors expert_tensors(const StepView& step, const std::string& layer);
 
   Options options_;

@@ -42,8 +42,8 @@ class RowOrder {
   size_t used_ = 0;
 };
 
-/// What trains: leaves with a zeroed gradient each, and for stacked experts the layer that tells which of them were
-/// used.
+/// What trains: leaves, each with a gradient that a step finds zeroed, and for stacked experts the layer that tells
+/// which of them were used.
 struct Trained {
   std::vector<at::Tensor> tensors;
   std::vector<std::string> moe_layers;  ///< one per tensor, empty when not stacked
@@ -120,16 +120,15 @@ class LocalRound {
   }
 
   void step() {
-    optimizer_.zero_grad();
     micro_batches_.clear();
     step_loss_ = 0, step_targets_ = 0;
     for (int64_t i = 0; i < training_.accumulation; ++i) micro_batch();
     const auto view = step_view();
     method_.edit_gradients(view);
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
-      optimizer_.step_active(active_experts(trained_, micro_batches_));
+      optimizer_.step_active(active_experts(trained_, micro_batches_), Gradients::kZeroed);
     else
-      optimizer_.step();
+      optimizer_.step(training_.optimizer.lr, Gradients::kZeroed);
     method_.edit_parameters(view);
     for (const auto& routing : micro_batches_) add_counts(result_.counts, routing);
     record_step();

@@ -1,35 +1,25 @@
 #include "train/optimizer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
+#include <array>
+#include <cmath>
 #include <utility>
 
 #include "base/limits.h"
+#include "train/adamw_kernel.h"
 
 namespace evenkeel {
 namespace {
 
-/// The lists at::_fused_adamw_ takes, in step.
-struct TensorLists {
-  std::vector<at::Tensor> parameters, grads, exp_avgs, exp_avg_sqs, steps;
+constexpr int64_t kPiece = int64_t{1} << 15;  // numbers that a thread takes at a time
 
-  void add(const at::Tensor& parameter, const at::Tensor& grad, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-           const at::Tensor& step) {
-    parameters.push_back(parameter);
-    grads.push_back(grad);
-    exp_avgs.push_back(exp_avg);
-    exp_avg_sqs.push_back(exp_avg_sq);
-    steps.push_back(step);
-  }
-};
-
-void fused_step(TensorLists& lists, double lr, const OptimizerConfig& config) {
-  if (lists.parameters.empty()) return;
-  at::_foreach_add_(lists.steps, 1);
-  at::_fused_adamw_(lists.parameters, lists.grads, lists.exp_avgs, lists.exp_avg_sqs, /*max_exp_avg_sqs=*/{},
-                    lists.steps, lr, config.betas[0], config.betas[1], config.weight_decay, config.eps,
-                    /*amsgrad=*/false, /*maximize=*/false);
+template <typename T>
+kernels::AdamWSpan<T> part_of(const std::array<at::Tensor, 4>& tensors, int64_t begin, int64_t end) {
+  const auto at = [&](size_t i) { return tensors[i].mutable_data_ptr<T>() + begin; };
+  return {at(0), at(1), at(2), at(3), end - begin};
 }
 
 at::Tensor take(const TensorMap& state, const std::string& name, const at::Tensor& like) {
@@ -51,42 +41,96 @@ void OptimizerConfig::resolve(const config::Table& table) const {
   table.check_from_zero("weight_decay", weight_decay);
 }
 
+/// A tensor, or a slice of one, with what the step does to it.
+struct AdamW::Work {
+  std::array<at::Tensor, 4> tensors;  // parameter, gradient, moments
+  kernels::AdamWFactors factors{};
+
+  void run(int64_t begin, int64_t end) const {
+    if (tensors[0].scalar_type() == at::kDouble)
+      kernels::adamw(part_of<double>(tensors, begin, end), factors);
+    else
+      kernels::adamw(part_of<float>(tensors, begin, end), factors);
+  }
+};
+
 AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config)
     : config_(config), parameters_(std::move(parameters)) {
   for (const auto& parameter : parameters_) {
+    const auto type = parameter.scalar_type();
+    EK_CHECK(parameter.is_contiguous() && (type == at::kFloat || type == at::kDouble), kInternal,
+             "AdamW: a parameter of sizes ", parameter.sizes(), " and type ", type,
+             ", allowed: contiguous, float32 or float64");
     exp_avgs_.push_back(at::zeros_like(parameter));
     exp_avg_sqs_.push_back(at::zeros_like(parameter));
     steps_.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
   }
 }
 
-void AdamW::step(double lr) { update({}, lr < 0 ? config_.lr : lr); }
+void AdamW::step(double lr, Gradients gradients) { update({}, lr < 0 ? config_.lr : lr, gradients); }
 
-void AdamW::step_active(const std::vector<at::Tensor>& active) { update(active, config_.lr); }
-
-void AdamW::update(const std::vector<at::Tensor>& active, double lr) {
-  const c10::NoGradGuard no_grad;
-  TensorLists lists;
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    const auto parameter = parameters_[p].detach();
-    const auto& grad = parameters_[p].grad();
-    if (!grad.defined()) continue;
-    const bool masked = p < active.size() && active[p].defined();
-    if (masked && steps_[p].dim() == 0) steps_[p] = steps_[p].repeat({parameter.size(0)});
-    if (steps_[p].dim() == 0) {
-      lists.add(parameter, grad, exp_avgs_[p], exp_avg_sqs_[p], steps_[p]);
-      continue;
-    }
-    for (int64_t i = 0; i < parameter.size(0); ++i)
-      if (!masked || active[p][i].item<bool>())
-        lists.add(parameter[i], grad[i], exp_avgs_[p][i], exp_avg_sqs_[p][i], steps_[p][i]);
-  }
-  fused_step(lists, lr, config_);
+void AdamW::step_active(const std::vector<at::Tensor>& active, Gradients gradients) {
+  update(active, config_.lr, gradients);
 }
 
-void AdamW::zero_grad() {
-  for (auto& parameter : parameters_)
-    if (parameter.grad().defined()) parameter.mutable_grad().zero_();
+/// \param slice  of a stacked parameter; -1: all of it
+AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients, double lr) {
+  auto& grad = parameters_[parameter].mutable_grad();
+  if (!grad.is_contiguous()) grad = grad.contiguous();
+  Work work{.tensors = {parameters_[parameter].detach(), grad, exp_avgs_[parameter], exp_avg_sqs_[parameter]}};
+  auto step = steps_[parameter];
+  if (slice >= 0) {
+    for (auto& tensor : work.tensors) tensor = tensor[slice];
+    step = step[slice];
+  }
+  const double count = step.add_(1).item<double>();
+  work.factors = {.beta1 = config_.betas[0],
+                  .beta2 = config_.betas[1],
+                  .eps = config_.eps,
+                  .decay = 1 - lr * config_.weight_decay,
+                  .lr = lr / (1 - std::pow(config_.betas[0], count)),
+                  .root_correction = std::sqrt(1 - std::pow(config_.betas[1], count)),
+                  .zero_gradient = gradients == Gradients::kZeroed};
+  return work;
+}
+
+void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
+  const c10::NoGradGuard no_grad;
+  std::vector<Work> work;
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    if (!parameters_[p].grad().defined()) continue;
+    const bool masked = p < active.size() && active[p].defined();
+    if (masked && steps_[p].dim() == 0) steps_[p] = steps_[p].repeat({parameters_[p].size(0)});
+    if (steps_[p].dim() == 0) {
+      work.push_back(work_on(p, -1, gradients, lr));
+      continue;
+    }
+    for (int64_t i = 0; i < parameters_[p].size(0); ++i) {
+      if (!masked || active[p][i].item<bool>())
+        work.push_back(work_on(p, i, gradients, lr));
+      else if (gradients == Gradients::kZeroed)
+        parameters_[p].mutable_grad()[i].zero_();
+    }
+  }
+  run_all(work);
+}
+
+/// Pieces of equal length over all tensors, so that threads are done together.
+void AdamW::run_all(const std::vector<Work>& work) {
+  struct Piece {
+    const Work* work;
+    int64_t begin, end;
+  };
+  std::vector<Piece> pieces;
+  for (const auto& one : work)
+    for (int64_t begin = 0, n = one.tensors[0].numel(); begin < n; begin += kPiece)
+      pieces.push_back({&one, begin, std::min(n, begin + kPiece)});
+  at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto& piece = pieces[static_cast<size_t>(i)];
+      piece.work->run(piece.begin, piece.end);
+    }
+  });
 }
 
 TensorMap AdamW::state() const {

@@ -28,19 +28,25 @@ struct OptimizerConfig {
   void resolve(const config::Table& table) const;
 };
 
+/// What becomes of the gradients in a step.
+enum class Gradients {
+  kKept,
+  kZeroed,  ///< in the same pass, for the next step's sums
+};
+
 /// AdamW (Loshchilov and Hutter 2019): decoupled decay first, bias-corrected moments, eps outside the root. Equal to
 /// torch.optim.AdamW step for step. A parameter whose gradient is undefined is left alone.
 class AdamW {
  public:
+  /// Parameters are contiguous, float32 or float64.
   AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config);
 
-  /// One step with `lr` (default: the config's). Gradients are left as they are.
-  void step(double lr = -1);
+  /// One step with `lr` (default: the config's).
+  void step(double lr = -1, Gradients gradients = Gradients::kKept);
   /// Updates only the slices [i] of stacked parameters for which active[p][i] is true, each slice with its own step
   /// count
   /// (`idle_expert_update = "skip"`). active[p] undefined: the whole parameter.
-  void step_active(const std::vector<at::Tensor>& active);
-  void zero_grad();
+  void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept);
 
   /// Moments and step counts, for checkpoints of pre-training: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`, not copies.
   TensorMap state() const;
@@ -48,7 +54,11 @@ class AdamW {
   void load_state(const TensorMap& state);
 
  private:
-  void update(const std::vector<at::Tensor>& active, double lr);
+  struct Work;
+
+  void update(const std::vector<at::Tensor>& active, double lr, Gradients gradients);
+  static void run_all(const std::vector<Work>& work);
+  Work work_on(size_t parameter, int64_t slice, Gradients gradients, double lr);
 
   OptimizerConfig config_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;

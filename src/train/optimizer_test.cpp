@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
@@ -112,6 +113,32 @@ TEST(AdamW, MovesOnlyActiveSlicesEachWithItsOwnStepCount) {
   }
   for (int64_t i = 0; i < 3; ++i) EXPECT_TRUE(stacked.detach()[i].equal(alone[static_cast<size_t>(i)].detach())) << i;
   EXPECT_TRUE(stacked.detach()[2].equal(start[2]));
+}
+
+// 7 x 10,003 numbers: more than a piece, and no multiple of a vector.
+TEST(AdamW, GivesTheSameBitsOnAnyNumberOfThreadsAndZeroesOnlyWhenAsked) {
+  at::manual_seed(5);
+  const auto start = at::randn({7, 10'003}), grad = at::randn({7, 10'003});
+  const int before = at::get_num_threads();
+  std::vector<at::Tensor> moved;
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    const auto tensor = leaf(start);
+    AdamW adamw({tensor}, paper());
+    tensor.mutable_grad() = grad.clone();
+    adamw.step(-1, Gradients::kKept);
+    EXPECT_TRUE(tensor.grad().equal(grad));
+    adamw.step(-1, Gradients::kZeroed);
+    EXPECT_EQ(tensor.grad().abs().max().item<float>(), 0);
+    moved.push_back(tensor.detach());
+  }
+  at::set_num_threads(before);
+  EXPECT_TRUE(moved[0].equal(moved[1]) && moved[0].equal(moved[2]));
+  const auto stacked = leaf(start);
+  AdamW adamw({stacked}, paper());
+  stacked.mutable_grad() = grad.clone();
+  adamw.step_active({at::tensor({1, 0, 1, 0, 0, 0, 1}).to(at::kBool)}, Gradients::kZeroed);
+  EXPECT_EQ(stacked.grad().abs().max().item<float>(), 0) << "those that did not move too";
 }
 
 TEST(AdamW, GoesOnFromASavedState) {

@@ -207,11 +207,11 @@ class Pretraining {
     if (!routing.empty())
       total = total + config_.train.load_balance * load_balance_loss(routing) +
               config_.train.router_z * router_z_loss(routing);
-    optimizer_.zero_grad();
     total.backward();
     clip_gradients(parameters(), config_.train.clip_norm);
     const auto& train = config_.train;
-    optimizer_.step(train.optimizer.lr * schedule(step, train.steps, train.warmup_steps, train.final_lr_ratio));
+    optimizer_.step(train.optimizer.lr * schedule(step, train.steps, train.warmup_steps, train.final_lr_ratio),
+                    Gradients::kZeroed);
     return loss;
   }
 

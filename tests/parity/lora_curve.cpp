@@ -63,14 +63,13 @@ void run(const fs::path& model_folder, const fs::path& adapter_folder, const fs:
 
   std::vector<double> losses;
   for (const auto& rows : job.at("batches")) {
-    optimizer.zero_grad();
     const auto batch = batch_of(rows);
     const LossSum loss = model->loss(pack(batch), forward);
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
     mean.backward();
     if (losses.empty()) save_peft_adapter(out / "gradients", gradients_of(adapters), sites, info);
     losses.push_back(mean.item<double>());
-    optimizer.step();
+    optimizer.step(-1, Gradients::kZeroed);
   }
   save_peft_adapter(out / "adapter", clone(adapters), sites, info);
   write_file_atomic(out / "losses.json", Json(losses).dump());

@@ -131,6 +131,34 @@ struct Dot {
   }
 };
 
+struct SumOfSquares {
+  static EK_INLINE double run(const float* __restrict x, int64_t n) {
+    double lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+    for (int j = 0; i < n; ++i, ++j) lanes[j] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return lane_sum(lanes);
+  }
+};
+
+struct AddClamped {
+  static EK_INLINE double one(float alpha, float scale, float bound, float x, float* y) {
+    const float scaled = scale * x, low = scaled < -bound ? -bound : scaled, clamped = low > bound ? bound : low;
+    *y += alpha * clamped;
+    return static_cast<double>(clamped) * static_cast<double>(clamped);
+  }
+  static EK_INLINE double run(float alpha, float scale, float bound, const float* __restrict x, float* __restrict y,
+                              int64_t n) {
+    double lanes[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] += one(alpha, scale, bound, x[i + j], y + i + j);
+    for (int j = 0; i < n; ++i, ++j) lanes[j] += one(alpha, scale, bound, x[i], y + i);
+    return lane_sum(lanes);
+  }
+};
+
 template <typename T>
 struct Axpy {
   static EK_INLINE void run(T alpha, const T* __restrict x, T* __restrict y, int64_t n) {
@@ -237,6 +265,12 @@ template <typename T>
 T dot(const T* a, const T* b, int64_t n) {
   return vectorised<Dot<T>>(a, b, n);
 }
+double sum_of_squares(const float* x, int64_t n) { return vectorised<SumOfSquares>(x, n); }
+
+double add_clamped(float alpha, float scale, float bound, const float* x, float* y, int64_t n) {
+  return vectorised<AddClamped>(alpha, scale, bound, x, y, n);
+}
+
 template <typename T>
 void axpy(T alpha, const T* x, T* y, int64_t n) {
   vectorised<Axpy<T>>(alpha, x, y, n);

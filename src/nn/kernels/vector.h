@@ -42,6 +42,12 @@ T dot(const T* a, const T* b, int64_t n);
 template <typename T>
 void axpy(T alpha, const T* x, T* y, int64_t n);
 
+/// In float64.
+double sum_of_squares(const float* x, int64_t n);
+
+/// y += alpha * c with c = scale * x, each value of it within [-bound, bound]. \return the sum of c's squares, in float64
+double add_clamped(float alpha, float scale, float bound, const float* x, float* y, int64_t n);
+
 /// y = alpha * x
 template <typename T>
 void scaled_copy(T alpha, const T* x, T* y, int64_t n);
