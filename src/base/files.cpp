@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -175,10 +176,27 @@ void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, f
 
 void AtomicFile::commit() {
   EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", std::strerror(errno));
+  place();
+  flush_folder(file_.parent_path());
+}
+
+void AtomicFile::place() {
   EK_CHECK(::rename(temporary_.c_str(), file_.c_str()) == 0, kIo, file_.string(),
            ": cannot be replaced: ", std::strerror(errno));
   ::close(std::exchange(descriptor_, -1));
-  flush_folder(file_.parent_path());
+}
+
+void flush_files(std::span<const fs::path> files) {
+  std::set<fs::path> folders;
+  std::vector<std::unique_ptr<Descriptor>> open;
+  for (const auto& file : files) {
+    open.push_back(std::make_unique<Descriptor>(file, O_RDONLY));
+    ::sync_file_range(open.back()->get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // begins; what it cannot do, fsync does
+    folders.insert(file.parent_path());
+  }
+  for (size_t i = 0; i < files.size(); ++i)
+    EK_CHECK(::fsync(open[i]->get()) == 0, kIo, files[i].string(), ": cannot be flushed: ", std::strerror(errno));
+  for (const auto& folder : folders) flush_folder(folder);
 }
 
 void write_file_atomic(const fs::path& file, std::string_view bytes) {

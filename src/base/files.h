@@ -49,11 +49,17 @@ class AtomicFile {
   /// \throws kIo (disk full, not writable) naming the file.
   void write(std::string_view bytes);
   void commit();
+  /// In its place for every process, and on disk with the flush_files() that names it. A machine that loses power before
+  /// that may leave anything of it: for files whose readers find out.
+  void place();
 
  private:
   fs::path file_, temporary_;
   int descriptor_ = -1;
 };
+
+/// Flushes files that were placed. Together they take a few of the disk's turns, and not a few each.
+void flush_files(std::span<const fs::path> files);
 
 /// Writes to a temporary neighbour, flushes it to disk, then renames: readers see the old content or the new, never a
 /// part. \throws kIo (not writable, disk full); the old file is then untouched.

@@ -198,6 +198,19 @@ TEST_F(JournalFolder, AnUploadArrivesWithItsRecordAndMemory) {
   EXPECT_TRUE(journal.memory(6).empty());
 }
 
+TEST_F(JournalFolder, WhatWaitsToBeFlushedIsThereForEveryProcess) {
+  Payload upload;
+  upload.adapters["s"] = factors(1);
+  RoundJournal journal(path_, 3600);
+  for (int64_t id = 0; id < 300; ++id) journal.store(record(id), encode(upload, TransportDtype::kFloat32, {}), {});
+  const RoundJournal other(path_);
+  for (int64_t id = 0; id < 300; ++id) EXPECT_TRUE(other.holds(id)) << id;
+  journal.flush();
+  EXPECT_EQ(names_in(path_).size(), 600u) << "nothing is left of writing them";
+  const AtomicFile dropped(path_ / "never");
+  EXPECT_THROW(flush_files(std::vector{path_ / "gone"}), Error);
+}
+
 TEST_F(JournalFolder, AnUploadWithoutItsRecordNeverArrived) {
   RoundJournal journal(path_);
   write_file_atomic(path_ / "5.upload.safetensors", "half");

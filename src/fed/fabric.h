@@ -64,6 +64,9 @@ class Fabric {
   /// told.
   virtual void remember(const ClientMemories& /*memories*/) {}
 
+  /// Whether a client that is asked again for what it has replied costs its time and nothing else.
+  virtual bool may_ask_again() const { return false; }
+
   /// Who takes part in the sums of a round when all have replied and some uploads stayed where they were made: each
   /// process that holds any aggregates them while the server does. Of a fabric all of whose replies bring their upload
   /// this is never asked.

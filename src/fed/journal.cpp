@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
                            kRecordSuffix = ".json";
+constexpr size_t kMostWaiting = 256;  // files, all of which are open for a moment
 
 std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
@@ -18,7 +19,9 @@ std::string_view text_of(const at::Tensor& bytes_N) {
 
 }  // namespace
 
-RoundJournal::RoundJournal(fs::path folder) : folder_(std::move(folder)) { make_folders(folder_); }
+RoundJournal::RoundJournal(fs::path folder, double flush_s) : folder_(std::move(folder)), flush_s_(flush_s) {
+  make_folders(folder_);
+}
 
 fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
 
@@ -37,7 +40,7 @@ bool RoundJournal::holds(int64_t client) const {
 }
 
 void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
-  write_file_atomic(file(record.id, kUploadSuffix), text_of(upload.bytes));
+  put(file(record.id, kUploadSuffix), text_of(upload.bytes));
   record.bytes_up = upload.size();
   record.up_parts = upload.parts;
   record.files = {FileSeal::of(file(record.id, kUploadSuffix))};
@@ -54,8 +57,23 @@ void RoundJournal::finish(ClientRecord record, const TensorMap& memory) {
     save_safetensors(file(record.id, kMemorySuffix), memory);
     record.files.push_back(FileSeal::of(file(record.id, kMemorySuffix)));
   }
-  write_sealed(file(record.id, kRecordSuffix), record::write(record));
+  put(file(record.id, kRecordSuffix), sealed(record::write(record)) + "\n");
   written_[record.id] = std::move(record.files);
+  const bool due = std::chrono::steady_clock::now() - flushed_ >= std::chrono::duration<double>(flush_s_);
+  if (due || waiting_.size() >= kMostWaiting) flush();
+}
+
+void RoundJournal::put(const fs::path& path, std::string_view bytes) {
+  AtomicFile out(path);
+  out.write(bytes);
+  out.place();
+  waiting_.push_back(path);
+}
+
+void RoundJournal::flush() {
+  flush_files(waiting_);
+  waiting_.clear();
+  flushed_ = std::chrono::steady_clock::now();
 }
 
 ClientRecord RoundJournal::record(int64_t client) const {

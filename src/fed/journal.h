@@ -10,6 +10,7 @@
 ///                             written last: an upload without it never arrived
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -49,16 +50,21 @@ struct ClientRecord : LocalReport {
 class RoundJournal {
  public:
   /// Makes the folder if it is missing.
-  explicit RoundJournal(std::filesystem::path folder);
+  /// \param flush_s  seconds for which files of clients may wait to be flushed to disk, together. A killed process loses
+  ///                 none of them; a machine that loses power loses those that waited, and their clients are trained
+  ///                 again, to the bit. 0 where a client cannot be asked again at no other cost.
+  explicit RoundJournal(std::filesystem::path folder, double flush_s = 0);
 
   /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the
   /// client makes it again, to the bit.
   bool holds(int64_t client) const;
-  /// Writes upload, memory and record; returns when they are on disk. Sets record.bytes_up, up_parts and files.
+  /// Writes upload, memory and record, on disk at once or with flush(). Sets record.bytes_up, up_parts and files.
   void store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
   /// The same of a client whose upload stays where it was made, but for what is known of it already: bytes_up and
   /// up_parts. holds() does not count it: whoever goes on after an interruption finds no upload.
   void note(ClientRecord record, const TensorMap& memory);
+  /// Returns when all that was stored is on disk.
+  void flush();
 
   ClientRecord record(int64_t client) const;
   /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all
@@ -76,8 +82,13 @@ class RoundJournal {
   /// The client's file of that kind after its bytes were checked; nothing when `record` names none.
   std::optional<std::filesystem::path> checked(const ClientRecord& record, std::string_view suffix) const;
 
+  void put(const std::filesystem::path& file, std::string_view bytes);
+
   std::filesystem::path folder_;
+  double flush_s_;
   std::map<int64_t, std::vector<FileSeal>> written_;  ///< by client
+  std::vector<std::filesystem::path> waiting_{};      ///< to be flushed
+  std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace evenkeel

@@ -27,6 +27,7 @@ struct LocalFabric : Fabric {
   /// training names round, client and method.
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
   void remember(const ClientMemories& now) override { memories = now; }
+  bool may_ask_again() const override { return true; }
 
  private:
   Reply answer(const Task& task, const OnProgress& on_progress) const;

@@ -10,6 +10,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr double kFlushSeconds = 2;  // of training that a machine without power may lose
+
 /// A run in the making.
 struct Course {
   const Server& server;
@@ -100,7 +102,8 @@ void log_round(const RoundRecord& record, int64_t rounds) {
 /// The round after `now`; again where the fabric recovers from what broke it. What had arrived is in the journal.
 RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& progress) {
   for (;;) try {
-      RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1));
+      RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1),
+                           run.fabric.may_ask_again() ? kFlushSeconds : 0);
       return run_round(run.server, run.fabric, now, std::move(journal), progress);
     } catch (const Error& error) {
       if (!run.fabric.recovers()) throw;
