@@ -81,7 +81,8 @@ void gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a
 StoredMatrix StoredMatrix::of(const at::Tensor& w_OI, MatmulPath path) {
   EK_CHECK(w_OI.dim() == 2 && w_OI.is_contiguous(), kShape, "a stored weight must be a contiguous matrix, got sizes ",
            w_OI.sizes());
-  return {w_OI.const_data_ptr(), w_OI.scalar_type(), w_OI.size(0), w_OI.size(1), takes_native_path(w_OI, path)};
+  return {w_OI.const_data_ptr(),         w_OI.scalar_type(), w_OI.size(0), w_OI.size(1),
+          takes_native_path(w_OI, path), w_OI.size(1),       nullptr};
 }
 
 template <typename T>
