@@ -87,7 +87,7 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
 
 TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
   auto config = read("[model]\ndtype = \"float32\"\n");
-  config.settle({.compute_dtype = ComputeDtype::kBFloat16});
+  config.settle({.products = ProductKernel::kNative});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
 }
 

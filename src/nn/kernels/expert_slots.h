@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "nn/kernels/kept.h"
+
 namespace evenkeel::kernels {
 
 /// A slot is one token-choice. Slots of an expert are adjacent, in the order of (token, choice).
@@ -27,23 +29,22 @@ struct ExpertSlots {
 };
 
 /// Calls f(expert, workspace) for every expert with a token. Experts go to whichever thread is free; each writes to its
-/// own slots, so results do not depend on that. With few experts or little work they run one after the other, and the
-/// library's threads work inside each product.
+/// own slots, so results do not depend on that. With few experts or little work they run one after the other, and all
+/// threads work inside each product.
 template <typename Workspace, typename F>
 void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
   const auto count = static_cast<int64_t>(slots.by_load.size());
   const int64_t threads = at::get_num_threads();
   const int64_t work = work_per_slot * static_cast<int64_t>(slots.token.size());
-  if (threads == 1 || count < 2 * threads || work < (int64_t{1} << 20)) {
-    Workspace workspace;
-    for (const int64_t e : slots.by_load) f(e, workspace);
-    return;
-  }
   std::atomic<int64_t> next{0};
-  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    Workspace workspace;
-    for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], workspace);
-  });
+  const auto take_turns = [&](int64_t, int64_t) {
+    const Held<Workspace> workspace(kept<Workspace>());
+    for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], *workspace);
+  };
+  if (threads == 1 || count < 2 * threads || work < (int64_t{1} << 20))
+    take_turns(0, 1);
+  else
+    at::parallel_for(0, threads, 1, take_turns);
 }
 
 }  // namespace evenkeel::kernels

@@ -19,19 +19,23 @@
 
 namespace evenkeel::kernels {
 
-/// Rows of float32 numbers, `stride` numbers apart.
-struct Activations {
-  const float* data = nullptr;
+/// Rows of numbers, `stride` numbers apart.
+template <typename T>
+struct ActivationsOf {
+  const T* data = nullptr;
   int64_t rows = 0, stride = 0;
-  float scale = 1;  ///< times every number: LoRA's alpha / r
+  T scale = 1;  ///< times every number: LoRA's alpha / r
 };
+using Activations = ActivationsOf<float>;
 
 /// Where a product goes, rows `stride` numbers apart. It may not overlap what it is made of.
-struct Result {
-  float* data = nullptr;
+template <typename T>
+struct ResultOf {
+  T* data = nullptr;
   int64_t stride = 0;
   bool add = false;  ///< to what is there, instead of writing over it
 };
+using Result = ResultOf<float>;
 
 /// What products need beside their operands: the packed activations (at most 16 MiB) and a block of the weight for each
 /// thread (256 KiB). Keep it between products.
@@ -41,10 +45,12 @@ struct PackedScratch {
 };
 
 /// One of several products with the same activations.
-struct SideBySide {
+template <typename T>
+struct SideBySideOf {
   StoredMatrix w;
-  Result y;
+  ResultOf<T> y;
 };
+using SideBySide = SideBySideOf<float>;
 
 /// y [rows, out] (+)= x W^T for each weight, x [rows, in]; x is packed once.
 /// \throws Error{kInternal} for a weight of another type, kShape where the widths of the weights differ.
