@@ -133,7 +133,8 @@ void print_fit(const ShapedModel& shaped) {
   std::cout << "\n"
             << path << ": training with rank " << kRank << " on every target, 8 x 256 tokens per micro-batch, GiB\n"
             << "   base dtype   K |   base  adapters  activations |  total  fits\n";
-  for (const auto& precision : {Precision{"checkpoint", 0}, Precision{"bfloat16", 2}, Precision{"float32", 4}})
+  for (const auto& precision :
+       {Precision{"checkpoint", 0}, Precision{"int8", 1}, Precision{"bfloat16", 2}, Precision{"float32", 4}})
     for (const int64_t top_k : top_ks(model->spec())) {
       const auto needs = needs_of(*model, top_k);
       const double base = (precision.element_size > 0 ? precision.element_size * element_count(*model)
@@ -145,8 +146,8 @@ void print_fit(const ShapedModel& shaped) {
                 << fixed(needs.adapters / kGiB, 2, 10) << fixed(needs.activations / kGiB, 2, 13) << " |"
                 << fixed(total, 2, 7) << (total <= usable ? "  yes" : "  no") << '\n';
     }
-  std::cout << "K: experts per token at budgets 1/8 to 1; a base in the checkpoint's dtype is mapped, its pages can be "
-               "dropped under pressure\n";
+  std::cout << "K: experts per token at budgets 1/8 to 1; a base in the checkpoint's dtype, and an int8 one "
+               "(model.base_format), are mapped, their pages can be dropped under pressure\n";
 }
 
 /// What a run of that config would hold, without its weights being read.

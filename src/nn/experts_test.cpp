@@ -176,6 +176,26 @@ TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
   }
 }
 
+// Half of all tokens go to one expert, which all threads then share.
+TEST(Experts, BitsDoNotDependOnThreadsWhenOneExpertHasMostTokens) {
+  const int64_t tokens = 200, hidden = 96, width = 80, count = 9;
+  const auto weights = make_weights(count, width, hidden, at::kBFloat16);
+  const auto factors = make_factors(count, width, hidden, 4, at::kFloat);
+  auto routing = cyclic_routing(tokens, count, 1, at::kFloat);
+  routing.experts.narrow(0, 0, tokens / 2).fill_(3);
+  const auto run = [&](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    const auto x = random_tensor({tokens, hidden}, 1, at::kFloat).requires_grad_(true);
+    const auto y = experts(x, routing, weights, factors.view());
+    y.pow(2).sum().backward();
+    at::set_num_threads(before);
+    return at::cat({y.detach(), x.grad()});
+  };
+  const auto one = run(1);
+  for (const int threads : {2, 3, 4}) EXPECT_TRUE(at::equal(run(threads), one)) << threads;
+}
+
 TEST(Experts, OfInt8WeightsEqualThoseOfTheNumbersTheyStandFor) {
   auto weights = make_weights(kExperts, kWidth, kHidden, at::kFloat);
   for (auto* matrices : {&weights.gate, &weights.up, &weights.down})
