@@ -20,7 +20,7 @@
 #include "fed/foresight.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
-#include "nn/kernels/frozen_matmul.h"
+#include "nn/product_probe.h"
 
 namespace evenkeel {
 namespace {
@@ -63,22 +63,23 @@ void print_machine() {
             << std::flush;  // before what takes its time
 }
 
-void print_matmul() {
+void print_products() {
+  const auto measured = measure_products();
   std::cout << "\nproducts with a bfloat16 base, GFLOP/s on weights that are not in cache\n"
-            << "   rows | widen x W^T   widen dY W | native x W^T  native dY W\n";
-  double widen = 0, native = 0;  // seconds per product, up to a common factor
-  for (const auto& row : measure_matmul_paths()) {
-    std::cout << fixed(static_cast<double>(row.rows), 0, 7) << " |" << fixed(row.widen_forward, 1, 12)
-              << fixed(row.widen_backward, 1, 13) << " |" << fixed(row.native_forward, 1, 13)
-              << fixed(row.native_backward, 1, 13) << '\n';
-    const auto rows = static_cast<double>(row.rows);
-    widen += rows / row.widen_forward + rows / row.widen_backward;
-    native += rows / row.native_forward + rows / row.native_backward;
+            << "                          rows |     own  native   widen | fastest\n";
+  for (const auto& cell : measured) {
+    const auto gflops = [&](ProductKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
+    std::cout << (cell.place == ProductPlace::kExpert ? "an expert" : "a linear ")
+              << (cell.direction == Direction::kForward ? ", x W^T       " : ", dY W        ")
+              << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(ProductKernel::kOwn)
+              << gflops(ProductKernel::kNative) << gflops(ProductKernel::kWiden) << " | "
+              << config::name_of(cell.fastest()) << '\n';
   }
-  std::cout << "widen: weight panels become float32; native: the library's bfloat16 product\n"
-            << "here the whole table takes " << fixed(std::max(widen, native) / std::min(widen, native), 2)
-            << " times less with " << config::name_of(widen <= native ? MatmulPath::kWiden : MatmulPath::kNative)
-            << "; compute_dtype = \"auto\" measures again when a run is created\n";
+  std::cout
+      << "own: widened in registers, bits independent of threads; native: the library's bfloat16 product; widen: "
+         "panels become float32\n"
+         "an expert: one thread each, side by side; a linear: all threads. compute_dtype = \"auto\" measures again "
+         "when a run is created, and keeps the table in its config\n";
 }
 
 /// Bytes of a training process beyond the frozen base.
@@ -132,7 +133,8 @@ void print_fit(const ShapedModel& shaped) {
   std::cout << "\n"
             << path << ": training with rank " << kRank << " on every target, 8 x 256 tokens per micro-batch, GiB\n"
             << "   base dtype   K |   base  adapters  activations |  total  fits\n";
-  for (const auto& precision : {Precision{"checkpoint", 0}, Precision{"bfloat16", 2}, Precision{"float32", 4}})
+  for (const auto& precision :
+       {Precision{"checkpoint", 0}, Precision{"int8", 1}, Precision{"bfloat16", 2}, Precision{"float32", 4}})
     for (const int64_t top_k : top_ks(model->spec())) {
       const auto needs = needs_of(*model, top_k);
       const double base = (precision.element_size > 0 ? precision.element_size * element_count(*model)
@@ -144,8 +146,8 @@ void print_fit(const ShapedModel& shaped) {
                 << fixed(needs.adapters / kGiB, 2, 10) << fixed(needs.activations / kGiB, 2, 13) << " |"
                 << fixed(total, 2, 7) << (total <= usable ? "  yes" : "  no") << '\n';
     }
-  std::cout << "K: experts per token at budgets 1/8 to 1; a base in the checkpoint's dtype is mapped, its pages can be "
-               "dropped under pressure\n";
+  std::cout << "K: experts per token at budgets 1/8 to 1; a base in the checkpoint's dtype, and an int8 one "
+               "(model.base_format), are mapped, their pages can be dropped under pressure\n";
 }
 
 /// What a run of that config would hold, without its weights being read.
@@ -217,7 +219,7 @@ void add_doctor_command(CLI::App& program) {
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
       "         evenkeel doctor --config configs/demo.toml --device-profile this-machine.toml\n\n"
-      "Prints cores, instruction sets and memory, and how fast both ways to multiply with a bfloat16 base are here; "
+      "Prints cores, instruction sets and memory, and how fast each way to multiply with a bfloat16 base is here; "
       "with --config instead what that run would hold in memory. --device-profile trains for some seconds with each "
       "number of experts per token and writes the speeds as a device for simulated time.");
   command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
@@ -237,7 +239,7 @@ void add_doctor_command(CLI::App& program) {
     if (!flags->model.empty()) shaped = open_shape(flags->model);
     if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();
-    if (!plan) print_matmul();
+    if (!plan) print_products();
     if (shaped) print_fit(*shaped);
     if (plan) print_plan(flags->config, *plan);
     if (!flags->device_profile.empty()) print_device(*flags);

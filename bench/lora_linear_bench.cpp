@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
-#include "nn/kernels/frozen_matmul.h"
 #include "nn/linear.h"
 
 namespace evenkeel {
@@ -29,10 +28,10 @@ void count(benchmark::State& state) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void split(benchmark::State& state, MatmulPath path) {
+void split(benchmark::State& state, ProductKernel kernel) {
   const auto p = make_projection(state.range(0));
   for (auto _ : state) {
-    const auto y = linear(p.x, p.w, {&p.lora}, path);
+    const auto y = linear(p.x, p.w, {&p.lora}, kernel);
     y.backward(at::ones_like(y));
   }
   count(state);
@@ -53,8 +52,9 @@ void shapes(benchmark::internal::Benchmark* bench) {
   for (const int64_t tokens : {8, 32, 256, 2048}) bench->Arg(tokens);
 }
 
-BENCHMARK_CAPTURE(split, widen, MatmulPath::kWiden)->Apply(shapes);
-BENCHMARK_CAPTURE(split, native, MatmulPath::kNative)->Apply(shapes);
+BENCHMARK_CAPTURE(split, own, ProductKernel::kOwn)->Apply(shapes);
+BENCHMARK_CAPTURE(split, widen, ProductKernel::kWiden)->Apply(shapes);
+BENCHMARK_CAPTURE(split, native, ProductKernel::kNative)->Apply(shapes);
 BENCHMARK(materialised)->Apply(shapes);
 
 }  // namespace

@@ -11,14 +11,14 @@
 #include "base/random.h"
 #include "bench/peak_memory.h"
 #include "models/causal_lm.h"
-#include "nn/kernels/frozen_matmul.h"
+#include "nn/product_probe.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
 namespace {
 
 struct Job {
-  std::string model;
+  std::string model, products = "measured";
   int64_t batch = 8, length = 256, top_k = 1, rank = 20, steps = 5;
   int threads = 2;
 };
@@ -39,6 +39,12 @@ std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
   return leaves;
 }
 
+ProductTable products_of(const std::string& name) {
+  for (const auto& entry : names(ProductKernel{}))
+    if (entry.name == name) return entry.value;
+  return fastest_products(measure_products());
+}
+
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
   const auto model = load_model(job.model);
@@ -49,7 +55,7 @@ OrderedJson run(const Job& job) {
   ForwardOptions forward;
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
-  forward.matmul = probe_matmul_path();
+  forward.products = products_of(job.products);
   restart_peak_memory();  // loading does not count
 
   std::vector<double> seconds, losses;
@@ -64,7 +70,7 @@ OrderedJson run(const Job& job) {
     losses.push_back(mean.item<double>());
   }
   return {{"who", "evenkeel"},
-          {"path", std::string(config::name_of(forward.matmul))},
+          {"path", job.products},
           {"seconds", seconds},
           {"losses", losses},
           {"peak_gib", static_cast<double>(peak_memory_kib()) / (1 << 20)}};
@@ -83,6 +89,7 @@ int main(int argc, char** argv) {
   program.add_option("--rank", job.rank);
   program.add_option("--steps", job.steps);
   program.add_option("--threads", job.threads);
+  program.add_option("--products", job.products, "own, widen or native for all, or measured")->capture_default_str();
   CLI11_PARSE(program, argc, argv);
   try {
     std::cout << evenkeel::run(job).dump() << '\n';

@@ -2,15 +2,43 @@
 
 #include <ATen/Parallel.h>
 
-#include "nn/kernels/frozen_matmul.h"
+#include <algorithm>
+
+#include "base/files.h"
+#include "models/checkpoint.h"
+#include "nn/product_probe.h"
 
 namespace evenkeel {
+namespace {
+
+/// transformers 5 spells the key `dtype`. Who says nothing may store 16 bits.
+bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
+  if (section.dtype == BaseDtype::kBFloat16) return true;
+  const auto config = ModelConfig::load(folder / "config.json");
+  const auto type = config.string_or("torch_dtype", config.string_or("dtype", "bfloat16"));
+  return type == "bfloat16" || type == "float16";
+}
+
+/// Whether there is something to choose: a large weight in 16 bits.
+bool gains_from_choice(const ModelSection& section) {
+  const auto folder = resolve_model_path(section.path);
+  const auto parameters = load_shape(folder)->parameters();
+  const bool large = std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
+    return entry.second.dim() == 2 && entry.second.numel() >= kSmallestMeasuredWeight;
+  });
+  return large && stores_16_bits(section, folder);
+}
+
+}  // namespace
+
 MachineChoices machine_choices(const ExperimentConfig& config) {
-  MachineChoices machine{.threads = at::intraop_default_num_threads()};
-  if (config.model.compute_dtype != ComputeDtype::kAuto || config.model.stores_wide()) return machine;
+  MachineChoices machine{.threads = at::intraop_default_num_threads(), .products = {}};
+  const auto& model = config.model;
+  const bool open = model.compute_dtype == ComputeDtype::kAuto && !model.products.given() && !model.stores_wide();
+  if (!open || !gains_from_choice(model)) return machine;
   const int before = at::get_num_threads();
   at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
-  if (probe_matmul_path() == MatmulPath::kNative) machine.compute_dtype = ComputeDtype::kBFloat16;
+  machine.products = fastest_products(measure_products());
   at::set_num_threads(before);
   return machine;
 }

@@ -1,13 +1,14 @@
 /// \file  What the bits of a run depend on beside its data, where a config leaves it to the machine: how many threads
-/// compute, and how products with a 16-bit base are made.
+/// compute, and which kernels make products with a 16-bit base.
 #pragma once
 
 #include "fed/config.h"
 
 namespace evenkeel {
 
-/// What this machine stands in for where `config` leaves it open: all its cores, and the arithmetic that is faster
-/// here, which takes a second to measure and is measured only when it is asked for.
+/// What this machine stands in for where `config` leaves it open: all its cores, and the kernels that are fastest here,
+/// which takes two seconds to measure (nn/product_probe.h) and is measured only where it is asked for and the model has
+/// a large weight in 16 bits. \throws as load_shape()
 MachineChoices machine_choices(const ExperimentConfig& config);
 
 }  // namespace evenkeel

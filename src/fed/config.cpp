@@ -396,8 +396,7 @@ ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::
 
 void ExperimentConfig::settle(const MachineChoices& machine) {
   if (threads == 0) threads = machine.threads;
-  if (model.compute_dtype == ComputeDtype::kAuto)
-    model.compute_dtype = model.stores_wide() ? ComputeDtype::kFloat32 : machine.compute_dtype;
+  model.settle_products(machine.products);
   settle_budgets();
   data.path = expand_data_path(data.path, "data.path").string();
   data.files.expand_paths();

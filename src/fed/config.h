@@ -29,12 +29,18 @@
 
 namespace evenkeel {
 
-/// Arithmetic of products with a bfloat16 base (nn/matmul_path.h). A float32 base is computed in float32.
-enum class ComputeDtype { kAuto, kBFloat16, kFloat32 };
+/// Arithmetic of products with a base stored in 16 bits (nn/product_table.h). Any other base is computed in float32.
+enum class ComputeDtype {
+  kAuto,      ///< kMeasured, on the machine where the run is created
+  kBFloat16,  ///< the library's bfloat16 product for all
+  kFloat32,   ///< our own kernels for all: bits do not depend on the number of threads
+  kMeasured,  ///< what [model.products] lists
+};
 constexpr auto names(ComputeDtype) {
   return std::array{config::EnumName<ComputeDtype>{"auto", ComputeDtype::kAuto},
                     config::EnumName<ComputeDtype>{"bfloat16", ComputeDtype::kBFloat16},
-                    config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32}};
+                    config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
+                    config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
 }
 constexpr auto names(TransportDtype) {
   return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
@@ -44,25 +50,59 @@ constexpr auto names(TransportDtype) {
 /// What a machine stands in for where a config leaves it open (fed/arithmetic.h measures it).
 struct MachineChoices {
   int64_t threads = 1;
-  ComputeDtype compute_dtype = ComputeDtype::kFloat32;
+  ProductTable products;
+};
+
+/// Which kernel makes a product with the base, by the number of rows: lists of ProductTable::kRows.size() names, own,
+/// widen or native. All four, or none.
+struct ProductsSection {
+  std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
+  void visit(auto& field) {
+    field(
+        "expert_forward", expert_forward,
+        "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen or native; empty: "
+        "compute_dtype says it");
+    field("expert_backward", expert_backward, "the same of dY W with an expert");
+    field("linear_forward", linear_forward, "the same of x W^T with any other weight");
+    field("linear_backward", linear_backward, "the same of dY W with any other weight");
+  }
+  void resolve(const config::Table& table) const;
+  bool given() const { return !expert_forward.empty(); }
+  static ProductsSection of(const ProductTable& table);
+  ProductTable table() const;
 };
 
 struct ModelSection {
   std::string path = "builtin:tiny-olmoe";
   BaseDtype dtype = BaseDtype::kCheckpoint;
   ComputeDtype compute_dtype = ComputeDtype::kAuto;
+  BaseFormat base_format = BaseFormat::kStored;
+  std::string base_cache;
+  ProductsSection products;
   void visit(auto& field) {
     field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
     field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
     field("compute_dtype", compute_dtype,
-          "arithmetic with a bfloat16 base: auto measures this machine once, and the bits depend on it");
+          "arithmetic with a bfloat16 base: auto measures this machine once, and the bits depend on it; measured: as "
+          "model.products lists");
+    field("base_format", base_format,
+          "stored, or int8 with a scale per row for experts, attention, dense blocks and head: half of bfloat16's "
+          "memory");
+    field("base_cache", base_cache,
+          "folder of the int8 file, made once per checkpoint; empty: .evenkeel-cache beside the run folder");
+    field("products", products, "");
   }
+  void resolve(const config::Table& table) const;
   /// Of products with the base, once that is settled.
-  MatmulPath matmul() const {
-    return compute_dtype == ComputeDtype::kBFloat16 ? MatmulPath::kNative : MatmulPath::kWiden;
-  }
+  ProductTable product_table() const;
+  /// Replaces auto by what was chosen.
+  void settle_products(const ProductTable& chosen);
+  /// How the weights are loaded. \param beside  the run folder
+  BaseStorage storage(const std::filesystem::path& beside) const;
   /// There is nothing to choose then.
-  bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
+  bool stores_wide() const {
+    return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64 || base_format == BaseFormat::kInt8;
+  }
 };
 
 struct LoraSection : LoraScale {

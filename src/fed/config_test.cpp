@@ -87,8 +87,58 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
 
 TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
   auto config = read("[model]\ndtype = \"float32\"\n");
-  config.settle({.compute_dtype = ComputeDtype::kBFloat16});
+  config.settle({.products = ProductKernel::kNative});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
+}
+
+TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
+  ProductTable chosen;
+  chosen.put(ProductPlace::kLinear, Direction::kForward, 300, ProductKernel::kNative);
+  auto config = read("");
+  config.settle({.products = chosen});
+  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
+  EXPECT_EQ(config.model.product_table(), chosen);
+  auto again = read(config.text());
+  again.settle({.products = ProductKernel::kWiden});  // another machine would choose otherwise
+  EXPECT_EQ(again.text(), config.text());
+  EXPECT_EQ(again.model.product_table(), chosen);
+}
+
+TEST(ExperimentConfig, AChoiceThatIsTheSameEverywhereIsSaidInOneWord) {
+  for (const auto& [kernel, dtype] : {std::pair{ProductKernel::kOwn, ComputeDtype::kFloat32},
+                                      std::pair{ProductKernel::kNative, ComputeDtype::kBFloat16}}) {
+    auto config = read("");
+    config.settle({.products = kernel});
+    EXPECT_EQ(config.model.compute_dtype, dtype);
+    EXPECT_FALSE(config.model.products.given());
+    EXPECT_EQ(config.model.product_table(), ProductTable(kernel));
+  }
+}
+
+TEST(ExperimentConfig, KernelsThatAreListedPinTheChoice) {
+  const std::string eight = R"(["own", "own", "own", "widen", "own", "own", "native", "native"])";
+  const auto lists = [&](std::string_view dtype) {
+    return concat("[model]\ncompute_dtype = \"", dtype, "\"\n[model.products]\nexpert_forward = ", eight,
+                  "\nexpert_backward = ", eight, "\nlinear_forward = ", eight, "\nlinear_backward = ", eight, "\n");
+  };
+  auto config = read(lists("auto"));
+  config.settle({});
+  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
+  const auto products = config.model.product_table();
+  EXPECT_EQ(products.at(ProductPlace::kExpert, Direction::kBackward, 9), ProductKernel::kWiden);
+  EXPECT_EQ(products.at(ProductPlace::kLinear, Direction::kForward, 2048), ProductKernel::kNative);
+  expect_complaint(lists("float32"), {"model.compute_dtype", "float32", "measured or auto"});
+  expect_complaint("[model]\ncompute_dtype = \"measured\"\n", {"model.compute_dtype", "lists no kernels"});
+  expect_complaint(concat("[model.products]\nlinear_forward = ", eight, "\n"), {"model.products", "1 lists", "all of"});
+}
+
+TEST(ExperimentConfig, AnInt8BaseIsMadeOfTheCheckpointAsItIs) {
+  expect_complaint("[model]\nbase_format = \"int8\"\ndtype = \"bfloat16\"\n",
+                   {"model.dtype", "bfloat16", "checkpoint"});
+  auto config = read("[model]\nbase_format = \"int8\"\n");
+  EXPECT_EQ(config.model.storage("runs/x").cache, "runs/.evenkeel-cache");
+  config.model.base_cache = "elsewhere";
+  EXPECT_EQ(config.model.storage("runs/x").cache, "elsewhere");
 }
 
 TEST(ExperimentConfig, EveryKeyHasAHelpLine) {

@@ -48,7 +48,7 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   at::set_num_threads(static_cast<int>(config.threads));
   const auto folder = resolve_model_path(config.model.path);
-  auto shape = load_shape(folder, config.model.dtype);
+  auto shape = load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = Tokenizer::of_model(folder);
   check_vocabulary(tokenizer, shape->spec(), folder);
   check_method_fits(config.method, shape->spec());
@@ -68,7 +68,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   e.fabric.clients = e.server.clients;
   if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
   if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
-  e.fabric.place.model = load_model(folder, config.model.dtype);
+  e.fabric.place.model = load_model(folder, config.model.storage(config.output.dir));
   const auto& bert = config.evaluate.bert_score;
   if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
   return e;

@@ -49,6 +49,15 @@ int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
   return same_width ? 0 : bytes;
 }
 
+/// An int8 base is a file of its own, mapped; of the checkpoint's, what was not quantised is still read. Before it is
+/// made, in its own run, the checkpoint's pages pass through the system's cache.
+int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
+  if (e.server.config.model.base_format == BaseFormat::kStored) return file_bytes;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
 /// At most so many in a round.
 int64_t drawn_clients(const Experiment& e) {
   return static_cast<int64_t>(
@@ -133,7 +142,7 @@ MemoryPlan memory_plan(const Experiment& e) {
       .parts = {{"the program and its tokenizer", kProgram, ""},
                 {"training rows", row_bytes(e.fabric.shards), "data.limit"},
                 {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
-      .mapped = converted > 0 ? 0 : file_bytes};
+      .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
   if (converted > 0) plan.parts.push_back({"the base in another type than its file's", converted, "model.dtype"});
   if (const int64_t change = base_change_bytes(e); change > 0)
     plan.parts.push_back({"what the method merges into the base", change, "train.rounds, clients.count or lora.rank"});

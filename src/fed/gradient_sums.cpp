@@ -27,7 +27,7 @@ at::Tensor gradient_of(const Workplace& place, const SumGradients& ask, const Ro
   for (const auto& [top_k, examples] : rows) {
     const RouterOptions router{.top_k = top_k, .gate_norm = place.config.method.gate_norm};
     const auto part = weight_gradient(*place.model, ask.site, place.sites.at(ask.site), examples,
-                                      place.config.train.batch_size, router, place.config.model.matmul());
+                                      place.config.train.batch_size, router, place.config.model.product_table());
     sum = sum.defined() ? sum + part : part;
   }
   return sum;

@@ -84,6 +84,16 @@ void check_file(const JsonView& entry) {
            " now): a run goes on with the files it began with");
 }
 
+/// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
+void check_machine(const JsonView& manifest) {
+  const auto made_on = manifest.at("machine").at("processor").string(), here = machine::processor_field("model name");
+  if (made_on != here)
+    log::warning(
+        "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
+        "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
+        "and bits may differ");
+}
+
 }  // namespace
 
 std::vector<fs::path> model_files(const fs::path& folder) {
@@ -157,6 +167,7 @@ bool is_unsealed_run(const fs::path& folder) {
 void check_manifest(const fs::path& folder, const Json& manifest) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   for (const auto& entry : view.at("files").items()) check_file(entry);
+  check_machine(view);
   const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");

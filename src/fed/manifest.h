@@ -38,7 +38,7 @@ Json read_manifest(const std::filesystem::path& folder);
 bool is_unsealed_run(const std::filesystem::path& folder);
 
 /// \throws kIo or kData naming the first input file of `manifest` that is gone or not the same any more.
-/// Warns when the program's version is another.
+/// Warns when the program's version or the kind of processor is another.
 void check_manifest(const std::filesystem::path& folder, const Json& manifest);
 
 }  // namespace evenkeel

@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array kFactors{&LoraFactors::a, &LoraFactors::b};
+constexpr std::array kAlignedFactors{&LoraFactors::a, &LoraFactors::b};
 
 LocalSetup setup_at(const Experiment& e, const ServerState& state, double budget) {
   return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
@@ -58,7 +58,7 @@ AdapterState with_gradients(const Experiment& e, const ServerState& state, std::
   auto setup = setup_at(e, state, 1.0);
   if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
   for (auto& [site, factors] : setup.adapters)
-    for (const auto member : kFactors) {
+    for (const auto member : kAlignedFactors) {
       auto& tensor = factors.*member;
       tensor = tensor.detach().clone().requires_grad_(true);
       tensor.mutable_grad() = at::zeros_like(tensor);
@@ -122,7 +122,7 @@ ExpertSums expert_sums(const Experiment& e, const AdapterState& pseudo_gradients
     const auto sent = pseudo_gradients.find(name);
     EK_CHECK(sent != pseudo_gradients.end(), kConfig, "method ", e.server.config.method.name,
              " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
-    for (const auto member : kFactors) sums.add((adapters.at(name).*member).grad(), sent->second.*member);
+    for (const auto member : kAlignedFactors) sums.add((adapters.at(name).*member).grad(), sent->second.*member);
   }
   EK_CHECK(sums.product_EE.defined(), kConfig,
            "lora.targets holds no linear of the experts: nothing has pseudo-gradients");

@@ -97,7 +97,7 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   }
   leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
   leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
-  asked.settle({.threads = run.threads, .compute_dtype = run.model.compute_dtype});
+  asked.settle({.threads = run.threads, .products = run.model.product_table()});
   return asked;
 }
 

@@ -24,7 +24,7 @@ void SharedState::receive_change(int64_t round, const AdapterState& base_delta) 
 
 LocalTraining Workplace::training() const {
   LocalTraining training = config.train;
-  training.matmul = config.model.matmul();
+  training.products = config.model.product_table();
   return training;
 }
 
@@ -32,7 +32,7 @@ ForwardOptions Workplace::forward(const LocalSetup& setup) const {
   return {.adapters = &setup.adapters,
           .base_change = &shared->common().base_change,
           .router = setup.router,
-          .matmul = config.model.matmul()};
+          .products = config.model.product_table()};
 }
 
 EvaluationOptions Workplace::evaluation() const {

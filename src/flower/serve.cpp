@@ -88,7 +88,7 @@ class Serving {
     status_.method = config.method.name;
     status_.rounds = config.train.rounds;
     status_.clients = config.clients.count;
-    const auto shape = load_shape(resolve_model_path(config.model.path), config.model.dtype);
+    const auto shape = load_shape(resolve_model_path(config.model.path), config.model.storage(config.output.dir));
     fabric_.serve(joining(config, config.lora.sites(*shape)), terms(config.clients), nullptr);
     fabric_.gather(config.clients.count);
     return with_budgets(std::move(config), roster_);

@@ -15,12 +15,12 @@ std::string_view target_of(std::string_view site) { return site.substr(site.rfin
 }  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const {
-  return evenkeel::linear(hidden_ND, head(), {}, options.matmul);
+  return evenkeel::linear(hidden_ND, head(), {}, options.products);
 }
 
 LossSum CausalLm::loss(const PackedBatch& batch, const ForwardOptions& options) const {
   return cross_entropy(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets,
-                       options.matmul);
+                       options.products);
 }
 
 Sites CausalLm::sites(std::span<const std::string> targets) const {

@@ -63,9 +63,9 @@ struct ForwardOptions {
   const AdapterState* adapters = nullptr;     ///< sites the model has; null: the bare base
   const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
   RouterOptions router{};
-  MatmulPath matmul = MatmulPath::kWiden;  ///< of products with a base that is stored in 16 bits
-  KvCache* cache = nullptr;                ///< generation: appended to, and `lengths` advanced
-  RoutingByLayer* routing = nullptr;       ///< filled when given
+  ProductTable products{};            ///< which kernels multiply with the base
+  KvCache* cache = nullptr;           ///< generation: appended to, and `lengths` advanced
+  RoutingByLayer* routing = nullptr;  ///< filled when given
 };
 
 /// Threads: every function may be called from several at once, on one model: calls share nothing but the base, which
@@ -79,7 +79,7 @@ class CausalLm {
   /// Final hidden states, normalised, ready for the head. \return [T, D] float32.
   virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// The head matrix [V, D] (the embedding when tied): pass it to cross_entropy() with hidden states.
-  virtual const at::Tensor& head() const = 0;
+  virtual const FrozenWeight& head() const = 0;
   /// Logits of rows of hidden states. \param options  those of the call that made them. \return [N, V] float32
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
   /// Loss over the batch's targets, head at those rows only.
@@ -91,7 +91,8 @@ class CausalLm {
   /// model lacks, or that is named twice.
   Sites sites(std::span<const std::string> targets) const;
 
-  /// Base tensors by checkpoint name, aliases of the model's own: for saving, merging and pre-training.
+  /// Base tensors by checkpoint name, aliases of the model's own: for saving, merging and pre-training. Of an int8
+  /// weight the values, and the scales under its name with ".scales": for counting alone.
   virtual TensorMap parameters() const = 0;
 
   /// The checkpoint's config.json, as it was given.
@@ -107,15 +108,32 @@ constexpr auto names(BaseDtype) {
                     config::EnumName<BaseDtype>{"float64", BaseDtype::kFloat64}};
 }
 
+/// What the weights that tokens are multiplied with are stored in: experts, attention projections, dense blocks, heads.
+enum class BaseFormat {
+  kStored,  ///< as BaseDtype says
+  kInt8,    ///< int8 with a scale per row (nn/frozen_weight.h). Routers, norms and embeddings stay as they are
+};
+constexpr auto names(BaseFormat) {
+  return std::array{config::EnumName<BaseFormat>{"stored", BaseFormat::kStored},
+                    config::EnumName<BaseFormat>{"int8", BaseFormat::kInt8}};
+}
+
+struct BaseStorage {
+  BaseStorage(BaseDtype type = BaseDtype::kCheckpoint) : dtype(type) {}  // NOLINT(google-explicit-constructor)
+  BaseDtype dtype;
+  BaseFormat format = BaseFormat::kStored;
+  std::filesystem::path cache{};  ///< kInt8: folder of the quantised file (models/quantized_base.h); empty: in memory
+};
+
 /// Loads a Hugging Face folder (config.json, single or sharded safetensors). The family is config.json's `model_type`.
 /// Strict: \throws kCheckpoint (folder, tensor, what arrived, what was expected) on a missing, unexpected, misshapen or
 /// non-finite tensor, a truncated file, an unsupported setting or another family (the known ones are listed).
-std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint);
+std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, const BaseStorage& storage = {});
 
 /// The same model without weights: its spec, sites, names and shapes, in no time and no memory. Never call its forward.
 /// \param path  a model folder, or a config.json
 /// \throws kCheckpoint when config.json is missing, unsupported, or of no size that a model has.
-std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, BaseDtype dtype = BaseDtype::kCheckpoint);
+std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const BaseStorage& storage = {});
 
 /// Bytes of the safetensors files in a model folder: what load_model() maps.
 int64_t weight_file_bytes(const std::filesystem::path& folder);

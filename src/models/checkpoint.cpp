@@ -11,6 +11,7 @@
 #include "base/machine.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "models/quantized_base.h"
 
 namespace evenkeel {
 namespace {
@@ -165,8 +166,10 @@ class RandomSource final : public TensorSource {
 
 class ShapeSource final : public TensorSource {
  public:
-  ShapeSource(BaseDtype dtype, std::string origin)
-      : options_(at::device(at::kMeta).dtype(scalar_type(dtype).value_or(at::kFloat))), origin_(std::move(origin)) {}
+  ShapeSource(const BaseStorage& storage, std::string origin)
+      : options_(at::device(at::kMeta).dtype(scalar_type(storage.dtype).value_or(at::kFloat))),
+        format_(storage.format),
+        origin_(std::move(origin)) {}
 
   at::Tensor take(const std::string&, at::IntArrayRef sizes) override {
     EK_CHECK(++taken_ <= kMostTensors, kCheckpoint, origin_, ": a model of more than ", kMostTensors,
@@ -175,6 +178,11 @@ class ShapeSource final : public TensorSource {
     bytes_ += static_cast<double>(tensor.nbytes());
     EK_CHECK(bytes_ <= kMostBytes, kCheckpoint, origin_, ": a model of more than 2^60 bytes");
     return tensor;
+  }
+  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
+    auto tensor = take(name, sizes);
+    if (format_ == BaseFormat::kStored) return tensor;
+    return {at::empty(sizes, options_.dtype(at::kChar)), at::empty({sizes[0]}, options_.dtype(at::kFloat))};
   }
   bool has(const std::string&) const override { return false; }
   void leave(std::string_view) override {}
@@ -185,6 +193,7 @@ class ShapeSource final : public TensorSource {
   static constexpr double kMostBytes = 0x1p60;               // sums of sizes stay numbers
 
   at::TensorOptions options_;
+  BaseFormat format_;
   std::string origin_;
   int64_t taken_ = 0;
   double bytes_ = 0;
@@ -317,16 +326,18 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
   fail(kInternal, "unknown base dtype");
 }
 
-std::unique_ptr<TensorSource> folder_source(const fs::path& folder, BaseDtype dtype) {
-  return std::make_unique<FolderSource>(folder, dtype);
+std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage) {
+  auto source = std::make_unique<FolderSource>(folder, storage.dtype);
+  if (storage.format == BaseFormat::kStored) return source;
+  return quantized_source(std::move(source), folder, storage.cache);
 }
 
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed) {
   return std::make_unique<RandomSource>(scale, dtype, seed);
 }
 
-std::unique_ptr<TensorSource> shape_source(BaseDtype dtype, std::string origin) {
-  return std::make_unique<ShapeSource>(dtype, std::move(origin));
+std::unique_ptr<TensorSource> shape_source(const BaseStorage& storage, std::string origin) {
+  return std::make_unique<ShapeSource>(storage, std::move(origin));
 }
 
 void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& shapes,

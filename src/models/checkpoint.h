@@ -51,6 +51,8 @@ class TensorSource {
   virtual ~TensorSource() = default;
   /// The tensor `name` of `sizes`. \throws kCheckpoint when it is missing, has another shape or is no floating type.
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
+  /// The same, of a matrix that tokens are multiplied with: in the format that the source stores those in.
+  virtual FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
   virtual bool has(const std::string& name) const = 0;
   /// Leaves aside every tensor whose name begins with `prefix`: heads, layers that are not run.
   virtual void leave(std::string_view prefix) = 0;
@@ -63,14 +65,14 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 
 /// Tensors of a folder, memory-mapped (kCheckpoint) or converted. Checks each taken tensor for values that are not
 /// finite.
-std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, BaseDtype dtype);
+std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage);
 
 /// Vectors are ones, biases zeros, matrices N(0, scale); each tensor has its own draw, by (seed, name), on all threads.
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);
 
 /// Tensors without storage (device meta): what a model consists of, from its own construction.
 /// \throws kCheckpoint naming `origin` when there would be more tensors than any model of these families has.
-std::unique_ptr<TensorSource> shape_source(BaseDtype dtype, std::string origin);
+std::unique_ptr<TensorSource> shape_source(const BaseStorage& storage, std::string origin);
 
 /// Writes tensors, each made when its turn comes, and config.json in the hub's layout; one file, or shards with an
 /// index above `shard_bytes`. The folder appears whole or not at all. Memory: the largest tensor.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "nn/kernels/kept.h"
 
 namespace evenkeel {
 namespace {
@@ -22,10 +23,11 @@ int64_t read_head_width(const ModelConfig& config, std::string_view key, const D
 class Decoder final : public CausalLm {
  public:
   Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source);
+  ~Decoder() override { kernels::release_kept(); }
 
   const ModelSpec& spec() const override { return built_.spec; }
   at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const override;
-  const at::Tensor& head() const override { return head_; }
+  const FrozenWeight& head() const override { return head_; }
   const Sites& all_sites() const override { return built_.sites; }
   TensorMap parameters() const override { return built_.parameters; }
   const std::string& config_json() const override { return config_json_; }
@@ -51,7 +53,8 @@ class Decoder final : public CausalLm {
   Built built_;
   std::string config_json_;
   double rope_theta_;
-  at::Tensor embedding_, head_;
+  at::Tensor embedding_;
+  FrozenWeight head_;
   Norm final_norm_;
   std::vector<Layer> layers_;
 };
@@ -103,7 +106,8 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
 void Decoder::take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source) {
   const auto name = spec.names.head + ".weight";
   model.spec.work.head = static_cast<double>(model.spec.hidden_size) * static_cast<double>(model.spec.vocab_size);
-  head_ = spec.tied ? embedding_ : model.take(name, {model.spec.vocab_size, model.spec.hidden_size});
+  head_ =
+      spec.tied ? FrozenWeight(embedding_) : model.take_weight(name, {model.spec.vocab_size, model.spec.hidden_size});
   if (!spec.tied || !source.has(name)) return;
   EK_CHECK(at::equal(source.take(name, embedding_.sizes()), embedding_), kCheckpoint, origin,
            ": tie_word_embeddings is true, but ", name, " differs from ", spec.names.embedding, ".weight");

@@ -19,9 +19,20 @@ const LoraFactors* factors_in(const AdapterState* state, const std::string& site
 
 at::Tensor ModelBuilder::take(const std::string& name, at::IntArrayRef sizes) {
   auto tensor = source_.take(name, sizes);
+  list(name, tensor);
+  return tensor;
+}
+
+FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef sizes) {
+  auto weight = source_.take_weight(name, sizes);
+  list(name, weight.values_OI);
+  if (weight.scales_O.defined()) list(name + ".scales", weight.scales_O);
+  return weight;
+}
+
+void ModelBuilder::list(const std::string& name, const at::Tensor& tensor) {
   const bool is_new = parameters.emplace(name, tensor).second;
   EK_CHECK(is_new, kInternal, "a model of family ", spec.family, " takes tensor ", name, " twice");
-  return tensor;
 }
 
 double& ModelBuilder::work_of(SiteRole role) {
@@ -42,8 +53,10 @@ GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) const {
           .interleaved_heads = spec.gguf.interleaves_heads ? heads : 0};
 }
 
-FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
-    : site_(spec.site), weight_OI_(model.take(spec.module + ".weight", {spec.out, spec.in})) {
+FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model) : site_(spec.site) {
+  const bool exact = spec.role == SiteRole::kRouter || spec.out == 1;  // scores and gates, which choose
+  const auto name = spec.module + ".weight";
+  weight_ = exact ? FrozenWeight(model.take(name, {spec.out, spec.in})) : model.take_weight(name, {spec.out, spec.in});
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
   model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
   if (!site_.empty())
@@ -56,7 +69,7 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
 }
 
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
-  const auto y_TO = linear(x_TI, weight_OI_, factors_at(options, site_), options.matmul);
+  const auto y_TO = linear(x_TI, weight_, factors_at(options, site_), options.products);
   return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
 }
 

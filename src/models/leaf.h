@@ -21,6 +21,8 @@ class ModelBuilder {
 
   /// A tensor of the checkpoint, listed among `parameters`. \throws as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
+  /// The same of a matrix that tokens are multiplied with.
+  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
   /// Multiply-adds of the frozen linears of that role, per token; of experts: per selected one.
   double& work_of(SiteRole role);
   /// Where llama.cpp holds a linear of the layer under construction. \param name  "attn_q"; \param heads  of queries or
@@ -33,6 +35,8 @@ class ModelBuilder {
   TensorMap parameters;
 
  private:
+  void list(const std::string& name, const at::Tensor& tensor);
+
   TensorSource& source_;
 };
 
@@ -55,7 +59,8 @@ class FrozenLinear {
 
  private:
   std::string site_;
-  at::Tensor weight_OI_, bias_O_;
+  FrozenWeight weight_;
+  at::Tensor bias_O_;
 };
 
 /// The factors of `options` beside a site.

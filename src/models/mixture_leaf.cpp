@@ -69,8 +69,8 @@ void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
 }
 
 /// One projection of all experts, each a tensor of the checkpoint.
-std::vector<at::Tensor> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
-                                                std::string_view gguf, ModelBuilder& model) {
+std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name,
+                                                  FusedPlace fused, std::string_view gguf, ModelBuilder& model) {
   const bool down = site_name == down_site_;
   const int64_t hidden = model.spec.hidden_size;
   Site site{.experts = spec_.experts,
@@ -81,10 +81,10 @@ std::vector<at::Tensor> MixtureLeaf::take_stack(const std::string& site_name, co
   site.fused = std::move(fused);
   site.fused.module = module_ + ".experts";
   site.gguf = model.gguf_place(gguf);
-  std::vector<at::Tensor> stack;
+  std::vector<FrozenWeight> stack;
   for (int64_t e = 0; e < spec_.experts; ++e) {
     site.modules.push_back(concat(module_, ".", spec_.names.experts, ".", e, ".", name));
-    stack.push_back(model.take(site.modules.back() + ".weight", {site.out, site.in}));
+    stack.push_back(model.take_weight(site.modules.back() + ".weight", {site.out, site.in}));
   }
   model.work_of(SiteRole::kExpert) += product(site.in, site.out);
   model.sites[site_name] = std::move(site);
@@ -108,7 +108,7 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_TD, const ForwardOptions& opt
                                    at::bincount(routing.experts.reshape({-1}), {}, spec_.experts), x_TD.size(0)};
   return experts(x_TD, routing, experts_,
                  {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
-                 options.matmul);
+                 options.products);
 }
 
 at::Tensor MixtureLeaf::shared(const at::Tensor& x_TD, const ForwardOptions& options) const {

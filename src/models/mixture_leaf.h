@@ -52,8 +52,8 @@ class MixtureLeaf {
 
  private:
   void take_router(ModelBuilder& model);
-  std::vector<at::Tensor> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
-                                     std::string_view gguf, ModelBuilder& model);
+  std::vector<FrozenWeight> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
+                                       std::string_view gguf, ModelBuilder& model);
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
   at::Tensor routed(const at::Tensor& x_TD, const ForwardOptions& options) const;
   at::Tensor shared(const at::Tensor& x_TD, const ForwardOptions& options) const;

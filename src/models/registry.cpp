@@ -40,21 +40,21 @@ void add_family(const ModelEntry& entry) {
   table().push_back(entry);
 }
 
-std::unique_ptr<CausalLm> load_model(const fs::path& folder, BaseDtype dtype) {
+std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& storage) {
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
   const auto& family = family_of(config);
-  const auto source = folder_source(folder, dtype);
+  const auto source = folder_source(folder, storage);
   auto model = family.make(config, *source);
   source->finish();
   return model;
 }
 
-std::unique_ptr<CausalLm> load_shape(const fs::path& path, BaseDtype dtype) {
+std::unique_ptr<CausalLm> load_shape(const fs::path& path, const BaseStorage& storage) {
   const bool is_config = is_file(path);
   EK_CHECK(is_config || is_folder(path), kCheckpoint, path.string(), " is not a folder");
   const auto config = ModelConfig::load(is_config ? path : path / "config.json");
-  return family_of(config).make(config, *shape_source(dtype, config.origin()));
+  return family_of(config).make(config, *shape_source(storage, config.origin()));
 }
 
 int64_t weight_file_bytes(const fs::path& folder) {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "lora/adapter.h"
-#include "nn/matmul_path.h"
+#include "nn/frozen_weight.h"
 #include "nn/routing.h"
 
 namespace evenkeel {
 
-/// One tensor per expert, so that each can be a view of the memory-mapped checkpoint. [E] x [F, D], [F, D], [D, F].
+/// One weight per expert, so that each can be a view of the memory-mapped checkpoint. [E] x [F, D], [F, D], [D, F].
 struct ExpertWeights {
-  std::vector<at::Tensor> gate, up, down;
+  std::vector<FrozenWeight> gate, up, down;
 };
 
 /// What stands beside each projection. Factors are stacked: a [E, r, in], b [E, out, r].
@@ -24,11 +24,14 @@ struct ExpertFactors {
 };
 
 /// y_t = sum_k weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)),  e = experts[t, k].
-/// Gradients flow to x, the routing weights, the adapters (not to the changes of the base) and, when they require one,
-/// the expert weights. Experts without a token get a zero gradient, not none. Kept for backward: x, and gate and up
-/// outputs per token-choice; the rest is recomputed.
-/// \param x  [T, D] float32 (float64 in tests). \param path  of the products with `weights`. \return [T, D]
+/// Gradients flow to x, the routing weights, the adapters (not to the changes of the base; nn/gradients.h) and, when
+/// they require one, the expert weights. Experts without a token get a zero gradient, not none. Kept for backward where
+/// there will be one: x, and per token-choice the outputs of gate and up and r numbers per adapter; the rest is
+/// recomputed. Experts go to whichever thread is free, and write to places of their own: bits depend on the number of
+/// threads as far as `products` says.
+/// \param x  [T, D] float32 (float64 in tests). \param products  the kernels that multiply with `weights`.
+/// \return [T, D]
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside, MatmulPath path = MatmulPath::kWiden);
+                   const ExpertFactors& beside, const ProductTable& products = {});
 
 }  // namespace evenkeel

@@ -58,9 +58,10 @@ at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeight
     for (int64_t k = 0; k < routing.experts.size(1); ++k) {
       const auto e = routing.experts[t][k].item<int64_t>();
       const auto i = static_cast<size_t>(e);
-      const auto g = at::mv(merged(weights.gate[i], adapters.gate.adapter, e), x[t]);
-      const auto u = at::mv(merged(weights.up[i], adapters.up.adapter, e), x[t]);
-      y[t] += routing.weights[t][k] * at::mv(merged(weights.down[i], adapters.down.adapter, e), at::silu(g) * u);
+      const auto g = at::mv(merged(weights.gate[i].values_OI, adapters.gate.adapter, e), x[t]);
+      const auto u = at::mv(merged(weights.up[i].values_OI, adapters.up.adapter, e), x[t]);
+      y[t] +=
+          routing.weights[t][k] * at::mv(merged(weights.down[i].values_OI, adapters.down.adapter, e), at::silu(g) * u);
     }
   return y;
 }
@@ -95,7 +96,7 @@ TEST(Experts, GradientsOfTheExpertWeightsMatchCentralDifferences) {
   const auto base = make_weights(4, 3, 5);
   std::vector<at::Tensor> inputs{random_tensor({7, 5}, 1)};
   for (const auto* matrices : {&base.gate, &base.up, &base.down})
-    inputs.insert(inputs.end(), matrices->begin(), matrices->end());
+    for (const auto& weight : *matrices) inputs.push_back(weight.values_OI);
   expect_gradients_match(
       [&](const std::vector<at::Tensor>& in) {
         const ExpertWeights weights{
@@ -135,34 +136,121 @@ TEST(Experts, AnIdleExpertGetsAZeroGradientNotNone) {
     }
 }
 
+ExpertWeights widened(const ExpertWeights& weights) {
+  auto wide = weights;
+  for (auto* matrices : {&wide.gate, &wide.up, &wide.down})
+    for (auto& w : *matrices) w = w.widened(at::kFloat);
+  return wide;
+}
+
 TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
-  const int64_t tokens = 300, hidden = 48, width = 40, count = 9, top_k = 3;
+  const int64_t tokens = 300, hidden = 48, width = 40, count = 9;
   const auto weights = make_weights(count, width, hidden, at::kBFloat16);
   const auto factors = make_factors(count, width, hidden, 4, at::kFloat);
-  const auto routing = cyclic_routing(tokens, count, top_k, at::kFloat);
-  const auto x = random_tensor({tokens, hidden}, 1, at::kFloat).requires_grad_(true);
-  const auto run = [&] {
-    x.mutable_grad() = at::Tensor();
+  const auto x = random_tensor({tokens, hidden}, 1, at::kFloat);
+  for (const int64_t top_k : {1, 3}) {
+    const auto routing = cyclic_routing(tokens, count, top_k, at::kFloat);
+    const auto run = [&](int threads) {
+      const int before = at::get_num_threads();
+      at::set_num_threads(threads);
+      std::vector<at::Tensor> leaves{x};
+      for (const auto* lora : {&factors.gate, &factors.up, &factors.down})
+        for (const auto& factor : {lora->a, lora->b}) leaves.push_back(factor);
+      for (auto& leaf : leaves) leaf = leaf.clone().requires_grad_(true);
+      const StackedFactors own{
+          {leaves[1], leaves[2], {}, 0.5}, {leaves[3], leaves[4], {}, 0.6}, {leaves[5], leaves[6], {}, 0.7}};
+      std::vector<at::Tensor> results{experts(leaves[0], routing, weights, own.view())};
+      results[0].pow(2).sum().backward();
+      for (const auto& leaf : leaves) results.push_back(leaf.grad());
+      at::set_num_threads(before);
+      return results;
+    };
+    const auto one = run(1);
+    for (const int threads : {1, 2, 3}) {
+      const auto again = run(threads);
+      for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], again[i])) << threads << " threads, " << i;
+    }
+    EXPECT_LT(
+        max_difference(one[0], naive(x, routing, widened(weights), factors.view())) / one[0].abs().max().item<double>(),
+        1e-5);
+  }
+}
+
+// Half of all tokens go to one expert, which all threads then share.
+TEST(Experts, BitsDoNotDependOnThreadsWhenOneExpertHasMostTokens) {
+  const int64_t tokens = 200, hidden = 96, width = 80, count = 9;
+  const auto weights = make_weights(count, width, hidden, at::kBFloat16);
+  const auto factors = make_factors(count, width, hidden, 4, at::kFloat);
+  auto routing = cyclic_routing(tokens, count, 1, at::kFloat);
+  routing.experts.narrow(0, 0, tokens / 2).fill_(3);
+  const auto run = [&](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    const auto x = random_tensor({tokens, hidden}, 1, at::kFloat).requires_grad_(true);
     const auto y = experts(x, routing, weights, factors.view());
     y.pow(2).sum().backward();
-    return std::pair{y.detach().clone(), x.grad().clone()};
+    at::set_num_threads(before);
+    return at::cat({y.detach(), x.grad()});
   };
-  const int threads = at::get_num_threads();
-  at::set_num_threads(2);
-  const auto first = run(), again = run();
-  at::set_num_threads(threads);
-  EXPECT_TRUE(at::equal(first.first, again.first) && at::equal(first.second, again.second));
-  EXPECT_LT(max_difference(first.first, naive(
-                                            x.detach(), routing,
-                                            [&] {
-                                              auto wide = weights;
-                                              for (auto* m : {&wide.gate, &wide.up, &wide.down})
-                                                for (auto& w : *m) w = w.to(at::kFloat);
-                                              return wide;
-                                            }(),
-                                            factors.view())) /
-                first.first.abs().max().item<double>(),
-            1e-5);
+  const auto one = run(1);
+  for (const int threads : {2, 3, 4}) EXPECT_TRUE(at::equal(run(threads), one)) << threads;
+}
+
+TEST(Experts, OfInt8WeightsEqualThoseOfTheNumbersTheyStandFor) {
+  auto weights = make_weights(kExperts, kWidth, kHidden, at::kFloat);
+  for (auto* matrices : {&weights.gate, &weights.up, &weights.down})
+    for (auto& w : *matrices) w = quantized(w.values_OI);
+  const auto factors = make_factors(kExperts, kWidth, kHidden, kRank, at::kFloat);
+  const auto routing = cyclic_routing(kTokens, kExperts, kTopK, at::kFloat);
+  const auto run = [&](const ExpertWeights& of) {
+    const auto x = random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
+    const auto y = experts(x, routing, of, factors.view());
+    y.pow(2).sum().backward();
+    return at::cat({y.detach(), x.grad()});
+  };
+  const auto exact = run(widened(weights));
+  EXPECT_LT(max_difference(run(weights), exact) / exact.abs().max().item<double>(), 1e-5);
+}
+
+// As in a last layer whose loss covers answers alone: most rows of dy are zero.
+TEST(Experts, TokensWithoutAGradientAreLeftOutAndChangeNothing) {
+  const auto weights = make_weights(kExperts, kWidth, kHidden);
+  for (const int64_t k : {1, 2}) {
+    const auto routing = cyclic_routing(kTokens, kExperts, k);
+    auto dy = random_tensor({kTokens, kHidden}, 8);
+    for (int64_t t = 0; t < kTokens; ++t)
+      if (t % 4 != 2) dy[t].zero_();
+    const auto gradients = [&](const at::Tensor& tail) {  // a term far below rounding makes every row live
+      auto f = make_factors(kExperts, kWidth, kHidden, kRank);
+      const auto x = random_tensor({kTokens, kHidden}, 1).requires_grad_(true);
+      const auto gates = routing.weights.clone().requires_grad_(true);
+      std::vector<at::Tensor> leaves{x, gates};
+      for (auto* lora : {&f.gate, &f.up, &f.down})
+        for (auto* factor : {&lora->a, &lora->b}) leaves.push_back(factor->requires_grad_(true));
+      experts(x, {routing.experts, gates}, weights, f.view()).backward(dy + tail);
+      std::vector<at::Tensor> all;
+      for (const auto& leaf : leaves) all.push_back(leaf.grad());
+      return all;
+    };
+    const auto few = gradients(at::zeros({})), every = gradients(at::full({}, 1e-200));
+    for (size_t i = 0; i < few.size(); ++i) EXPECT_LT(max_difference(few[i], every[i]), 1e-13) << k << " " << i;
+    EXPECT_EQ(few[0][0].abs().max().item<double>(), 0.0);
+  }
+}
+
+TEST(Experts, AddToGradientsThatAreThere) {
+  const auto weights = make_weights(kExperts, kWidth, kHidden);
+  auto f = make_factors(kExperts, kWidth, kHidden, kRank);
+  f.up.a.requires_grad_(true);
+  const auto routing = cyclic_routing(kTokens, kExperts, kTopK);
+  const auto step = [&] {
+    experts(random_tensor({kTokens, kHidden}, 1), routing, weights, f.view()).sum().backward();
+    return std::pair{f.up.a.grad().clone(), f.up.a.grad().const_data_ptr()};
+  };
+  const auto [once, place] = step();
+  const auto [twice, same_place] = step();
+  EXPECT_EQ(place, same_place);
+  EXPECT_LT(max_difference(twice, 2 * once), 1e-12);
 }
 
 TEST(Experts, RefuseAdaptersOfAnotherShape) {

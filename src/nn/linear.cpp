@@ -4,55 +4,134 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
-#include "nn/kernels/frozen_matmul.h"
+#include "nn/gradients.h"
+#include "nn/kernels/kept.h"
+#include "nn/kernels/lora_product.h"
 
 namespace evenkeel {
 namespace {
 
+using kernels::LoraView;
+using kernels::ProductScratch;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Factors that are absent are empty tensors: the graph takes no undefined ones.
-struct LinearNode : torch::autograd::Function<LinearNode> {
-  enum Input : size_t { kX, kWeight, kA, kB, kChangeA, kChangeB, kInputs };
+// The node's tensors. Factors that are absent are empty: the graph takes no undefined ones.
+enum LinearTensor : size_t { kLinearX, kLinearWeight, kLinearA, kLinearB, kLinearChangeA, kLinearChangeB, kLinearXA };
 
+// What a call says besides its tensors.
+struct LinearSettings {
+  double scaling = 1;
+  at::Tensor scales_O;
+  ProductTable products;
+};
+
+template <typename T>
+struct LinearWorkspace {
+  ProductScratch<T> product;
+  kernels::LoraScratch<T> lora;
+  kernels::Scratch<T> change_xa;
+};
+
+template <typename T>
+LoraView<T> view_of(const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling) {
+  if (a_RI.numel() == 0) return {};
+  return {.a = a_RI.const_data_ptr<T>(),
+          .b = b_OR.const_data_ptr<T>(),
+          .rank = a_RI.size(0),
+          .in = a_RI.size(1),
+          .out = b_OR.size(0),
+          .scaling = static_cast<T>(scaling)};
+}
+
+// y = x W^T + what stands beside it; x A^T of the adapter is left in `xa`.
+template <typename T>
+void linear_forward(const variable_list& tensors, const LinearSettings& settings, at::Tensor& y_TO, at::Tensor& xa_TR) {
+  const auto& x_TI = tensors[kLinearX];
+  const int64_t rows = x_TI.size(0);
+  const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
+  const auto lora = view_of<T>(tensors[kLinearA], tensors[kLinearB], settings.scaling),
+             change = view_of<T>(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
+  T* xa = xa_TR.mutable_data_ptr<T>();
+  T* change_xa = workspace->change_xa.at_least(rows * change.rank);
+  const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
+  std::vector<kernels::SideBySideOf<T>> products{
+      {kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y}};
+  if (lora.rank > 0) products.push_back(inner_product(lora, xa, lora.rank));
+  if (change.rank > 0) products.push_back(inner_product(change, change_xa, change.rank));
+  kernels::times_transposed<T>(settings.products.at(ProductPlace::kLinear, Direction::kForward, rows),
+                               {x_TI.const_data_ptr<T>(), rows, x_TI.size(1)}, products, workspace->product);
+  if (lora.rank > 0) add_outer_product(lora, static_cast<const T*>(xa), lora.rank, rows, y, workspace->product);
+  if (change.rank > 0)
+    add_outer_product(change, static_cast<const T*>(change_xa), change.rank, rows, y, workspace->product);
+}
+
+// Adds to `dx`, where it is defined, and to the gradients that `lora` names.
+template <typename T>
+void linear_lora_backward(const LoraView<T>& lora, const at::Tensor& x_TI, const at::Tensor& xa_TR,
+                          const at::Tensor& dy_TO, const at::Tensor& dx_TI, LinearWorkspace<T>& workspace) {
+  if (lora.rank == 0) return;
+  const kernels::LoraPass<T> pass{.rows = dy_TO.size(0),
+                                  .x = x_TI.const_data_ptr<T>(),
+                                  .dy = dy_TO.const_data_ptr<T>(),
+                                  .xa = xa_TR.defined() ? xa_TR.const_data_ptr<T>() : nullptr,
+                                  .xa_stride = lora.rank};
+  T* dx = dx_TI.defined() ? dx_TI.mutable_data_ptr<T>() : nullptr;
+  T* dy_b = outer_backward(lora, pass, dx, workspace.lora, workspace.product);
+  factor_gradients(lora, pass, dy_b, workspace.lora, workspace.product);
+}
+
+struct LinearNode : torch::autograd::Function<LinearNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TI, const at::Tensor& w_OI,
-                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling,
-                            const at::Tensor& change_a_RI, const at::Tensor& change_b_OR, bool native) {
-    ctx->save_for_backward({x_TI, w_OI, a_RI, b_OR, change_a_RI, change_b_OR});
-    ctx->saved_data["scaling"] = scaling;
-    ctx->saved_data["native"] = native;
-    auto y_TO = kernels::frozen_matmul(x_TI, w_OI, path_of(native));
-    add_product(x_TI, a_RI, b_OR, scaling, y_TO);
-    add_product(x_TI, change_a_RI, change_b_OR, 1.0, y_TO);
+                            const at::Tensor& a_RI, const at::Tensor& b_OR, const at::Tensor& change_a_RI,
+                            const at::Tensor& change_b_OR, const LinearSettings& settings) {
+    variable_list tensors{x_TI, w_OI, a_RI, b_OR, change_a_RI, change_b_OR};
+    auto y_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options());
+    auto xa_TR = at::empty({x_TI.size(0), a_RI.numel() > 0 ? a_RI.size(0) : 0}, x_TI.options());
+    if (x_TI.scalar_type() == at::kDouble)
+      linear_forward<double>(tensors, settings, y_TO, xa_TR);
+    else
+      linear_forward<float>(tensors, settings, y_TO, xa_TR);
+    tensors.push_back(xa_TR);
+    ctx->save_for_backward(std::move(tensors));
+    ctx->saved_data["scaling"] = settings.scaling;
+    ctx->saved_data["scales"] = settings.scales_O;
+    ctx->saved_data["products"] = settings.products.packed();
     return y_TO;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto &x_TI = saved[kX], &w_OI = saved[kWeight], &a_RI = saved[kA], &b_OR = saved[kB];
-    const double scaling = ctx->saved_data["scaling"].toDouble();
-    const auto dy_TO = grads[0].contiguous();
-    at::Tensor dx_TI, dw_OI, da_RI, db_OR;
-    if (ctx->needs_input_grad(kX))
-      dx_TI = kernels::frozen_matmul_backward(dy_TO, w_OI, path_of(ctx->saved_data["native"].toBool()));
-    if (ctx->needs_input_grad(kWeight)) dw_OI = at::mm(dy_TO.t(), x_TI).to(w_OI.scalar_type());
-    if (a_RI.numel() > 0) {
-      const auto dy_b_TR = at::mm(dy_TO, b_OR).mul_(scaling);
-      if (dx_TI.defined()) dx_TI.addmm_(dy_b_TR, a_RI);
-      if (ctx->needs_input_grad(kA)) da_RI = at::mm(dy_b_TR.t(), x_TI);
-      if (ctx->needs_input_grad(kB)) db_OR = at::mm(dy_TO.t(), at::mm(x_TI, a_RI.t())).mul_(scaling);
-    }
-    if (dx_TI.defined() && saved[kChangeA].numel() > 0) dx_TI.addmm_(at::mm(dy_TO, saved[kChangeB]), saved[kChangeA]);
-    return {dx_TI, dw_OI, da_RI, db_OR, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return saved[kLinearX].scalar_type() == at::kDouble ? backward_as<double>(ctx, saved, grads[0].contiguous())
+                                                        : backward_as<float>(ctx, saved, grads[0].contiguous());
   }
 
  private:
-  // Saved as what the graph can save.
-  static MatmulPath path_of(bool native) { return native ? MatmulPath::kNative : MatmulPath::kWiden; }
-  static void add_product(const at::Tensor& x_TI, const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling,
-                          at::Tensor& y_TO) {
-    if (a_RI.numel() > 0) y_TO.addmm_(at::mm(x_TI, a_RI.t()), b_OR.t(), 1, scaling);
+  template <typename T>
+  static variable_list backward_as(AutogradContext* ctx, const variable_list& saved, at::Tensor dy_TO) {
+    variable_list out(kLinearXA + 1);
+    auto x_TI = saved[kLinearX], xa_TR = saved[kLinearXA];
+    const auto& w_OI = saved[kLinearWeight];
+    const int64_t tokens = x_TI.size(0);
+    if (ctx->needs_input_grad(kLinearWeight)) out[kLinearWeight] = at::mm(dy_TO.t(), x_TI).to(w_OI.scalar_type());
+    const auto live = live_rows(dy_TO);
+    if (live)
+      for (auto* rows : {&dy_TO, &x_TI, &xa_TR}) *rows = rows->index_select(0, *live);
+    auto lora = view_of<T>(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
+    if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_place<T>(saved[kLinearA], out[kLinearA]);
+    if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_place<T>(saved[kLinearB], out[kLinearB]);
+    at::Tensor dx_TI;
+    if (ctx->needs_input_grad(kLinearX))
+      dx_TI = times(dy_TO, {w_OI, ctx->saved_data["scales"].toTensor()},
+                    ProductTable::unpacked(ctx->saved_data["products"].toInt()));
+    const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
+    linear_lora_backward(lora, x_TI, xa_TR, dy_TO, dx_TI, *workspace);
+    linear_lora_backward(view_of<T>(saved[kLinearChangeA], saved[kLinearChangeB], 1), x_TI, {}, dy_TO, dx_TI,
+                         *workspace);
+    if (dx_TI.defined() && live)
+      dx_TI = at::zeros({tokens, dx_TI.size(1)}, dx_TI.options()).index_copy_(0, *live, dx_TI);
+    out[kLinearX] = dx_TI;
+    return out;
   }
 };
 
@@ -79,16 +158,18 @@ Prepared prepared(const LoraFactors* lora, const at::Tensor& x, const at::Tensor
   check_shapes(*lora, w);
   const auto dtype = x.scalar_type();
   const auto b = lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b;
-  return {lora->a.to(dtype), b.to(dtype), lora->scaling};
+  return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
 }
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside, MatmulPath path) {
-  check_shapes(x_TI, w_OI);
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside,
+                  const ProductTable& products) {
+  check_shapes(x_TI, w.values_OI);
   const auto x = x_TI.contiguous();
-  const auto lora = prepared(beside.adapter, x, w_OI), change = prepared(beside.change, x, w_OI);
-  return LinearNode::apply(x, w_OI, lora.a, lora.b, lora.scaling, change.a, change.b, path == MatmulPath::kNative);
+  const auto lora = prepared(beside.adapter, x, w.values_OI), change = prepared(beside.change, x, w.values_OI);
+  return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
+                           LinearSettings{lora.scaling, w.scales_O, products});
 }
 
 }  // namespace evenkeel

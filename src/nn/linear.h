@@ -5,16 +5,17 @@
 #include <ATen/core/Tensor.h>
 
 #include "lora/adapter.h"
-#include "nn/matmul_path.h"
+#include "nn/frozen_weight.h"
 
 namespace evenkeel {
 
+/// Gradients of the factors are added to those that are there (nn/gradients.h). Kept for backward: x and x A^T.
 /// \param x     [T, in] float32 (float64 in tests)
-/// \param w     [out, in], any float dtype; gets a gradient only if it requires one (pre-training)
+/// \param w     [out, in]; gets a gradient only if its values require one (pre-training)
 /// \param beside  factors [r, in], [out, r] of x's dtype; the adapter's and x get gradients, the change's do not
-/// \param path    of the product with w
+/// \param products  which kernel multiplies with w
 /// \return      [T, out]
-at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const SiteFactors& beside = {},
-                  MatmulPath path = MatmulPath::kWiden);
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside = {},
+                  const ProductTable& products = {});
 
 }  // namespace evenkeel

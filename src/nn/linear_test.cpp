@@ -1,7 +1,8 @@
 #include "nn/linear.h"
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "base/error.h"
-#include "nn/kernels/frozen_matmul.h"
 #include "nn/testing.h"
 
 namespace evenkeel {
@@ -41,29 +42,65 @@ TEST(Linear, AFrozenWeightGetsNoGradient) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-TEST(Linear, WidenedHalfPrecisionWeightsGiveTheExactProductOfTheStoredValues) {
-  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
-    const auto x = random_tensor({9, 33}, 1, at::kFloat), w = random_tensor({700, 33}, 2, dtype);
-    EXPECT_LT(max_difference(kernels::frozen_matmul(x, w), at::mm(x, w.to(at::kFloat).t())), 1e-4);
-    const auto dy = random_tensor({9, 700}, 3, at::kFloat);
-    EXPECT_LT(max_difference(kernels::frozen_matmul_backward(dy, w), at::mm(dy, w.to(at::kFloat))), 1e-3);
+// dy is zero but for every fourth row, as that of a last layer whose loss covers answers alone.
+TEST(Linear, RowsWithoutAGradientAreLeftOutAndChangeNothing) {
+  const int64_t rows = 12, in = 5, out = 4, rank = 3;
+  const auto x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2);
+  auto dy = random_tensor({rows, out}, 6);
+  for (int64_t t = 0; t < rows; ++t)
+    if (t % 4 != 1) dy[t].zero_();
+  const LoraFactors lora{
+      random_tensor({rank, in}, 3).requires_grad_(true), random_tensor({out, rank}, 4).requires_grad_(true), {}, 0.7};
+  const auto x_leaf = x.clone().requires_grad_(true);
+  linear(x_leaf, w, {&lora}).backward(dy);
+  EXPECT_LT(max_difference(x_leaf.grad(), at::mm(dy, w + 0.7 * at::mm(lora.b, lora.a))), 1e-12);
+  EXPECT_LT(max_difference(lora.a.grad(), 0.7 * at::mm(at::mm(dy, lora.b).t(), x)), 1e-12);
+  EXPECT_LT(max_difference(lora.b.grad(), 0.7 * at::mm(dy.t(), at::mm(x, lora.a.t()))), 1e-12);
+}
+
+TEST(Linear, AGradientThatIsThereIsAddedToInItsPlace) {
+  const auto x = random_tensor({6, 5}, 1), w = random_tensor({4, 5}, 2);
+  const LoraFactors lora{
+      random_tensor({3, 5}, 3).requires_grad_(true), random_tensor({4, 3}, 4).requires_grad_(true), {}, 1.3};
+  linear(x, w, {&lora}).sum().backward();
+  const auto once = lora.a.grad().clone();
+  const void* place = lora.a.grad().const_data_ptr();
+  linear(x, w, {&lora}).sum().backward();
+  EXPECT_EQ(lora.a.grad().const_data_ptr(), place);
+  EXPECT_LT(max_difference(lora.a.grad(), 2 * once), 1e-12);
+}
+
+TEST(Linear, GradientsOfChosenTensorsLeaveThoseOfLeavesAlone) {
+  const auto x = random_tensor({6, 5}, 1), w = random_tensor({4, 5}, 2);
+  const LoraFactors lora{
+      random_tensor({3, 5}, 3).requires_grad_(true), random_tensor({4, 3}, 4).requires_grad_(true), {}, 1.3};
+  lora.a.mutable_grad() = at::ones_like(lora.a);
+  const auto chosen = torch::autograd::grad({linear(x, w, {&lora}).sum()}, {lora.a});
+  EXPECT_GT(chosen[0].abs().max().item<double>(), 0.0);
+  EXPECT_TRUE(at::equal(lora.a.grad(), at::ones_like(lora.a)));
+}
+
+TEST(Linear, BitsDoNotDependOnTheNumberOfThreadsWithOurOwnKernels) {
+  const int64_t rows = 70, in = 300, out = 260, rank = 5;
+  const auto w = random_tensor({out, in}, 2, at::kBFloat16);
+  const auto run = [&](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    const auto x = random_tensor({rows, in}, 1, at::kFloat).requires_grad_(true);
+    const LoraFactors lora{random_tensor({rank, in}, 3, at::kFloat).requires_grad_(true),
+                           random_tensor({out, rank}, 4, at::kFloat).requires_grad_(true),
+                           {},
+                           0.7};
+    const auto y = linear(x, w, {&lora});
+    y.pow(2).sum().backward();
+    at::set_num_threads(before);
+    return std::vector<at::Tensor>{y.detach(), x.grad(), lora.a.grad(), lora.b.grad()};
+  };
+  const auto one = run(1);
+  for (const int threads : {2, 3}) {
+    const auto several = run(threads);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], several[i])) << threads << " threads, " << i;
   }
-}
-
-TEST(Linear, WeightsLargerThanAPanelAreWidenedInParts) {
-  const auto x = random_tensor({2, 4100}, 1, at::kFloat), w = random_tensor({1100, 4100}, 2, at::kBFloat16);
-  const auto dy = random_tensor({2, 1100}, 3, at::kFloat);
-  EXPECT_LT(max_difference(kernels::frozen_matmul(x, w), at::mm(x, w.to(at::kFloat).t())), 1e-3);
-  EXPECT_LT(max_difference(kernels::frozen_matmul_backward(dy, w), at::mm(dy, w.to(at::kFloat))), 1e-3);
-}
-
-TEST(Linear, TheNativePathIsCloseToTheWidenedOneAndLeavesSmallWeightsAlone) {
-  const auto x = random_tensor({5, 512}, 1, at::kFloat), w = random_tensor({600, 512}, 2, at::kBFloat16);
-  const auto exact = kernels::frozen_matmul(x, w);
-  const auto native = kernels::frozen_matmul(x, w, MatmulPath::kNative);
-  const bool small_is_native = kernels::takes_native_path(w.narrow(0, 0, 64), MatmulPath::kNative);
-  EXPECT_LT(((native - exact).norm() / exact.norm()).item<double>(), 1e-2);
-  EXPECT_FALSE(small_is_native);
 }
 
 TEST(Linear, RefusesFactorsThatDoNotFit) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "nn/kernels/frozen_matmul.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -44,26 +43,10 @@ void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, boo
   });
 }
 
-// Logits the library wrote as bfloat16: a row is widened, finished, and narrowed again for the product that follows.
-void finish_narrow_rows(at::Tensor& logits_NV, const int64_t* targets, float* logprobs, bool to_gradient) {
-  const int64_t vocabulary = logits_NV.size(1);
-  auto* logits = logits_NV.mutable_data_ptr<c10::BFloat16>();
-  at::parallel_for(0, logits_NV.size(0), kernels::row_grain(vocabulary), [&](int64_t begin, int64_t end) {
-    std::vector<float> row(static_cast<size_t>(vocabulary));
-    for (int64_t n = begin; n < end; ++n) {
-      kernels::widen(logits + n * vocabulary, at::kBFloat16, row.data(), vocabulary);
-      logprobs[n] = finish_row(row.data(), vocabulary, targets[n], to_gradient);
-      if (to_gradient) kernels::narrow(row.data(), logits + n * vocabulary, vocabulary);
-    }
-  });
-}
-
 void finish(at::Tensor& logits_NV, const at::Tensor& targets_N, at::Tensor logprobs_N, bool to_gradient) {
   const auto* targets = targets_N.const_data_ptr<int64_t>();
   if (logits_NV.scalar_type() == at::kDouble)
     finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<double>(), to_gradient);
-  else if (logits_NV.scalar_type() == at::kBFloat16)
-    finish_narrow_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient);
   else
     finish_rows(logits_NV, targets, logprobs_N.mutable_data_ptr<float>(), to_gradient);
 }
@@ -76,31 +59,35 @@ struct Wanted {
   bool hidden = false, head = false;  // gradients
 };
 
-Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N, MatmulPath path,
-                Wanted want) {
-  const int64_t rows = hidden_ND.size(0), step = std::min(rows, chunk_rows(head_VD.size(0)));
+Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                const ProductTable& products, Wanted want) {
+  const int64_t rows = hidden_ND.size(0), step = std::min(rows, chunk_rows(head.out()));
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
-  if (want.head) parts.dhead_VD = at::zeros(head_VD.sizes(), hidden_ND.options());
-  const auto dtype = kernels::product_dtype(hidden_ND, head_VD, path);
-  const auto room = at::empty({step, head_VD.size(0)}, hidden_ND.options().dtype(dtype));
+  if (want.head) parts.dhead_VD = at::zeros(head.values_OI.sizes(), hidden_ND.options());
+  const auto room = at::empty({step, head.out()}, hidden_ND.options());
   for (int64_t n = 0; n < rows; n += step) {
     const int64_t count = std::min(step, rows - n);
     const auto hidden = hidden_ND.narrow(0, n, count);
     auto logits = room.narrow(0, 0, count);
-    kernels::frozen_matmul_out(logits, hidden, head_VD);
+    times_transposed_out(logits, hidden, head, products);
     finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want.hidden || want.head);
-    if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(kernels::frozen_matmul_backward(logits, head_VD, path));
-    if (want.head) parts.dhead_VD.addmm_(logits.t().to(hidden.scalar_type()), hidden);
+    if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(times(logits, head, products));
+    if (want.head) parts.dhead_VD.addmm_(logits.t(), hidden);
   }
   return parts;
 }
 
+struct LossSettings {
+  at::Tensor scales_V;
+  ProductTable products;
+  Wanted want;
+};
+
 struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
-                            const at::Tensor& targets_N, bool native, bool want_hidden, bool want_head) {
-    const Parts parts = in_chunks(hidden_ND, head_VD, targets_N, native ? MatmulPath::kNative : MatmulPath::kWiden,
-                                  {want_hidden, want_head});
+                            const at::Tensor& targets_N, const LossSettings& settings) {
+    const Parts parts = in_chunks(hidden_ND, {head_VD, settings.scales_V}, targets_N, settings.products, settings.want);
     ctx->save_for_backward({parts.dhidden_ND, parts.dhead_VD});
     ctx->saved_data["head_dtype"] = static_cast<int64_t>(head_VD.scalar_type());
     return -parts.logprobs_N.to(at::kDouble).sum().to(hidden_ND.scalar_type());
@@ -112,7 +99,7 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
     if (saved[0].defined()) dhidden_ND = saved[0] * grads[0];
     if (saved[1].defined())
       dhead_VD = (saved[1] * grads[0]).to(static_cast<at::ScalarType>(ctx->saved_data["head_dtype"].toInt()));
-    return {dhidden_ND, dhead_VD, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dhidden_ND, dhead_VD, at::Tensor(), at::Tensor()};
   }
 };
 
@@ -130,21 +117,23 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
 
 }  // namespace
 
-LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                      MatmulPath path) {
+LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                      const ProductTable& products) {
+  const auto& head_VD = head.values_OI;
   check(hidden_ND, head_VD, targets_N);
   const bool grad = c10::GradMode::is_enabled();
-  const auto sum =
-      CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(), path == MatmulPath::kNative,
-                              grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad());
+  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
+  const auto sum = CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+                                           LossSettings{head.scales_O, products, want});
   return {sum, targets_N.size(0)};
 }
 
-at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                           MatmulPath path) {
-  check(hidden_ND, head_VD, targets_N);
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                           const ProductTable& products) {
+  check(hidden_ND, head.values_OI, targets_N);
   const c10::NoGradGuard no_grad;
-  return in_chunks(hidden_ND.detach().contiguous(), head_VD.detach(), targets_N.contiguous(), path, {}).logprobs_N;
+  const FrozenWeight frozen(head.values_OI.detach(), head.scales_O);
+  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), products, {}).logprobs_N;
 }
 
 }  // namespace evenkeel

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "nn/matmul_path.h"
+#include "nn/frozen_weight.h"
 
 namespace evenkeel {
 
@@ -17,12 +17,12 @@ struct LossSum {
 };
 
 /// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
-/// \param hidden [N, D]; \param head [V, D], gets a gradient only if it requires one; \param targets [N] int64.
-LossSum cross_entropy(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                      MatmulPath path = MatmulPath::kWiden);
+/// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64.
+LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                      const ProductTable& products = {});
 
 /// The same per position, without a graph. \return [N] log-probabilities of the targets.
-at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
-                           MatmulPath path = MatmulPath::kWiden);
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                           const ProductTable& products = {});
 
 }  // namespace evenkeel

@@ -28,6 +28,16 @@ std::string config_text(const RunRecords& run, const char* table, const char* ke
   return config::Table::parse(run.config, run.label).table(table).string(key).value_or(std::string(kUnknown));
 }
 
+/// With the kernels of each list, where they were measured: "measured: own own widen ...".
+std::string arithmetic_of(const RunRecords& run) {
+  auto text = config_text(run, "model", "compute_dtype");
+  const auto products = config::Table::parse(run.config, run.label).table("model").table("products");
+  for (const auto& list : products.keys())
+    for (const auto& kernel : products.strings(list).value_or(std::vector<std::string>()))
+      text += concat(text.find(' ') == text.npos ? ": " : " ", kernel);
+  return text;
+}
+
 std::string threads_of(const RunRecords& run) {
   const auto threads = config::Table::parse(run.config, run.label).integer("threads");
   return threads ? std::to_string(*threads) : std::string(kUnknown);
@@ -154,7 +164,7 @@ std::string seeds_of(std::span<const RunRecords> runs, const RunRecords& run) {
 
 std::vector<Difference> differences(std::span<const RunRecords> runs) {
   std::vector<Difference> all;
-  add(all, "compute_dtype", runs, [](const auto& run) { return config_text(run, "model", "compute_dtype"); });
+  add(all, "compute_dtype", runs, arithmetic_of);
   add(all, "dtype of the base", runs, [](const auto& run) { return config_text(run, "model", "dtype"); });
   add(all, "threads", runs, threads_of);
   add(all, "seeds", runs, [&](const auto& run) { return seeds_of(runs, run); });

@@ -293,18 +293,18 @@ TEST_F(Report, NamesCannotBecomeMarkupAndDataReadsBack) {
 class UnlikeRuns : public Report {
  protected:
   struct Made {
-    std::string method = "fedit", compute_dtype = "float32", processor = "A", weights = "aa";
+    std::string method = "fedit", compute_dtype = "float32", processor = "A", weights = "aa", products = "";
     bool renormalised = false;
     int64_t seed = 42, threads = 1;
   };
   void make(const std::string& name, const Made& made) const {
     make_run(name, 0.5);
     const auto run = folder_ / name;
-    write_file_atomic(
-        run / "config.toml",
-        concat("name = \"", name, "\"\nseed = ", made.seed, "\nthreads = ", made.threads,
-               "\n\n[model]\npath = \"m\"\ndtype = \"checkpoint\"\ncompute_dtype = \"", made.compute_dtype,
-               "\"\n\n[method]\nname = \"", made.method, "\"\n\n[output]\ndir = \"runs/", name, "\"\n"));
+    write_file_atomic(run / "config.toml",
+                      concat("name = \"", name, "\"\nseed = ", made.seed, "\nthreads = ", made.threads,
+                             "\n\n[model]\npath = \"m\"\ndtype = \"checkpoint\"\ncompute_dtype = \"",
+                             made.compute_dtype, "\"\nproducts = {", made.products, "}\n\n[method]\nname = \"",
+                             made.method, "\"\n\n[output]\ndir = \"runs/", name, "\"\n"));
     const OrderedJson manifest = {{"version", "0.1.0"},
                                   {"machine", {{"processor", made.processor}}},
                                   {"libraries", {{"torch", "2.13.0"}}},
@@ -337,6 +337,15 @@ TEST_F(UnlikeRuns, AreMarkedWithOneLinePerDifference) {
   const auto page = report_page(runs({"a", "b"}));
   EXPECT_NE(page.find(R"({"what":"threads","sides":[{"value":"1","runs":["a"]},{"value":"2","runs":["b"]}]})"),
             std::string::npos);
+}
+
+TEST_F(UnlikeRuns, AreThoseOfWhichEachMeasuredOtherKernels) {
+  make("a", {.compute_dtype = "measured", .products = R"(expert_forward = ["own", "own"])"});
+  make("b", {.compute_dtype = "measured", .products = R"(expert_forward = ["own", "widen"])"});
+  EXPECT_EQ(differences_text(runs({"a", "b"})),
+            "NOT ALIKE: these runs differ in more than their methods, and so may their figures\n"
+            "  compute_dtype: measured: own own (a); measured: own widen (b)\n"
+            "\n");
 }
 
 TEST_F(UnlikeRuns, AreNotThoseThatDifferInTheirMethodOnly) {

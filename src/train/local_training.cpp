@@ -154,7 +154,7 @@ class LocalRound {
     const auto loss = model_.loss(batch, {.adapters = &setup_.adapters,
                                           .base_change = &view_.common.base_change,
                                           .router = setup_.router,
-                                          .matmul = training_.matmul,
+                                          .products = training_.products,
                                           .routing = &routing});
     const double sum = loss.sum.item<double>();
     EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);

@@ -31,7 +31,7 @@ struct LocalTraining {
   int64_t accumulation = 2;   ///< micro-batches per optimiser step
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
-  MatmulPath matmul = MatmulPath::kWiden;  ///< of products with the base; model.compute_dtype says it, so no key here
+  ProductTable products;  ///< with the base; [model] says them, so no key here
 
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");

@@ -22,7 +22,7 @@ LoraFactors probe(const Site& shape) {
 
 at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
                            std::span<const Example* const> rows, int64_t batch_size, const RouterOptions& router,
-                           MatmulPath matmul) {
+                           const ProductTable& products) {
   const AdapterState adapters{{site, probe(shape)}};
   const auto& b = adapters.at(site).b;
   b.mutable_grad() = at::zeros_like(b);
@@ -30,7 +30,7 @@ at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const
     const size_t count = std::min(static_cast<size_t>(batch_size), rows.size() - first);
     const auto batch = pack(rows.subspan(first, count));
     if (batch.target_rows.numel() == 0) continue;
-    const auto loss = model.loss(batch, {.adapters = &adapters, .router = router, .matmul = matmul});
+    const auto loss = model.loss(batch, {.adapters = &adapters, .router = router, .products = products});
     (loss.sum / static_cast<double>(loss.count)).backward();
   }
   return b.grad();

@@ -15,10 +15,10 @@ namespace evenkeel {
 
 /// Sum over micro-batches of `batch_size` rows of d(mean loss per target) / dW for the bare base model's weight at
 /// `site`, all rows routed by `router`. An adapter W + B I with B = 0 has exactly this gradient in B, so no weight
-/// needs one. \param matmul  of products with the base
+/// needs one. \param products  with the base
 /// \return [*, out, in] float32; zero for experts that no token chose.
 at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
                            std::span<const Example* const> rows, int64_t batch_size, const RouterOptions& router,
-                           MatmulPath matmul = MatmulPath::kWiden);
+                           const ProductTable& products = {});
 
 }  // namespace evenkeel

@@ -18,6 +18,7 @@ NONE_OR_MORE = [("-1", ["is -1", "0 or more"])]
 POSITIVE = [("0.0", ["is 0", "allowed"])]
 NOT_NEGATIVE = [("-0.5", ["is -0.5", "allowed"])]
 SHARE = [("0.0", ["is 0", "greater than 0, at most 1"]), ("1.5", ["is 1.5", "at most 1"])]
+KERNELS = [('["sideways"]', ["sideways", "own, widen, native"]), ('["own", "own"]', ["a list of 2", "none, or one kernel"])]
 NO_OTHER = []  # whatever has the right type is good, or is judged by what it names
 
 
@@ -40,7 +41,13 @@ BAD = {
     "cluster.scratch": NO_OTHER,
     "model.path": NO_OTHER,
     "model.dtype": word("checkpoint", "bfloat16", "float32"),
-    "model.compute_dtype": word("auto", "bfloat16", "float32"),
+    "model.compute_dtype": word("auto", "bfloat16", "float32", "measured") + [('"measured"', ["measured", "auto, bfloat16 or float32"])],
+    "model.base_format": word("stored", "int8"),
+    "model.base_cache": NO_OTHER,
+    "model.products.expert_forward": KERNELS,
+    "model.products.expert_backward": KERNELS,
+    "model.products.linear_forward": KERNELS,
+    "model.products.linear_backward": KERNELS,
     "lora.rank": AT_LEAST_ONE,
     "lora.alpha": POSITIVE,
     "lora.targets": NO_OTHER,

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "nn/kernels/kept.h"
+
 namespace evenkeel::kernels {
 
 /// A slot is one token-choice. Slots of an expert are adjacent, in the order of (token, choice).
@@ -26,23 +28,25 @@ struct ExpertSlots {
   int64_t first(int64_t e) const { return offsets[static_cast<size_t>(e)]; }
 };
 
-/// Calls f(expert, workspace) for every expert with a token. Experts go to whichever thread is free; each writes to its
-/// own slots, so results do not depend on that. With few experts or little work they run one after the other, and the
-/// library's threads work inside each product.
+/// Calls f(expert, workspace) for every expert with a token. Experts go to whichever thread is free, the largest first,
+/// so that the last one started is short; each writes to its own slots, so results do not depend on that. One that has
+/// more than a thread's fair share of the slots comes before all others, with all threads inside each of its products;
+/// so do all where they are few or the work is little.
 template <typename Workspace, typename F>
 void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
-  const auto count = static_cast<int64_t>(slots.by_load.size());
+  const auto count = static_cast<int64_t>(slots.by_load.size()), total = static_cast<int64_t>(slots.token.size());
   const int64_t threads = at::get_num_threads();
-  const int64_t work = work_per_slot * static_cast<int64_t>(slots.token.size());
-  if (threads == 1 || count < 2 * threads || work < (int64_t{1} << 20)) {
-    Workspace workspace;
-    for (const int64_t e : slots.by_load) f(e, workspace);
-    return;
+  const bool together = threads == 1 || count < 2 * threads || work_per_slot * total < (int64_t{1} << 20);
+  int64_t alone = together ? count : 0;
+  while (alone < count && slots.rows(slots.by_load[static_cast<size_t>(alone)]) * threads > total) ++alone;
+  {
+    const Held<Workspace> workspace(kept<Workspace>());
+    for (int64_t i = 0; i < alone; ++i) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   }
-  std::atomic<int64_t> next{0};
-  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    Workspace workspace;
-    for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], workspace);
+  std::atomic<int64_t> next{alone};
+  at::parallel_for(0, alone < count ? threads : 0, 1, [&](int64_t, int64_t) {
+    const Held<Workspace> workspace(kept<Workspace>());
+    for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   });
 }
 

@@ -1,0 +1,126 @@
+#include "models/quantized_base.h"
+
+#include <ATen/ATen.h>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/sealed.h"
+
+namespace evenkeel {
+namespace {
+
+// Of the rounding and of the file: another way to quantise makes another file.
+constexpr std::string_view kRecipe = "int8 rows 1";
+constexpr std::string_view kScales = ".scales";
+
+/// Quantises each weight when it is taken.
+class QuantizingSource : public TensorSource {
+ public:
+  explicit QuantizingSource(std::unique_ptr<TensorSource> stored) : stored_(std::move(stored)) {}
+
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes) override { return stored_->take(name, sizes); }
+  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
+    return quantized(stored_->take(name, sizes));
+  }
+  bool has(const std::string& name) const override { return stored_->has(name); }
+  void leave(std::string_view prefix) override { stored_->leave(prefix); }
+  void finish() override { stored_->finish(); }
+
+ protected:
+  std::unique_ptr<TensorSource> stored_;
+};
+
+/// Takes weights that were quantised before. Their checkpoint's pages are not touched.
+class QuantizedSource final : public QuantizingSource {
+ public:
+  QuantizedSource(std::unique_ptr<TensorSource> stored, const fs::path& file)
+      : QuantizingSource(std::move(stored)), file_(file.string()), tensors_(load_safetensors(file).tensors) {}
+
+  FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) override {
+    const auto values = tensors_.find(name), scales = tensors_.find(concat(name, kScales));
+    EK_CHECK(values != tensors_.end() && scales != tensors_.end() && values->second.sizes() == sizes &&
+                 scales->second.sizes() == sizes.slice(0, 1),
+             kCheckpoint, file_, " holds no ", name, " of the sizes that the model has: remove the file");
+    stored_->leave(name);
+    return {values->second, scales->second};
+  }
+
+ private:
+  std::string file_;
+  TensorMap tensors_;
+};
+
+/// What the quantised weights are made of: SHA-256 over the names and hashes of the folder's safetensors files.
+std::string source_hash(const fs::path& folder) {
+  std::string text(kRecipe);
+  for (const auto& file : entries_of(folder))
+    if (is_file(file) && file.extension() == ".safetensors")
+      text += concat('\n', file.filename().string(), ' ', sha256_file(file));
+  return sha256(text);
+}
+
+/// What is quantised, as the model's own construction has it: int8 values and their scales.
+TensorMap quantized_shapes(const fs::path& folder) {
+  BaseStorage storage;
+  storage.format = BaseFormat::kInt8;
+  auto shapes = load_shape(folder, storage)->parameters();
+  std::erase_if(shapes, [&](const auto& entry) {
+    return entry.second.scalar_type() != at::kChar && !entry.first.ends_with(kScales);
+  });
+  return shapes;
+}
+
+/// Scales come first in the file, so every weight is read twice; in memory are the scales, and one weight at a time.
+void write_quantized(const fs::path& folder, const fs::path& file) {
+  const auto shapes = quantized_shapes(folder);
+  machine::require_disk(file.parent_path(), safetensors_size(shapes), "the int8 base");
+  const auto stored = folder_source(folder, {});
+  TensorMap weights, scales;
+  for (const auto& [name, shape] : shapes)
+    if (!name.ends_with(kScales)) weights[name] = stored->take(name, shape.sizes());
+  stream_safetensors(file, shapes, [&](const std::string& name) {
+    const bool is_scale = name.ends_with(kScales);
+    const auto weight = quantized(weights.at(is_scale ? name.substr(0, name.size() - kScales.size()) : name));
+    return is_scale ? weight.scales_O : weight.values_OI;
+  });
+}
+
+fs::path seal_of(const fs::path& file) { return fs::path(file).replace_extension(".json"); }
+
+/// Whether `file` is what was written; damage is told, and the file made again.
+bool is_whole(const fs::path& file) {
+  if (!path_exists(file) || !path_exists(seal_of(file))) return false;
+  try {
+    const Json seal = read_sealed(seal_of(file));
+    const JsonView view(seal, seal_of(file).string(), kCheckpoint);
+    if (view.at("bytes").integer(0) == static_cast<int64_t>(evenkeel::file_size(file)) &&
+        view.at("sha256").string() == sha256_file(file))
+      return true;
+    log::warning("[model] ", file.string(), " is not the file that was written: it is made again");
+  } catch (const Error& error) {
+    log::warning("[model] ", error.what(), ": the int8 base is made again");
+  }
+  return false;
+}
+
+fs::path cached_file(const fs::path& folder, const fs::path& cache) {
+  make_folders(cache);
+  const auto file = cache / concat(source_hash(folder).substr(0, 16), "-int8.safetensors");
+  if (is_whole(file)) return file;
+  log::info("[model] ", folder.string(), " is quantised to int8: ", file.string());
+  write_quantized(folder, file);
+  write_sealed(seal_of(file),
+               {{"recipe", kRecipe}, {"bytes", evenkeel::file_size(file)}, {"sha256", sha256_file(file)}});
+  return file;
+}
+
+}  // namespace
+
+std::unique_ptr<TensorSource> quantized_source(std::unique_ptr<TensorSource> stored, const fs::path& folder,
+                                               const fs::path& cache) {
+  if (cache.empty()) return std::make_unique<QuantizingSource>(std::move(stored));
+  return std::make_unique<QuantizedSource>(std::move(stored), cached_file(folder, cache));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,101 @@
+#include "models/quantized_base.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/testing.h"
+#include "models/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using evenkeel::testing::kSequences;
+
+class QuantizedBase : public ::testing::Test {
+ protected:
+  void SetUp() override { save("model", 1); }
+
+  void save(const std::string& name, uint64_t seed) {
+    save_model(*testing::random_model(seed, 67, BaseDtype::kBFloat16), folder_.path() / name);
+  }
+  std::unique_ptr<CausalLm> load(const std::string& name = "model", const std::string& cache = "cache") const {
+    BaseStorage storage;
+    storage.format = BaseFormat::kInt8;
+    if (!cache.empty()) storage.cache = folder_.path() / cache;
+    return load_model(folder_.path() / name, storage);
+  }
+  std::vector<fs::path> cached() const {
+    auto files = entries_of(folder_.path() / "cache");
+    std::erase_if(files, [](const auto& file) { return file.extension() != ".safetensors"; });
+    return files;
+  }
+  static at::Tensor hidden(const CausalLm& model) {
+    const c10::NoGradGuard no_grad;
+    return model.hidden(pack_ids(kSequences), {});
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(QuantizedBase, HoldsWhatTokensAreMultipliedWithInInt8AndTheRestAsItIs) {
+  const auto model = load();
+  for (const auto& [name, tensor] : model->parameters()) {
+    const bool is_exact =
+        name.find("norm") != name.npos || name.find("embed") != name.npos || name.find("mlp.gate.") != name.npos;
+    const auto type = name.ends_with(".scales") ? at::kFloat : is_exact ? at::kBFloat16 : at::kChar;
+    EXPECT_EQ(tensor.scalar_type(), type) << name;
+  }
+  EXPECT_EQ(model->head().values_OI.scalar_type(), at::kChar);
+}
+
+TEST_F(QuantizedBase, IsCloseToTheCheckpointAndTheSameFromTheFileAsInMemory) {
+  const auto exact = hidden(*load_model(folder_.path() / "model")), mapped = hidden(*load());
+  EXPECT_TRUE(at::equal(mapped, hidden(*load("model", ""))));
+  const double apart = ((mapped - exact).norm() / exact.norm()).item<double>();
+  EXPECT_GT(apart, 0);
+  EXPECT_LT(apart, 0.05);
+}
+
+TEST_F(QuantizedBase, IsMadeOnceAndUsedAgain) {
+  const auto first = hidden(*load());
+  ASSERT_EQ(cached().size(), 1u);
+  const auto made = fs::last_write_time(cached()[0]);
+  EXPECT_TRUE(at::equal(hidden(*load()), first));
+  EXPECT_EQ(fs::last_write_time(cached()[0]), made);
+}
+
+TEST_F(QuantizedBase, OfAnotherCheckpointIsAnotherFile) {
+  const auto first = hidden(*load());
+  save("other", 2);
+  EXPECT_FALSE(at::equal(hidden(*load("other")), first));
+  EXPECT_EQ(cached().size(), 2u);
+}
+
+TEST_F(QuantizedBase, ThatIsDamagedIsMadeAgain) {
+  const auto first = hidden(*load());
+  const auto file = cached().at(0);
+  auto bytes = read_file(file);
+  const auto whole = bytes;
+  bytes[bytes.size() - 5] ^= 1;
+  write_file_atomic(file, bytes);
+  EXPECT_TRUE(at::equal(hidden(*load()), first));
+  EXPECT_EQ(read_file(file), whole);
+  remove_path(fs::path(file).replace_extension(".json"));  // a file that nothing vouches for
+  EXPECT_TRUE(at::equal(hidden(*load()), first));
+}
+
+TEST_F(QuantizedBase, IsForeseenByItsBytes) {
+  BaseStorage storage;
+  storage.format = BaseFormat::kInt8;
+  const auto shape = load_shape(folder_.path() / "model", storage)->parameters(), real = load()->parameters();
+  ASSERT_EQ(shape.size(), real.size());
+  for (const auto& [name, tensor] : real) {
+    const bool quantised = tensor.scalar_type() != at::kBFloat16;
+    EXPECT_TRUE(!quantised || tensor.nbytes() == shape.at(name).nbytes()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,145 @@
+#include "nn/kernels/expert_pass.h"
+
+#include "nn/kernels/gemm.h"
+#include "nn/kernels/vector.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+// Columns of a projection in [N, R]: those of the projections before it come first.
+template <typename T>
+int64_t first_column(const ExpertView<T>& expert, size_t projection, Beside which) {
+  int64_t column = 0;
+  for (size_t p = 0; p < projection; ++p) column += expert.lora[p][which].rank;
+  return column;
+}
+
+// A projection's factors with their part of [N, R].
+template <typename T>
+struct InnerRows {
+  const LoraView<T>& lora;
+  T* xa;
+  int64_t stride;
+};
+template <typename T>
+InnerRows<T> inner_rows(const ExpertView<T>& expert, size_t projection, Beside which, T* xa) {
+  return {expert.lora[projection][which], xa + first_column(expert, projection, which), expert.rank_of(which)};
+}
+
+// y = x W^T + what stands beside it, for projections with the same input.
+template <typename T>
+struct Projected {
+  Projection projection;
+  T* y;
+};
+template <typename T>
+void project(const ExpertView<T>& expert, const ProductTable& products, const ActivationsOf<T>& x,
+             std::initializer_list<Projected<T>> wanted, T* adapter_xa, ExpertWorkspace<T>& workspace) {
+  T* change_xa = workspace.change_xa.at_least(x.rows * expert.rank_of(kChange));
+  std::vector<SideBySideOf<T>> side_by_side;
+  for (const auto& [p, y] : wanted) side_by_side.push_back({expert.weights[p], {y, expert.weights[p].out}});
+  const auto for_each_factor = [&](const auto& f) {
+    for (const auto& [p, y] : wanted)
+      for (const auto which : {kAdapter, kChange})
+        if (expert.lora[p][which].rank > 0)
+          f(inner_rows(expert, p, which, which == kAdapter ? adapter_xa : change_xa), y);
+  };
+  for_each_factor([&](const InnerRows<T>& inner, T*) {
+    side_by_side.push_back(inner_product(inner.lora, inner.xa, inner.stride));
+  });
+  times_transposed<T>(products.at(ProductPlace::kExpert, Direction::kForward, x.rows), x, side_by_side,
+                      workspace.product);
+  for_each_factor([&](const InnerRows<T>& inner, T* y) {
+    add_outer_product(inner.lora, static_cast<const T*>(inner.xa), inner.stride, x.rows, {y, inner.lora.out},
+                      workspace.product);
+  });
+}
+
+template <typename T>
+struct BackwardPass {
+  const ExpertView<T>& expert;
+  ProductKernel kernel;
+  int64_t rows;
+  T* xa;
+  ExpertWorkspace<T>& workspace;
+
+  // dx (+)= dy W
+  void weight(Projection p, const T* dy, T* dx, bool add) const {
+    const auto& w = expert.weights[p];
+    times<T>(kernel, {dy, rows, w.out}, w, {dx, w.in, add}, workspace.product);
+  }
+  // dx, where it is not null, += through what stands beside W. Returns dy B of the adapter, for its gradients.
+  T* beside(Projection p, const T* dy, T* dx) const {
+    const auto &change = expert.lora[p][kChange], &adapter = expert.lora[p][kAdapter];
+    const LoraPass<T> pass{.rows = rows, .dy = dy};
+    if (change.rank > 0 && dx) outer_backward(change, pass, dx, workspace.lora, workspace.product);
+    return adapter.rank > 0 ? outer_backward(adapter, pass, dx, workspace.lora, workspace.product) : nullptr;
+  }
+  // Of the adapter's factors. `row_weights` null: dy has them.
+  void gradients(Projection p, const T* x, const T* dy, T* dy_b, const T* row_weights) const {
+    if (!dy_b) return;
+    const auto inner = inner_rows(expert, p, kAdapter, xa);
+    factor_gradients(inner.lora, {rows, x, dy, inner.xa, inner.stride, row_weights}, dy_b, workspace.lora,
+                     workspace.product);
+  }
+};
+
+template <typename T>
+void weight_gradient(T* out, const T* dy, int64_t dy_width, const T* x, int64_t x_width, int64_t rows) {
+  if (out) gemm(Op::kTranspose, Op::kNone, dy_width, x_width, rows, T(1), dy, dy_width, x, x_width, T(0), out, x_width);
+}
+
+}  // namespace
+
+template <typename T>
+void expert_forward(const ExpertView<T>& expert, const ProductTable& products, const T* x, int64_t rows,
+                    const ExpertKept<T>& kept, T* y, ExpertWorkspace<T>& workspace) {
+  const int64_t hidden = expert.hidden(), width = expert.width();
+  project<T>(expert, products, {x, rows, hidden}, {{kGate, kept.g}, {kUp, kept.u}}, kept.xa, workspace);
+  T* h = workspace.h.at_least(rows * width);
+  swiglu<T>(kept.g, kept.u, h, rows * width);
+  project<T>(expert, products, {h, rows, width}, {{kDown, y}}, kept.xa, workspace);
+}
+
+template <typename T>
+void expert_backward(const ExpertView<T>& expert, const ProductTable& products, const T* x, const T* dy,
+                     const T* row_weights, int64_t rows, const ExpertKept<T>& kept, const ExpertGradients<T>& grads,
+                     ExpertWorkspace<T>& workspace) {
+  const int64_t hidden = expert.hidden(), width = expert.width();
+  T* h = workspace.h.at_least(rows * width);
+  T* dh = workspace.dh.at_least(rows * width);
+  T* du = workspace.du.at_least(rows * width);
+  const auto kernel = products.at(ProductPlace::kExpert, Direction::kBackward, rows);
+  const BackwardPass<T> pass{expert, kernel, rows, kept.xa, workspace};
+
+  pass.weight(kDown, dy, dh, false);
+  T* dy_b = pass.beside(kDown, dy, dh);
+  T* dg = dh;
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t at = n * width;
+    const T dweight =
+        swiglu_backward<T>(dh + at, kept.g + at, kept.u + at, row_weights[n], h + at, dg + at, du + at, width);
+    if (grads.dweights) grads.dweights[n] = dweight;
+  }
+  pass.gradients(kDown, h, dy, dy_b, row_weights);
+  if (grads.dx) pass.weight(kGate, dg, grads.dx, false);
+  if (grads.dx) pass.weight(kUp, du, grads.dx, true);
+  for (const auto& [p, dp] : {std::pair{kGate, dg}, std::pair{kUp, du}}) {
+    pass.gradients(p, x, dp, pass.beside(p, dp, grads.dx), nullptr);
+    weight_gradient<T>(grads.weights[p], dp, width, x, hidden, rows);
+  }
+  if (!grads.weights[kDown]) return;
+  for (int64_t n = 0; n < rows; ++n) scaled_copy(row_weights[n], h + n * width, h + n * width, width);
+  weight_gradient<T>(grads.weights[kDown], dy, hidden, h, width, rows);
+}
+
+#define EK_INSTANTIATE(T)                                                                                             \
+  template void expert_forward<T>(const ExpertView<T>&, const ProductTable&, const T*, int64_t, const ExpertKept<T>&, \
+                                  T*, ExpertWorkspace<T>&);                                                           \
+  template void expert_backward<T>(const ExpertView<T>&, const ProductTable&, const T*, const T*, const T*, int64_t,  \
+                                   const ExpertKept<T>&, const ExpertGradients<T>&, ExpertWorkspace<T>&);
+EK_INSTANTIATE(float)
+EK_INSTANTIATE(double)
+#undef EK_INSTANTIATE
+
+}  // namespace evenkeel::kernels

@@ -1,0 +1,169 @@
+#include "nn/kernels/frozen_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+#include "nn/kernels/gemm.h"
+#include "nn/kernels/vector.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+constexpr int64_t kSmallestNativeWeight = int64_t{1} << 18;
+
+// Rows widened at once: 1 MiB of float32 for a thread by itself, the size of a second-level cache; 8 MiB for all.
+int64_t panel_rows(const StoredMatrix& w) {
+  const int64_t numbers = int64_t{1} << (at::in_parallel_region() ? 18 : 21);
+  return std::clamp<int64_t>(numbers / std::max<int64_t>(w.in, 1), 16, 4096);
+}
+
+template <typename T>
+void widen_row(const StoredMatrix& w, int64_t row, T* to) {
+  const auto* from =
+      static_cast<const char*>(w.data) + row * w.stride * static_cast<int64_t>(c10::elementSize(w.dtype));
+  if (w.dtype != c10::kChar) return widen(from, w.dtype, to, w.in);
+  const auto* codes = reinterpret_cast<const int8_t*>(from);
+  for (int64_t i = 0; i < w.in; ++i) to[i] = static_cast<T>(w.scales[row]) * static_cast<T>(codes[i]);
+}
+
+// Rows [first, first + rows) in T, and how far apart they are: the weight itself where it is stored so.
+template <typename T>
+struct Panel {
+  const T* data;
+  int64_t stride;
+};
+template <typename T>
+Panel<T> widened_rows(const StoredMatrix& w, int64_t first, int64_t rows, Scratch<T>& scratch) {
+  if (w.dtype == c10::CppTypeToScalarType<T>::value)
+    return {static_cast<const T*>(w.data) + first * w.stride, w.stride};
+  T* panel = scratch.at_least(rows * w.in);
+  at::parallel_for(0, rows, row_grain(w.in), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) widen_row(w, first + r, panel + r * w.in);
+  });
+  return {panel, w.in};
+}
+
+template <typename T>
+void widened_forward(const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
+                     ProductScratch<T>& scratch) {
+  const int64_t step = w.dtype == c10::CppTypeToScalarType<T>::value ? w.out : panel_rows(w);
+  for (int64_t o = 0; o < w.out; o += step) {
+    const int64_t n = std::min(step, w.out - o);
+    const auto panel = widened_rows(w, o, n, scratch.panel);
+    gemm(Op::kNone, Op::kTranspose, x.rows, n, w.in, x.scale, x.data, x.stride, panel.data, panel.stride,
+         T(y.add ? 1 : 0), y.data + o, y.stride);
+  }
+}
+
+template <typename T>
+void widened_backward(const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
+                      ProductScratch<T>& scratch) {
+  const int64_t step = w.dtype == c10::CppTypeToScalarType<T>::value ? w.out : panel_rows(w);
+  for (int64_t o = 0; o < w.out; o += step) {
+    const int64_t n = std::min(step, w.out - o);
+    const auto panel = widened_rows(w, o, n, scratch.panel);
+    gemm(Op::kNone, Op::kNone, x.rows, w.in, n, x.scale, x.data + o, x.stride, panel.data, panel.stride,
+         T(y.add || o > 0 ? 1 : 0), y.data, y.stride);
+  }
+}
+
+at::Tensor view_of(const void* data, int64_t rows, int64_t columns, int64_t stride) {
+  return at::from_blob(const_cast<void*>(data), {rows, columns}, {stride, 1}, at::kBFloat16);
+}
+
+// The library's bfloat16 product writes bfloat16, so operands and result pass through narrow copies.
+void native_product(const Activations& x, const StoredMatrix& w, Direction direction, const Result& y,
+                    ProductScratch<float>& scratch) {
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const bool forward = direction == Direction::kForward;
+  const int64_t in = forward ? w.in : w.out, out = forward ? w.out : w.in;
+  EK_CHECK(x.scale == 1, kInternal, "a bfloat16 product of scaled activations");
+  auto* narrow_x = reinterpret_cast<c10::BFloat16*>(scratch.narrow_in.at_least(x.rows * in));
+  auto* narrow_y = reinterpret_cast<c10::BFloat16*>(scratch.narrow_out.at_least(x.rows * out));
+  const auto each_row = [&](int64_t width, const auto& f) {
+    at::parallel_for(0, x.rows, row_grain(width), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) f(r);
+    });
+  };
+  each_row(in, [&](int64_t r) { narrow(x.data + r * x.stride, narrow_x + r * in, in); });
+  auto result = view_of(narrow_y, x.rows, out, out);
+  const auto weight = view_of(w.data, w.out, w.in, w.stride);
+  at::mm_out(result, view_of(narrow_x, x.rows, in, in), forward ? weight.t() : weight);
+  each_row(out, [&](int64_t r) {
+    float* to = y.data + r * y.stride;
+    y.add ? add_widened(narrow_y + r * out, to, out) : widen(narrow_y + r * out, c10::kBFloat16, to, out);
+  });
+}
+
+}  // namespace
+
+ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked) {
+  if (w.dtype != c10::kBFloat16 && w.dtype != c10::kHalf) return ProductKernel::kOwn;
+  const bool native = w.dtype == c10::kBFloat16 && w.out * w.in >= kSmallestNativeWeight;
+  return asked == ProductKernel::kNative && !native ? ProductKernel::kOwn : asked;
+}
+
+template <typename T>
+void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span<const SideBySideOf<T>> products,
+                      ProductScratch<T>& scratch) {
+  if constexpr (std::is_same_v<T, double>) {
+    for (const auto& [w, y] : products) widened_forward(x, w, y, scratch);
+  } else {
+    std::vector<SideBySide> own;
+    for (const auto& product : products) {
+      const auto taken = kernel_for(product.w, kernel);
+      if (taken == ProductKernel::kOwn)
+        own.push_back(product);
+      else if (taken == ProductKernel::kWiden)
+        widened_forward(x, product.w, product.y, scratch);
+      else
+        native_product(x, product.w, Direction::kForward, product.y, scratch);
+    }
+    if (!own.empty()) times_transposed(x, own, scratch.packed);
+  }
+}
+
+template <typename T>
+void times(ProductKernel kernel, const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
+           ProductScratch<T>& scratch) {
+  if constexpr (std::is_same_v<T, double>) {
+    widened_backward(x, w, y, scratch);
+  } else {
+    switch (kernel_for(w, kernel)) {
+      case ProductKernel::kOwn:
+        return times(x, w, y, scratch.packed);
+      case ProductKernel::kWiden:
+        return widened_backward(x, w, y, scratch);
+      case ProductKernel::kNative:
+        return native_product(x, w, Direction::kBackward, y, scratch);
+    }
+  }
+}
+
+template <typename T>
+void transposed_times(const ActivationsOf<T>& x, int64_t width, const StoredMatrix& w, const ResultOf<T>& y,
+                      ProductScratch<T>& scratch) {
+  if constexpr (std::is_same_v<T, float>)
+    transposed_times(x, width, w, y, scratch.packed);
+  else
+    gemm(Op::kTranspose, Op::kNone, width, w.in, x.rows, x.scale, x.data, x.stride, static_cast<const T*>(w.data),
+         w.stride, T(y.add ? 1 : 0), y.data, y.stride);
+}
+
+#define EK_INSTANTIATE(T)                                                                                      \
+  template void times_transposed<T>(ProductKernel, const ActivationsOf<T>&, std::span<const SideBySideOf<T>>,  \
+                                    ProductScratch<T>&);                                                       \
+  template void times<T>(ProductKernel, const ActivationsOf<T>&, const StoredMatrix&, const ResultOf<T>&,      \
+                         ProductScratch<T>&);                                                                  \
+  template void transposed_times<T>(const ActivationsOf<T>&, int64_t, const StoredMatrix&, const ResultOf<T>&, \
+                                    ProductScratch<T>&);
+EK_INSTANTIATE(float)
+EK_INSTANTIATE(double)
+#undef EK_INSTANTIATE
+
+}  // namespace evenkeel::kernels

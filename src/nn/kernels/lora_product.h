@@ -1,0 +1,67 @@
+/// \file  Low-rank factors beside a frozen weight on raw memory: y += scaling (x A^T) B^T and its backward pass, as
+/// linear and experts share it. Dimension names: N rows, R rank, I in, O out.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/kernels/frozen_product.h"
+
+namespace evenkeel::kernels {
+
+/// The factors of one linear, or of one expert.
+template <typename T>
+struct LoraView {
+  const T *a = nullptr, *b = nullptr;  ///< [R, I], [O, R]; absent when rank is 0
+  T *da = nullptr, *db = nullptr;      ///< added to; null: not asked for
+  int64_t rank = 0, in = 0, out = 0;
+  T scaling = 1;
+};
+
+/// A matrix of activations' own type, rows without gaps between them.
+template <typename T>
+StoredMatrix dense_matrix(const T* data, int64_t out, int64_t in, int64_t stride = 0) {
+  StoredMatrix w;
+  w.data = data;
+  w.dtype = c10::CppTypeToScalarType<T>::value;
+  w.out = out;
+  w.in = in;
+  w.stride = stride > 0 ? stride : in;
+  return w;
+}
+
+/// x A^T as one of the products with x. \param xa  [N, R], rows `stride` apart
+template <typename T>
+SideBySideOf<T> inner_product(const LoraView<T>& lora, T* xa, int64_t stride) {
+  return {dense_matrix(lora.a, lora.rank, lora.in), {xa, stride}};
+}
+
+/// y += scaling xa B^T
+template <typename T>
+void add_outer_product(const LoraView<T>& lora, const T* xa, int64_t xa_stride, int64_t rows, const ResultOf<T>& y,
+                       ProductScratch<T>& scratch);
+
+template <typename T>
+struct LoraScratch {
+  Scratch<T> dy_b, xa;
+};
+
+/// What the backward pass of y += scaling (x A^T) B^T is made of.
+template <typename T>
+struct LoraPass {
+  int64_t rows = 0;
+  const T *x = nullptr, *dy = nullptr;  ///< [N, I], [N, O]
+  const T* xa = nullptr;                ///< [N, R], rows `xa_stride` apart
+  int64_t xa_stride = 0;
+  const T* row_weights = nullptr;  ///< [N], or null: they multiply the rows of dy in dA and dB, not in dx
+};
+
+/// dy_b = scaling dy B, [N, R], and dx += dy_b A where dx is not null; returns dy_b, in `scratch`.
+template <typename T>
+T* outer_backward(const LoraView<T>& lora, const LoraPass<T>& pass, T* dx, LoraScratch<T>& scratch,
+                  ProductScratch<T>& product);
+/// dA += dy_b^T x and dB += scaling dy^T xa, as far as they are asked for. Overwrites dy_b.
+template <typename T>
+void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, T* dy_b, LoraScratch<T>& scratch,
+                      ProductScratch<T>& product);
+
+}  // namespace evenkeel::kernels

@@ -1,0 +1,152 @@
+// AVX-512: 32 registers, so a tile of 14 rows by 32 columns: 28 sums, two vectors of the weight, one number of x.
+#if defined(__x86_64__)
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <immintrin.h>
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "nn/kernels/packed_kernels.h"
+
+#if defined(__GNUC__) && \
+    !defined(__clang__)  // g++ 12 takes the intrinsics' own undefined operands for ours (GCC bug 105593)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#define EK_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")))
+
+namespace evenkeel::kernels {
+namespace avx512 {
+
+struct Simd {
+  using F = __m512;
+  using I = __m512i;
+  static constexpr int kLanes = 16, kTileRows = 14, kStreamedRows = 8;
+
+  static EK_TARGET EK_INLINE F zero() { return _mm512_setzero_ps(); }
+  static EK_TARGET EK_INLINE F set(float x) { return _mm512_set1_ps(x); }
+  static EK_TARGET EK_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
+  static EK_TARGET EK_INLINE void store(float* p, F v) { _mm512_storeu_ps(p, v); }
+  static EK_TARGET EK_INLINE F load_first(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(low16(n), p); }
+  static EK_TARGET EK_INLINE void store_first(float* p, F v, int64_t n) { _mm512_mask_storeu_ps(p, low16(n), v); }
+  static EK_TARGET EK_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static EK_TARGET EK_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static EK_TARGET EK_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static EK_TARGET EK_INLINE F as_floats(I v) { return _mm512_castsi512_ps(v); }
+  static EK_TARGET EK_INLINE I zero_words() { return _mm512_setzero_si512(); }
+
+  // 64 bytes as they lie; float16, which has no number per half of a word, widened.
+  template <typename E>
+  static EK_TARGET EK_INLINE I first_words(const E* p, int64_t n) {
+    const auto bytes = n * static_cast<int64_t>(sizeof(E));
+    return _mm512_maskz_loadu_epi8(bytes >= 64 ? ~__mmask64{0} : (__mmask64{1} << bytes) - 1, p);
+  }
+  static EK_TARGET EK_INLINE I first_words(const c10::Half* p, int64_t n) {
+    return _mm512_castps_si512(first_widened(p, n));
+  }
+
+  // Number J of each word.
+  template <typename E, int J>
+  static EK_TARGET EK_INLINE F number(I v) {
+    if constexpr (std::is_same_v<E, c10::BFloat16>)
+      return as_floats(J == 0 ? _mm512_slli_epi32(v, 16) : _mm512_and_si512(v, _mm512_set1_epi32(-65536)));
+    else if constexpr (std::is_same_v<E, int8_t>)
+      return _mm512_cvtepi32_ps(_mm512_srai_epi32(J == 3 ? v : _mm512_slli_epi32(v, 24 - 8 * J), 24));
+    else
+      return as_floats(v);
+  }
+
+  static EK_TARGET EK_INLINE F widened(const float* p) { return load(p); }
+  static EK_TARGET EK_INLINE F widened(const c10::BFloat16* p) {
+    return from_bfloat16(_mm256_loadu_si256(as<__m256i>(p)));
+  }
+  static EK_TARGET EK_INLINE F widened(const c10::Half* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(as<__m256i>(p)));
+  }
+  static EK_TARGET EK_INLINE F widened(const int8_t* p) { return from_int8(_mm_loadu_si128(as<__m128i>(p))); }
+  static EK_TARGET EK_INLINE F first_widened(const float* p, int64_t n) { return load_first(p, n); }
+  static EK_TARGET EK_INLINE F first_widened(const c10::BFloat16* p, int64_t n) {
+    return from_bfloat16(_mm256_maskz_loadu_epi16(low16(n), p));
+  }
+  static EK_TARGET EK_INLINE F first_widened(const c10::Half* p, int64_t n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(low16(n), p));
+  }
+  static EK_TARGET EK_INLINE F first_widened(const int8_t* p, int64_t n) {
+    return from_int8(_mm_maskz_loadu_epi8(low16(n), p));
+  }
+
+  // v[j] = word j of each of 16 rows. Quarters of rows are put side by side while they are loaded, which takes no
+  // shuffle, then 4 x 4 words change places in each quarter.
+  template <typename E>
+  static EK_TARGET EK_INLINE void load_transposed(const E* w, int64_t stride, I (&v)[kLanes]) {
+    if constexpr (std::is_same_v<E, c10::Half>) {
+      for (int r = 0; r < kLanes; ++r) v[r] = first_words(w + r * stride, kLanes);
+      transpose(v);
+    } else {
+      constexpr int kQuarter = 16 / sizeof(E);
+#pragma GCC unroll 4
+      for (int q = 0; q < 4; ++q) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          const E* p = w + i * stride + q * kQuarter;
+          I quarters = _mm512_castsi128_si512(quarter(p));
+          quarters = _mm512_inserti32x4(quarters, quarter(p + 4 * stride), 1);
+          quarters = _mm512_inserti32x4(quarters, quarter(p + 8 * stride), 2);
+          v[4 * q + i] = _mm512_inserti32x4(quarters, quarter(p + 12 * stride), 3);
+        }
+        transpose_quarters(v + 4 * q);
+      }
+    }
+  }
+
+  static EK_TARGET EK_INLINE void transpose(I (&v)[kLanes]) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kLanes; i += 4) transpose_quarters(v + i);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      const I a = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x88), b = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xdd);
+      const I d = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0x88), e = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0xdd);
+      v[c] = _mm512_shuffle_i32x4(a, d, 0x88);
+      v[4 + c] = _mm512_shuffle_i32x4(b, e, 0x88);
+      v[8 + c] = _mm512_shuffle_i32x4(a, d, 0xdd);
+      v[12 + c] = _mm512_shuffle_i32x4(b, e, 0xdd);
+    }
+  }
+
+ private:
+  template <typename To>
+  static const To* as(const void* p) {
+    return static_cast<const To*>(p);
+  }
+  static EK_INLINE __mmask16 low16(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1 << n) - 1); }
+  static EK_TARGET EK_INLINE __m128i quarter(const void* p) { return _mm_loadu_si128(as<__m128i>(p)); }
+  static EK_TARGET EK_INLINE F from_bfloat16(__m256i v) {
+    return as_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+  }
+  static EK_TARGET EK_INLINE F from_int8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
+  // In each 128 bits, word c of v[i] becomes word i of v[c].
+  static EK_TARGET EK_INLINE void transpose_quarters(I* v) {
+    const I a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+    const I c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi64(a, c);
+    v[1] = _mm512_unpackhi_epi64(a, c);
+    v[2] = _mm512_unpacklo_epi64(b, d);
+    v[3] = _mm512_unpackhi_epi64(b, d);
+  }
+};
+
+#include "nn/kernels/packed_loops.inc"
+
+}  // namespace avx512
+
+const PackedKernels& packed_kernels_avx512() { return avx512::kTable; }
+
+}  // namespace evenkeel::kernels
+#undef EK_TARGET
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#endif

@@ -1,0 +1,85 @@
+/// \file  The loops under packed_product.h, one copy per instruction set. Names: a block is 256 terms of the sums (k), a
+/// tile some rows of x, a panel the columns of y that one tile updates at once.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/dispatch.h"
+
+namespace evenkeel::kernels {
+
+constexpr int64_t kBlock = 256;  ///< terms summed from 0 before they are added to y
+
+/// Part of a stored weight, pointing at its first number.
+struct StoredPart {
+  const void* data = nullptr;
+  c10::ScalarType dtype = c10::kFloat;
+  int64_t stride = 0, rows = 0, columns = 0;
+
+  int64_t bytes(int64_t numbers) const { return numbers * static_cast<int64_t>(c10::elementSize(dtype)); }
+  StoredPart part(int64_t row, int64_t column, int64_t row_count, int64_t column_count) const {
+    return {static_cast<const char*>(data) + bytes(row * stride + column), dtype, stride, row_count, column_count};
+  }
+};
+
+/// Cache lines that will be wanted soon; a tile fetches four of them every four terms.
+struct Ahead {
+  static constexpr int64_t kStep = 256;  // bytes
+  const char* at = nullptr;
+  int64_t run = 0, done = 0, stride = 0, rows = 0;
+
+  Ahead() = default;
+  explicit Ahead(const StoredPart& w)
+      : at(static_cast<const char*>(w.data)), run(w.bytes(w.columns)), stride(w.bytes(w.stride)), rows(w.rows) {}
+  EK_INLINE void step() {
+    if (rows == 0) return;
+    for (int64_t line = 0; line < kStep; line += 64) __builtin_prefetch(at + done + line, 0, 2);
+    done += kStep;
+    if (done < run) return;
+    done = 0;
+    at += stride;
+    --rows;
+  }
+};
+
+/// Where a tile goes: `columns` of y, each with a scale where `scales` is given.
+struct TileResult {
+  float* y = nullptr;
+  int64_t stride = 0, columns = 0;
+  const float* scales = nullptr;
+  bool add = false;
+};
+
+/// Rows of x as they are read: x[k * k_stride + r * row_stride], times scale and, where given, scales[k].
+struct TileSource {
+  const float* x = nullptr;
+  int64_t row_stride = 0, k_stride = 0;
+  float scale = 1;
+  const float* scales = nullptr;
+};
+
+struct PackedKernels {
+  int64_t tile_rows;      ///< most rows of a tile
+  int64_t panel_width;    ///< columns of a panel
+  int64_t streamed_rows;  ///< up to so many rows the weight goes through registers without being packed
+
+  /// out[k][r] of one tile, r < height <= tile_rows, k < depth.
+  void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out);
+  /// Panels [p][kBlock][panel_width] of float32. Of w^T when `transposed` (columns of w are the terms, its rows the
+  /// columns of y), else of w. Columns beyond the last are 0.
+  void (*pack_panels)(const StoredPart& w, bool transposed, float* out);
+  /// y (+)= tile * panels over at most kBlock terms.
+  void (*multiply)(int64_t height, int64_t depth, const float* tile, const float* panels, const TileResult& y,
+                   Ahead& ahead);
+  /// y (+)= x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms, reading
+  /// w once. `tiles` holds the blocks of x in turn, `sums` [height, columns] is room.
+  void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
+                 float* sums);
+};
+
+const PackedKernels& packed_kernels(Isa isa);
+
+}  // namespace evenkeel::kernels

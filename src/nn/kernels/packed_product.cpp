@@ -1,0 +1,213 @@
+#include "nn/kernels/packed_product.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "base/error.h"
+#include "nn/kernels/packed_kernels.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+constexpr int64_t kPackedNumbers = int64_t{1} << 22;  // of x, packed at once
+constexpr int64_t kShareRows = 512, kShareColumns = 128;
+constexpr int64_t kSums = 4096;                          // of a streamed share: 16 KiB, half of a first-level cache
+constexpr int64_t kWorthThreads = int64_t{1} << 21;      // multiply-adds
+constexpr int64_t kPanels = 2 * kShareColumns * kBlock;  // room of one thread; panels may be wider than what is left
+
+// One weight of a product, seen as columns of y: the rows of a weight that is transposed, else its columns.
+struct Operand {
+  StoredPart w;
+  int64_t columns;
+  const float* scales;  // [columns]
+  Result y;
+};
+
+// y (+)= x w or x w^T for each operand; x is [rows, depth], whichever way it lies.
+struct Product {
+  const PackedKernels& kernels;
+  TileSource x;
+  int64_t rows, depth;
+  bool transposed;
+  std::vector<Operand> operands;
+
+  int64_t tiles() const { return streamed() ? 1 : (rows + kernels.tile_rows - 1) / kernels.tile_rows; }
+  int64_t first_row(int64_t tile) const { return tile * rows / tiles(); }
+  int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
+  bool streamed() const { return rows <= kernels.streamed_rows; }
+  StoredPart part(const Operand& operand, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
+    return transposed ? operand.w.part(column, k, columns, terms) : operand.w.part(k, column, terms, columns);
+  }
+};
+
+// Terms whose x is packed: [block][tile][k][row].
+struct Terms {
+  int64_t begin, end;
+  const float* packed;
+};
+
+// Some columns of an operand for some tiles.
+struct Share {
+  const Operand* operand;
+  int64_t column, columns, tile, end_tile;
+};
+
+// Calls f(i, next, thread) for every i below count, where `next` is what the same thread takes then, or count: threads
+// take shares as they get free, so that one that is held up holds up no other.
+template <typename F>
+void for_each_share(int64_t count, int64_t threads, const F& f) {
+  std::atomic<int64_t> taken{0};
+  at::parallel_for(0, std::min(threads, count), 1, [&](int64_t thread, int64_t) {
+    for (int64_t i = taken++; i < count;) {
+      const int64_t next = std::min(taken++, count);
+      f(i, next, thread);
+      i = next;
+    }
+  });
+}
+
+void pack(const Product& product, const Terms& terms, float* out, int64_t threads) {
+  const int64_t tiles = product.tiles(), blocks = (terms.end - terms.begin + kBlock - 1) / kBlock;
+  for_each_share(tiles * blocks, product.streamed() ? 1 : threads, [&](int64_t i, int64_t, int64_t) {
+    const int64_t tile = i % tiles, k = i / tiles * kBlock, depth = std::min(kBlock, terms.end - terms.begin - k);
+    const int64_t row = product.first_row(tile), first = terms.begin + k;
+    TileSource x = product.x;
+    x.x += row * x.row_stride + first * x.k_stride;
+    if (x.scales) x.scales += first;
+    product.kernels.pack_tile(x, product.height(tile), depth, out + k * product.rows + row * depth);
+  });
+}
+
+std::vector<Share> shares_of(const Product& product, int64_t threads) {
+  const int64_t tiles = product.tiles();
+  const int64_t most = product.streamed() && !product.transposed && threads == 1 ? kSums / product.rows : kShareColumns;
+  const int64_t bands = threads == 1 ? 1 : std::max<int64_t>(1, product.rows / kShareRows);
+  std::vector<Share> shares;
+  for (const auto& operand : product.operands)
+    for (int64_t band = 0; band < bands; ++band)
+      for (int64_t column = 0; column < operand.columns; column += most)
+        shares.push_back({&operand, column, std::min(most, operand.columns - column), band * tiles / bands,
+                          (band + 1) * tiles / bands});
+  return shares;
+}
+
+TileResult result_of(const Share& share, int64_t row, bool add) {
+  const auto& [w, columns, scales, y] = *share.operand;
+  return {.y = y.data + row * y.stride + share.column,
+          .stride = y.stride,
+          .columns = share.columns,
+          .scales = scales ? scales + share.column : nullptr,
+          .add = add || y.add};
+}
+
+StoredPart block_of(const Product& product, const Terms& terms, const Share& share, int64_t k) {
+  return product.part(*share.operand, k, std::min(kBlock, terms.end - k), share.column, share.columns);
+}
+
+void stream(const Product& product, const Terms& terms, const Share& share, float* sums) {
+  const auto w = product.part(*share.operand, terms.begin, terms.end - terms.begin, share.column, share.columns);
+  product.kernels.stream(product.rows, terms.packed, w, product.transposed, result_of(share, 0, terms.begin > 0), sums);
+}
+
+// While a block is multiplied, the weight's next one comes into the cache.
+void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* panels) {
+  for (int64_t k = terms.begin; k < terms.end; k += kBlock) {
+    const int64_t depth = std::min(kBlock, terms.end - k);
+    product.kernels.pack_panels(block_of(product, terms, share, k), product.transposed, panels);
+    Ahead ahead;
+    if (k + kBlock < terms.end)
+      ahead = Ahead(block_of(product, terms, share, k + kBlock));
+    else if (next)
+      ahead = Ahead(block_of(product, terms, *next, terms.begin));
+    for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
+      const int64_t row = product.first_row(tile);
+      const float* x = terms.packed + (k - terms.begin) * product.rows + row * depth;
+      product.kernels.multiply(product.height(tile), depth, x, panels, result_of(share, row, k > 0), ahead);
+    }
+  }
+}
+
+int64_t threads_for(const Product& product) {
+  int64_t columns = 0;
+  for (const auto& operand : product.operands) columns += operand.columns;
+  const bool small = product.rows * product.depth * columns < kWorthThreads;
+  return small || at::in_parallel_region() ? 1 : at::get_num_threads();
+}
+
+void clear(const Product& product) {
+  for (const auto& [w, columns, scales, y] : product.operands)
+    for (int64_t row = 0; row < product.rows && !y.add; ++row) std::fill_n(y.data + row * y.stride, columns, 0.0f);
+}
+
+void run(const Product& product, PackedScratch& scratch) {
+  if (product.rows == 0) return;
+  if (product.depth == 0) return clear(product);
+  const int64_t threads = threads_for(product);
+  const int64_t step = std::max(kBlock, kPackedNumbers / product.rows / kBlock * kBlock);
+  const auto shares = shares_of(product, threads);
+  const auto count = static_cast<int64_t>(shares.size());
+  float* x = scratch.x.at_least(product.rows * std::min(step, product.depth));
+  float* panels = scratch.w.at_least(threads * kPanels);
+  for (int64_t k = 0; k < product.depth; k += step) {
+    const Terms terms{k, std::min(k + step, product.depth), x};
+    pack(product, terms, x, threads);
+    for_each_share(count, threads, [&](int64_t i, int64_t next, int64_t thread) {
+      const auto& share = shares[static_cast<size_t>(i)];
+      float* room = panels + thread * kPanels;
+      product.streamed() ? stream(product, terms, share, room)
+                         : multiply(product, terms, share, next < count ? &share + (next - i) : nullptr, room);
+    });
+  }
+}
+
+StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.out, w.in}; }
+
+}  // namespace
+
+void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+  if (products.empty()) return;
+  Product product{.kernels = packed_kernels(scratch.instructions),
+                  .x = {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
+                  .rows = x.rows,
+                  .depth = products.front().w.in,
+                  .transposed = true,
+                  .operands = {}};
+  for (const auto& [w, y] : products) {
+    EK_CHECK(w.in == product.depth, kShape, "a product: weights side by side have ", product.depth, " and ", w.in,
+             " columns, expected as many each");
+    product.operands.push_back({all_of(w), w.out, w.scales, y});
+  }
+  run(product, scratch);
+}
+
+void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
+  const SideBySide one{w, y};
+  times_transposed(x, std::span(&one, 1), scratch);
+}
+
+void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
+  run({.kernels = packed_kernels(scratch.instructions),
+       .x = {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
+       .rows = x.rows,
+       .depth = w.out,
+       .transposed = false,
+       .operands = {{all_of(w), w.in, nullptr, y}}},
+      scratch);
+}
+
+void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
+                      PackedScratch& scratch) {
+  EK_CHECK(x.rows == w.out, kShape, "a product: the operands have ", x.rows, " and ", w.out, " rows, expected as many");
+  run({.kernels = packed_kernels(scratch.instructions),
+       .x = {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
+       .rows = width,
+       .depth = w.out,
+       .transposed = false,
+       .operands = {{all_of(w), w.in, nullptr, y}}},
+      scratch);
+}
+
+}  // namespace evenkeel::kernels

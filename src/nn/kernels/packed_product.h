@@ -1,0 +1,67 @@
+/// \file  Products of float32 activations with a weight that stays in the type it is stored in: float32, bfloat16,
+/// float16, or int8 with a scale per row. A block of the weight is widened to float32 while it is packed for the
+/// registers; no pass over the whole weight or the whole result is made beside the product.
+///
+/// Every element is summed by itself, in one order:  y (+)= sum over blocks of 256 terms, in turn, of
+/// (((0 + x_0 w_0) + x_1 w_1) + ...), each step one fused multiply-add. So the bits of a row depend neither on the rows
+/// beside it, nor on threads, nor on the width of the vectors (AVX2, AVX-512); processors without FMA round twice.
+///
+/// Within a parallel region, or where there is little to do, one thread works; otherwise at::get_num_threads() do, each
+/// taking small shares of the result as it gets free.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dispatch.h"
+#include "nn/kernels/scratch.h"
+#include "nn/kernels/stored_matrix.h"
+
+namespace evenkeel::kernels {
+
+/// Rows of numbers, `stride` numbers apart.
+template <typename T>
+struct ActivationsOf {
+  const T* data = nullptr;
+  int64_t rows = 0, stride = 0;
+  T scale = 1;  ///< times every number: LoRA's alpha / r
+};
+using Activations = ActivationsOf<float>;
+
+/// Where a product goes, rows `stride` numbers apart. It may not overlap what it is made of.
+template <typename T>
+struct ResultOf {
+  T* data = nullptr;
+  int64_t stride = 0;
+  bool add = false;  ///< to what is there, instead of writing over it
+};
+using Result = ResultOf<float>;
+
+/// What products need beside their operands: the packed activations (at most 16 MiB) and a block of the weight for each
+/// thread (256 KiB). Keep it between products.
+struct PackedScratch {
+  Scratch<float> x, w;
+  Isa instructions = isa();  ///< tests set a lower one than the processor has
+};
+
+/// One of several products with the same activations.
+template <typename T>
+struct SideBySideOf {
+  StoredMatrix w;
+  ResultOf<T> y;
+};
+using SideBySide = SideBySideOf<float>;
+
+/// y [rows, out] (+)= x W^T for each weight, x [rows, in]; x is packed once.
+/// \throws Error{kInternal} for a weight of another type, kShape where the widths of the weights differ.
+void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch);
+void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
+
+/// y [rows, in] (+)= x W, x [rows, out]: the gradient of what W was applied to.
+void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
+
+/// y [width, in] (+)= x^T W, x [rows, width] and as many rows in W: the gradient of a factor.
+void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
+                      PackedScratch& scratch);
+
+}  // namespace evenkeel::kernels

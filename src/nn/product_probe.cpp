@@ -1,0 +1,126 @@
+#include "nn/product_probe.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "nn/kernels/frozen_product.h"
+
+namespace evenkeel {
+namespace {
+
+using kernels::ProductScratch;
+using kernels::StoredMatrix;
+
+constexpr int kRepeats = 3;
+
+// 64 MiB of weights, some more than what caches hold.
+std::vector<at::Tensor> cold_weights(ProductPlace place) {
+  const int64_t out = place == ProductPlace::kExpert ? 1024 : 2048;
+  std::vector<at::Tensor> weights;
+  for (int64_t i = 0; i < 16 * 1024 / out; ++i) weights.push_back(at::full({out, 2048}, 0.01, at::kBFloat16));
+  return weights;
+}
+
+struct ProbeOperands {
+  at::Tensor x, y;
+  ProductScratch<float> scratch;
+};
+
+struct ProbeCell {
+  ProductPlace place;
+  Direction direction;
+  int64_t rows;
+  ProductKernel kernel;
+};
+
+void multiply(const ProbeCell& cell, const at::Tensor& weight, ProbeOperands& with) {
+  const auto w = StoredMatrix::of(weight);
+  const bool forward = cell.direction == Direction::kForward;
+  const kernels::Activations x{with.x.const_data_ptr<float>(), cell.rows, forward ? w.in : w.out};
+  const kernels::Result y{with.y.mutable_data_ptr<float>(), forward ? w.out : w.in};
+  if (forward)
+    kernels::times_transposed<float>(cell.kernel, x, w, y, with.scratch);
+  else
+    kernels::times<float>(cell.kernel, x, w, y, with.scratch);
+}
+
+// Seconds of one product with each weight: one after the other, or dealt to the threads.
+double seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::vector<ProbeOperands>& operands) {
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<size_t> next{0};
+  const auto work = [&](int64_t thread, int64_t) {
+    for (size_t i = next++; i < weights.size(); i = next++)
+      multiply(cell, weights[i], operands[static_cast<size_t>(thread)]);
+  };
+  if (cell.place == ProductPlace::kExpert)
+    at::parallel_for(0, static_cast<int64_t>(operands.size()), 1, work);
+  else
+    work(0, 1);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A kernel that is far behind is not repeated.
+double median_seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::vector<ProbeOperands>& operands,
+                      double best) {
+  std::vector<double> all{seconds(cell, weights, operands)};
+  while (all.size() < kRepeats && all.front() < 3 * best) all.push_back(seconds(cell, weights, operands));
+  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+  return all[all.size() / 2];
+}
+
+// As many weights as make some 0.5 GFLOP, one for each thread at least.
+size_t weights_for(int64_t rows, int64_t numbers, size_t threads, size_t most) {
+  const auto some = static_cast<size_t>((int64_t{1} << 28) / (rows * numbers));
+  return std::clamp<size_t>(some, std::min(threads, most), most);
+}
+
+MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, std::span<const at::Tensor> weights,
+                        std::vector<ProbeOperands>& operands) {
+  const auto used = weights.first(weights_for(rows, weights[0].numel(), operands.size(), weights.size()));
+  const double work = 2e-9 * static_cast<double>(rows * weights[0].numel()) * static_cast<double>(used.size());
+  MeasuredProduct result{.place = place, .direction = direction, .rows = rows};
+  double best = 1e9;
+  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kNative, ProductKernel::kWiden}) {
+    const double taken = median_seconds({place, direction, rows, kernel}, used, operands, best);
+    best = std::min(best, taken);
+    result.gflops[static_cast<size_t>(kernel)] = work / taken;
+  }
+  return result;
+}
+
+}  // namespace
+
+ProductKernel MeasuredProduct::fastest() const {
+  return static_cast<ProductKernel>(std::max_element(gflops.begin(), gflops.end()) - gflops.begin());
+}
+
+std::vector<MeasuredProduct> measure_products() {
+  const c10::NoGradGuard no_grad;
+  constexpr int64_t kMostRows = ProductTable::kRows.back(), kWidest = 2048;
+  std::vector<MeasuredProduct> all;
+  for (const auto place : {ProductPlace::kExpert, ProductPlace::kLinear}) {
+    const auto weights = cold_weights(place);
+    const int threads = place == ProductPlace::kExpert ? at::get_num_threads() : 1;
+    std::vector<ProbeOperands> operands(static_cast<size_t>(threads));
+    for (auto& one : operands) {
+      one.x = at::full({kMostRows, kWidest}, 0.5, at::kFloat);
+      one.y = at::zeros({kMostRows, kWidest}, at::kFloat);
+    }
+    for (const auto direction : {Direction::kForward, Direction::kBackward})
+      for (const int64_t rows : ProductTable::kRows) all.push_back(measure(place, direction, rows, weights, operands));
+  }
+  return all;
+}
+
+ProductTable fastest_products(const std::vector<MeasuredProduct>& measured) {
+  ProductTable table;
+  for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.fastest());
+  return table;
+}
+
+}  // namespace evenkeel

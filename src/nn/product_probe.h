@@ -1,0 +1,32 @@
+/// \file  Which kernel is fastest for which product on this machine, by measurement: processors differ, and their names
+/// do not tell.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "nn/product_table.h"
+
+namespace evenkeel {
+
+/// One cell of the table: GFLOP/s of each ProductKernel on bfloat16 weights that are not in cache, medians.
+struct MeasuredProduct {
+  ProductPlace place{};
+  Direction direction{};
+  int64_t rows = 0;
+  std::array<double, 3> gflops{};  ///< by kernel
+  ProductKernel fastest() const;
+};
+
+/// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
+/// side by side; linears of [2048, 2048] by all of them. Takes about two seconds.
+std::vector<MeasuredProduct> measure_products();
+
+/// The fastest of every cell.
+ProductTable fastest_products(const std::vector<MeasuredProduct>& measured);
+
+/// Weights of fewer numbers stay in a cache and gain nothing from a choice: models without a larger one take kOwn.
+constexpr int64_t kSmallestMeasuredWeight = int64_t{1} << 20;
+
+}  // namespace evenkeel
