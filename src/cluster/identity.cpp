@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/files.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "fed/manifest.h"
@@ -43,7 +44,7 @@ Identity identity_of(const Experiment& e) {
   std::string base, data = OrderedJson(shards.rows).dump();
   for (const auto& file : input_files(e.server.config, e.server.model_folder, shards.files)) {
     auto& part = file.parent_path() == e.server.model_folder ? base : data;
-    part += concat(file.filename().string(), ' ', sha256_file(file), '\n');
+    part += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
   }
   return {.host = host_name(),
           .processor = machine::processor_field("model name"),

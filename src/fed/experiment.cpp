@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/fingerprint.h"
 #include "fed/foresight.h"
+#include "fed/manifest.h"
 
 namespace evenkeel {
 namespace {
@@ -68,6 +70,8 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   e.fabric.clients = e.server.clients;
   if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
   if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
+  if (purpose == Purpose::kTrain)  // in the order of the disk, on all threads: loading then finds the pages in memory
+    for (const auto& file : model_files(folder)) fingerprint_of(file);
   e.fabric.place.model = load_model(folder, config.model.storage(config.output.dir));
   const auto& bert = config.evaluate.bert_score;
   if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);

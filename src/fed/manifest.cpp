@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/machine.h"
 
@@ -51,8 +52,17 @@ std::string git_hash() {
   }
 }
 
-OrderedJson fingerprint(const fs::path& file) {
-  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {"sha256", sha256_file(file)}};
+OrderedJson entry_of(const fs::path& file) {
+  const auto print = fingerprint_of(file);
+  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
+}
+
+/// Whether the file has the digest that a manifest names; older ones have the whole file's, whatever its size.
+bool has_digest(const fs::path& file, const JsonView& entry) {
+  if (const auto whole = entry.find(kWholeDigest)) return sha256_file(file) == whole->string();
+  const auto& digest = entry.at(kTreeDigest).string();
+  const auto print = fingerprint_of(file);
+  return print.kind == kTreeDigest && print.digest == digest;
 }
 
 bool holds(const std::vector<std::string>& files, const fs::path& file) {
@@ -79,7 +89,7 @@ void check_file(const JsonView& entry) {
   const auto then = static_cast<uint64_t>(entry.at("bytes").integer(0));
   EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
   const uint64_t today = evenkeel::file_size(file);
-  const bool same = then == today && sha256_file(file) == entry.at("sha256").string();
+  const bool same = then == today && has_digest(file, entry);
   EK_CHECK(same, kData, file.string(), " has changed since the run was made (", then, " bytes then, ", today,
            " now): a run goes on with the files it began with");
 }
@@ -124,7 +134,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
 OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) {
-    inputs.push_back(fingerprint(file));
+    inputs.push_back(entry_of(file));
     if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
   }
   return {{"format", kFormat},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/fingerprint.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "fed/manifest.h"
@@ -36,7 +37,8 @@ std::string sites_digest(const Sites& sites) {
 
 std::string model_digest(const fs::path& folder) {
   std::string text;
-  for (const auto& file : model_files(folder)) text += concat(file.filename().string(), ' ', sha256_file(file), '\n');
+  for (const auto& file : model_files(folder))
+    text += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
   return sha256(text);
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/fingerprint.h"
 #include "base/machine.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -72,27 +73,34 @@ const std::string& shard_of(const JsonView& entry) {
   return name;
 }
 
-TensorMap load_shards(const fs::path& folder) {
+/// Tensors of a folder's files.
+struct FolderTensors {
+  std::vector<fs::path> files;
+  TensorMap tensors;
+};
+
+FolderTensors load_shards(const fs::path& folder) {
   const auto index_file = folder / kIndexFile;
   const Json index = load_json(index_file, kCheckpoint, {.unique_keys = true});
   const auto map = JsonView(index, index_file.string(), kCheckpoint).at("weight_map");
   map.require(map.object().size() > 0, " is empty, expected names of tensors with their files");
   std::set<std::string> files;
   for (const auto& entry : map.members()) files.insert(shard_of(entry));
-  TensorMap all;
+  FolderTensors all;
   for (const auto& file : files) {
     EK_CHECK(path_exists(folder / file), kCheckpoint, folder.string(), ": ", file, " is missing, ", kIndexFile,
              " lists it");
-    merge_shard(folder, file, map, all);
+    merge_shard(folder, file, map, all.tensors);
+    all.files.push_back(folder / file);
   }
   for (const auto& entry : map.members())
-    EK_CHECK(all.contains(entry.key()), kCheckpoint, folder.string(), ": ", shown(entry.key()), " is missing from ",
-             entry.string());
+    EK_CHECK(all.tensors.contains(entry.key()), kCheckpoint, folder.string(), ": ", shown(entry.key()),
+             " is missing from ", entry.string());
   return all;
 }
 
-TensorMap load_tensors(const fs::path& folder) {
-  if (path_exists(folder / kSingleFile)) return load_safetensors(folder / kSingleFile).tensors;
+FolderTensors load_tensors(const fs::path& folder) {
+  if (const auto file = folder / kSingleFile; path_exists(file)) return {{file}, load_safetensors(file).tensors};
   EK_CHECK(path_exists(folder / kIndexFile), kCheckpoint, folder.string(), " holds neither ", kSingleFile, " nor ",
            kIndexFile);
   return load_shards(folder);
@@ -100,8 +108,7 @@ TensorMap load_tensors(const fs::path& folder) {
 
 class FolderSource final : public TensorSource {
  public:
-  FolderSource(const fs::path& folder, BaseDtype dtype)
-      : folder_(folder.string()), dtype_(scalar_type(dtype)), tensors_(load_tensors(folder)) {}
+  FolderSource(const fs::path& folder, BaseDtype dtype) : FolderSource(folder, dtype, load_tensors(folder)) {}
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
     const auto found = tensors_.find(name);
@@ -113,22 +120,32 @@ class FolderSource final : public TensorSource {
              sizes_text(tensor.sizes()), ", expected ", sizes_text(sizes));
     EK_CHECK(is_stored_float(tensor.scalar_type()), kCheckpoint, folder_, ": tensor ", name, " is ",
              c10::toString(tensor.scalar_type()), ", expected BFloat16, Half, Float or Double");
-    EK_CHECK(all_finite(tensor), kCheckpoint, folder_, ": tensor ", name, " holds a value that is not finite");
+    EK_CHECK(scan_.known() || all_finite(tensor), kCheckpoint, folder_, ": tensor ", name,
+             " holds a value that is not finite");
     return dtype_ ? tensor.to(*dtype_) : tensor;
   }
   bool has(const std::string& name) const override { return tensors_.contains(name); }
   void leave(std::string_view prefix) override {
-    std::erase_if(tensors_, [prefix](const auto& entry) { return entry.first.starts_with(prefix); });
+    left_ += std::erase_if(tensors_, [prefix](const auto& entry) { return entry.first.starts_with(prefix); });
   }
   void finish() override {
     EK_CHECK(tensors_.empty(), kCheckpoint, folder_, ": tensor ", tensors_.begin()->first, " of shape ",
              sizes_text(tensors_.begin()->second.sizes()), " is unexpected, the configuration has no place for it");
+    if (left_ == 0) scan_.passed();
   }
 
  private:
+  FolderSource(const fs::path& folder, BaseDtype dtype, FolderTensors loaded)
+      : folder_(folder.string()),
+        dtype_(scalar_type(dtype)),
+        tensors_(std::move(loaded.tensors)),
+        scan_(loaded.files) {}
+
   std::string folder_;
   std::optional<at::ScalarType> dtype_;
   TensorMap tensors_;
+  FiniteScan scan_;
+  size_t left_ = 0;  // tensors nobody looked at
 };
 
 class RandomSource final : public TensorSource {

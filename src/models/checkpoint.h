@@ -64,7 +64,7 @@ class TensorSource {
 std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 
 /// Tensors of a folder, memory-mapped (kCheckpoint) or converted. Checks each taken tensor for values that are not
-/// finite.
+/// finite, unless its file was found without any before and is as it was (base/fingerprint.h).
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage);
 
 /// Vectors are ones, biases zeros, matrices N(0, scale); each tensor has its own draw, by (seed, name), on all threads.

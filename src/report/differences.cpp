@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/files.h"
+#include "base/fingerprint.h"
 
 namespace evenkeel {
 namespace {
@@ -103,14 +104,19 @@ void add(std::vector<Difference>& all, std::string what, std::span<const RunReco
 /// File name -> fingerprints of the input files of that name, in the manifest's order.
 using Fingerprints = std::map<std::string, std::string>;
 
+/// The digest of an entry of a manifest, by either name (base/fingerprint.h).
+std::string digest_of(const Json& file) {
+  return file.is_object() && file.contains(kTreeDigest) ? text_at(file, {kTreeDigest.data()})
+                                                        : text_at(file, {kWholeDigest.data()});
+}
+
 Fingerprints files_of(const RunRecords& run, bool of_models) {
   Fingerprints found;
   if (!run.manifest.is_object() || !run.manifest.contains("files")) return found;
   for (const auto& file : run.manifest.at("files")) {
     const auto name = std::filesystem::path(text_at(file, {"path"})).filename().string();
     const bool of_model = name.ends_with(".safetensors") || name == "config.json" || name == "tokenizer.json";
-    if (of_model == of_models)
-      found[name] += concat(found[name].empty() ? "" : "+", text_at(file, {"sha256"}).substr(0, 12));
+    if (of_model == of_models) found[name] += concat(found[name].empty() ? "" : "+", digest_of(file).substr(0, 12));
   }
   return found;
 }
