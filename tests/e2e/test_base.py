@@ -1,0 +1,63 @@
+"""What the frozen base is stored in and multiplied by: kernels, threads, an int8 base."""
+
+import hashlib
+import tomllib
+
+from test_train import train
+from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
+
+SHORT = dict(train__rounds=1, evaluate__limit=1, evaluate__budgets=[1.0])
+LISTS = ("expert_forward", "expert_backward", "linear_forward", "linear_backward")
+
+
+def adapter(out):
+    return hashlib.sha256((out / "adapter/adapter_model.safetensors").read_bytes()).hexdigest()
+
+
+def trained(model, out, *more, **changes):
+    train(model, out, *more, **SHORT, **changes)
+    return adapter(out)
+
+
+def test_threads_do_not_change_the_bits(tiny_model, tmp_path):  # noqa: F811
+    one, *several = (trained(tiny_model, tmp_path / f"threads-{n}", threads=n, model__dtype="bfloat16") for n in (1, 2, 3))
+    assert several == [one, one]
+
+
+def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_model, tmp_path):  # noqa: F811
+    own = trained(tiny_model, tmp_path / "own", model__dtype="bfloat16")
+    for changed in LISTS:
+        kernels = {f"model__products__{key}": [("widen" if key == changed else "own")] * 8 for key in LISTS}
+        out = tmp_path / changed
+        assert trained(tiny_model, out, model__dtype="bfloat16", model__compute_dtype="auto", **kernels) != own, changed
+        model = tomllib.loads((out / "config.toml").read_text())["model"]
+        assert model["compute_dtype"] == "measured"
+        assert model["products"] == {key: kernels[f"model__products__{key}"] for key in LISTS}
+        succeed("train", CONFIG, "--out", out, "--resume")
+
+
+def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path):  # noqa: F811
+    stored = trained(tiny_model, tmp_path / "stored")
+    first = trained(tiny_model, tmp_path / "first", model__base_format="int8")
+    cache = tmp_path / ".evenkeel-cache"
+    files = {file.name: file.stat().st_mtime_ns for file in cache.iterdir()}
+    assert sorted(name.rpartition(".")[2] for name in files) == ["json", "safetensors"]
+    assert first != stored
+    assert trained(tiny_model, tmp_path / "second", model__base_format="int8") == first
+    assert {file.name: file.stat().st_mtime_ns for file in cache.iterdir()} == files
+    assert trained(tiny_model, tmp_path / "third", model__base_format="int8", model__base_cache=str(tmp_path / "own")) == first
+    assert sorted(file.name for file in (tmp_path / "own").iterdir()) == sorted(files)
+    whole = next(cache.glob("*.safetensors")).read_bytes()
+    next(cache.glob("*.safetensors")).write_bytes(whole[:-3] + b"abc")
+    out = tmp_path / "fourth"
+    done = train(tiny_model, out, model__base_format="int8", **SHORT)
+    assert "made again" in done.stderr
+    assert adapter(out) == first
+    assert next(cache.glob("*.safetensors")).read_bytes() == whole
+
+
+def test_an_int8_base_is_made_of_the_checkpoint_as_it_is(tiny_model, tmp_path):  # noqa: F811
+    done = evenkeel("train", CONFIG, "--out", tmp_path / "run",
+                    *settings(model__path=tiny_model, model__base_format="int8", model__dtype="float32"))
+    assert done.returncode == 1
+    assert "model.dtype" in done.stderr and "base_format" in done.stderr
