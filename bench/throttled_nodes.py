@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,10 +29,16 @@ def run(*words, **options):
     return subprocess.run([str(w) for w in words], check=True, text=True, capture_output=True, **options).stdout
 
 
+def end(process):
+    process.kill()
+    process.wait()
+
+
 class Host:
     """A namespace on a bridge with limited links, and a share of processor 0."""
 
     def __init__(self, stack, bridge, number, share=None, down_mbit=None, up_mbit=None):
+        self.stack = stack
         self.name, self.address, self.cgroup = f"{bridge}n{number}", f"10.78.0.{number + 1}", None
         run("ip", "netns", "add", self.name)
         stack.callback(run, "ip", "netns", "del", self.name)
@@ -57,8 +64,10 @@ class Host:
     def start(self, *words, log, processor):
         into = f"echo $$ > {self.cgroup}/cgroup.procs; " if self.cgroup else ""
         command = f'{into}exec taskset -c {processor} ip netns exec {self.name} "$@"'
-        return subprocess.Popen(["sh", "-c", command, "sh", PROGRAM, *map(str, words)], cwd=ROOT, stdout=open(log, "w"),
-                                stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        process = subprocess.Popen(["sh", "-c", command, "sh", PROGRAM, *map(str, words)], cwd=ROOT, stdout=open(log, "w"),
+                                   stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.stack.callback(end, process)
+        return process
 
 
 def finish(process, log, seconds=600):
@@ -101,9 +110,11 @@ def measure(folder, nodes):
     devices = ""
     for i, (_, down, up, _) in enumerate(NODES):
         device = (folder / f"site-{i}.toml").read_text()
-        print(device.strip().splitlines()[-1], flush=True)
-        device = "\n".join(line for line in device.splitlines() if not line.startswith(("down_mbit", "up_mbit", "latency")))
-        devices += f"{device}\ndown_mbit = {down}\nup_mbit = {up}\nlatency = 0.0\n"
+        print(next(line for line in device.splitlines() if line.startswith("tokens_per_second")), flush=True)
+        for key, value in (("down_mbit", down), ("up_mbit", up)):
+            device, count = re.subn(f"^{key} = [^ #]*", f"{key} = {value}", device, flags=re.MULTILINE)
+            assert count == 1, (key, device)
+        devices += device
     return devices
 
 

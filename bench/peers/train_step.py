@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""One LoRA training step beside transformers 4.57 + PEFT 0.17, in the same sitting, on a slice of OLMoE at true widths.
+"""One LoRA training step beside transformers + PEFT, in the same sitting, on a slice of OLMoE at true widths.
 
-Two layers, hidden 2048, 64 experts of width 1024, vocabulary 50304, bf16 base, fp32 LoRA of rank 20 on attention and every
-expert, loss at every position, AdamW. Each side runs in its own process on the same checkpoint and the same number of
-threads; the sides alternate. Printed: the median step after warm-up, the peak resident memory of the steps (loading
-left out on both sides), and our share of the peer's. Exit 1 with --check when a ratio is above its limit.
+Hidden 2048, 64 experts of width 1024, vocabulary 50304, bf16 base, fp32 LoRA of rank 20 on attention and every expert, loss at
+every position, AdamW; the same token ids on all sides. Peers: v4 (transformers 4.57, PEFT 0.17: a linear per expert) and v5
+(transformers 5, PEFT 0.21: fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same
+number of threads; the sides alternate. Printed: the median step after warm-up, the peak resident memory of the steps (loading
+left out everywhere), our share of the peer's, and how far losses are apart. --parts also times the parts of our step, each
+against the machine's own limit (step_parts). --busy puts a process beside every side that never rests.
+Exit 1 when losses differ by more than 1e-2, and with --check when a ratio is above its limit.
 
-    make bench-peers                    8 x 256 tokens, K = 1 and 8
-    .venv-v4/bin/python bench/peers/train_step.py --batch 1 --top-k 1 --repeats 3
+    make bench-peers                    1 x 256 and 8 x 256 tokens, K = 1 and 8, two layers, v4
+    .venv-v4/bin/python bench/peers/train_step.py --batch 1 --top-k 1 --layers 1 2 --peers v4 v5 --parts --repeats 3
 """
 import argparse
+import contextlib
 import json
 import pathlib
 import shutil
@@ -28,8 +32,11 @@ CONFIG = {
     "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
     "attention_bias": False, "attention_dropout": 0.0, "clip_qkv": None, "initializer_range": 0.02, "pad_token_id": 1,
     "eos_token_id": 50279, "torch_dtype": "bfloat16"}
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+TARGETS = {"v4": {"target_modules": [*ATTENTION, "gate_proj", "up_proj", "down_proj"]},
+           "v5": {"target_modules": ATTENTION, "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}}
 WARM_UP = 2
-SPEED_LIMIT, MEMORY_LIMIT = 1.0, 0.8
+SPEED_LIMIT, MEMORY_LIMIT, LOSS_LIMIT = 1.0, 0.8, 1e-2
 
 
 def peak_gib():
@@ -39,24 +46,33 @@ def peak_gib():
     raise OSError("no VmHWM in /proc/self/status")
 
 
+def ids_of(step, count, vocabulary):
+    """As train_step.cpp draws them: a linear congruence modulo 2^64, its upper bits."""
+    state, ids = 2 * step + 1, []
+    for _ in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        ids.append((state >> 33) % vocabulary)
+    return ids
+
+
 def peer_step(job):
-    """The peer's half, in a process of its own; returns what train_step.cpp prints."""
+    """A peer's half, in a process of its own; returns what train_step.cpp prints."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import OlmoeForCausalLM
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(7)
-    base = OlmoeForCausalLM.from_pretrained(job.model, dtype=torch.bfloat16, num_experts_per_tok=job.top_k)
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(base, LoraConfig(r=job.rank, lora_alpha=job.rank, target_modules=targets)).train()
+    base = OlmoeForCausalLM.from_pretrained(job.model, dtype=torch.bfloat16, num_experts_per_tok=job.top_k[0])
+    model = get_peft_model(base, LoraConfig(r=job.rank, lora_alpha=job.rank, **TARGETS[job.peer])).train()
     adapted = [p for p in model.parameters() if p.requires_grad]
-    assert all(p.dtype == torch.float32 for p in adapted)
+    for p in adapted:
+        p.data = p.data.float()
     optimizer = torch.optim.AdamW(adapted, lr=2e-4, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.01, fused=True)
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     seconds, losses = [], []
-    for _ in range(job.steps):
-        ids = torch.randint(base.config.vocab_size, (job.batch, job.length))
+    for step in range(job.steps):
+        ids = torch.tensor(ids_of(step, job.batch[0] * job.length, base.config.vocab_size)).view(job.batch[0], job.length)
         begin = time.perf_counter()
         optimizer.zero_grad()
         loss = model(input_ids=ids, labels=ids, use_cache=False).loss
@@ -64,17 +80,18 @@ def peer_step(job):
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
         losses.append(loss.item())
-    return {"who": "transformers+PEFT", "path": "bf16", "seconds": seconds, "losses": losses, "peak_gib": peak_gib()}
+    return {"who": job.peer, "path": "bf16", "seconds": seconds, "losses": losses, "peak_gib": peak_gib()}
 
 
-def checkpoint(folder):
-    """The random checkpoint both sides read, made once."""
+def checkpoint(folder, layers):
+    """The random checkpoint all sides read, made once."""
+    folder = folder.with_name(f"{folder.name}-{layers}-layers")
     if (folder / "config.json").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as work:
         config = pathlib.Path(work) / "config.json"
-        config.write_text(json.dumps(CONFIG))
+        config.write_text(json.dumps({**CONFIG, "num_hidden_layers": layers}))
         subprocess.run([BUILD / "evenkeel", "init", config, "--out", folder, "--dtype", "bfloat16"], check=True)
     return folder
 
@@ -86,63 +103,110 @@ def measure(command):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(job, top_k):
-    flags = [job.model, "--batch", job.batch, "--length", job.length, "--top-k", top_k, "--rank", job.rank, "--steps",
-             job.steps, "--threads", job.threads]
-    sides = {"ours": [BUILD / "train_step", *flags], "peer": [sys.executable, __file__, "--peer", *flags]}
-    steps, peaks, paths = {"ours": [], "peer": []}, {"ours": [], "peer": []}, {}
-    for _ in range(job.repeats):
-        for side, command in sides.items():
-            result = measure(command)
-            steps[side] += result["seconds"][WARM_UP:]
-            peaks[side].append(result["peak_gib"])
-            paths[side] = result["path"]
-    row = {"batch": job.batch, "length": job.length, "top_k": top_k, "threads": job.threads, "path": paths["ours"]}
-    for side in sides:
-        row[side] = {"s_per_step": statistics.median(steps[side]), "best": min(steps[side]), "peak_gib": max(peaks[side])}
-    row["time_ratio"] = row["ours"]["s_per_step"] / row["peer"]["s_per_step"]
-    row["memory_ratio"] = row["ours"]["peak_gib"] / row["peer"]["peak_gib"]
+@contextlib.contextmanager
+def neighbour(busy):
+    """A process that takes all it is given."""
+    process = subprocess.Popen(["sh", "-c", "while :; do :; done"]) if busy else None
+    try:
+        yield
+    finally:
+        if process:
+            process.kill()
+            process.wait()
+
+
+def compare(job, layers, batch, top_k):
+    model = checkpoint(job.model, layers)
+    flags = [model, "--batch", batch, "--length", job.length, "--top-k", top_k, "--rank", job.rank, "--steps", job.steps,
+             "--threads", job.threads]
+    sides = {"ours": [BUILD / "train_step", *flags, "--products", job.products],
+             **{peer: [ROOT / f".venv-{peer}/bin/python", __file__, *flags, "--peer", peer] for peer in job.peers}}
+    results = {side: [] for side in sides}
+    with neighbour(job.busy):
+        for _ in range(job.repeats):
+            for side, command in sides.items():
+                results[side].append(measure(command))
+    row = {"layers": layers, "batch": batch, "length": job.length, "top_k": top_k, "threads": job.threads, "busy": job.busy,
+           "products": job.products}
+    for side, runs in results.items():
+        steps = [s for run in runs for s in run["seconds"][WARM_UP:]]
+        row[side] = {"s_per_step": statistics.median(steps), "best": min(steps), "worst": max(steps), "losses": runs[0]["losses"],
+                     "peak_gib": max(run["peak_gib"] for run in runs)}
+    for peer in job.peers:
+        ours, theirs = row["ours"], row[peer]
+        theirs["time_ratio"] = ours["s_per_step"] / theirs["s_per_step"]
+        theirs["memory_ratio"] = ours["peak_gib"] / theirs["peak_gib"]
+        theirs["loss_apart"] = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"]))
     return row
 
 
-def print_row(row):
-    ours, peer = row["ours"], row["peer"]
-    print(f"{row['batch']} x {row['length']}, K={row['top_k']}: ours {ours['s_per_step']:.2f} s, {ours['peak_gib']:.2f} GiB "
-          f"({row['path']}); peer {peer['s_per_step']:.2f} s, {peer['peak_gib']:.2f} GiB; "
-          f"time x{row['time_ratio']:.2f}, memory x{row['memory_ratio']:.2f}", flush=True)
+def add_parts(job, row):
+    """What bounds our step: the limits of the machine, and every part's share of its own."""
+    row["limits"] = measure([BUILD / "step_parts", "--batch", row["batch"], "--length", row["length"], "--top-k", row["top_k"], "--layers",
+                             row["layers"], "--rank", job.rank, "--threads", job.threads, "--products", job.products])
+    base = [part for part in row["limits"]["parts"] if part["part"] in ("head", "attention projections", "experts")]
+    row["limit_s"] = sum(part["limit"] for part in base)
+    row["share"] = row["limit_s"] / row["ours"]["s_per_step"]
+
+
+def print_row(job, row):
+    ours = row["ours"]
+    print(f"{row['layers']} layers, {row['batch']} x {row['length']}, K={row['top_k']}{', busy' if row['busy'] else ''}: "
+          f"ours {ours['s_per_step']:.2f} s ({ours['best']:.2f} to {ours['worst']:.2f}), {ours['peak_gib']:.2f} GiB ({row['products']})")
+    for peer in job.peers:
+        theirs = row[peer]
+        print(f"    {peer} {theirs['s_per_step']:.2f} s ({theirs['best']:.2f} to {theirs['worst']:.2f}), {theirs['peak_gib']:.2f} GiB; "
+              f"time x{theirs['time_ratio']:.2f}, memory x{theirs['memory_ratio']:.2f}; losses within {theirs['loss_apart']:.1e}")
+    if "limits" in row:
+        limits = row["limits"]
+        print(f"    this machine: {limits['gflops']:.0f} Gop/s in float32, {limits['gbytes']:.1f} GB/s read; products with the base at "
+              f"that: {row['limit_s']:.2f} s, {100 * row['share']:.0f} % of our step")
+        for part in limits["parts"]:
+            print(f"      {part['part']:24} {part['seconds']:7.3f} s, {100 * part['share']:3.0f} % of its limit by {part['bound']}")
+    sys.stdout.flush()
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", nargs="?", type=pathlib.Path, default=BUILD / "olmoe-2-layers")
-    parser.add_argument("--batch", type=int, default=8)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", type=pathlib.Path, default=BUILD / "olmoe", help="where checkpoints are kept")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--top-k", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--layers", type=int, nargs="+", default=[2])
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=1, help="times the two sides alternate")
+    parser.add_argument("--repeats", type=int, default=1, help="times the sides alternate")
+    parser.add_argument("--peers", nargs="*", choices=sorted(TARGETS), default=["v4"])
+    parser.add_argument("--products", default="measured", help="our kernels: own, widen or native for all, or measured")
+    parser.add_argument("--busy", action="store_true", help="beside a process that never rests")
+    parser.add_argument("--parts", action="store_true", help="time the parts of our step against the machine's limits")
     parser.add_argument("--check", action="store_true", help="exit 1 when a ratio is above its limit")
     parser.add_argument("--json", type=pathlib.Path, help="append one line per comparison to this file")
-    parser.add_argument("--peer", action="store_true", help="run the peer's half and print its JSON line")
+    parser.add_argument("--peer", choices=sorted(TARGETS), help="run a peer's half and print its JSON line")
     return parser.parse_args()
 
 
 def main():
     job = parse()
     if job.peer:
-        job.top_k = job.top_k[0]
         print(json.dumps(peer_step(job)))
         return 0
-    job.model = checkpoint(job.model)
-    rows = [compare(job, top_k) for top_k in job.top_k]
-    for row in rows:
-        print_row(row)
+    rows = []
+    for layers in job.layers:
+        for batch in job.batch:
+            for top_k in job.top_k:
+                rows.append(compare(job, layers, batch, top_k))
+                if job.parts:
+                    add_parts(job, rows[-1])
+                print_row(job, rows[-1])
     if job.json:
         with job.json.open("a") as out:
             out.writelines(json.dumps(row) + "\n" for row in rows)
-    above = [r for r in rows if r["time_ratio"] > SPEED_LIMIT or r["memory_ratio"] > MEMORY_LIMIT]
-    return 1 if job.check and above else 0
+    compared = [row[peer] for row in rows for peer in job.peers]
+    apart = [theirs for theirs in compared if theirs["loss_apart"] > LOSS_LIMIT]
+    above = [theirs for theirs in compared if theirs["time_ratio"] > SPEED_LIMIT or theirs["memory_ratio"] > MEMORY_LIMIT]
+    return 1 if apart or (job.check and above) else 0
 
 
 if __name__ == "__main__":

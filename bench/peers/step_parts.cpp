@@ -1,0 +1,182 @@
+/// The parts of a LoRA training step at OLMoE's widths, each alone, forward and backward, against what the machine can do
+/// at most for its operations or its bytes, whichever takes longer. Random bf16 weights, fresh routing in every pass.
+/// Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T --products P. One JSON line on stdout.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "base/json.h"
+#include "bench/machine_limits.h"
+#include "bench/peak_memory.h"
+#include "nn/attention.h"
+#include "nn/experts.h"
+#include "nn/linear.h"
+#include "nn/loss.h"
+#include "nn/product_probe.h"
+#include "train/optimizer.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kHidden = 2048, kWidth = 1024, kExperts = 64, kHeads = 16, kVocabulary = 50304, kRepeats = 3;
+
+struct Job {
+  int64_t batch = 1, length = 256, top_k = 1, layers = 2, rank = 20;
+  int threads = 2;
+  std::string products = "measured";
+  int64_t tokens() const { return batch * length; }
+};
+
+/// What a part takes, in giga-operations and gigabytes, and how often a step does it.
+struct Part {
+  const char* name;
+  double times, gflop, gbyte;
+  std::function<void()> pass;
+};
+
+double median_seconds(const std::function<void()>& pass) {
+  std::vector<double> seconds;
+  pass();
+  for (int64_t i = 0; i < kRepeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    pass();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kRepeats / 2];
+}
+
+at::Tensor weight(at::IntArrayRef sizes) { return at::randn(sizes).mul_(0.02).to(at::kBFloat16); }
+at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); }
+LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
+  LoraFactors lora;
+  lora.a = experts ? leaf({experts, rank, in}) : leaf({rank, in});
+  lora.b = experts ? leaf({experts, out, rank}) : leaf({out, rank});
+  for (auto* factor : {&lora.a, &lora.b}) factor->mutable_grad() = at::zeros_like(*factor);
+  return lora;
+}
+
+ProductTable products_of(const std::string& name) {
+  for (const auto& entry : names(ProductKernel{}))
+    if (entry.name == name) return entry.value;
+  return fastest_products(measure_products());
+}
+
+/// Twice the multiply-adds of a product and of its gradient.
+double gflop(int64_t rows, int64_t in, int64_t out) { return 4e-9 * static_cast<double>(rows * in * out); }
+
+Part head_part(const Job& job, const ProductTable& products) {
+  const FrozenWeight head = weight({kVocabulary, kHidden});
+  return {"head", 1, gflop(job.tokens(), kHidden, kVocabulary), 2 * 2e-9 * kVocabulary * kHidden, [=] {
+            const auto hidden = leaf({job.tokens(), kHidden});
+            cross_entropy(hidden, head, at::randint(kVocabulary, {job.tokens()}, at::kLong), products).sum.backward();
+          }};
+}
+
+Part projections_part(const Job& job, const ProductTable& products) {
+  std::vector<FrozenWeight> weights;
+  for (int i = 0; i < 4; ++i) weights.push_back(weight({kHidden, kHidden}));
+  return {"attention projections", static_cast<double>(job.layers), 4 * gflop(job.tokens(), kHidden, kHidden),
+          4 * 2 * 2e-9 * kHidden * kHidden, [=] {
+            const auto x = leaf({job.tokens(), kHidden});
+            for (const auto& w : weights) linear(x, w, {}, products).sum().backward();
+          }};
+}
+
+Part attention_part(const Job& job) {
+  std::vector<int64_t> offsets;
+  for (int64_t i = 0; i <= job.batch; ++i) offsets.push_back(i * job.length);
+  const double scores = 2.0 * static_cast<double>(job.tokens() * job.length * kHidden) / 2;  // causal
+  return {"attention", static_cast<double>(job.layers), 3.5e-9 * 2 * scores, 0, [=] {
+            const auto q = leaf({job.tokens(), kHeads, kHidden / kHeads}), k = at::randn_like(q).requires_grad_(true),
+                       v = at::randn_like(q).requires_grad_(true);
+            packed_attention(q, k, v, offsets).sum().backward();
+          }};
+}
+
+Part experts_part(const Job& job, const ProductTable& products, bool with_lora) {
+  ExpertWeights weights;
+  for (int64_t e = 0; e < kExperts; ++e) {
+    weights.gate.emplace_back(weight({kWidth, kHidden}));
+    weights.up.emplace_back(weight({kWidth, kHidden}));
+    weights.down.emplace_back(weight({kHidden, kWidth}));
+  }
+  std::vector<LoraFactors> lora;
+  for (const bool down : {false, false, true})
+    lora.push_back(factors(kExperts, job.rank, down ? kWidth : kHidden, down ? kHidden : kWidth));
+  const int64_t rows = job.tokens() * job.top_k;
+  const double base = 3 * gflop(rows, kHidden, kWidth);
+  const double beside = 3 * 6e-9 * static_cast<double>(rows * job.rank * (kHidden + kWidth));
+  return {with_lora ? "experts with LoRA" : "experts", static_cast<double>(job.layers),
+          with_lora ? base + beside : base, 2 * 3 * 2e-9 * static_cast<double>(kExperts * kHidden * kWidth), [=] {
+            const auto x = leaf({job.tokens(), kHidden});
+            const Routing routing{std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)),
+                                  at::rand({job.tokens(), job.top_k})};
+            ExpertFactors beside_experts;
+            if (with_lora) beside_experts = {{.adapter = &lora[0]}, {.adapter = &lora[1]}, {.adapter = &lora[2]}};
+            experts(x, routing, weights, beside_experts, products).sum().backward();
+          }};
+}
+
+/// A parameter, its gradient and two moments are read and written.
+Part optimizer_part(const Job& job) {
+  std::vector<at::Tensor> leaves;
+  for (const bool down : {false, false, true}) {
+    const auto lora = factors(kExperts, job.rank, down ? kWidth : kHidden, down ? kHidden : kWidth);
+    leaves.insert(leaves.end(), {lora.a, lora.b});
+  }
+  int64_t numbers = 0;
+  for (const auto& tensor : leaves) numbers += tensor.numel();
+  const auto adamw = std::make_shared<AdamW>(leaves, OptimizerConfig{});
+  return {"AdamW", static_cast<double>(job.layers), 0, 32e-9 * static_cast<double>(numbers),
+          [=] { adamw->step(-1, Gradients::kZeroed); }};
+}
+
+OrderedJson run(const Job& job) {
+  at::set_num_threads(job.threads);
+  const auto limits = bench::measure_limits(job.threads);
+  const auto products = products_of(job.products);
+  OrderedJson parts = OrderedJson::array();
+  const std::vector<std::function<Part()>> makers = {[&] { return head_part(job, products); },
+                                                     [&] { return projections_part(job, products); },
+                                                     [&] { return attention_part(job); },
+                                                     [&] { return experts_part(job, products, false); },
+                                                     [&] { return experts_part(job, products, true); },
+                                                     [&] { return optimizer_part(job); }};
+  for (const auto& make : makers) {
+    const Part part = make();
+    const double seconds = median_seconds(part.pass);
+    const double limit = std::max(part.gflop / limits.gflops, part.gbyte / limits.gbytes);
+    parts.push_back({{"part", part.name},
+                     {"seconds", part.times * seconds},
+                     {"limit", part.times * limit},
+                     {"bound", part.gflop / limits.gflops > part.gbyte / limits.gbytes ? "operations" : "bytes"},
+                     {"share", limit / seconds}});
+  }
+  return {{"gflops", limits.gflops}, {"gbytes", limits.gbytes}, {"parts", std::move(parts)}};
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  CLI::App program("The parts of a LoRA training step, each alone, against the machine's limits");
+  evenkeel::Job job;
+  program.add_option("--batch", job.batch);
+  program.add_option("--length", job.length);
+  program.add_option("--top-k", job.top_k);
+  program.add_option("--layers", job.layers);
+  program.add_option("--rank", job.rank);
+  program.add_option("--threads", job.threads);
+  program.add_option("--products", job.products, "own, widen or native for all, or measured")->capture_default_str();
+  CLI11_PARSE(program, argc, argv);
+  try {
+    std::cout << evenkeel::run(job).dump() << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << "step_parts: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
