@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "data/builtin_text.h"
+#include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
 #include "nn/testing.h"
