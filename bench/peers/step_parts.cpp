@@ -10,11 +10,11 @@
 #include "base/json.h"
 #include "bench/machine_limits.h"
 #include "bench/peak_memory.h"
+#include "bench/products_by_name.h"
 #include "nn/attention.h"
 #include "nn/experts.h"
 #include "nn/linear.h"
 #include "nn/loss.h"
-#include "nn/product_probe.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
@@ -56,12 +56,6 @@ LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
   lora.b = experts ? leaf({experts, out, rank}) : leaf({out, rank});
   for (auto* factor : {&lora.a, &lora.b}) factor->mutable_grad() = at::zeros_like(*factor);
   return lora;
-}
-
-ProductTable products_of(const std::string& name) {
-  for (const auto& entry : names(ProductKernel{}))
-    if (entry.name == name) return entry.value;
-  return fastest_products(measure_products());
 }
 
 /// Twice the multiply-adds of a product and of its gradient.
@@ -137,7 +131,7 @@ Part optimizer_part(const Job& job) {
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
   const auto limits = bench::measure_limits(job.threads);
-  const auto products = products_of(job.products);
+  const auto products = bench::products_by_name(job.products);
   OrderedJson parts = OrderedJson::array();
   const std::vector<std::function<Part()>> makers = {[&] { return head_part(job, products); },
                                                      [&] { return projections_part(job, products); },

@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "bench/peak_memory.h"
+#include "bench/products_by_name.h"
 #include "models/causal_lm.h"
-#include "nn/product_probe.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
@@ -41,12 +41,6 @@ std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
   return leaves;
 }
 
-ProductTable products_of(const std::string& name) {
-  for (const auto& entry : names(ProductKernel{}))
-    if (entry.name == name) return entry.value;
-  return fastest_products(measure_products());
-}
-
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
   const auto model = load_model(job.model);
@@ -57,7 +51,7 @@ OrderedJson run(const Job& job) {
   ForwardOptions forward;
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
-  forward.products = products_of(job.products);
+  forward.products = bench::products_by_name(job.products);
   restart_peak_memory();  // loading does not count
 
   std::vector<double> seconds, losses;

@@ -1,0 +1,17 @@
+/// \file  The kernels of a benchmark, by a flag.
+#pragma once
+
+#include <string>
+
+#include "nn/product_probe.h"
+
+namespace evenkeel::bench {
+
+/// "own", "widen" or "native" for all products, or "measured" here and now.
+inline ProductTable products_by_name(const std::string& name) {
+  for (const auto& entry : names(ProductKernel{}))
+    if (entry.name == name) return entry.value;
+  return fastest_products(measure_products());
+}
+
+}  // namespace evenkeel::bench
