@@ -22,24 +22,30 @@ RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream
   return drawn;
 }
 
-at::Tensor gradient_of(const Workplace& place, const SumGradients& ask, const RowsByTopK& rows) {
-  at::Tensor sum;
+TensorMap gradients_of(const Workplace& place, const SumGradients& ask, const RowsByTopK& rows) {
+  Sites sites;
+  for (const auto& site : ask.sites) sites.emplace(site, place.sites.at(site));
+  TensorMap sums;
   for (const auto& [top_k, examples] : rows) {
     const RouterOptions router{.top_k = top_k, .gate_norm = place.config.method.gate_norm};
-    const auto part = weight_gradient(*place.model, ask.site, place.sites.at(ask.site), examples,
-                                      place.config.train.batch_size, router, place.config.model.product_table());
-    sum = sum.defined() ? sum + part : part;
+    for (auto& [site, part] : weight_gradients(*place.model, sites, examples, place.config.train.batch_size, router,
+                                               place.config.model.product_table())) {
+      auto& sum = sums[gradient_name(site)];
+      sum = sum.defined() ? sum.add_(part) : part;
+    }
   }
-  return sum;
+  return sums;
 }
 
 }  // namespace
 
+std::string gradient_name(const std::string& site) { return site + ".gradient"; }
+
 Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream) {
   Reply reply{.client = task.client.id};
-  const auto sum = gradient_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
-  if (sum.defined()) reply.payload = encode({.extras = {{"gradient", sum}}}, TransportDtype::kFloat32, place.sites);
+  auto sums = gradients_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
+  if (!sums.empty()) reply.payload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, place.sites);
   return reply;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/random.h"
 #include "data/example.h"
@@ -11,15 +12,18 @@
 
 namespace evenkeel {
 
+/// The extra that holds the gradient of a site's weight.
+std::string gradient_name(const std::string& site);
+
 /// A row, and the K_c of the client that owns it.
 struct OwnedRow {
   const Example* example;
   int64_t top_k;
 };
 
-/// Sum over micro-batches of the gradient of the frozen weight of `ask.site`, of `count` rows drawn from `rows`, each
-/// routed as its owner routes it: no micro-batch holds rows that are routed differently. The reply's payload: the extra
-/// "gradient", [*, out, in] float32; nothing when no row was drawn.
+/// Sum over micro-batches of the gradients of the frozen weights of `ask.sites`, of `count` rows drawn from `rows`, each
+/// routed as its owner routes it: no micro-batch holds rows that are routed differently. The reply's payload: an extra
+/// "<site>.gradient" of each, [*, out, in] float32; nothing when no row was drawn.
 Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 

@@ -40,14 +40,14 @@ struct Train {
   void visit(auto&) {}
 };
 
-/// One site's gradient over the addressee's share of `sample`. Its reply: the extra "gradient", or nothing where no row
-/// was drawn.
+/// The gradients of some sites' weights over the addressee's share of `sample`, in one pass. Its reply: an extra
+/// "<site>.gradient" of each, or nothing where no row was drawn.
 struct SumGradients {
-  std::string site;
+  std::vector<std::string> sites;
   GradientSample sample;
 
   void visit(auto& field) {  // base/record.h, as all below
-    field("site", site);
+    field("sites", sites);
     field("sample", sample);
   }
 };

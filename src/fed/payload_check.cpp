@@ -86,6 +86,14 @@ int64_t changed_rank(const Server& server) {
   return 2 * std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
 }
 
+/// Names, dtypes and shapes alone.
+LoraFactors shapes_of(const LoraFactors& f) {
+  const auto shape = [](const at::Tensor& t) {
+    return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
+  };
+  return {shape(f.a), shape(f.b), shape(f.core), f.scaling, f.ranks};
+}
+
 RoutingByLayer no_tokens(const ModelSpec& model) {
   RoutingByLayer counts;
   for (const auto& layer : model.moe_layers)
@@ -191,16 +199,26 @@ void check_download(const Payload& payload, const Sites& sites, const DownloadTe
 
 Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
                         const Payload& download) {
-  TensorMap memory;
-  const ClientView view{.client = client,
-                        .sites = server.sites,
-                        .common = state.common,
-                        .scale = server.scale(),
-                        .gate_norm = server.config.method.gate_norm,
-                        .round = state.round,
-                        .seed = server.seed(),
-                        .memory = memory};
-  return server.method->upload(download, server.method->prepare(download, view), no_tokens(server.model), view);
+  Payload expected;
+  for (const auto& site : server.sites) {  // one at a time: a method prepares by copies
+    TensorMap memory;
+    const Sites own{site};
+    const ClientView view{.client = client,
+                          .sites = own,
+                          .common = state.common,
+                          .scale = server.scale(),
+                          .gate_norm = server.config.method.gate_norm,
+                          .round = state.round,
+                          .seed = server.seed(),
+                          .memory = memory};
+    Payload part{.extras = download.extras};
+    if (const auto sent = download.adapters.find(site.first); sent != download.adapters.end())
+      part.adapters.insert(*sent);
+    auto upload = server.method->upload(part, server.method->prepare(part, view), no_tokens(server.model), view);
+    for (const auto& [name, factors] : upload.adapters) expected.adapters[name] = shapes_of(factors);
+    expected.extras.merge(upload.extras);
+  }
+  return expected;
 }
 
 void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,

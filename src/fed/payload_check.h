@@ -24,8 +24,8 @@ DownloadTerms news_terms(const Server& server, int64_t round);
 /// shape, a rank above the terms, or a value that is not finite.
 void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& place);
 
-/// Names, dtypes and shapes of what a client of that profile sends after a round on `download`; the values mean
-/// nothing.
+/// Names, dtypes and shapes of what a client of that profile sends after a round on `download`; factors
+/// are without storage (device meta), the values of extras mean nothing. One site is prepared at a time.
 Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
                         const Payload& download);
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/files.h"
 #include "fed/testing.h"
 #include "train/weight_gradient.h"
@@ -263,6 +265,76 @@ TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
         gradient_over(e, site, one, {0}) + gradient_over(e, site, one, {1}) + gradient_over(e, site, four, {2});
     EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients}), federated), 1e-5);
     EXPECT_GT(apart(gradient_over(e, site, {}, {0, 1, 2}), pooled), 1e-2) << "routing makes no difference";
+  }
+}
+
+/// Reaches the clients of `fabric` but one, which fails.
+class Lossy : public Fabric {
+ public:
+  Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
+  void announce(std::span<const ClientProfile> to, const News& news) override { fabric_.announce(to, news); }
+  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
+    ++exchanges;
+    std::vector<ClientProfile> there;
+    for (const auto& client : to) {
+      asked.push_back(client.id);
+      if (lost_.contains(client.id))
+        exchange.on_loss(client.id, "its node burned down");
+      else
+        there.push_back(client);
+    }
+    fabric_.exchange(there, exchange);
+  }
+  int exchanges = 0;
+  std::vector<int64_t> asked{};
+
+ private:
+  Fabric& fabric_;
+  std::set<int64_t> lost_;
+};
+
+TEST_F(RoundTest, AStartAsksForALayersGradientsInOnePass) {
+  auto e = experiment("fed-sb");
+  Lossy fabric(e.fabric, {});
+  const auto state = e.server.initialize(fabric);
+  EXPECT_EQ(fabric.exchanges, 2) << "the model has two layers";
+  EXPECT_EQ(state.global.adapters.size(), e.server.sites.size());
+}
+
+TEST_F(RoundTest, AFederatedStartGoesOnWithoutAClientThatIsLostAndAsksItNoMore) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  for (auto& client : e.server.clients) client.top_k = 4;
+  e.fabric.clients = e.server.clients;
+  const GradientSample sample{.rows = 1000, .from = SampleFrom::kClients};
+  int64_t bytes_up = 0;
+  Lossy fabric(e.fabric, {1});
+  const auto sums = e.server.gradient_sums(fabric, bytes_up);
+  for (const std::string site : {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.experts.up_proj"})
+    EXPECT_LT(apart(sums(site, sample), gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {2})), 1e-5);
+  EXPECT_EQ(fabric.asked, (std::vector<int64_t>{0, 1, 2, 0, 2}));
+  Lossy nobody(e.fabric, {0, 1, 2});
+  EXPECT_NE(testing::refusal([&] {
+              e.server.gradient_sums(nobody, bytes_up)("model.layers.0.self_attn.q_proj", sample);
+            }).find("0 of 3 clients are left"),
+            std::string::npos);
+}
+
+// In bfloat16 a value of the change takes two bytes, on both sides, and the last round's is held once.
+TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
+  for (const std::string method : {"flora", "fedex-lora"}) {
+    auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
+    const auto first = play(e, beginning(e), method + "-1").next;
+    const std::string site = "model.layers.0.mlp.experts.up_proj";
+    const auto& change = first.state.common.base_change.at(site);
+    const auto& delta = first.state.global.base_delta.at(site);
+    EXPECT_EQ(change.a.scalar_type(), at::kBFloat16) << method;
+    EXPECT_TRUE(delta.a.is_alias_of(change.a) && delta.b.is_alias_of(change.b)) << method;
+    const auto next = play(e, first, method + "-2").next;
+    EXPECT_EQ(e.fabric.place.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
+    // Going on from the file is going on: alias or not.
+    save_state(root() / (method + ".state"), first.state);
+    const auto again = play(e, {.state = load_state(root() / (method + ".state"), 1)}, method + "-2-again").next;
+    testing::expect_same(again.state, next.state);
   }
 }
 

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <set>
 
+#include "base/log.h"
 #include "base/text.h"
+#include "fed/gradient_sums.h"
 #include "fed/sampling.h"
 #include "fed/virtual_clock.h"
 #include "lora/algebra.h"
+#include "lora/packing.h"
 
 namespace evenkeel {
 namespace {
@@ -29,64 +32,101 @@ std::string budget_key(const ClientsSection& clients, int64_t id) {
 }
 
 /// Adds parts in the order of their clients, whenever they arrive; holds those that came too early.
-class OrderedSum {
+class OrderedSums {
  public:
-  explicit OrderedSum(std::span<const ClientProfile> clients) : clients_(clients) {}
-  /// \return false for a part that came before, which is left out
-  bool add(int64_t client, at::Tensor part) {
+  explicit OrderedSums(std::span<const ClientProfile> clients) : clients_(clients) {}
+  /// \return false for parts that came before, which are left out
+  bool add(int64_t client, TensorMap parts) {
     if (!heard_.insert(client).second) return false;
-    early_[client] = std::move(part);
-    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_) {
-      const auto own = early_.extract(clients_[next_].id).mapped();
-      if (own.defined()) sum_ = sum_.defined() ? sum_ + own : own;
-    }
+    early_[client] = std::move(parts);
+    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_)
+      for (auto& [name, own] : early_.extract(clients_[next_].id).mapped()) {
+        auto& sum = sums_[name];
+        sum = sum.defined() ? sum.add_(own) : own.clone();
+      }
     return true;
   }
-  const at::Tensor& sum() const { return sum_; }
+  TensorMap& sums() { return sums_; }
 
  private:
   std::span<const ClientProfile> clients_;
   size_t next_ = 0;
   std::set<int64_t> heard_;
-  std::map<int64_t, at::Tensor> early_;
-  at::Tensor sum_;
+  std::map<int64_t, TensorMap> early_;
+  TensorMap sums_;
 };
 
-at::Tensor gradient_in(const Reply& reply) {
+TensorMap gradients_in(const Reply& reply) {
   if (reply.payload.size() == 0) return {};
-  const auto extras = decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
-  const auto found = extras.find("gradient");
-  EK_CHECK(found != extras.end(), kData, "client ", reply.client, " was asked for a gradient and sent none");
-  return found->second;
+  return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
 }
 
-/// \throws kData for what is no gradient of that site.
-double check_gradient(const Reply& reply, const Site& site) {
-  const auto gradient = gradient_in(reply);
-  if (!gradient.defined()) return 0;
-  std::vector<int64_t> shape{site.out, site.in};
-  if (site.experts > 0) shape.insert(shape.begin(), site.experts);
-  EK_CHECK(gradient.sizes() == at::IntArrayRef(shape) && at::isfinite(gradient).all().item<bool>(), kData,
-           "a gradient of client ", reply.client, " is [", join(gradient.sizes().vec()),
-           "], expected finite numbers of [", join(shape), "]");
+/// \throws kData for what are no gradients of those sites.
+double check_gradients(const Server& server, const SumGradients& ask, const Reply& reply) {
+  const auto gradients = gradients_in(reply);
+  if (gradients.empty()) return 0;
+  EK_CHECK(gradients.size() == ask.sites.size(), kData, "client ", reply.client, " sent ", gradients.size(),
+           " gradients, asked for ", ask.sites.size());
+  for (const auto& name : ask.sites) {
+    const auto found = gradients.find(gradient_name(name));
+    EK_CHECK(found != gradients.end(), kData, "client ", reply.client, " was asked for the gradient of ", name,
+             " and sent none");
+    const auto& site = server.sites.at(name);
+    std::vector<int64_t> shape{site.out, site.in};
+    if (site.experts > 0) shape.insert(shape.begin(), site.experts);
+    EK_CHECK(found->second.sizes() == at::IntArrayRef(shape) && found->second.scalar_type() == at::kFloat &&
+                 at::isfinite(found->second).all().item<bool>(),
+             kData, "a gradient of client ", reply.client, " is [", join(found->second.sizes().vec()),
+             "], expected finite numbers of [", join(shape), "]");
+  }
   return 0;
 }
 
-/// \param bytes_up  grows by what clients send for sums of their own rows
-at::Tensor sum_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, int64_t& bytes_up) {
-  const std::vector<ClientProfile> pool{{.id = kPool}};
-  const auto& clients = ask.sample.from == SampleFrom::kPooled ? pool : server.clients;
-  OrderedSum sum(clients);
-  fabric.exchange(clients,
-                  {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
-                   .on_reply =
-                       [&](const Reply& reply) {
-                         if (sum.add(reply.client, gradient_in(reply)) && reply.client != kPool)
-                           bytes_up += reply.payload.size();
-                       },
-                   .check = [&](const ClientProfile&,
-                                const Reply& reply) { return check_gradient(reply, server.sites.at(ask.site)); }});
-  return sum.sum();
+/// \param bytes_up  grows by what clients send for sums of their own rows. \param lost  who failed is entered, and not
+/// asked again
+TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, std::set<int64_t>& lost,
+                            int64_t& bytes_up) {
+  std::vector<ClientProfile> asked;
+  if (ask.sample.from == SampleFrom::kPooled) asked.push_back({.id = kPool});
+  for (const auto& client : server.clients)
+    if (ask.sample.from == SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
+  OrderedSums sums(asked);
+  fabric.exchange(
+      asked, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
+              .on_reply =
+                  [&](const Reply& reply) {
+                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPool)
+                      bytes_up += reply.payload.size();
+                  },
+              .check = [&](const ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
+              .on_loss =
+                  [&](int64_t client, const std::string& why) {
+                    if (!sums.add(client, {})) return;
+                    log::warning("[train] before round 1: ", server.config.clients.who(client),
+                                 " is lost, the method begins without its gradients: ", why);
+                    lost.insert(client);
+                  }});
+  const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
+  EK_CHECK(ask.sample.from == SampleFrom::kPooled || left >= server.config.clients.quorum, kData, left, " of ",
+           server.clients.size(), " clients are left to make the gradients that method ", server.config.method.name,
+           " begins with, clients.quorum is ", server.config.clients.quorum);
+  return std::move(sums.sums());
+}
+
+/// Gradients of a layer's sites are asked for together, up to as many bytes: each ask is a forward and a backward pass
+/// over all rows of the sample.
+constexpr int64_t kGradientBytes = int64_t{2} << 30;
+
+/// What is asked for with the gradient of `site`: those of its layer that come after it.
+std::vector<std::string> asked_with(const Sites& sites, const std::string& site) {
+  std::vector<std::string> together;
+  int64_t bytes = 0;
+  for (auto at = sites.find(site); at != sites.end() && layer_of(at->first) == layer_of(site); ++at) {
+    bytes += 4 * std::max<int64_t>(at->second.experts, 1) * at->second.in * at->second.out;
+    if (!together.empty() && bytes > kGradientBytes) break;
+    together.push_back(at->first);
+  }
+  return together;
 }
 
 /// Where in `round` the clients of `updates` stand.
@@ -118,12 +158,24 @@ ServerView Server::view(GradientSum gradient_sum) const {
           .scale = scale(),
           .lr = config.train.optimizer.lr,
           .seed = seed(),
-          .gradient_sum = std::move(gradient_sum)};
+          .gradient_sum = std::move(gradient_sum),
+          .transport = config.train.transport_dtype};
 }
 
 GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
-  return [&](const std::string& site, const GradientSample& sample) {
-    return sum_of_gradients(*this, fabric, {site, sample}, bytes_up);
+  struct Known {
+    GradientSample sample{};
+    TensorMap sums{};  // that were asked for together with another, until they are wanted
+    std::set<int64_t> lost{};
+  };
+  return [&, known = std::make_shared<Known>()](const std::string& site, const GradientSample& sample) {
+    const auto name = gradient_name(site);
+    if (!known->sums.contains(name) || known->sample != sample) {
+      known->sums = sums_of_gradients(*this, fabric, {asked_with(sites, site), sample}, known->lost, bytes_up);
+      known->sample = sample;
+    }
+    const auto own = known->sums.extract(name);
+    return own.empty() ? at::Tensor() : own.mapped();
   };
 }
 
@@ -134,11 +186,11 @@ ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
   return state;
 }
 
-/// Fixed factors travel in float32: everybody uses them as they are.
+/// Fixed factors travel in float32, which they are in: everybody uses them as they are.
 News Server::whole_news(const ServerState& state) const {
   News news{.round = state.round, .whole = true};
   const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
-  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kFloat32, sites);
+  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kAsTheyAre, sites);
   return news;
 }
 

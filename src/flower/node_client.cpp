@@ -209,8 +209,9 @@ void NodeClient::require_agreed(const Task& task) const {
   const auto& server = experiment.server;
   EK_CHECK(asked.id == self.id, kData, "a task for client ", asked.id, ", this is client ", self.id);
   if (const auto* sum = std::get_if<SumGradients>(&task.ask)) {
-    EK_CHECK(server.config.method.entry().asks_gradients && server.sites.contains(sum->site), kData,
-             "asked for the gradient of ", shown(sum->site), ", which was not agreed on");
+    for (const auto& site : sum->sites)
+      EK_CHECK(server.config.method.entry().asks_gradients && server.sites.contains(site), kData,
+               "asked for the gradient of ", shown(site), ", which was not agreed on");
     return;
   }
   EK_CHECK(asked.rank <= (asked.trains ? self.rank : server.max_rank()), kData, "a task of rank ", asked.rank,

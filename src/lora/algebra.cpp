@@ -1,11 +1,14 @@
 #include "lora/algebra.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
+#include "lora/payload.h"
 
 namespace evenkeel {
 namespace {
@@ -27,16 +30,28 @@ void fix_signs(ProductSvd& svd) {
   svd.vt = svd.vt * signs.transpose(-1, -2);
 }
 
+int64_t expert_count(const LoraFactors& factors) { return factors.a.dim() == 3 ? factors.a.size(0) : 1; }
+
+/// One matrix's factors: expert e of a stack, or all there is.
+LoraFactors expert(const LoraFactors& factors, int64_t e) {
+  if (factors.a.dim() == 2) return factors;
+  return {.a = factors.a[e],
+          .b = factors.b[e],
+          .core = factors.core.defined() ? factors.core[e] : at::Tensor(),
+          .scaling = factors.scaling};
+}
+
+/// One identity that all experts share.
 at::Tensor identity_like(const at::Tensor& product, int64_t size) {
   auto sizes = product.sizes().vec();
   sizes[sizes.size() - 1] = sizes[sizes.size() - 2] = size;
-  return at::eye(size, product.options()).expand(sizes).contiguous();
+  return at::eye(size, product.options()).expand(sizes);
 }
 
-/// B A, summed in float64, one expert at a time: a float64 copy of a whole stack would be large.
+/// B A, summed in float64, one expert at a time: a float64 copy of a whole stack would be large. float32 or wider.
 at::Tensor exact_product(const LoraFactors& factors) {
   const auto product = [](const at::Tensor& b, const at::Tensor& a) {
-    return at::mm(b.to(at::kDouble), a.to(at::kDouble)).to(a.scalar_type());
+    return at::mm(b.to(at::kDouble), a.to(at::kDouble)).to(at::promote_types(a.scalar_type(), at::kFloat));
   };
   if (factors.a.dim() == 2) return product(factors.b, factors.a);
   std::vector<at::Tensor> experts;
@@ -82,13 +97,22 @@ LoraFactors padded(const LoraFactors& factors, int64_t rank) {
 }
 
 LoraFactors rescaled(const LoraFactors& factors, double scaling) {
+  if (factors.scaling == scaling) return factors;
   const double root = std::sqrt(factors.scaling / scaling);
   return {.a = factors.a * root, .b = factors.b * root, .scaling = scaling};
 }
 
 double squared_product_norm(const LoraFactors& factors) {
-  const auto a = factors.a.to(at::kDouble), b = factors.b.to(at::kDouble);
-  return (at::matmul(b.transpose(-1, -2), b) * at::matmul(a, a.transpose(-1, -2))).sum().item<double>();
+  const int64_t rank = factors.rank(), experts = expert_count(factors);
+  const auto products_ERR = at::empty({experts, rank, rank}, at::kDouble);
+  at::parallel_for(0, experts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < end; ++e) {
+      const auto one = rescaled(received(expert(factors, e)), 1.0);
+      const auto a = one.a.to(at::kDouble), b = one.b.to(at::kDouble);
+      products_ERR[e].copy_(at::mm(b.t(), b) * at::mm(a, a.t()));
+    }
+  });
+  return products_ERR.sum().item<double>();
 }
 
 ProductSvd product_svd(const LoraFactors& factors) {
@@ -98,6 +122,102 @@ ProductSvd product_svd(const LoraFactors& factors) {
   ProductSvd svd{.u = at::matmul(qb, u), .s = s * factors.scaling, .vt = at::matmul(vt, qa.transpose(-1, -2))};
   fix_signs(svd);
   return svd;
+}
+
+namespace {
+
+constexpr int64_t kGramRank = 96;       // below, QR decompositions cost no more
+constexpr double kGramSmallest = 1e-4;  // of the largest value: its square is exact to 1e-8 in float64
+
+ProductSvd narrowed(const ProductSvd& svd, int64_t kept) {
+  return {.u = svd.u.narrow(-1, 0, kept), .s = svd.s.narrow(-1, 0, kept), .vt = svd.vt.narrow(-2, 0, kept)};
+}
+
+/// L with L L^T = x, also where x is singular.
+at::Tensor square_root(const at::Tensor& x) {
+  const auto [lower, info] = at::linalg_cholesky_ex(x);
+  if (info.item<int64_t>() == 0) return lower;
+  const auto [values, vectors] = at::linalg_eigh(x);
+  return vectors * values.clamp_min(0).sqrt();
+}
+
+/// Of B A = (B L) (L^-1 A) with L L^T = A A^T: (B L)^T (B L) = W S^2 W^T, U = B L W / S, V^T = U^T B A / S.
+/// \return nothing where one that is kept is too small to be had from squares
+std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, const KeptRank& kept) {
+  const auto left = at::mm(b, square_root(at::mm(a, a.t())));
+  const auto [values, vectors] = at::linalg_eigh(at::mm(left.t(), left));
+  const auto s = values.flip(0).clamp_min(0).sqrt();
+  const int64_t most = std::min({kept(s), b.size(0), a.size(1)});
+  const auto own = s.narrow(0, 0, most);
+  if (most > 0 && own[-1].item<double>() < kGramSmallest * own[0].item<double>()) return std::nullopt;
+  const auto u = at::mm(left, vectors.flip(1).narrow(1, 0, most)) / own;
+  ProductSvd svd{.u = u, .s = own, .vt = at::mm(at::mm(u.t(), b), a) / own.unsqueeze(1)};
+  fix_signs(svd);
+  return svd;
+}
+
+/// What is kept of one matrix. \param stacked  scale 1, without a core
+ProductSvd kept_svd(const LoraFactors& stacked, const KeptRank& kept) {
+  if (stacked.rank() >= kGramRank) {
+    const auto known = gram_svd(stacked.b.to(at::kDouble), stacked.a.to(at::kDouble), kept);
+    if (known) return *known;
+  }
+  const auto svd = product_svd(stacked);
+  return narrowed(svd, kept(svd.s));
+}
+
+/// Of one matrix of a site, or of expert e of a stack.
+LoraFactors best_of(std::span<const LoraFactors> parts, std::span<const double> weights, int64_t e,
+                    const KeptRank& kept) {
+  std::vector<LoraFactors> own;
+  for (const auto& part : parts) own.push_back(received(expert(part, e)));
+  const auto stacked = stack(own, weights);
+  const auto svd = kept_svd(stacked, kept);
+  return {.a = svd.vt.to(stacked.a.scalar_type()), .b = (svd.u * svd.s).to(stacked.b.scalar_type())};
+}
+
+/// A stack of what was kept of each expert, filled up with zeros.
+LoraFactors gathered(std::span<const LoraFactors> experts) {
+  int64_t rank = 0;
+  for (const auto& one : experts) rank = std::max(rank, one.rank());
+  std::vector<at::Tensor> a, b;
+  std::vector<int64_t> ranks;
+  for (const auto& one : experts) {
+    const auto full = padded(one, rank);
+    a.push_back(full.a);
+    b.push_back(full.b);
+    ranks.push_back(one.rank());
+  }
+  return {.a = at::stack(a), .b = at::stack(b), .ranks = at::tensor(ranks, at::kLong)};
+}
+
+}  // namespace
+
+AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
+                          const KeptRank& kept) {
+  struct Matrix {
+    const std::vector<LoraFactors>& parts;
+    int64_t expert;
+  };
+  std::vector<Matrix> matrices;
+  for (const auto& [site, own] : parts) {
+    EK_CHECK(!own.empty(), kShape, "best_factors: no parts of ", site);
+    for (int64_t e = 0; e < expert_count(own[0]); ++e) matrices.push_back({own, e});
+  }
+  std::vector<LoraFactors> best(matrices.size());
+  at::parallel_for(0, static_cast<int64_t>(matrices.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      best[i] = best_of(matrices[i].parts, weights, matrices[i].expert, kept);
+  });
+  AdapterState sites;
+  size_t first = 0;
+  for (const auto& [site, own] : parts) {
+    const auto count = static_cast<size_t>(expert_count(own[0]));
+    sites[site] = own[0].a.dim() == 3 ? gathered(std::span(best).subspan(first, count)) : best[first];
+    for (size_t i = first; i < first + count; ++i) best[i] = {};
+    first += count;
+  }
+  return sites;
 }
 
 ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank) {
@@ -139,7 +259,7 @@ AdapterState joined(const AdapterState& base_change, const AdapterState& adapter
   add_to_base(all, adapters);
   int64_t rank = 1;
   for (const auto& [site, factors] : all) rank = std::max(rank, factors.rank());
-  for (auto& [site, factors] : all) factors = padded(factors, rank);
+  for (auto& [site, factors] : all) factors = padded(received(factors), rank);
   return all;
 }
 

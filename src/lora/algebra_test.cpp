@@ -1,6 +1,7 @@
 #include "lora/algebra.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -72,6 +73,86 @@ TEST(Algebra, TheSvdOfAProductIsThatOfTheDenseMatrix) {
 TEST(Algebra, AnUpdateOfNothingHasAnSvdOfZeros) {
   const LoraFactors none{.a = at::zeros({2, kIn}), .b = at::zeros({kOut, 2})};
   EXPECT_EQ(product_svd(none).s.abs().max().item<double>(), 0);
+}
+
+/// Clients' factors of one site that share `same` of their A, as clients do that began alike.
+std::vector<LoraFactors> clients_of(int64_t count, int64_t rank, double same, int64_t experts, at::ScalarType type) {
+  at::manual_seed(31);
+  const auto d = at::TensorOptions().dtype(at::kDouble);
+  const auto shape = [&](int64_t rows, int64_t columns) {
+    return experts > 0 ? std::vector<int64_t>{experts, rows, columns} : std::vector<int64_t>{rows, columns};
+  };
+  const auto common = at::randn(shape(rank, 170), d);
+  std::vector<LoraFactors> parts;
+  for (int64_t c = 0; c < count; ++c)
+    parts.push_back({.a = (same * common + (1 - same) * at::randn(shape(rank, 170), d)).to(type),
+                     .b = at::randn(shape(130, rank), d).to(type),
+                     .scaling = 0.5 + static_cast<double>(c)});
+  return parts;
+}
+
+// Both ways, below and above the sum of ranks where one takes over, against the dense matrix in float64.
+TEST(Algebra, TheBestFactorsOfManyClientsAreThoseOfTheDenseMatrix) {
+  constexpr int64_t kKept = 5;
+  for (const int64_t count : {3, 9})
+    for (const double same : {0.0, 0.99, 1.0})
+      for (const int64_t experts : {int64_t{0}, kExperts}) {
+        const auto parts = clients_of(count, 12, same, experts, at::kBFloat16);
+        const std::vector<double> weights(static_cast<size_t>(count), 1.0 / static_cast<double>(count));
+        const auto best = best_factors({{"x", parts}}, weights, [&](const at::Tensor&) { return kKept; }).at("x");
+        at::Tensor dense;
+        for (size_t c = 0; c < parts.size(); ++c) {
+          const auto own =
+              at::matmul(parts[c].b.to(at::kDouble), parts[c].a.to(at::kDouble)) * (weights[c] * parts[c].scaling);
+          dense = dense.defined() ? dense + own : own;
+        }
+        const auto [u, s, vt] = at::linalg_svd(dense, false);
+        const auto cut =
+            at::matmul(u.narrow(-1, 0, kKept) * s.narrow(-1, 0, kKept).unsqueeze(-2), vt.narrow(-2, 0, kKept));
+        EXPECT_EQ(best.a.scalar_type(), at::kFloat);
+        EXPECT_EQ(best.ranks.defined(), experts > 0);
+        EXPECT_LT(difference(delta_weight({.a = best.a.to(at::kDouble), .b = best.b.to(at::kDouble)}), cut),
+                  1e-6 * s.max().item<double>())
+            << count << " clients, alike by " << same;
+      }
+}
+
+TEST(Algebra, WhatIsTooSmallForSquaresIsKeptExactly) {
+  auto parts = clients_of(9, 12, 0, 0, at::kDouble);
+  parts[0].b *= 1e-9;  // twelve directions of next to nothing
+  const std::vector<double> weights(9, 1.0);
+  const auto all = best_factors({{"x", parts}}, weights, [](const at::Tensor& s) { return s.size(0); }).at("x");
+  EXPECT_EQ(all.rank(), 108);
+  const auto whole = stack(parts, weights);
+  EXPECT_LT(difference(delta_weight(all), delta_weight(whole)), 1e-10);
+}
+
+TEST(Algebra, BestFactorsHaveTheSameBitsWithAnyNumberOfThreads) {
+  const std::map<std::string, std::vector<LoraFactors>> parts{{"x", clients_of(9, 12, 0.5, kExperts, at::kFloat)},
+                                                              {"y", clients_of(9, 12, 0.5, 0, at::kFloat)},
+                                                              {"z", clients_of(2, 7, 0.5, kExperts, at::kFloat)}};
+  const auto best_of_threads = [&](int threads, const std::string& site) {
+    at::set_num_threads(threads);
+    const auto count = parts.at(site).size();
+    return best_factors({{site, parts.at(site)}, {"other", {parts.at(site)}}}, std::vector<double>(count, 0.2),
+                        [](const at::Tensor& s) { return s.size(0) / 3; })
+        .at(site);
+  };
+  const int threads = at::get_num_threads();
+  for (const auto& [site, own] : parts) {
+    const auto one = best_of_threads(1, site), three = best_of_threads(3, site);
+    EXPECT_TRUE(one.a.equal(three.a) && one.b.equal(three.b)) << site;
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(Algebra, AnExpertWithoutAnUpdateKeepsNothing) {
+  auto parts = clients_of(9, 12, 0, kExperts, at::kFloat);
+  for (auto& part : parts) part.b[1].zero_();
+  const auto kept = [](const at::Tensor& s) { return s.gt(0).sum().item<int64_t>(); };
+  const auto best = best_factors({{"x", parts}}, std::vector<double>(9, 1.0), kept).at("x");
+  EXPECT_TRUE(best.ranks.equal(at::tensor({108, 0, 108}, at::kLong))) << best.ranks;
+  EXPECT_EQ(best.b[1].abs().max().item<double>(), 0);
 }
 
 TEST(Algebra, CuttingUndoesPadding) {

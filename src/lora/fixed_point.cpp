@@ -6,106 +6,160 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "base/dispatch.h"
 #include "base/error.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 15;
+constexpr int64_t kBlockBytes = int64_t{1} << 18;  // of all terms: what stays in a core's cache between two reads
+constexpr int64_t kRun = int64_t{1} << 10;         // elements whose sums stay in the nearest cache
+constexpr uint16_t kMagnitude16 = 0x7fff;
+constexpr uint32_t kMagnitude32 = 0x7fffffff;
+constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);
 
-/// The magnitude of a value as bits, which are in the order of the magnitudes; what is not finite comes last.
-uint64_t magnitude_bits(double x) { return std::bit_cast<uint64_t>(x) & ~(uint64_t{1} << 63); }
-uint32_t magnitude_bits(float x) { return std::bit_cast<uint32_t>(x) & 0x7fffffffU; }
-double magnitude_of(uint64_t bits) { return std::bit_cast<double>(bits); }
-double magnitude_of(uint32_t bits) { return std::bit_cast<float>(bits); }
-
-/// Values as they are in memory, and as they are computed with.
+/// Values as they are in memory, as they are computed with, and their magnitudes as bits, which are in the order of the
+/// magnitudes; what is not finite comes last.
 struct AsDouble {
   using Stored = double;
-  static double read(Stored x) { return x; }
+  using Bits = uint64_t;
+  static constexpr Bits kMask = kMagnitude64;
+  static EK_INLINE double read(Bits x) { return std::bit_cast<double>(x); }
 };
 struct AsFloat {
   using Stored = float;
-  static float read(Stored x) { return x; }
+  using Bits = uint32_t;
+  static constexpr Bits kMask = kMagnitude32;
+  static EK_INLINE double read(Bits x) { return std::bit_cast<float>(x); }
 };
 struct AsBFloat16 {
   using Stored = c10::BFloat16;
-  static float read(Stored x) { return std::bit_cast<float>(static_cast<uint32_t>(x.x) << 16); }
+  using Bits = uint16_t;
+  static constexpr Bits kMask = kMagnitude16;
+  static EK_INLINE double read(Bits x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
 };
 
 template <typename As>
-double largest(const at::Tensor& values) {
-  const auto* x = values.const_data_ptr<typename As::Stored>();
-  using Bits = decltype(magnitude_bits(As::read(*x)));
-  const auto of_range = [x](int64_t begin, int64_t end, Bits most) {
-    for (int64_t i = begin; i < end; ++i) most = std::max(most, magnitude_bits(As::read(x[i])));
-    return most;
-  };
-  const auto bits = at::parallel_reduce(0, values.numel(), kGrain, Bits{0}, of_range,
-                                        [](Bits one, Bits other) { return std::max(one, other); });
-  return magnitude_of(bits);
-}
+struct Largest {
+  static EK_INLINE double run(const typename As::Bits* x, int64_t count) {
+    typename As::Bits most = 0;
+    for (int64_t i = 0; i < count; ++i) most = std::max<typename As::Bits>(most, x[i] & As::kMask);
+    return As::read(most);
+  }
+};
 
-/// sum += round(values * factor), or without what was there.
+/// sum += round(x * factor), to the nearest, ties to even; `first`: without what was there.
 template <typename As>
-void add(const at::Tensor& values, double factor, bool first, int64_t* sum) {
-  const auto* x = values.const_data_ptr<typename As::Stored>();
-  at::parallel_for(0, values.numel(), kGrain, [&](int64_t begin, int64_t end) {
+struct Add {
+  static EK_INLINE void run(const typename As::Bits* x, double factor, bool first, int64_t* sum, int64_t count) {
     if (first)
-      for (int64_t i = begin; i < end; ++i) sum[i] = std::llrint(static_cast<double>(As::read(x[i])) * factor);
+      for (int64_t i = 0; i < count; ++i) sum[i] = static_cast<int64_t>(std::rint(As::read(x[i]) * factor));
     else
-      for (int64_t i = begin; i < end; ++i) sum[i] += std::llrint(static_cast<double>(As::read(x[i])) * factor);
-  });
-}
+      for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<int64_t>(std::rint(As::read(x[i]) * factor));
+  }
+};
 
 template <typename T>
-void write(const at::Tensor& sum, double factor, T* out) {
-  const auto* in = sum.const_data_ptr<int64_t>();
-  at::parallel_for(0, sum.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(static_cast<double>(in[i]) * factor);
-  });
-}
+struct Write {
+  static EK_INLINE void run(const int64_t* sum, double factor, T* out, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(static_cast<double>(sum[i]) * factor);
+  }
+};
 
-double largest_of(const at::Tensor& values) {
-  switch (values.scalar_type()) {
+/// Calls do_it(As{}) for what the values are stored as.
+template <typename DoIt>
+auto as_stored(at::ScalarType type, const DoIt& do_it) {
+  switch (type) {
     case at::kDouble:
-      return largest<AsDouble>(values);
+      return do_it(AsDouble{});
     case at::kBFloat16:
-      return largest<AsBFloat16>(values);
+      return do_it(AsBFloat16{});
     default:
-      return largest<AsFloat>(values);
+      return do_it(AsFloat{});
   }
 }
 
-void add_to(const at::Tensor& values, double factor, bool first, int64_t* sum) {
-  switch (values.scalar_type()) {
-    case at::kDouble:
-      return add<AsDouble>(values, factor, first, sum);
-    case at::kBFloat16:
-      return add<AsBFloat16>(values, factor, first, sum);
-    default:
-      return add<AsFloat>(values, factor, first, sum);
+/// A term as it is read: `of` elements under each weight.
+class Operand {
+ public:
+  Operand(const Term& term, size_t index, const std::string& who) : index_(index) {
+    const auto type = term.values.scalar_type();
+    const bool known = type == at::kDouble || type == at::kFloat || type == at::kBFloat16;
+    values_ = (known ? term.values : term.values.to(at::kFloat)).contiguous();
+    weights_ = {term.weight};
+    if (term.weights_E.defined()) {
+      const auto plain_E = term.weights_E.contiguous();
+      EK_CHECK(values_.dim() > 1 && plain_E.numel() == values_.size(0) && plain_E.scalar_type() == at::kDouble, kShape,
+               who, " is ", values_.sizes(), ", its weights ", plain_E.sizes());
+      const std::span all(plain_E.const_data_ptr<double>(), static_cast<size_t>(plain_E.numel()));
+      weights_.assign(all.begin(), all.end());
+      for (double& weight : weights_) weight *= term.weight;
+    }
+    of_ = std::max<int64_t>(values_.numel() / static_cast<int64_t>(weights_.size()), 1);
   }
-}
+
+  size_t index() const { return index_; }
+  const at::Tensor& values() const { return values_; }
+
+  /// max |weight x| over [begin, end); not finite where a value is not.
+  double largest(int64_t begin, int64_t end) const {
+    double most = 0;
+    each_weight(begin, end, [&](int64_t first, int64_t last, double weight) {
+      const double largest = as_stored(values_.scalar_type(), [&](auto as) {
+        return vectorised<Largest<decltype(as)>>(at<decltype(as)>(first), last - first);
+      });
+      const double weighted = largest * std::abs(weight);  // not a number where 0 would hide an infinity
+      most = std::max(most, std::isfinite(weighted) ? weighted : HUGE_VAL);
+    });
+    return most;
+  }
+
+  /// sum[i - begin] += round(2^exponent weight x[i]).
+  void add(int64_t begin, int64_t end, int exponent, bool to_nothing, int64_t* sum) const {
+    each_weight(begin, end, [&](int64_t first, int64_t last, double weight) {
+      as_stored(values_.scalar_type(), [&](auto as) {
+        vectorised<Add<decltype(as)>>(at<decltype(as)>(first), std::ldexp(weight, exponent), to_nothing,
+                                      sum + (first - begin), last - first);
+      });
+    });
+  }
+
+ private:
+  template <typename As>
+  const typename As::Bits* at(int64_t i) const {
+    return static_cast<const typename As::Bits*>(values_.const_data_ptr()) + i;
+  }
+  template <typename See>
+  void each_weight(int64_t begin, int64_t end, const See& see) const {
+    for (int64_t first = begin; first < end;) {
+      const int64_t group = first / of_, last = std::min(end, (group + 1) * of_);
+      see(first, last, weights_[static_cast<size_t>(group)]);
+      first = last;
+    }
+  }
+
+  at::Tensor values_;
+  std::vector<double> weights_;
+  int64_t of_ = 1;
+  size_t index_;
+};
 
 /// What everybody must agree on before anything is added: shape and type of the sum, and the largest magnitude.
 class Header {
  public:
   static constexpr size_t kAxes = 6;
 
-  static Header of(const Term& term, const std::string& who) {
-    const auto& values = term.values;
+  static Header of(const at::Tensor& values, const std::string& who) {
     EK_CHECK(values.is_floating_point() && values.dim() <= static_cast<int64_t>(kAxes), kShape, who, " is ",
              values.sizes(), " of ", c10::toString(values.scalar_type()), ", allowed: numbers, on up to ", kAxes,
              " axes");
-    const double magnitude = largest_of(values) * std::abs(term.weight);
-    EK_CHECK(std::isfinite(magnitude), kNumeric, who, " holds a value that is not finite");
     Header header;
-    header.fields_[kMagnitude] = std::bit_cast<int64_t>(magnitude);
     header.fields_[kType] = values.scalar_type() == at::kDouble ? 2 : 1;
     header.fields_[kDimensions] = values.dim();
     std::copy(values.sizes().begin(), values.sizes().end(), header.fields_.begin() + kSizes);
@@ -114,11 +168,9 @@ class Header {
 
   bool empty() const { return fields_[kType] == 0; }
   bool fits(const Header& other) const { return std::equal(begin() + kType, end(), other.begin() + kType); }
-  void gain(const Header& other) {
-    for (size_t i = 0; i < fields_.size(); ++i) fields_[i] = std::max(fields_[i], other.fields_[i]);
-  }
   std::span<int64_t> fields() { return fields_; }
 
+  void set_magnitude(double magnitude) { fields_[kMagnitude] = std::bit_cast<int64_t>(magnitude); }
   double magnitude() const { return std::bit_cast<double>(fields_[kMagnitude]); }
   at::ScalarType type() const { return fields_[kType] == 2 ? at::kDouble : at::kFloat; }
   at::IntArrayRef sizes() const { return {begin() + kSizes, static_cast<size_t>(fields_[kDimensions])}; }
@@ -131,31 +183,21 @@ class Header {
   std::array<int64_t, kSizes + kAxes> fields_{};
 };
 
-Term term_at(const Terms& terms, size_t i) {
-  auto term = terms.at(i);
-  if (!term.values.defined()) return term;
-  const auto type = term.values.scalar_type();
-  const bool known = type == at::kDouble || type == at::kFloat || type == at::kBFloat16;
-  term.values = (known ? term.values : term.values.to(at::kFloat)).contiguous();
-  return term;
-}
-
 std::string who_of(const Terms& terms, size_t i) { return terms.who ? terms.who(i) : concat("term ", i, " of a sum"); }
 
-Header header_of(const Terms& terms, const Reduction& others) {
-  Header all;
+/// \param header  of all of them, without a magnitude
+std::vector<Operand> operands_of(const Terms& terms, Header& header) {
+  std::vector<Operand> operands;
   for (size_t i = 0; i < terms.here; ++i) {
-    const auto term = term_at(terms, i);
+    const auto term = terms.at(i);
     if (!term.values.defined()) continue;
-    const auto own = Header::of(term, who_of(terms, i));
-    EK_CHECK(all.empty() || own.fits(all), kShape, who_of(terms, i), " is ", own.sizes(), ", others are ", all.sizes());
-    all.gain(own);
+    const auto own = Header::of(term.values, who_of(terms, i));
+    EK_CHECK(header.empty() || own.fits(header), kShape, who_of(terms, i), " is ", own.sizes(), ", others are ",
+             header.sizes());
+    header = own;
+    operands.emplace_back(term, i, who_of(terms, i));
   }
-  const Header here = all;
-  others.max(all.fields());
-  EK_CHECK(here.empty() || here.fits(all), kShape, "terms of a sum are ", here.sizes(), " here, others are ",
-           all.sizes());
-  return all;
+  return operands;
 }
 
 /// The e of the scale. Beyond 2^960 a factor would overflow; nothing is that small.
@@ -165,34 +207,133 @@ int exponent_of(double magnitude, size_t terms) {
   return std::min(62 - above - static_cast<int>(std::bit_width(std::max<size_t>(terms, 1) - 1)), 960);
 }
 
-at::Tensor written(const at::Tensor& sum, double factor, at::ScalarType type) {
-  auto out = at::empty(sum.sizes(), type);
-  if (type == at::kDouble)
-    write(sum, factor, out.mutable_data_ptr<double>());
-  else
-    write(sum, factor, out.mutable_data_ptr<float>());
-  return out;
+/// Where sums go: to where they are wanted, or as integers to where others add theirs.
+struct Output {
+  at::Tensor values;  ///< of the header's type, or int64
+
+  void write(int64_t begin, int64_t end, const int64_t* sum, int exponent) const {
+    const double factor = std::ldexp(1.0, -exponent);
+    if (values.scalar_type() == at::kLong)
+      std::copy(sum, sum + (end - begin), values.mutable_data_ptr<int64_t>() + begin);
+    else if (values.scalar_type() == at::kDouble)
+      vectorised<Write<double>>(sum, factor, values.mutable_data_ptr<double>() + begin, end - begin);
+    else
+      vectorised<Write<float>>(sum, factor, values.mutable_data_ptr<float>() + begin, end - begin);
+  }
+};
+
+/// Sums block by block. The scale depends on the largest magnitude of all blocks; each block is summed on the scale of
+/// those seen by then, which is hardly ever another, and again where it was.
+class BlockedSum {
+ public:
+  BlockedSum(std::vector<Operand> operands, size_t everywhere, Output output)
+      : operands_(std::move(operands)), everywhere_(everywhere), output_(std::move(output)) {
+    int64_t bytes = 1;  // of one element of all
+    for (const auto& operand : operands_) bytes += static_cast<int64_t>(operand.values().element_size());
+    block_ = std::max(kRun, kBlockBytes / bytes / kRun * kRun);
+    exponents_.resize(static_cast<size_t>((output_.values.numel() + block_ - 1) / block_), kNone);
+  }
+
+  /// \return the largest magnitude. \throws kNumeric as fixed_point_sum()
+  double sum_as_seen(const Terms& terms) {
+    std::vector<std::atomic<bool>> not_finite(operands_.size());
+    each_block([&](size_t block, int64_t begin, int64_t end) {
+      double largest = 0;
+      for (size_t i = 0; i < operands_.size(); ++i) {
+        const double own = operands_[i].largest(begin, end);
+        if (!std::isfinite(own)) not_finite[i] = true;
+        largest = std::max(largest, own);
+      }
+      const double seen = raise(largest);
+      if (std::isfinite(seen)) sum(block, begin, end, exponent_of(seen, everywhere_));
+    });
+    for (size_t i = 0; i < operands_.size(); ++i)
+      EK_CHECK(!not_finite[i], kNumeric, who_of(terms, operands_[i].index()), " holds a value that is not finite");
+    return magnitude_;
+  }
+
+  /// All blocks on that scale.
+  void settle(int exponent) {
+    each_block([&](size_t block, int64_t begin, int64_t end) {
+      if (exponents_[block] != exponent) sum(block, begin, end, exponent);
+    });
+  }
+
+ private:
+  static constexpr int kNone = std::numeric_limits<int>::min();
+
+  template <typename Work>
+  void each_block(const Work& work) const {
+    at::parallel_for(0, static_cast<int64_t>(exponents_.size()), 1, [&](int64_t first, int64_t last) {
+      for (int64_t block = first; block < last; ++block)
+        work(static_cast<size_t>(block), block * block_, std::min((block + 1) * block_, output_.values.numel()));
+    });
+  }
+
+  /// \return the largest magnitude that any thread has seen
+  double raise(double magnitude) {
+    double known = magnitude_;
+    while (known < magnitude && !magnitude_.compare_exchange_weak(known, magnitude)) {
+    }
+    return std::max(known, magnitude);
+  }
+
+  void sum(size_t block, int64_t begin, int64_t end, int exponent) {
+    std::array<int64_t, kRun> sums{};
+    for (int64_t first = begin; first < end; first += kRun) {
+      const int64_t last = std::min(first + kRun, end);
+      for (size_t i = 0; i < operands_.size(); ++i) operands_[i].add(first, last, exponent, i == 0, sums.data());
+      output_.write(first, last, sums.data(), exponent);
+    }
+    exponents_[block] = exponent;
+  }
+
+  std::vector<Operand> operands_;
+  size_t everywhere_;
+  Output output_;
+  int64_t block_ = 0;
+  std::vector<int> exponents_;  // that each block was summed on
+  std::atomic<double> magnitude_{0};
+};
+
+/// Of those whose terms are all here.
+at::Tensor sum_here(const Terms& terms) {
+  Header header;
+  auto operands = operands_of(terms, header);
+  if (header.empty()) return {};
+  const Output out{at::empty(header.sizes(), header.type())};
+  BlockedSum sum(std::move(operands), terms.everywhere, out);
+  sum.settle(exponent_of(sum.sum_as_seen(terms), terms.everywhere));
+  return out.values;
+}
+
+at::Tensor sum_with(const Terms& terms, const Reduction& others) {
+  Header here;
+  auto operands = operands_of(terms, here);
+  const bool any = !here.empty();
+  const Output integers{any ? at::empty(here.sizes(), at::kLong) : at::empty({0}, at::kLong)};
+  BlockedSum sum(std::move(operands), terms.everywhere, integers);
+  if (any) here.set_magnitude(sum.sum_as_seen(terms));
+  Header all = here;
+  others.max(all.fields());
+  EK_CHECK(!any || here.fits(all), kShape, "terms of a sum are ", here.sizes(), " here, others are ", all.sizes());
+  if (all.empty()) return {};
+  if (all.magnitude() == 0) return at::zeros(all.sizes(), all.type());
+  const int exponent = exponent_of(all.magnitude(), terms.everywhere);
+  if (any) sum.settle(exponent);
+  const auto total = any ? integers.values : at::zeros(all.sizes(), at::kLong);
+  others.sum({total.mutable_data_ptr<int64_t>(), static_cast<size_t>(total.numel())});
+  const Output out{at::empty(all.sizes(), all.type())};
+  at::parallel_for(0, total.numel(), kBlockBytes, [&](int64_t begin, int64_t end) {
+    out.write(begin, end, total.const_data_ptr<int64_t>() + begin, exponent);
+  });
+  return out.values;
 }
 
 }  // namespace
 
-at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others) {
-  const auto header = header_of(terms, others);
-  if (header.empty()) return {};
-  if (header.magnitude() == 0) return at::zeros(header.sizes(), header.type());
-  const int exponent = exponent_of(header.magnitude(), terms.everywhere);
-  at::Tensor sum;
-  for (size_t i = 0; i < terms.here; ++i) {
-    const auto term = term_at(terms, i);
-    if (!term.values.defined()) continue;
-    const bool first = !sum.defined();
-    if (first) sum = at::empty(header.sizes(), at::kLong);
-    add_to(term.values, std::ldexp(term.weight, exponent), first, sum.mutable_data_ptr<int64_t>());
-  }
-  if (!sum.defined()) sum = at::zeros(header.sizes(), at::kLong);
-  others.sum({sum.mutable_data_ptr<int64_t>(), static_cast<size_t>(sum.numel())});
-  return written(sum, std::ldexp(1.0, -exponent), header.type());
-}
+at::Tensor fixed_point_sum(const Terms& terms) { return sum_here(terms); }
+at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others) { return sum_with(terms, others); }
 
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights) {
   EK_CHECK(!parts.empty() && parts.size() == weights.size(), kShape, "weighted_mean: ", parts.size(), " parts and ",

@@ -12,23 +12,25 @@
 
 namespace evenkeel {
 
-/// Everybody who holds terms of the same sums. This one: nobody else does.
+/// Everybody who holds terms of the same sums.
 class Reduction {
  public:
   virtual ~Reduction() = default;
   /// Replaces each value by the largest, or by the sum, of those that everybody brings: as many, in the same order of
   /// calls.
-  virtual void max(std::span<int64_t> /*values*/) const {}
-  virtual void sum(std::span<int64_t> /*values*/) const {}
+  virtual void max(std::span<int64_t> values) const = 0;
+  virtual void sum(std::span<int64_t> values) const = 0;
 };
 
-/// weight * values.
+/// weight * values, in float64.
 struct Term {
   at::Tensor values;  ///< floating point; undefined: nothing to add
   double weight = 1;
+  at::Tensor weights_E{};  ///< float64, of a stack [E, ...]: a weight per matrix, beside the one of all
 };
 
-/// The terms of a sum that are here. They are made when they are needed, twice each: one is in memory at a time.
+/// The terms of a sum that are here. Each is asked for once, and all are in memory together: views of mapped files are
+/// best, which cost nothing.
 struct Terms {
   size_t here = 0;
   size_t everywhere = 0;  ///< with those of others, or more
@@ -39,8 +41,11 @@ struct Terms {
 /// sum_i weight_i values_i, float64 for such values and float32 for all others; undefined where no term is. With M the
 /// largest magnitude of a term and n = `everywhere`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, an error
 /// is at most n^2 M 2^-61, or n 2^-960, before the result is rounded to its type.
-/// \throws kNumeric naming whose term is not finite, kShape whose differs in shape. Cost: two reads of each term.
-at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others = {});
+/// \throws kNumeric naming whose term is not finite, kShape whose differs in shape. Cost: one read of each term from
+/// memory, in blocks that a cache holds; blocks that were summed before the largest magnitude was seen are summed again.
+at::Tensor fixed_point_sum(const Terms& terms);
+/// The same of terms some of which others hold: everybody calls it. Integers of the size of the sum are exchanged.
+at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others);
 
 /// The same of weights and parts at hand. \throws kShape when there are none, or not as many.
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights);

@@ -120,9 +120,49 @@ TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
     }
 }
 
+// A stack's factors of 9 clients, whose largest value comes last: blocks are summed before it is seen.
+TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargestValueIs) {
+  std::vector<at::Tensor> parts;
+  for (uint64_t c = 0; c < 9; ++c) parts.push_back(normal({5, 90, 701}, c).to(at::kBFloat16));
+  const std::vector<double> weights(9, 1.0 / 9);
+  for (const double largest : {1.0, 3e4, 1e30}) {
+    parts[4][4][89][700] = largest;
+    std::vector<int> asked(9);
+    const auto sum = fixed_point_sum({.here = 9, .everywhere = 9, .at = [&](size_t i) {
+                                        ++asked[i];
+                                        return Term{parts[i], weights[i]};
+                                      }});
+    EXPECT_EQ(asked, std::vector<int>(9, 1));
+    // 2^62 / (16 * 2^above) as a scale, in plain arithmetic
+    const double scale = std::ldexp(1.0, 62 - 4 - (std::ilogb(parts[4][4][89][700].item<double>() / 9) + 1));
+    auto expected = at::zeros({5, 90, 701}, at::kLong);
+    for (const auto& part : parts) expected += (part.to(at::kDouble) * (scale / 9)).round().to(at::kLong);
+    const bool seen = std::abs(largest) > 10;  // else another value is the largest
+    if (seen) {
+      EXPECT_TRUE(sum.equal((expected.to(at::kDouble) / scale).to(at::kFloat))) << largest;
+    }
+    EXPECT_TRUE(sum.equal(apart(parts, weights, {{0, 1, 2, 3, 5, 6, 7, 8}, {4}})[0])) << largest;
+  }
+}
+
+TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplied) {
+  const auto x = normal({4, 3, 50}, 1), y = normal({4, 3, 50}, 2);
+  const auto v_E = at::tensor({0.3, 0.0, 0.9, 0.2}, at::kDouble), w_E = at::tensor({0.7, 1.0, 0.1, 0.8}, at::kDouble);
+  const std::vector<Term> given{{.values = x, .weights_E = v_E}, {.values = y, .weights_E = w_E}};
+  const std::vector<at::Tensor> multiplied{x.to(at::kDouble) * v_E.view({4, 1, 1}),
+                                           y.to(at::kDouble) * w_E.view({4, 1, 1})};
+  const auto sum = fixed_point_sum({.here = 2, .everywhere = 2, .at = [&](size_t i) { return given[i]; }});
+  EXPECT_TRUE(sum.equal(weighted_mean(multiplied, std::vector<double>{1, 1}).to(at::kFloat)));
+  EXPECT_THROW(
+      fixed_point_sum({.here = 1,
+                       .everywhere = 1,
+                       .at = [&](size_t) { return Term{.values = x, .weights_E = at::ones({3}, at::kDouble)}; }}),
+      Error);
+}
+
 TEST(FixedPointSum, IsUndefinedWithoutTerms) {
   EXPECT_FALSE(fixed_point_sum({.here = 1, .everywhere = 1, .at = [](size_t) { return Term{}; }}).defined());
-  EXPECT_FALSE(fixed_point_sum({}).defined());
+  EXPECT_FALSE(fixed_point_sum(Terms{}).defined());
 }
 
 }  // namespace

@@ -15,16 +15,6 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// A site's name up to its first number, "model.layers.3" of "model.layers.3.mlp.gate"; the whole name without one.
-std::string_view layer_of(std::string_view site) {
-  for (size_t begin = 0; begin < site.size();) {
-    const size_t end = std::min(site.find('.', begin), site.size());
-    if (is_number(site.substr(begin, end - begin))) return site.substr(0, end);
-    begin = end + 1;
-  }
-  return site;
-}
-
 std::string layout_of(const std::vector<TensorPlace>& tensors) {
   std::string text;
   for (const auto& tensor : tensors)
@@ -33,6 +23,15 @@ std::string layout_of(const std::vector<TensorPlace>& tensors) {
 }
 
 }  // namespace
+
+std::string_view layer_of(std::string_view site) {
+  for (size_t begin = 0; begin < site.size();) {
+    const size_t end = std::min(site.find('.', begin), site.size());
+    if (is_number(site.substr(begin, end - begin))) return site.substr(0, end);
+    begin = end + 1;
+  }
+  return site;
+}
 
 /// Names are "<kind>/<site>/<factor>", of extras "<kind>/<site>.<noun>".
 std::string array_of(std::string_view name, int64_t axes, at::ScalarType type) {

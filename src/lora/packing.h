@@ -21,6 +21,9 @@
 
 namespace evenkeel {
 
+/// A site's name up to its first number, "model.layers.3" of "model.layers.3.mlp.gate"; the whole name without one.
+std::string_view layer_of(std::string_view site);
+
 /// The array that a tensor of a payload belongs to. \param axes  of the tensor
 std::string array_of(std::string_view name, int64_t axes, at::ScalarType type);
 

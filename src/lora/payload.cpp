@@ -17,7 +17,8 @@ constexpr std::string_view kExtra = "extra/";
 constexpr std::string_view kScaling = "scaling", kBaseScaling = "base_scaling";
 
 at::ScalarType wire_type(const at::Tensor& tensor, TransportDtype dtype) {
-  if (!tensor.is_floating_point() || tensor.dim() < 2) return tensor.scalar_type();
+  if (!tensor.is_floating_point() || tensor.dim() < 2 || dtype == TransportDtype::kAsTheyAre)
+    return tensor.scalar_type();
   return dtype == TransportDtype::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
@@ -137,6 +138,11 @@ void complete(AdapterState& adapters, const Metadata& metadata, std::string_view
 
 }  // namespace
 
+LoraFactors on_the_wire(const LoraFactors& f, TransportDtype dtype) {
+  const auto sent = [dtype](const at::Tensor& t) { return t.defined() ? t.to(wire_type(t, dtype)) : t; };
+  return {sent(f.a), sent(f.b), sent(f.core), f.scaling, f.ranks};
+}
+
 LoraFactors received(const LoraFactors& sent) {
   const auto widen = [](const at::Tensor& t) { return t.defined() ? received(t) : t; };
   return {widen(sent.a), widen(sent.b), widen(sent.core), sent.scaling, sent.ranks};
@@ -149,7 +155,7 @@ AdapterState received(const AdapterState& sent) {
 }
 
 Payload received(const Payload& sent) {
-  return {.adapters = received(sent.adapters), .extras = sent.extras, .base_delta = received(sent.base_delta)};
+  return {.adapters = received(sent.adapters), .extras = sent.extras, .base_delta = sent.base_delta};
 }
 
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {

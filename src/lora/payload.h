@@ -24,8 +24,8 @@ struct Payload {
 };
 
 /// Precision of floating-point tensors of two and more axes on the wire; integers, vectors and scalars travel as they
-/// are.
-enum class TransportDtype { kFloat32, kBFloat16 };
+/// are. kAsTheyAre: what somebody keeps in the precision it was received in.
+enum class TransportDtype { kFloat32, kBFloat16, kAsTheyAre };
 
 /// A payload as it crosses: encoded once, by who sends it.
 struct EncodedPayload {
@@ -44,7 +44,11 @@ Payload decode(const at::Tensor& bytes, const std::string& place);
 /// The same of a file, which is mapped.
 Payload load_payload(const std::filesystem::path& file);
 
-/// What a receiver sees: bfloat16 widened to float32, float32 as it is.
+/// Factors in the precision that they have on the wire.
+LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
+
+/// What a receiver sees: bfloat16 widened to float32, float32 as it is. A change of the base stays as it was sent: it is
+/// kept for good, and takes half the memory.
 LoraFactors received(const LoraFactors& sent);
 AdapterState received(const AdapterState& sent);
 Payload received(const Payload& sent);

@@ -129,10 +129,9 @@ class A3Smoe : public FederatedMethod {
 
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
-    auto next = FederatedMethod::aggregate(server, state, round, uploads);
-    if (config_.rescaler == Rescaler::kLearn)
-      for (const auto& [name, mean] : mean_rescalers(round, uploads)) next.memory[name] = mean;
-    if (config_.temperature == 0) return next;
+    if (config_.temperature == 0)
+      return with_rescalers(FederatedMethod::aggregate(server, state, round, uploads), round, uploads);
+    auto next = state;
     TensorMap totals;
     for (const auto& layer : server.moe_layers)
       totals[layer] = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
@@ -140,12 +139,12 @@ class A3Smoe : public FederatedMethod {
       });
     for (auto& [site, factors] : next.global.adapters) {
       const auto& layer = server.sites.at(site).moe_layer;
-      if (layer.empty()) continue;
-      const auto& old = config_.unused_expert == UnusedExpert::kKeep ? state.global.adapters.at(site) : factors;
       for (const auto factor : {&LoraFactors::a, &LoraFactors::b})
-        factors.*factor = activation_aware(factor, {site, layer}, totals.at(layer), old, round, uploads);
+        factors.*factor =
+            layer.empty() ? uploads.mean(site, factor, round.weights)
+                          : activation_aware(factor, {site, layer}, totals.at(layer), factors.*factor, round, uploads);
     }
-    return next;
+    return with_rescalers(std::move(next), round, uploads);
   }
 
   /// `rescaler.<K>`: the mean of what clients of that K learned, in the last round that had any.
@@ -159,16 +158,24 @@ class A3Smoe : public FederatedMethod {
   struct Place {
     const std::string &site, &layer;
   };
-  /// sum_c w_ci theta_ci with w_ci = activation_ci / total_i, and `fallback` for experts without any.
+  ServerState with_rescalers(ServerState next, const RoundView& round, const Uploads& uploads) const {
+    if (config_.rescaler == Rescaler::kLearn)
+      for (const auto& [name, mean] : mean_rescalers(round, uploads)) next.memory[name] = mean;
+    return next;
+  }
+
+  /// sum_c w_ci theta_ci with w_ci = activation_ci / total_i, and `before` or the p-weighted mean for experts without
+  /// any.
   at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const Place& place, const at::Tensor& total_E,
-                              const LoraFactors& fallback, const RoundView& round, const Uploads& uploads) const {
+                              const at::Tensor& before, const RoundView& round, const Uploads& uploads) const {
     const auto used_E = total_E.gt(0);
-    const auto mean = uploads.sum(round.weights, [&](const ClientUpdate& update, double weight) {
+    const auto mean = uploads.mean(place.site, factor, round.weights, [&](const ClientUpdate& update, double weight) {
       const auto own_E = activation_E(place.layer, config_.temperature, update, weight);
-      const auto w_E = at::where(used_E, own_E / total_E, at::zeros_like(own_E));
-      return (update.factors(place.site).*factor).to(at::kDouble) * w_E.view({-1, 1, 1});
+      return at::where(used_E, own_E / total_E, at::zeros_like(own_E));
     });
-    return at::where(used_E.view({-1, 1, 1}), mean.to((fallback.*factor).scalar_type()), fallback.*factor);
+    if (used_E.all().item<bool>()) return mean;
+    const bool keep = config_.unused_expert == UnusedExpert::kKeep;
+    return at::where(used_E.view({-1, 1, 1}), mean, keep ? before : uploads.mean(place.site, factor, round.weights));
   }
 
   const Config config_;

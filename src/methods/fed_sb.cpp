@@ -9,6 +9,7 @@
 // R is not zero at the start: round 0 is not the pretrained model but holds the best approximation of a first step. An
 // expert without a token in the sample has D = 0 and no basis of its own: it gets random orthonormal factors and R = 0.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -51,14 +52,17 @@ LoraFactors start_of_matrix(const at::Tensor& d, int64_t rank, const std::string
 LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, int64_t rank, double lr, double scaling,
                           uint64_t seed) {
   const auto matrices = gradient.dim() == 3 ? gradient : gradient.unsqueeze(0);
-  std::vector<at::Tensor> a, b, core;
-  for (int64_t e = 0; e < matrices.size(0); ++e) {
-    const auto d = matrices[e].to(at::kDouble).sign() * -lr;
-    const auto start = start_of_matrix(d, rank, name, static_cast<uint64_t>(e), seed);
-    a.push_back(start.a.to(at::kFloat));
-    b.push_back(start.b.to(at::kFloat));
-    core.push_back((start.core / scaling).to(at::kFloat));
-  }
+  const auto count = static_cast<size_t>(matrices.size(0));
+  std::vector<at::Tensor> a(count), b(count), core(count);
+  at::parallel_for(0, matrices.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (auto e = static_cast<size_t>(begin); e < static_cast<size_t>(end); ++e) {
+      const auto d = matrices[static_cast<int64_t>(e)].to(at::kDouble).sign() * -lr;
+      const auto start = start_of_matrix(d, rank, name, e, seed);
+      a[e] = start.a.to(at::kFloat);
+      b[e] = start.b.to(at::kFloat);
+      core[e] = (start.core / scaling).to(at::kFloat);
+    }
+  });
   const auto joined = [&](const std::vector<at::Tensor>& parts) {
     return gradient.dim() == 3 ? at::stack(parts) : parts[0].contiguous();
   };

@@ -25,7 +25,8 @@ class FedExLora : public FederatedMethod {
     next.global.base_delta.clear();
     if (uploads.size() < 2) return next;
     for (const auto& [site, mean] : next.global.adapters)
-      next.global.base_delta[site] = scaled_residual(site, mean, round.weights, uploads.each());
+      next.global.base_delta[site] =
+          on_the_wire(scaled_residual(site, mean, round.weights, uploads.each()), server.transport);
     return next;
   }
 

@@ -15,16 +15,6 @@
 namespace evenkeel {
 namespace {
 
-/// Rank r_max with scale 1: A = V^T[:r], B = U[:, :r] S[:r]. Zeros fill up what a small matrix cannot have.
-LoraFactors best_factors(const LoraFactors& stacked, int64_t rank) {
-  const auto svd = product_svd(stacked);
-  const int64_t kept = std::min(rank, svd.s.size(-1));
-  const auto s = svd.s.narrow(-1, 0, kept).unsqueeze(-2);
-  const LoraFactors best{.a = svd.vt.narrow(-2, 0, kept).to(stacked.a.scalar_type()),
-                         .b = (svd.u.narrow(-1, 0, kept) * s).to(stacked.b.scalar_type())};
-  return padded(best, rank);
-}
-
 class FlexLora : public FederatedMethod {
  public:
   LocalSetup prepare(const Payload& download, const ClientView& view) const override {
@@ -49,13 +39,15 @@ class FlexLora : public FederatedMethod {
     return payload;
   }
 
-  ServerState aggregate(const ServerView&, const ServerState& state, const RoundView& round,
+  ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
+    const auto best = best_factors(parts_of(server.sites, uploads.each()), round.weights,
+                                   [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
+    // Zeros fill up what a small matrix cannot have.
     for (auto& [site, factors] : next.global.adapters) {
-      std::vector<LoraFactors> parts;
-      for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
-      factors = best_factors(stack(parts, round.weights), factors.rank());
+      factors = padded(best.at(site), factors.rank());
+      factors.ranks = at::Tensor();
     }
     return next;
   }

@@ -62,7 +62,7 @@ class Flora : public FederatedMethod {
     for (const auto& [site, shape] : server.sites) {
       std::vector<LoraFactors> parts;
       for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
-      next.global.base_delta[site] = stack(parts, round.weights);
+      next.global.base_delta[site] = on_the_wire(stack(parts, round.weights), server.transport);
     }
     return next;
   }

@@ -40,26 +40,14 @@ struct Config {
 
 constexpr const char* kMeanRank = "mean_rank";
 
-/// p of each matrix of a batch; 0 where there is no update. \param s  [*, k] \return [*] int64
-at::Tensor kept_rank(const at::Tensor& s, const Config& config) {
-  const auto energy = s.square().cumsum(-1), total = energy.narrow(-1, s.size(-1) - 1, 1);
+/// p of a matrix; 0 where there is no update. \param s  [k]
+int64_t kept_rank(const at::Tensor& s, const Config& config) {
+  const auto energy = s.square().cumsum(0), total = energy[-1];
+  if (total.item<double>() == 0) return 0;
   // All of it means all: the squares of small components vanish in the sum before they vanish in the product.
-  auto rank = config.tau < 1 ? energy.lt(total * config.tau).sum(-1) + 1 : s.gt(0).sum(-1);
-  rank = rank.clamp_max(s.size(-1)) * total.squeeze(-1).gt(0);
-  return config.max_rank > 0 ? rank.clamp_max(config.max_rank) : rank;
-}
-
-/// The thresholded factors with scale 1; rank 0 where there is no update.
-LoraFactors thresholded(const LoraFactors& stacked, const Config& config) {
-  const auto svd = product_svd(stacked);
-  const auto rank = kept_rank(svd.s, config);
-  const int64_t highest = rank.max().item<int64_t>();
-  const auto inside = at::arange(highest).lt(rank.unsqueeze(-1));  // [*, p]
-  const auto s = svd.s.narrow(-1, 0, highest) * inside;
-  LoraFactors kept{.a = (svd.vt.narrow(-2, 0, highest) * inside.unsqueeze(-1)).to(stacked.a.scalar_type()),
-                   .b = (svd.u.narrow(-1, 0, highest) * s.unsqueeze(-2)).to(stacked.b.scalar_type())};
-  if (rank.dim() > 0) kept.ranks = rank;
-  return kept;
+  const auto rank = config.tau < 1 ? energy.lt(total * config.tau).sum() + 1 : s.gt(0).sum();
+  const int64_t most = config.max_rank > 0 ? std::min(config.max_rank, s.size(0)) : s.size(0);
+  return std::min(rank.item<int64_t>(), most);
 }
 
 /// Mean p over all modules, each expert's counting as one.
@@ -109,12 +97,8 @@ class Florist : public FederatedMethod {
                         const Uploads& uploads) const override {
     ServerState next = state;
     auto& kept = config_.mode == Mode::kPaper ? next.global.base_delta : next.global.adapters;
-    kept.clear();
-    for (const auto& [site, shape] : server.sites) {
-      std::vector<LoraFactors> parts;
-      for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
-      kept[site] = thresholded(stack(parts, round.weights), config_);
-    }
+    kept = best_factors(parts_of(server.sites, uploads.each()), round.weights,
+                        [&](const at::Tensor& s) { return kept_rank(s, config_); });
     next.memory[kMeanRank] = at::scalar_tensor(mean_rank(kept), at::kDouble);
     return next;
   }

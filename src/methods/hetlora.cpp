@@ -103,7 +103,7 @@ class HetLora : public FederatedMethod {
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<at::Tensor> a, b;
       for (const auto& update : uploads.each()) {
-        const auto wide = padded(rescaled(update.factors(site), 1.0), factors.rank());
+        const auto wide = at_full_rank(update.sent(site), factors.rank());
         a.push_back(wide.a);
         b.push_back(wide.b);
       }
@@ -149,14 +149,19 @@ class HetLora : public FederatedMethod {
     return tail(after).item<double>() * scaling < tail(before).item<double>();
   }
 
+  /// With scale 1, padded; as they were sent where they are that already.
+  static LoraFactors at_full_rank(const LoraFactors& sent, int64_t rank) {
+    if (sent.scaling == 1 && sent.rank() == rank) return sent;
+    return padded(rescaled(received(sent), 1.0), rank);
+  }
+
   /// One score per client: the norm of its whole update, all modules together. Equal weights when all are zero.
   static std::vector<double> norm_weights(const ServerState& state, std::span<const ClientUpdate> updates) {
     std::vector<double> scores;
     double sum = 0;
     for (const auto& update : updates) {
       double squares = 0;
-      for (const auto& [site, factors] : state.global.adapters)
-        squares += squared_product_norm(rescaled(update.factors(site), 1.0));
+      for (const auto& [site, factors] : state.global.adapters) squares += squared_product_norm(update.sent(site));
       scores.push_back(std::sqrt(squares));
       sum += scores.back();
     }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lora/algebra.h"
@@ -21,8 +22,17 @@ AdapterState whole_adapter(const ServerState& state) {
 }
 
 void gain_base_delta(ServerState& next, TransportDtype dtype) {
-  const auto sent = encode({.base_delta = next.global.base_delta}, dtype, {});
-  add_to_base(next.common.base_change, received(decode(sent.bytes, "a change of the base").base_delta));
+  for (auto& [site, delta] : next.global.base_delta) {
+    if (delta.rank() == 0) continue;
+    delta = on_the_wire(delta, dtype);
+    add_to_base(next.common.base_change, {{site, delta}});
+    const auto& all = next.common.base_change.at(site);
+    const bool stacked = all.rank() < std::min(all.a.size(-1), all.b.size(-2)) && delta.scaling == 1;
+    if (!stacked) continue;
+    // The end of the stack: held once.
+    delta.a = all.a.narrow(-2, all.rank() - delta.rank(), delta.rank());
+    delta.b = all.b.narrow(-1, all.rank() - delta.rank(), delta.rank());
+  }
 }
 
 std::map<std::string, double> Metrics::means() const {

@@ -29,6 +29,7 @@ constexpr auto names(SampleFrom) {
 struct GradientSample {
   int64_t rows = 0;  ///< in all, or one client's share of them rounded up, times the clients
   SampleFrom from = SampleFrom::kPooled;
+  bool operator==(const GradientSample& other) const = default;
 
   void visit(auto& field) {  // base/record.h
     field("rows", rows);
@@ -52,6 +53,7 @@ struct ServerView {
   double lr = 0;  ///< the clients' learning rate, eta
   uint64_t seed = 0;
   GradientSum gradient_sum{};
+  TransportDtype transport = TransportDtype::kFloat32;  ///< what a change of the base is rounded to in any case
 };
 
 /// The participants of a round, in id order, with p_c: dataset sizes normalised over them. Empty for an evaluation.

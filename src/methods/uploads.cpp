@@ -12,12 +12,28 @@ const LoraFactors& ClientUpdate::sent(const std::string& site) const {
   return found->second;
 }
 
+const at::Tensor& ClientUpdate::sent(const std::string& site, at::Tensor LoraFactors::*factor) const {
+  const auto& values = sent(site).*factor;
+  EK_CHECK(values.defined(), kShape, "aggregate: client ", client.id, " sent a part of ", site, " only");
+  return values;
+}
+
 LoraFactors ClientUpdate::factors(const std::string& site) const { return received(sent(site)); }
 
 const at::Tensor& ClientUpdate::extra(const std::string& name) const {
   const auto found = payload.extras.find(name);
   EK_CHECK(found != payload.extras.end(), kShape, "aggregate: client ", client.id, " did not send ", name);
   return found->second;
+}
+
+std::map<std::string, std::vector<LoraFactors>> parts_of(const Sites& sites, std::span<const ClientUpdate> updates) {
+  std::map<std::string, std::vector<LoraFactors>> parts;
+  for (const auto& [site, shape] : sites)
+    for (const auto& update : updates) {
+      for (const auto factor : {&LoraFactors::a, &LoraFactors::b}) update.sent(site, factor);
+      parts[site].push_back(update.sent(site));
+    }
+  return parts;
 }
 
 Uploads::Uploads(std::span<const ClientUpdate> updates, bool one_by_one)
@@ -43,9 +59,14 @@ at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weight
 at::Tensor Uploads::mean(const std::string& site, at::Tensor LoraFactors::*factor,
                          std::span<const double> weights) const {
   return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
-    const auto& values = update.sent(site).*factor;
-    EK_CHECK(values.defined(), kShape, "aggregate: client ", update.client.id, " sent a part of ", site, " only");
-    return Term{values, weight};
+    return Term{update.sent(site, factor), weight};
+  });
+}
+
+at::Tensor Uploads::mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights,
+                         const WeightsOf& weights_E) const {
+  return sum_of(site, weights, [&](const ClientUpdate& update, double weight) {
+    return Term{.values = update.sent(site, factor), .weights_E = weights_E(update, weight)};
   });
 }
 

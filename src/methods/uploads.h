@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +25,14 @@ struct ClientUpdate {
   LoraFactors factors(const std::string& site) const;
   /// The same as it was sent.
   const LoraFactors& sent(const std::string& site) const;
+  /// One of them. \throws kShape when it did not send that one.
+  const at::Tensor& sent(const std::string& site, at::Tensor LoraFactors::*factor) const;
   /// \throws kShape when it did not send the tensor.
   const at::Tensor& extra(const std::string& name) const;
 };
+
+/// The factors of each site as all clients sent them, in their order: views. \throws kShape as ClientUpdate::sent().
+std::map<std::string, std::vector<LoraFactors>> parts_of(const Sites& sites, std::span<const ClientUpdate> updates);
 
 /// Where some of a round's uploads stand among all of them, and who holds the rest.
 struct UploadShare {
@@ -54,9 +60,14 @@ class Uploads {
   /// sum_c p_c theta_c of one factor of one site, in float32 or, of such factors, float64. Source: FedAvg (McMahan et
   /// al. 2017). \throws kNumeric naming a client that sent what is not finite, kShape one that sent another shape.
   at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights) const;
+  /// What a client's upload and its p_c give.
+  using WeightsOf = std::function<at::Tensor(const ClientUpdate& update, double weight)>;
+  /// sum_c w_c theta_c of the experts of a stack. \param weights_E  w_c, [E] float64
+  at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights,
+                  const WeightsOf& weights_E) const;
   /// The same of an extra.
   at::Tensor mean(const std::string& extra, std::span<const double> weights) const;
-  /// sum_c part(upload_c, p_c); parts that are undefined are left out. `part` is asked twice.
+  /// sum_c part(upload_c, p_c); parts that are undefined are left out.
   at::Tensor sum(std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
 

@@ -20,12 +20,14 @@ LoraFactors probe(const Site& shape) {
 
 }  // namespace
 
-at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
-                           std::span<const Example* const> rows, int64_t batch_size, const RouterOptions& router,
-                           const ProductTable& products) {
-  const AdapterState adapters{{site, probe(shape)}};
-  const auto& b = adapters.at(site).b;
-  b.mutable_grad() = at::zeros_like(b);
+std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites,
+                                                   std::span<const Example* const> rows, int64_t batch_size,
+                                                   const RouterOptions& router, const ProductTable& products) {
+  AdapterState adapters;
+  for (const auto& [name, site] : sites) {
+    const auto& b = adapters.emplace(name, probe(site)).first->second.b;
+    b.mutable_grad() = at::zeros_like(b);
+  }
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(batch_size)) {
     const size_t count = std::min(static_cast<size_t>(batch_size), rows.size() - first);
     const auto batch = pack(rows.subspan(first, count));
@@ -33,7 +35,15 @@ at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const
     const auto loss = model.loss(batch, {.adapters = &adapters, .router = router, .products = products});
     (loss.sum / static_cast<double>(loss.count)).backward();
   }
-  return b.grad();
+  std::map<std::string, at::Tensor> gradients;
+  for (const auto& [name, factors] : adapters) gradients[name] = factors.b.grad();
+  return gradients;
+}
+
+at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
+                           std::span<const Example* const> rows, int64_t batch_size, const RouterOptions& router,
+                           const ProductTable& products) {
+  return weight_gradients(model, {{site, shape}}, rows, batch_size, router, products).at(site);
 }
 
 }  // namespace evenkeel

@@ -89,6 +89,19 @@ INSTANTIATE_TEST_SUITE_P(Routing, WeightGradient,
                          ::testing::Values(RouterOptions{}, RouterOptions{.top_k = 1},
                                            RouterOptions{.top_k = 2, .gate_norm = GateNorm::kRenormSelected}));
 
+// Fed-SB begins with gradients of every site, a layer's at a time.
+TEST(WeightGradients, OfManySitesInOnePassAreThoseOfEachAlone) {
+  const auto model = testing::random_model(9);
+  const std::vector<std::string> targets{"q_proj", "gate", "gate_proj", "up_proj", "down_proj"};
+  const auto examples = rows();
+  std::vector<const Example*> pointers;
+  for (const auto& example : examples) pointers.push_back(&example);
+  const auto sites = model->sites(targets);
+  const auto together = weight_gradients(*model, sites, pointers, kBatch, {.top_k = 2});
+  EXPECT_EQ(together.size(), sites.size());
+  for (const auto& [site, g] : together) EXPECT_TRUE(g.equal(gradient(*model, site, {.top_k = 2}))) << site;
+}
+
 TEST(WeightGradients, DependOnHowRowsAreRouted) {
   const auto model = testing::random_model(9);
   const std::string site = "model.layers.0.mlp.experts.up_proj";

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Plots of docs/performance.md, drawn from the JSON lines of the benchmarks.
+
+    build/aggregation_bench --full --clients 2 4 8 32 --folder uploads > server.jsonl
+    .venv-v4/bin/python bench/plots.py server server.jsonl --out docs/figures
+
+`server`: seconds and memory of the server's step against clients, rank and experts; each only where the lines differ in
+it. A dotted line is linear growth from the first point.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+# The files of equal plots are equal.
+plt.rcParams.update({"svg.hashsalt": "evenkeel", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
+LAYOUT = ("clients", "rank", "experts", "layers", "hidden", "width", "threads")
+
+
+def read_lines(paths):
+    lines = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            lines += [json.loads(line) for line in file if line.startswith("{")]
+    return [line for line in lines if line["round"] == 1]
+
+
+def series(lines, axis):
+    """Method -> lines that differ in `axis` alone, the longest such series of each, by that axis."""
+    found = {}
+    for line in lines:
+        rest = tuple(line[key] for key in LAYOUT if key != axis)
+        found.setdefault((line["method"], rest), {})[line[axis]] = line
+    longest = {}
+    for (method, _), points in found.items():
+        if len(points) > max(1, len(longest.get(method, []))):
+            longest[method] = [points[key] for key in sorted(points)]
+    return longest
+
+
+def draw(panel, by_method, axis, value, label):
+    for method, points in sorted(by_method.items()):
+        xs, ys = [p[axis] for p in points], [value(p) for p in points]
+        (line,) = panel.plot(xs, ys, marker="o", markersize=3, linewidth=1, label=method)
+        panel.plot(xs, [ys[0] * x / xs[0] for x in xs], ":", linewidth=0.7, color=line.get_color())
+    panel.set(xlabel=axis, ylabel=label, xscale="log", yscale="log")
+    panel.set_xticks(sorted({p[axis] for points in by_method.values() for p in points}))
+    panel.get_xaxis().set_major_formatter("{x:.0f}")
+    panel.minorticks_off()
+
+
+def server(lines, out):
+    written = []
+    for axis in ("clients", "rank", "experts"):
+        by_method = series(lines, axis)
+        if not by_method:
+            continue
+        figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+        draw(left, by_method, axis, lambda p: p["seconds"], "seconds")
+        draw(right, by_method, axis, lambda p: p["peak_beside_bytes"] / 2**20, "MiB beside the state before")
+        right.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
+        written.append(out / f"server-{axis}.svg")
+        figure.savefig(written[-1], metadata={"Date": None})
+        plt.close(figure)
+    return written
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["server"])
+    parser.add_argument("lines", nargs="+", help="files of JSON lines")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("docs/figures"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    written = server(read_lines(arguments.lines), arguments.out)
+    if not written:
+        sys.exit("no two lines differ in clients, rank or experts alone")
+    print(*written, sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
