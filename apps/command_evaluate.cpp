@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/answers_of.h"
 #include "apps/commands.h"
 #include "apps/model_options.h"
 #include "base/files.h"
@@ -16,6 +17,7 @@
 #include "fed/evaluation.h"
 #include "report/client_scores.h"
 #include "report/score_table.h"
+#include "scoring/answer_journal.h"
 #include "scoring/evaluation.h"
 #include "tokenizer/tokenizer.h"
 
@@ -24,7 +26,7 @@ namespace {
 
 struct EvaluateFlags {
   ModelOptions model;
-  std::string run, data, predictions;
+  std::string run, data, predictions, journal;
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
@@ -38,14 +40,16 @@ struct EvaluateFlags {
 class ScoreWriter {
  public:
   explicit ScoreWriter(const EvaluateFlags& flags)
-      : json_(flags.json), file_(flags.predictions), progress_("evaluate") {
+      : json_(flags.json), is_journalled_(!flags.journal.empty()), file_(flags.predictions), progress_("evaluate") {
     if (file_.empty()) return;
     predictions_.open(file_);
     check_predictions();
   }
 
   void progress(const std::string& task, double budget, int64_t done, int64_t rows) {
-    if (interrupt_requested()) throw Interrupted("interrupted; the evaluation has to be started again");
+    if (interrupt_requested())
+      throw Interrupted(is_journalled_ ? "interrupted; the same command goes on with it"
+                                       : "interrupted; the evaluation has to be started again");
     progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
   }
 
@@ -95,7 +99,7 @@ class ScoreWriter {
     if (prediction.bert_score) json["bert_score"] = *prediction.bert_score;
   }
 
-  bool json_;
+  bool json_, is_journalled_;
   std::string file_;
   log::Progress progress_;
   std::ofstream predictions_;
@@ -214,23 +218,29 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
   const EvaluationOptions defaults;
   std::optional<BertScorer> scorer;
   if (!flags.bert_score.encoder.empty()) scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
-  const EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
-                                  .decode = decode_of(flags).value_or(defaults.decode),
-                                  .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
-                                  .batch_size = flags.batch_size.value_or(defaults.batch_size),
-                                  .bert_scorer = scorer ? &*scorer : nullptr};
+  EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
+                            .decode = decode_of(flags).value_or(defaults.decode),
+                            .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
+                            .batch_size = flags.batch_size.value_or(defaults.batch_size),
+                            .bert_scorer = scorer ? &*scorer : nullptr};
   const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
   const auto tokenizer = Tokenizer::of_model(opened.folder);
+  std::optional<AnswerJournal> journal;
+  if (!flags.journal.empty()) journal.emplace(flags.journal);
+  options.journal = journal ? &*journal : nullptr;
+  const auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
     for (const auto& [task, set] : tasks) {
+      if (journal) options.journal_key = concat(depends_on, top_k, " experts, ", key_of(task, set.rows));
       std::vector<Prediction> predictions;
       const auto report = [&, budget = budget, name = task.name](int64_t done, int64_t all) {
         writer.progress(name, budget, done, all);
       };
-      auto score = evaluate_task(*opened.model, tokenizer, forward, task, set, options, &predictions, report);
+      auto score = evaluate_task(*opened.model, tokenizer, forward, task, set, options,
+                                 flags.predictions.empty() ? nullptr : &predictions, report);
       score.budget = budget;
       writer.score(score, predictions);
     }
@@ -253,6 +263,8 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
   if (!flags.tasks.empty()) changes.tasks = flags.tasks;
   if (!flags.budgets.empty()) changes.budgets = flags.budgets;
   changes.limit = flags.limit;
+  changes.journal = flags.journal;
+  changes.predictions = !flags.predictions.empty();
   const auto decode = decode_of(flags);
   const auto form = form_of(flags);
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.model.dtype);
@@ -322,11 +334,13 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
-  command->add_option("--batch-size", flags->batch_size, "prompts run together (default 32)");
+  command->add_option("--batch-size", flags->batch_size, "prompts run together (default 128)");
   command->add_option("--bert-encoder", flags->bert_score.encoder,
                       "BERT or RoBERTa folder: BERTScore of free-text answers (--run: the run's)");
   command->add_option("--bert-layer", flags->bert_score.layer, "its layer (default: that of the folder's name)");
   command->add_option("--bert-baseline", flags->bert_score.baseline, "tsv file to rescale with");
+  command->add_option("--journal", flags->journal,
+                      "file that keeps what is answered: the same command, killed, goes on from it");
   command->add_option("--predictions", flags->predictions, "JSON lines file for every output, read and ranked answer");
   command->add_flag("--in-the-run-only", flags->in_the_run_only,
                     "--run: do not also score the exported adapter as other programs route it");

@@ -70,7 +70,7 @@ MemoryPlan plan_of(const ModelSpec& spec, std::span<const TokenIds> prompts, con
   for (const auto& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.size()));
   const auto sequences = static_cast<int64_t>(prompts.size()) * options.beams;
   const int64_t length = std::min(longest + options.max_new_tokens, spec.max_positions);
-  const PassShape pass{.tokens = static_cast<int64_t>(prompts.size()) * longest,
+  const PassShape pass{.tokens = std::min(static_cast<int64_t>(prompts.size()) * longest, kPassTokens + longest),
                        .targets = sequences,
                        .top_k = spec.top_k,
                        .threads = at::get_num_threads()};

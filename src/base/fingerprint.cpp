@@ -69,7 +69,8 @@ fs::path cache_folder() {
   return {};
 }
 
-/// Read and written by several threads and processes: a file of facts is replaced whole, and a lost update costs a pass.
+/// Read and written by several threads and processes: a file of facts is replaced whole, and a lost update costs a
+/// pass.
 class Memory {
  public:
   /// What is known of the file as it is; nothing but its identity where nothing is.

@@ -37,4 +37,11 @@ bool is_part_of(const fs::path& file, std::string_view written) {
   return dash != std::string_view::npos && is_number(rest.substr(0, dash)) && is_number(rest.substr(dash + 1));
 }
 
+void shorten_file(const fs::path& file, int64_t bytes) {
+  if (!path_exists(file) || evenkeel::file_size(file) <= static_cast<uint64_t>(bytes)) return;
+  std::error_code error;
+  fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
+  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", error.message());
+}
+
 }  // namespace evenkeel

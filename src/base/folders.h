@@ -1,6 +1,7 @@
 /// \file  What is in a folder, and on disk: new folders, and what a killed process leaves in them.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "base/files.h"
@@ -13,5 +14,8 @@ void flush_folder(const fs::path& folder);
 /// Whether `file` is what a killed process left of an atomic write (base/files.h) of `written`, a file of the same
 /// folder: "<written>.part-<process>-<number>".
 bool is_part_of(const fs::path& file, std::string_view written);
+
+/// Cuts a file that is longer than `bytes`; one that is not there stays so.
+void shorten_file(const fs::path& file, int64_t bytes);
 
 }  // namespace evenkeel

@@ -5,6 +5,17 @@
 #include "fed/served.h"
 
 namespace evenkeel {
+namespace {
+
+/// Tells a score of one state from all others of the run.
+std::string key_of(const Task& task, const Score& ask) {
+  const auto& client = task.client;
+  return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
+                ", budget ", client.budget, ", reading ", ask.reading, ", served by ", config::name_of(ask.served_by),
+                ask.own_rows ? concat(", rows of client ", client.id) : "");
+}
+
+}  // namespace
 
 Reply Client::answer(const Task& task, const OnProgress& on_progress) {
   return std::visit([&](const auto& ask) { return answer(task, ask, on_progress); }, task.ask);
@@ -60,8 +71,10 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
       on_progress(
           {.client = task.client.id, .task = ask.task, .budget = task.client.budget, .rows_done = done, .rows = rows});
   };
+  auto options = place_.evaluation();
+  options.journal_key = concat(place_.answers_of, key_of(task, ask));
   Scored scored;
-  scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, info, set, place_.evaluation(),
+  scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, info, set, options,
                                ask.predictions ? &scored.predictions : nullptr, on_rows);
   scored.score.budget = task.client.budget;
   scored.score.reading = ask.reading;

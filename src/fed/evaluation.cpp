@@ -4,6 +4,8 @@
 #include <tuple>
 
 #include "base/files.h"
+#include "base/fingerprint.h"
+#include "fed/manifest.h"
 #include "fed/round.h"
 #include "fed/run_folder.h"
 
@@ -38,6 +40,15 @@ std::vector<std::string> client_tasks(const ExperimentConfig& config) {
   std::erase_if(tasks,
                 [rows = config.data.rows()](const auto& task) { return find_task(task, rows).family != "files"; });
   return tasks;
+}
+
+/// Answers are kept in `journal`, under all that they depend on: config, state, and the files as they are now.
+void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
+  std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
+  for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
+    text += concat(file.string(), ' ', fingerprint_of(file).digest, '\n');
+  e.fabric.place.answers = std::make_shared<AnswerJournal>(journal);
+  e.fabric.place.answers_of = concat(sha256(text).substr(0, 16), ", ");
 }
 
 /// One evaluation of a state in the making: what is scored, and what is known of the rows of all.
@@ -134,8 +145,9 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
   apply(changes, config);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate);
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
+  if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);
   return evaluate_state(e.server, e.fabric, state,
-                        {.on_progress = on_progress, .on_score = on_score, .predictions = on_score != nullptr});
+                        {.on_progress = on_progress, .on_score = on_score, .predictions = changes.predictions});
 }
 
 }  // namespace evenkeel

@@ -59,10 +59,12 @@ struct RunEvaluation {
   std::optional<std::vector<std::string>> tasks;
   std::optional<std::vector<double>> budgets;
   std::optional<int64_t> limit;
+  std::filesystem::path journal{};  ///< what is answered is kept there by batch and not answered again; empty: nowhere
+  bool predictions = true;          ///< whether on_score is told them
   std::function<void(ExperimentConfig&)> adjust;  ///< anything else, e.g. decoding or where the data is
 };
 
-/// Scores the last committed round of a run folder, task by task within each budget. Writes nothing.
+/// Scores the last committed round of a run folder, task by task within each budget. Writes nothing into it.
 /// \throws kIo when no run lives there; kConfig, kData, kCheckpoint as make_experiment().
 std::vector<TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
                                     const EvaluationProgress& on_progress = {}, const ScoreCallback& on_score = {});

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/cost.h"
+#include "scoring/generation.h"
 
 namespace evenkeel {
 namespace {
@@ -106,15 +107,17 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
   const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
   const int64_t prompts = std::min(evaluate.batch_size, limit);
   const int64_t copies = prompts * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
-  const PassShape pass{.tokens = prompt * prompts,
+  const int64_t most = static_cast<int64_t>(std::min(evaluate.cache_gib * 0x1p30, 0x1p62));
+  const int64_t one = cache_bytes(spec, 1, prompt + (copies / prompts) * evaluate.max_new_tokens, evaluate.cache);
+  const PassShape pass{.tokens = std::min(prompt * prompts, kPassTokens + prompt),
                        .targets = copies,
                        .top_k = most_experts(e),
                        .threads = std::max<int64_t>(1, e.server.config.threads)};
   const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
   return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
           {concat("an evaluation of ", prompts, " prompts at once"),
-           cache_bytes(spec, copies, prompt + evaluate.max_new_tokens) + passing_bytes(spec, pass) + logits,
-           "evaluate.batch_size or evaluate.max_new_tokens"}};
+           std::min(prompts * one, std::max(one, most)) + passing_bytes(spec, pass) + logits,
+           "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
 /// Factors of everything merged into the base by the last round, the server's before and after it and the clients'; a

@@ -25,9 +25,9 @@ std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
                                                std::span<const std::string> training_files);
 
 /// Format of the run folder, version, git hash (when built from a checkout), library versions, machine, time of
-/// creation; path, bytes and fingerprint (base/fingerprint.h) of `files`, and which clients bring it, where they bring their
-/// own; what the command line asked for and the resolved config it came to. Cost: one read of all files that are not
-/// known yet.
+/// creation; path, bytes and fingerprint (base/fingerprint.h) of `files`, and which clients bring it, where they bring
+/// their own; what the command line asked for and the resolved config it came to. Cost: one read of all files that are
+/// not known yet.
 OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request,
                           std::span<const std::filesystem::path> files);
 

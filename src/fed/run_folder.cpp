@@ -17,7 +17,8 @@ namespace {
 constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json";
 constexpr std::string_view kFederation = "federation";  // flower/serve.h
-constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl";
+constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
+                           kEvaluating = "evaluating.jsonl";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kManifestFile), std::string(kUnfinished)};
 
@@ -52,13 +53,6 @@ void remove_leftovers(const fs::path& folder) {
 /// \throws kIo unless the lock is all that is there.
 void check_empty(const fs::path& folder) {
   EK_CHECK(only_locked(folder), kIo, folder.string(), ": exists already and is not empty; choose another --out");
-}
-
-void shorten(const fs::path& file, int64_t bytes) {
-  if (!path_exists(file) || evenkeel::file_size(file) <= static_cast<uint64_t>(bytes)) return;
-  std::error_code error;
-  fs::resize_file(file, static_cast<uintmax_t>(bytes), error);
-  EK_CHECK(!error, kIo, file.string(), ": cannot be cut to ", bytes, " bytes: ", error.message());
 }
 
 OrderedJson partition_json(const Shards& shards) {
@@ -215,8 +209,8 @@ void RunFolder::settle() const {
   remove_parts(folder_, kFirstFiles);
   remove_parts(folder_, {"report.html"});
   remove_parts(folder_ / "adapter", {"adapter_model.safetensors", "adapter_config.json"});
-  shorten(folder_ / kEvaluations, evaluation_bytes_);
-  shorten(folder_ / kRounds, round_bytes_);
+  shorten_file(folder_ / kEvaluations, evaluation_bytes_);
+  shorten_file(folder_ / kRounds, round_bytes_);
   if (record_missing_) append_line(folder_ / kRounds, opened_.commit.record);
 }
 
@@ -240,6 +234,11 @@ void RunFolder::save_adapter(const ServerState& state, const Server& server) con
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {
   append_sealed(folder_ / kEvaluations, record::write(score));
+}
+
+const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {
+  if (!answers_) answers_ = std::make_shared<AnswerJournal>(folder_ / kEvaluating);
+  return answers_;
 }
 
 std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations(folder_).whole().lines; }

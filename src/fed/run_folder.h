@@ -7,10 +7,12 @@
 ///   checkpoint/        fed/checkpoint.h
 ///   rounds.jsonl       a line per committed round (fed/records.h)
 ///   evaluations.jsonl  a line per round, task and budget (fed/records.h)
+///   evaluating.jsonl   while an evaluation is under way: what is answered so far (scoring/answer_journal.h)
 ///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "fed/run_request.h"
 #include "fed/server.h"
 #include "fed/shards.h"
+#include "scoring/answer_journal.h"
 
 namespace evenkeel {
 
@@ -61,6 +64,8 @@ class RunFolder {
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const EvaluationRecord& score) const;
+  /// What the evaluation that is under way has answered, and an earlier process of the same evaluation.
+  const std::shared_ptr<AnswerJournal>& answers() const;
   /// All lines of evaluations.jsonl.
   std::vector<SealedLine> evaluations() const;
 
@@ -75,7 +80,8 @@ class RunFolder {
   ExperimentConfig config_;
   CommittedRound opened_;
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // of the lines that the opened round leaves standing
-  bool record_missing_ = false;                     // its own line of rounds.jsonl was not written any more
+  mutable std::shared_ptr<AnswerJournal> answers_;
+  bool record_missing_ = false;  // its own line of rounds.jsonl was not written any more
 };
 
 /// The config a run was made with. \throws kIo when no run lives there, kCheckpoint, kConfig when config.toml is not

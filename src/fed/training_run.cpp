@@ -77,7 +77,7 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
   const auto& server = run.server;
   const auto known = known_scores(run.folder, state.round);
   EvaluationLine progress(run.stop);
-  return evaluate_state(
+  auto scores = evaluate_state(
       server, run.fabric, state,
       {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
        .on_progress = std::ref(progress),
@@ -85,6 +85,8 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
            [&](const TaskScore& score, std::span<const Prediction>) {
              run.folder.add_evaluation({state.round, server.config.method.name, score});
            }});
+  run.folder.answers()->finish();
+  return scores;
 }
 
 void log_beginning(const Server& server, int64_t rounds_done) {
@@ -132,6 +134,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     config.find_files();
     auto experiment = experiment_of(std::move(config), {}, hooks);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
+    experiment.fabric.place.answers = run_folder.answers();
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
     if (!was_there) RunFolder::abandon(folder, std::move(lock));
@@ -151,6 +154,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   auto experiment = experiment_of(folder.config(), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
+  experiment.fabric.place.answers = folder.answers();
   return {std::move(experiment), std::move(folder)};
 }
 

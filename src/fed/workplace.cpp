@@ -39,6 +39,7 @@ EvaluationOptions Workplace::evaluation() const {
   EvaluationOptions options = config.evaluate;
   options.form = config.data.form;
   if (bert_scorer) options.bert_scorer = &*bert_scorer;
+  options.journal = answers.get();
   return options;
 }
 

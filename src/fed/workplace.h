@@ -6,10 +6,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "fed/config.h"
 #include "fed/message.h"
 #include "models/causal_lm.h"
+#include "scoring/answer_journal.h"
 #include "scoring/bert_score.h"
 #include "tokenizer/tokenizer.h"
 
@@ -39,6 +41,8 @@ struct Workplace {
   std::unique_ptr<FederatedMethod> method;
   std::optional<BertScorer> bert_scorer;  ///< of free-text tasks, when the config names an encoder
   std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
+  std::shared_ptr<AnswerJournal> answers{};  ///< of evaluations, by batch; null: they begin anew when they are repeated
+  std::string answers_of{};                  ///< what they depend on beside the run: in front of the journal's keys
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LocalTraining training() const;

@@ -73,6 +73,7 @@ class Serving {
 
   std::vector<TaskScore> play(Served& run) {
     const auto& server = run.experiment.server;
+    run.experiment.fabric.place.answers = run.folder.answers();
     status_.rounds = server.config.train.rounds;
     status_.clients = server.config.clients.count;
     fabric_.serve(joining(server.config, server.sites), terms(server.config.clients),

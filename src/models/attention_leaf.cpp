@@ -2,10 +2,41 @@
 
 #include <ATen/ATen.h>
 
+#include <numeric>
+#include <vector>
+
 #include "base/error.h"
+#include "nn/cached_attention.h"
 #include "nn/norm.h"
 
 namespace evenkeel {
+namespace {
+
+at::Tensor clipped(const at::Tensor& x, std::optional<double> bound) {
+  return bound ? at::clamp(x, -*bound, *bound) : x;
+}
+
+/// Whether the batch is all that the cache has of its sequences.
+bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
+  for (size_t b = 0; b < cache.sequences.size(); ++b)
+    if (cache.sequences[b].length() != offsets[b + 1] - offsets[b]) return false;
+  return true;
+}
+
+at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
+                    const LayerPass& pass) {
+  const std::span<const int64_t> offsets = pass.batch.offsets;
+  const auto* cache = pass.options.cache;
+  if (!cache) return packed_attention(q, k, v, offsets);
+  store_keys(k.contiguous(), v.contiguous(), offsets, *cache, layer);
+  if (!pass.queries_N.defined() && begins(*cache, offsets)) return packed_attention(q, k, v, offsets);
+  if (!pass.queries_N.defined()) return cached_attention(q, offsets, *cache, layer);
+  std::vector<int64_t> one_each(offsets.size());
+  std::iota(one_each.begin(), one_each.end(), 0);
+  return cached_attention(q, one_each, *cache, layer);
+}
+
+}  // namespace
 
 AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model)
     : spec_(spec), norm_eps_(norm_eps) {
@@ -41,19 +72,19 @@ at::Tensor AttentionLeaf::normalised(const at::Tensor& x, const at::Tensor& weig
   return rms_norm(spec_.qk_norm == QkNorm::kPerHead ? x.view({-1, spec_.head_width}) : x, weight, norm_eps_);
 }
 
+/// Queries or keys as attention takes them, [T, H, P].
+at::Tensor AttentionLeaf::turned(at::Tensor x, const at::Tensor& norm, const RotaryTable& table) const {
+  x = clipped(normalised(x, norm), spec_.clip);
+  return apply_rotary(x.view({x.size(0), -1, spec_.head_width}), table);
+}
+
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const {
-  const int64_t tokens = x_TD.size(0), width = spec_.head_width;
   const auto& options = pass.options;
-  auto q = q_(x_TD, options), k = k_(x_TD, options), v = v_(x_TD, options);
-  q = normalised(q, q_norm_);
-  k = normalised(k, k_norm_);
-  if (spec_.clip)
-    for (auto* x : {&q, &k, &v}) *x = at::clamp(*x, -*spec_.clip, *spec_.clip);
-  const auto out = packed_attention(
-      apply_rotary(q.view({tokens, -1, width}), pass.rotary), apply_rotary(k.view({tokens, -1, width}), pass.rotary),
-      v.view({tokens, -1, width}), pass.batch.offsets, options.cache ? &options.cache->layers[layer] : nullptr,
-      options.cache ? std::span<const int64_t>(options.cache->lengths) : std::span<const int64_t>());
-  return o_(out, options);
+  const RotaryTable at_queries{pass.asked(pass.rotary.cos), pass.asked(pass.rotary.sin)};
+  const auto q = turned(q_(pass.asked(x_TD), options), q_norm_, at_queries),
+             k = turned(k_(x_TD, options), k_norm_, pass.rotary);
+  const auto v = clipped(v_(x_TD, options), spec_.clip).view({x_TD.size(0), -1, spec_.head_width});
+  return o_(attended(q, k, v, static_cast<int64_t>(layer), pass), options);
 }
 
 }  // namespace evenkeel

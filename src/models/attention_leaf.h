@@ -8,6 +8,7 @@
 #include <string>
 
 #include "models/leaf.h"
+#include "nn/attention.h"
 
 namespace evenkeel {
 
@@ -31,22 +32,26 @@ struct AttentionSpec {
   AttentionNames names{};
 };
 
-/// What all layers of one forward share.
+/// One layer's part of a forward.
 struct LayerPass {
   const PackedBatch& batch;
   const RotaryTable& rotary;
   const ForwardOptions& options;
+  at::Tensor queries_N{};  ///< the rows that are asked for, one per sequence: its last; undefined: all
+  /// Those rows of `x`.
+  at::Tensor asked(const at::Tensor& x) const { return queries_N.defined() ? x.index_select(0, queries_N) : x; }
 };
 
 class AttentionLeaf {
  public:
   /// \param module  "model.layers.3.self_attn"; \param norm_eps  of the QK-norm
   AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model);
-  /// \param layer  which of the cache's layers is its own. \return [T, D]
+  /// \param layer  which of the cache's layers is its own. \return [T, D], or [N, D] of the rows that are asked for
   at::Tensor operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const;
 
  private:
   at::Tensor normalised(const at::Tensor& x, const at::Tensor& weight) const;
+  at::Tensor turned(at::Tensor x, const at::Tensor& norm, const RotaryTable& table) const;
 
   AttentionSpec spec_;
   double norm_eps_;

@@ -14,7 +14,7 @@
 
 #include "data/example.h"
 #include "lora/adapter.h"
-#include "nn/attention.h"
+#include "nn/kv_cache.h"
 #include "nn/loss.h"
 #include "nn/routing.h"
 
@@ -64,7 +64,8 @@ struct ForwardOptions {
   const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
   RouterOptions router{};
   ProductTable products{};            ///< which kernels multiply with the base
-  KvCache* cache = nullptr;           ///< generation: appended to, and `lengths` advanced
+  KvCache* cache = nullptr;           ///< generation: appended to
+  bool last_only = false;             ///< with a cache: hidden states of each sequence's last token, [B, D]
   RoutingByLayer* routing = nullptr;  ///< filled when given
 };
 
@@ -76,7 +77,7 @@ class CausalLm {
 
   virtual const ModelSpec& spec() const = 0;
 
-  /// Final hidden states, normalised, ready for the head. \return [T, D] float32.
+  /// Final hidden states, normalised, ready for the head. \return [T, D] float32, or as options.last_only says
   virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// The head matrix [V, D] (the embedding when tied): pass it to cross_entropy() with hidden states.
   virtual const FrozenWeight& head() const = 0;

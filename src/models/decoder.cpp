@@ -125,8 +125,7 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
   const int64_t last = batch.positions.max().item<int64_t>();
   EK_CHECK(last < spec().max_positions, kData, "a sequence of ", last + 1, " tokens is longer than the model's ",
            spec().max_positions, " positions");
-  EK_CHECK(!options.cache || options.cache->lengths.size() + 1 == batch.offsets.size(), kShape, "a batch of ",
-           batch.sequences(), " sequences with a cache of ", options.cache ? options.cache->lengths.size() : 0);
+  EK_CHECK(!options.last_only || options.cache, kInternal, "the last rows alone are asked for without a cache");
   for (const auto* state : {options.adapters, options.base_change})
     if (state) check_adapters(*state);
 }
@@ -137,20 +136,27 @@ void Decoder::check_adapters(const AdapterState& adapters) const {
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
+/// The row of each sequence's last token, [B].
+at::Tensor last_rows(const PackedBatch& batch) {
+  std::vector<int64_t> rows;
+  for (size_t b = 1; b < batch.offsets.size(); ++b) rows.push_back(batch.offsets[b] - 1);
+  return at::tensor(rows, at::kLong);
+}
+
 at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& options) const {
   check_batch(batch, options);
+  if (options.cache) options.cache->extend(batch.offsets);
   const auto rotary = rotary_table(batch.positions, spec().head_width, rope_theta_);
-  const LayerPass pass{batch, rotary, options};
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   auto x_TD = at::embedding(embedding_, batch.ids).to(dtype);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
-    x_TD = x_TD + layer.attention(layer.input_norm(x_TD), i, pass);
+    const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer looks at the others
+    const LayerPass pass{batch, rotary, options, only_last ? last_rows(batch) : at::Tensor()};
+    x_TD = pass.asked(x_TD) + layer.attention(layer.input_norm(x_TD), i, pass);
     const auto normed_TD = layer.feed_forward_norm(x_TD);
     x_TD = x_TD + std::visit([&](const auto& block) { return block(normed_TD, options); }, layer.feed_forward);
   }
-  for (size_t b = 0; options.cache && b + 1 < batch.offsets.size(); ++b)
-    options.cache->lengths[b] += batch.offsets[b + 1] - batch.offsets[b];
   return final_norm_(x_TD);
 }
 

@@ -83,8 +83,11 @@ int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
                std::min(2 * kHeadChunk, 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
 }
 
-int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens) {
-  return bytes(kFloat * 2 * d(spec.num_layers) * d(spec.num_kv_heads * spec.head_width) * d(sequences) * d(tokens));
+int64_t cache_bytes(const KvShape& shape, int64_t tokens) { return bytes(d(shape.token_bytes()) * d(tokens)); }
+
+int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, KvType type) {
+  const double each = type == KvType::kBFloat16 ? kFloat / 2 : kFloat;
+  return bytes(each * 2 * d(spec.num_layers) * d(spec.num_kv_heads * spec.head_width) * d(sequences) * d(tokens));
 }
 
 }  // namespace evenkeel

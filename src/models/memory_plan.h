@@ -52,7 +52,8 @@ int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass);
 /// What a pass needs besides: rows on their way to and from the experts, workspaces of the threads, logits by the
 /// chunk.
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass);
-/// Keys and values of `sequences` of `tokens` each, float32.
-int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens);
+/// Keys and values of `tokens`, all sequences together; of several sequences of as many each.
+int64_t cache_bytes(const KvShape& shape, int64_t tokens);
+int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, KvType type = KvType::kExact);
 
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "nn/kernels/vector.h"
@@ -106,64 +107,6 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
   }
 };
 
-// One query row and head against `length` cached rows: softmax(q K^T) V.
-template <typename T>
-void attend_one(const T* q, const T* keys, const T* values, int64_t length, int64_t stride, int64_t width, T* scores,
-                T* out) {
-  const T scale = static_cast<T>(scale_of(width));
-  for (int64_t j = 0; j < length; ++j) scores[j] = kernels::dot(q, keys + j * stride, width) * scale;
-  const T sum = kernels::exp_shifted(scores, kernels::max_of(scores, length), length);
-  std::fill(out, out + width, T(0));
-  for (int64_t j = 0; j < length; ++j) kernels::axpy(scores[j] / sum, values + j * stride, out, width);
-}
-
-template <typename T>
-void attend_cached(const at::Tensor& q_LHP, const at::Tensor& keys, const at::Tensor& values, int64_t cached,
-                   at::Tensor out_LHP) {
-  const int64_t rows = q_LHP.size(0), heads = q_LHP.size(1), width = q_LHP.size(2), kv_heads = keys.size(1);
-  const int64_t stride = kv_heads * width, groups = heads / kv_heads;
-  const T *q = q_LHP.const_data_ptr<T>(), *k = keys.const_data_ptr<T>(), *v = values.const_data_ptr<T>();
-  T* out = out_LHP.mutable_data_ptr<T>();
-  const int64_t work = std::max<int64_t>((cached + rows) * width, 1);
-  at::parallel_for(0, rows * heads, std::max<int64_t>(1, 65536 / work), [&](int64_t begin, int64_t end) {
-    std::vector<T> scores(static_cast<size_t>(cached + rows));
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / heads, shift = (i % heads) / groups * width;
-      attend_one(q + i * width, k + shift, v + shift, cached + row + 1, stride, width, scores.data(), out + i * width);
-    }
-  });
-}
-
-void append(at::Tensor& store, const at::Tensor& rows, int64_t at_row) {
-  if (at_row == 0 && store.scalar_type() != rows.scalar_type()) store = at::empty(store.sizes(), rows.options());
-  EK_CHECK(at_row + rows.size(0) <= store.size(0), kInternal, "key/value cache has room for ", store.size(0),
-           " tokens, ", at_row + rows.size(0), " are needed");
-  store.narrow(0, at_row, rows.size(0)).copy_(rows);
-}
-
-at::Tensor cached_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            std::span<const int64_t> offsets, LayerCache& cache, std::span<const int64_t> lengths) {
-  auto out_THP = at::empty_like(q_THP);
-  for (size_t b = 0; b + 1 < offsets.size(); ++b) {
-    const int64_t start = offsets[b], rows = offsets[b + 1] - start;
-    append(cache.keys[b], k_TGP.narrow(0, start, rows), lengths[b]);
-    append(cache.values[b], v_TGP.narrow(0, start, rows), lengths[b]);
-    const auto q = q_THP.narrow(0, start, rows);
-    auto out = out_THP.narrow(0, start, rows);
-    if (q_THP.scalar_type() == at::kDouble)
-      attend_cached<double>(q, cache.keys[b], cache.values[b], lengths[b], out);
-    else
-      attend_cached<float>(q, cache.keys[b], cache.values[b], lengths[b], out);
-  }
-  return out_THP;
-}
-
-bool starts_fresh(std::span<const int64_t> lengths) {
-  for (const int64_t length : lengths)
-    if (length > 0) return false;
-  return true;
-}
-
 void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::span<const int64_t> offsets) {
   EK_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(2) == k.size(2) &&
                k.size(1) > 0 && q.size(1) % k.size(1) == 0,
@@ -194,49 +137,12 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens) {
     EK_CHECK(offsets[b] < offsets[b + 1], kShape, "attention: sequence ", b, " is empty");
 }
 
-KvCache KvCache::make(int64_t num_layers, std::span<const int64_t> capacity, int64_t kv_heads, int64_t head_width) {
-  KvCache cache;
-  cache.lengths.assign(capacity.size(), 0);
-  cache.layers.resize(static_cast<size_t>(num_layers));
-  for (auto& layer : cache.layers)
-    for (const int64_t tokens : capacity) {
-      layer.keys.push_back(at::empty({tokens, kv_heads, head_width}, at::kFloat));
-      layer.values.push_back(at::empty({tokens, kv_heads, head_width}, at::kFloat));
-    }
-  return cache;
-}
-
-void KvCache::select(std::span<const int64_t> sources) {
-  std::vector<int64_t> uses(lengths.size(), 0);
-  const auto pick = [&](const std::vector<at::Tensor>& from) {
-    std::fill(uses.begin(), uses.end(), 0);
-    std::vector<at::Tensor> picked;
-    for (const int64_t source : sources) {
-      const auto s = static_cast<size_t>(source);
-      picked.push_back(uses[s]++ == 0 ? from[s] : from[s].clone());
-    }
-    return picked;
-  };
-  for (auto& layer : layers) {
-    layer.keys = pick(layer.keys);
-    layer.values = pick(layer.values);
-  }
-  std::vector<int64_t> kept;
-  for (const int64_t source : sources) kept.push_back(lengths[static_cast<size_t>(source)]);
-  lengths = std::move(kept);
-}
-
 at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            std::span<const int64_t> offsets, LayerCache* cache, std::span<const int64_t> lengths) {
+                            std::span<const int64_t> offsets) {
   check(q_THP, k_TGP, v_TGP, offsets);
-  const auto q = q_THP.contiguous(), k = k_TGP.contiguous(), v = v_TGP.contiguous();
-  const int64_t tokens = q.size(0);
-  if (cache && !starts_fresh(lengths)) return cached_attention(q, k, v, offsets, *cache, lengths).view({tokens, -1});
-  for (size_t b = 0; cache && b + 1 < offsets.size(); ++b) {
-    append(cache->keys[b], k.narrow(0, offsets[b], offsets[b + 1] - offsets[b]), 0);
-    append(cache->values[b], v.narrow(0, offsets[b], offsets[b + 1] - offsets[b]), 0);
-  }
-  return AttentionNode::apply(q, k, v, std::vector<int64_t>(offsets.begin(), offsets.end())).view({tokens, -1});
+  return AttentionNode::apply(q_THP.contiguous(), k_TGP.contiguous(), v_TGP.contiguous(),
+                              std::vector<int64_t>(offsets.begin(), offsets.end()))
+      .view({q_THP.size(0), -1});
 }
 
 }  // namespace evenkeel

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
+#include <vector>
 
 #include "data/example.h"
 #include "models/causal_lm.h"
@@ -16,11 +16,14 @@ struct AnswerLikelihood {
   int64_t tokens = 0;  ///< targets
 };
 
-/// Hands over each row's likelihood, in order. Rows are packed into batches of about `batch_tokens` tokens, which
-/// bounds memory and changes nothing. REQUIRES rows within the model's positions and vocabulary. \throws kNumeric
-/// naming the first row (0 = the first) whose logits are not finite.
-void answer_likelihoods(const CausalLm& model, const ForwardOptions& forward, std::span<const Example> rows,
-                        const std::function<void(size_t index, const AnswerLikelihood&)>& on_row,
-                        int64_t batch_tokens = 4096);
+/// How many of the first rows go through the model together: about `batch_tokens` tokens, one row at least. It bounds
+/// memory and changes nothing.
+size_t rows_together(std::span<const Example> rows, int64_t batch_tokens = 4096);
+
+/// The likelihoods of rows that go through the model together. REQUIRES rows within the model's positions and
+/// vocabulary. \param first  number of the first row, for errors. \throws kNumeric naming the first row whose logits
+/// are not finite.
+std::vector<AnswerLikelihood> answer_likelihoods(const CausalLm& model, const ForwardOptions& forward,
+                                                 std::span<const Example> rows, size_t first = 0);
 
 }  // namespace evenkeel

@@ -13,10 +13,12 @@
 #include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
+#include "nn/kv_cache.h"
 #include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 
+class AnswerJournal;
 class BertScorer;
 
 enum class Decode { kGreedy, kBeam4 };
@@ -42,11 +44,16 @@ struct EvaluationOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  bool lowercase = false;   ///< headline accuracy from lower-cased output; both are always computed
-  bool likelihood = true;   ///< also rank the allowed answers
-  int64_t batch_size = 32;  ///< prompts generated at once
-  int64_t cutoff = 0;       ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
+  bool lowercase = false;         ///< headline accuracy from lower-cased output; both are always computed
+  bool likelihood = true;         ///< also rank the allowed answers
+  int64_t batch_size = 128;       ///< prompts generated at once
+  KvType cache = KvType::kExact;  ///< storage of keys and values (docs/decisions/0050-evaluation.md)
+  double cache_gib = 6;           ///< what they may take: a batch is as many prompts as fit, one at least
+  int64_t cutoff = 0;             ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
   const BertScorer* bert_scorer = nullptr;  ///< compares free text too; borrowed; null: no BERTScore
+  /// Borrowed: what is answered is kept there by batch, and what it holds under `journal_key` is not answered again.
+  AnswerJournal* journal = nullptr;
+  std::string journal_key{};  ///< tells apart all that answers depend on, beside the task's name and rows
 
   void visit(auto& field) {  // but for what is said elsewhere in a config: the template, the encoder
     field("decode", decode, "greedy, or beam4: beam search of width 4");
@@ -54,6 +61,10 @@ struct EvaluationOptions {
     field("cutoff", cutoff,
           "tokens of a prompt with context, whose tail is cut; 0: all that the model's positions leave");
     field("batch_size", batch_size, "prompts generated at once, 1 or more");
+    field("cache", cache,
+          "storage of the keys and values that generation goes on from: float32, or bfloat16 in half of it");
+    field("cache_gib", cache_gib,
+          "memory that they may take, in GiB: fewer prompts at once where that many do not fit");
     field("lowercase", lowercase, "headline accuracy from lower-cased output");
     field("likelihood", likelihood, "also rank the allowed answers by likelihood");
   }
@@ -61,6 +72,7 @@ struct EvaluationOptions {
     table.check_integer("max_new_tokens", max_new_tokens, 1, limits::kTokens);
     table.check_integer("cutoff", cutoff, 0, limits::kTokens);
     table.check_integer("batch_size", batch_size, 1, limits::kBatch);
+    table.check_above_zero("cache_gib", cache_gib);
   }
 };
 
@@ -198,12 +210,14 @@ struct Prediction {
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 /// Each prompt runs once: its cache serves the ranking of the answers (total log-probability, ties to the answer named
-/// first) and then generation. An answer is ranked behind what stands before the gold one in the row's output, as in
-/// "the correct answer is answer2". Prompt and answer are tokenised together, as in training. A context that does not
-/// fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
+/// first) and then generation, which goes on behind the answer that it begins with. What the prompts of a task begin
+/// with alike runs once. Without `predictions`, and greedily, an output ends where its answer can be read and nothing
+/// that follows could change it: scores are the same. An answer is ranked behind what stands before the gold one in the
+/// row's output, as in "the correct answer is answer2". Prompt and answer are tokenised together, as in training. A
+/// context that does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
 /// Scoring::kNll generates nothing: rows are cut and tokenised as for training, the end of sequence included, and no
-/// batch of theirs is longer than 4096 tokens or one row.
-/// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite.
+/// batch of theirs is longer than 4096 tokens or one row. \throws kNumeric naming task and first row (0 = the first)
+/// whose logits are not finite.
 /// \param predictions  filled when given, one per row.
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,

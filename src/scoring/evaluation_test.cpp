@@ -6,11 +6,13 @@
 #include <cmath>
 #include <map>
 
+#include "base/interrupt.h"
 #include "base/record.h"
 #include "base/testing.h"
 #include "data/builtin_text.h"
 #include "data/text_metrics.h"
 #include "models/testing.h"
+#include "scoring/answer_journal.h"
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
 #include "tokenizer/bpe_training.h"
@@ -46,6 +48,105 @@ TEST(RowAnswers, AreThoseOfTheAnswerFormatLine) {
   EXPECT_EQ(row_answers(task, row("q Answer format: a/b\n", " x / y \nmore", "x")),
             (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(row_answers(task, Row()).size(), task.answers.size());
+}
+
+void expect_same(std::span<const Prediction> one, std::span<const Prediction> other) {
+  ASSERT_EQ(one.size(), other.size());
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_EQ(record::write(one[i]).dump(), record::write(other[i]).dump()) << "row " << i;
+}
+
+TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(11);
+  auto nll = find_task("boolq");
+  nll.scoring = Scoring::kNll;
+  for (const auto& task : {find_task("boolq"), nll}) {
+    const testing::TemporaryFolder folder;
+    const auto file = folder.path() / "answers.jsonl";
+    EvaluationOptions options{.max_new_tokens = 6, .batch_size = 4};
+    std::vector<Prediction> whole, resumed;
+    const auto score = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &whole);
+    {
+      AnswerJournal journal(file);
+      options.journal = &journal;
+      options.journal_key = "one";
+      const auto stop = [](int64_t done, int64_t) {
+        if (done >= 8) throw Interrupted("stopped");
+      };
+      EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed, stop), Interrupted);
+      evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
+    }
+    const auto text = read_file(file);
+    if (task.scoring == Scoring::kChoice)  // of several batches: the last line as a kill leaves it
+      write_file_atomic(file, text.substr(0, text.size() - 9));
+    AnswerJournal journal(file);
+    EXPECT_EQ(journal.find("another", 0), nullptr);
+    ASSERT_NE(journal.find("one", 0), nullptr);
+    options.journal = &journal;
+    const auto again = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
+    auto without_time = [](TaskScore one) {
+      one.seconds = 0;
+      return record::write(one).dump();
+    };
+    EXPECT_EQ(without_time(again), without_time(score));
+    expect_same(resumed, whole);
+  }
+}
+
+TEST(EvaluateTask, BelievesItsJournal) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(5);
+  const testing::TemporaryFolder folder;
+  AnswerJournal journal(folder.path() / "answers.jsonl");
+  AnsweredBatch batch{.key = "one", .first = 0, .answers = {}};
+  for (int i = 0; i < 5; ++i)
+    batch.answers.push_back({.output = "it is false", .extracted = "", .gold = "", .ranked = "true"});
+  journal.add(batch);
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                    {.max_new_tokens = 6, .batch_size = 4, .journal = &journal, .journal_key = "one"}, &predictions);
+  EXPECT_EQ(score.invalid_rate, 0);
+  journal.finish();
+  EXPECT_FALSE(path_exists(folder.path() / "answers.jsonl"));
+}
+
+TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(9);
+  std::vector<Prediction> few, many;
+  std::vector<int64_t> done;
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6}, &many);
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9}, &few,
+                [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
+  EXPECT_EQ(done.size(), 9u);  // one by one
+  expect_same(few, many);
+}
+
+TEST(EvaluateTask, ScoresAreThoseOfWholeOutputsWhereNobodyReadsThem) {
+  for (const uint64_t seed : {21, 22, 23}) {
+    const auto model = testing::random_model(seed, 400);
+    const auto rows = some_rows(8);
+    std::vector<Prediction> predictions;
+    auto whole =
+        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24}, &predictions);
+    auto scores = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24});
+    whole.seconds = scores.seconds = 0;
+    EXPECT_EQ(record::write(scores).dump(), record::write(whole).dump());
+  }
+}
+
+TEST(EvaluateTask, ABFloat16CacheHardlyChangesWhatIsRanked) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(9);
+  std::vector<Prediction> exact, rounded;
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1}, &exact);
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1, .cache = KvType::kBFloat16},
+                &rounded);
+  int64_t same = 0;
+  for (size_t i = 0; i < rows.size(); ++i) same += exact[i].ranked == rounded[i].ranked;
+  EXPECT_GE(same, 8);
 }
 
 TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {

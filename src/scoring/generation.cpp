@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -16,11 +15,6 @@
 
 namespace evenkeel {
 namespace {
-
-/// Rows of logits held at once when scoring: bounds memory to kLogitRows * V floats.
-constexpr int64_t kLogitRows = 64;
-/// Sequences whose caches are copied at once when continuations need passes of their own.
-constexpr size_t kCopiedCaches = 32;
 
 /// Packs `pieces[b]` to go behind `cached[b]` tokens of sequence b.
 PackedBatch continue_batch(std::span<const TokenIds> pieces, std::span<const int64_t> cached) {
@@ -38,17 +32,25 @@ PackedBatch continue_batch(std::span<const TokenIds> pieces, std::span<const int
   return batch;
 }
 
-/// Runs `pieces[b]` behind what is cached of sequence b. \return hidden states of all pieces, end to end [T, D].
-at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
-                  std::span<const TokenIds> pieces) {
-  ForwardOptions options = forward;
-  options.cache = &cache;
-  options.routing = nullptr;
-  return model.hidden(continue_batch(pieces, cache.lengths), options);
+/// Index behind the last piece that still goes into a pass that begins with `first`.
+size_t pass_end(std::span<const TokenIds> pieces, size_t first) {
+  size_t end = first, tokens = 0;
+  do tokens += pieces[end++].size();
+  while (end < pieces.size() && tokens + pieces[end].size() <= static_cast<size_t>(kPassTokens));
+  return end;
 }
 
 at::Tensor select_rows(const at::Tensor& x_TD, const TokenIds& rows) {
   return x_TD.index_select(0, at::tensor(rows, at::kLong));
+}
+
+size_t shared_tokens(const TokenIds& x, const TokenIds& y) {
+  return static_cast<size_t>(std::mismatch(x.begin(), x.end(), y.begin(), y.end()).first - x.begin());
+}
+
+/// How much of a prompt the prefix gives: never all of it, for something has to run.
+int64_t given_tokens(const TokenIds& prompt, const PromptPrefix* prefix) {
+  return prefix ? static_cast<int64_t>(std::min(shared_tokens(prefix->ids, prompt), prompt.size() - 1)) : 0;
 }
 
 void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names) {
@@ -76,11 +78,9 @@ at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptO
 }
 
 /// How many rows an evaluation runs together is known before, how long they are is not.
-void check_room(const ModelSpec& spec, std::span<const int64_t> capacity) {
-  const int64_t longest = capacity.empty() ? 0 : *std::max_element(capacity.begin(), capacity.end());
-  const auto prompts = static_cast<int64_t>(capacity.size());
-  require_memory({.parts = {{concat("caches of ", prompts, " prompts of up to ", longest, " tokens"),
-                             cache_bytes(spec, prompts, longest), "the number of prompts run at once"}},
+void check_room(const KvShape& shape, int64_t prompts, int64_t tokens) {
+  require_memory({.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
+                             cache_bytes(shape, tokens), "the number of prompts run at once"}},
                   .mapped = 0},
                  machine::memory(), "generation");
 }
@@ -128,35 +128,98 @@ TokenIds ends_of(const GenerationOptions& options, int64_t model_eos) {
   return ends;
 }
 
-std::vector<TokenIds> one_by_one(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
-                                 const TokenIds& ends, const GenerationOptions& options) {
-  std::vector<TokenIds> outputs(run.cache.lengths.size());
-  NextTokens next(options.sampling, outputs.size());
-  TokenIds live(outputs.size());
-  std::iota(live.begin(), live.end(), 0);
-  auto hidden_BD = run.last_BD;
-  for (int64_t step = 1;; ++step) {
-    const auto best = next.of(finite_logits(model.logits(hidden_BD, forward), run.names,
-                                            [&](int64_t row) { return live[static_cast<size_t>(row)]; }),
-                              live);
-    TokenIds kept, tokens, still_live;
-    for (size_t i = 0; i < live.size(); ++i) {
-      if (std::find(ends.begin(), ends.end(), best[i]) != ends.end()) continue;
-      outputs[live[i]].push_back(best[i]);
-      kept.push_back(static_cast<int64_t>(i));
-      tokens.push_back(best[i]);
-      still_live.push_back(live[i]);
+/// Sequences on their way, one token at a time.
+struct Going {
+  const CausalLm& model;
+  const ForwardOptions& forward;
+  PromptRun run;
+  const TokenIds ends;
+  const GenerationOptions& options;
+  std::vector<TokenIds> outputs{};
+  TokenIds live{}, last{};  // prompts of the cache's sequences, and the token that each goes on from
+
+  bool is_end(int64_t token) const { return std::find(ends.begin(), ends.end(), token) != ends.end(); }
+
+  /// Takes the next token of each prompt in `of`; \return the places in `of` of those that go on.
+  TokenIds take(const TokenIds& of, const TokenIds& tokens) {
+    TokenIds places;
+    for (size_t i = 0; i < of.size(); ++i) {
+      const auto prompt = static_cast<size_t>(of[i]);
+      auto& output = outputs[prompt];
+      if (is_end(tokens[i])) continue;
+      output.push_back(tokens[i]);
+      if (static_cast<int64_t>(output.size()) == options.max_new_tokens) continue;
+      if (options.is_enough && options.is_enough(prompt, output)) continue;
+      places.push_back(static_cast<int64_t>(i));
     }
-    if (kept.empty() || step == options.max_new_tokens) return outputs;
-    if (kept.size() < live.size()) run.cache.select(kept);
-    live = std::move(still_live);
-    hidden_BD = extend(model, forward, run.cache, single_tokens(tokens));
+    return places;
   }
+
+  at::Tensor logits(const at::Tensor& hidden_ND, const TokenIds& prompts) const {
+    return finite_logits(model.logits(hidden_ND, forward), run.names,
+                         [&](int64_t row) { return prompts[static_cast<size_t>(row)]; });
+  }
+
+  /// Prompts of which no beginning is known get their first token from the state behind them.
+  void begin(NextTokens& next) {
+    outputs.resize(run.cache.sequences.size());
+    TokenIds unknown;
+    for (size_t b = 0; b < outputs.size(); ++b)
+      if (run.known.empty() || run.known[b].tokens.empty()) unknown.push_back(static_cast<int64_t>(b));
+    if (!unknown.empty()) {
+      const auto tokens = next.of(logits(select_rows(run.last_BD, unknown), unknown), unknown);
+      for (const int64_t place : take(unknown, tokens)) {
+        live.push_back(unknown[static_cast<size_t>(place)]);
+        last.push_back(tokens[static_cast<size_t>(place)]);
+      }
+    }
+    for (size_t b = 0; b < run.known.size(); ++b) begin_with(b, run.known[b]);
+    open();
+  }
+
+  void begin_with(size_t b, const KnownBeginning& known) {
+    for (const int64_t token : known.tokens)
+      if (take({static_cast<int64_t>(b)}, {token}).empty()) return;
+    if (known.tokens.empty()) return;
+    run.cache.sequences[b] = known.cached;
+    live.push_back(static_cast<int64_t>(b));
+    last.push_back(known.tokens.back());
+  }
+
+  void open() {
+    run.cache.select(live);
+    for (size_t i = 0; i < live.size(); ++i)
+      run.cache.open(i, options.max_new_tokens - static_cast<int64_t>(outputs[static_cast<size_t>(live[i])].size()));
+  }
+
+  void step(NextTokens& next) {
+    const auto hidden_BD = extend(model, forward, run.cache, single_tokens(last));
+    const auto tokens = next.of(logits(hidden_BD, live), live);
+    const auto places = take(live, tokens);
+    if (places.size() < live.size()) run.cache.select(places);
+    TokenIds still, after;
+    for (const int64_t place : places) {
+      still.push_back(live[static_cast<size_t>(place)]);
+      after.push_back(tokens[static_cast<size_t>(place)]);
+    }
+    live = std::move(still);
+    last = std::move(after);
+  }
+};
+
+std::vector<TokenIds> one_by_one(const CausalLm& model, const ForwardOptions& forward, PromptRun run, TokenIds ends,
+                                 const GenerationOptions& options) {
+  Going going{model, forward, std::move(run), std::move(ends), options};
+  if (options.sampling) going.run.known.clear();
+  NextTokens next(options.sampling, going.run.cache.sequences.size());
+  going.begin(next);
+  while (!going.live.empty()) going.step(next);
+  return std::move(going.outputs);
 }
 
 std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                   const TokenIds& ends, const GenerationOptions& options) {
-  const auto prompts = run.cache.lengths.size();
+  const auto prompts = run.cache.sequences.size();
   std::vector<BeamSearch> searches(prompts, BeamSearch(options.beams, ends, options.max_new_tokens));
   std::vector<int64_t> rows(prompts, 1);  // running beams of each search, laid end to end in the cache
   const auto owner = [&](int64_t row) {
@@ -164,6 +227,7 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
     for (; row >= rows[static_cast<size_t>(b)]; ++b) row -= rows[static_cast<size_t>(b)];
     return b;
   };
+  for (size_t b = 0; b < prompts; ++b) run.cache.open(b, options.beams * options.max_new_tokens);
   auto hidden_BD = run.last_BD;
   while (true) {
     const auto logits_BV =
@@ -189,99 +253,71 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
   return outputs;
 }
 
-TokenIds tail(const TokenIds& ids, size_t first) {
-  return {ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()};
-}
-
-TokenIds shared_prefix(std::span<const TokenIds> continuations) {
-  if (continuations.empty()) return {};
-  TokenIds shared = continuations.front();
-  for (const auto& other : continuations) {
-    const auto end = std::mismatch(shared.begin(), shared.end(), other.begin(), other.end()).first;
-    shared.erase(end, shared.end());
-  }
-  return shared;
-}
-
-/// What the continuations of each prompt begin with. A sequence without new tokens cannot take part in a pass: when one
-/// prompt shares nothing, none does.
-std::vector<TokenIds> shared_prefixes(std::span<const std::vector<TokenIds>> continuations) {
-  std::vector<TokenIds> shared;
-  for (const auto& some : continuations) shared.push_back(shared_prefix(some));
-  if (std::any_of(shared.begin(), shared.end(), [](const auto& ids) { return ids.empty(); }))
-    shared.assign(continuations.size(), {});
-  return shared;
-}
-
-/// A target whose log-probability under the hidden state in `row` is added to sum `owner`.
-struct Query {
-  int64_t row, target;
-  double* owner;
-};
-
-/// Sums of continuations are finite exactly when every log-probability in them is.
-void check_finite(std::span<const std::vector<double>> sums, const PromptNames& names) {
-  for (size_t b = 0; b < sums.size(); ++b)
-    for (const double sum : sums[b])
-      EK_CHECK(std::isfinite(sum), kNumeric, names.of(b), ": the log-probability of an answer is not finite");
-}
-
-void add_logprobs(const CausalLm& model, const ForwardOptions& forward, const at::Tensor& hidden_ND,
-                  std::vector<Query> queries) {
-  std::stable_sort(queries.begin(), queries.end(), [](const Query& x, const Query& y) { return x.row < y.row; });
-  for (auto begin = queries.begin(); begin != queries.end();) {
-    const int64_t first = begin->row, rows = std::min(kLogitRows, hidden_ND.size(0) - first);
-    const auto logprobs_NV =
-        at::log_softmax(model.logits(hidden_ND.narrow(0, first, rows), forward).to(at::kDouble), 1);
-    const auto* values = logprobs_NV.const_data_ptr<double>();
-    for (; begin != queries.end() && begin->row < first + rows; ++begin)
-      *begin->owner += values[(begin->row - first) * logprobs_NV.size(1) + begin->target];
-  }
-}
-
-/// A continuation that goes on beyond its first token of its own.
-struct Branch {
-  int64_t prompt;
-  TokenIds suffix;
-  double* owner;
-};
-
-/// Scores suffix[1..] of every branch, the prompt and what it shares being cached.
-void add_branches(const CausalLm& model, const ForwardOptions& forward, const KvCache& cache,
-                  std::span<const Branch> branches) {
-  for (size_t first = 0; first < branches.size(); first += kCopiedCaches) {
-    const auto part = branches.subspan(first, std::min(kCopiedCaches, branches.size() - first));
-    TokenIds sources;
-    std::vector<TokenIds> pieces;
-    std::vector<Query> queries;
-    int64_t row = 0;
-    for (const auto& branch : part) {
-      sources.push_back(branch.prompt);
-      pieces.emplace_back(branch.suffix.begin(), branch.suffix.end() - 1);
-      for (size_t i = 1; i < branch.suffix.size(); ++i) queries.push_back({row++, branch.suffix[i], branch.owner});
-    }
-    KvCache copies = cache;  // shares memory; what is written behind `lengths` of the original is never read there
-    copies.select(sources);
-    add_logprobs(model, forward, extend(model, forward, copies, pieces), std::move(queries));
-  }
-}
-
 }  // namespace
 
-PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
-                      int64_t room, PromptNames names) {
-  const at::NoGradGuard no_grad;
+KvShape kv_shape(const CausalLm& model, KvType type) {
   const auto& spec = model.spec();
-  check_prompts(spec, prompts, room, names);
-  std::vector<int64_t> capacity;
-  TokenIds last;
-  for (const auto& prompt : prompts) {
-    capacity.push_back(static_cast<int64_t>(prompt.size()) + room);
-    last.push_back((last.empty() ? -1 : last.back()) + static_cast<int64_t>(prompt.size()));
+  const bool is_double = model.head().values_OI.scalar_type() == at::kDouble;
+  return {.layers = spec.num_layers,
+          .heads = spec.num_kv_heads,
+          .width = spec.head_width,
+          .type = is_double                   ? at::kDouble
+                  : type == KvType::kBFloat16 ? at::kBFloat16
+                                              : at::kFloat};
+}
+
+at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
+                  std::span<const TokenIds> pieces, bool last_only) {
+  ForwardOptions options = forward;
+  options.routing = nullptr;
+  options.last_only = last_only;
+  std::vector<at::Tensor> hidden;
+  for (size_t first = 0, end = 0; first < pieces.size(); first = end) {
+    end = pass_end(pieces, first);
+    KvCache part(cache.shape());
+    part.sequences.assign(cache.sequences.begin() + static_cast<std::ptrdiff_t>(first),
+                          cache.sequences.begin() + static_cast<std::ptrdiff_t>(end));
+    options.cache = &part;
+    hidden.push_back(model.hidden(continue_batch(pieces.subspan(first, end - first), part.lengths()), options));
+    std::move(part.sequences.begin(), part.sequences.end(),
+              cache.sequences.begin() + static_cast<std::ptrdiff_t>(first));
   }
-  check_room(spec, capacity);
-  PromptRun run{KvCache::make(spec.num_layers, capacity, spec.num_kv_heads, spec.head_width), {}, std::move(names)};
-  if (!prompts.empty()) run.last_BD = select_rows(extend(model, forward, run.cache, prompts), last);
+  return hidden.size() == 1 ? hidden.front() : at::cat(hidden);
+}
+
+TokenIds shared_beginning(std::span<const TokenIds> prompts) {
+  if (prompts.size() < 2) return {};
+  size_t shared = prompts[0].size();
+  for (const auto& prompt : prompts) shared = std::min({shared, shared_tokens(prompts[0], prompt), prompt.size() - 1});
+  return {prompts[0].begin(), prompts[0].begin() + static_cast<std::ptrdiff_t>(shared)};
+}
+
+PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type) {
+  if (ids.empty()) return {};
+  const at::NoGradGuard no_grad;
+  KvCache cache(kv_shape(model, type));
+  cache.sequences.resize(1);
+  cache.open(0, static_cast<int64_t>(ids.size()));
+  extend(model, forward, cache, {&ids, 1}, /*last_only=*/true);
+  return {std::move(ids), cache.sequences.front()};
+}
+
+PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
+                      const PromptOptions& options) {
+  const at::NoGradGuard no_grad;
+  check_prompts(model.spec(), prompts, options.room, options.names);
+  PromptRun run{KvCache(kv_shape(model, options.cache)), {}, options.names};
+  std::vector<TokenIds> own;
+  int64_t tokens = 0;
+  for (const auto& prompt : prompts) {
+    const int64_t given = given_tokens(prompt, options.prefix);
+    run.cache.sequences.push_back(given > 0 ? options.prefix->cached.beginning(given) : KvSequence());
+    own.emplace_back(prompt.begin() + given, prompt.end());
+    tokens += static_cast<int64_t>(own.back().size()) + options.room;
+  }
+  check_room(run.cache.shape(), static_cast<int64_t>(prompts.size()), tokens);
+  for (size_t b = 0; b < own.size(); ++b) run.cache.open(b, static_cast<int64_t>(own[b].size()));
+  if (!prompts.empty()) run.last_BD = extend(model, forward, run.cache, own, /*last_only=*/true);
   return run;
 }
 
@@ -289,51 +325,19 @@ std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forw
                                const GenerationOptions& options) {
   limits::check_integer("max_new_tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("beams", options.beams, 1, limits::kBeams);
-  if (run.cache.lengths.empty()) return {};
+  if (run.cache.sequences.empty()) return {};
   const at::NoGradGuard no_grad;
   EK_CHECK(!options.sampling || options.beams == 1, kConfig, "beam search draws nothing: beams is ", options.beams,
            ", allowed with sampling: 1");
   if (options.sampling) options.sampling->check();
-  const auto ends = ends_of(options, model.spec().eos);
-  return options.beams == 1 ? one_by_one(model, forward, std::move(run), ends, options)
+  auto ends = ends_of(options, model.spec().eos);
+  return options.beams == 1 ? one_by_one(model, forward, std::move(run), std::move(ends), options)
                             : beam_search(model, forward, std::move(run), ends, options);
 }
 
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                                const GenerationOptions& options) {
-  return generate(model, forward, run_prompts(model, forward, prompts, options.max_new_tokens), options);
-}
-
-std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
-                                                       PromptRun& run,
-                                                       std::span<const std::vector<TokenIds>> continuations) {
-  const at::NoGradGuard no_grad;
-  const auto lengths = run.cache.lengths;
-  const auto shared = shared_prefixes(continuations);
-  auto states_ND = run.last_BD;
-  if (!shared.empty() && !shared.front().empty())
-    states_ND = at::cat({states_ND, extend(model, forward, run.cache, shared)});
-
-  std::vector<std::vector<double>> sums(continuations.size());
-  std::vector<Query> queries;
-  std::vector<Branch> branches;
-  auto behind = static_cast<int64_t>(continuations.size());  // row of the state behind shared[b][0]
-  for (size_t b = 0; b < continuations.size(); ++b) {
-    sums[b].assign(continuations[b].size(), 0.0);
-    const size_t common = shared[b].size();
-    for (size_t i = 0; i < continuations[b].size(); ++i) {
-      const auto& ids = continuations[b][i];
-      for (size_t t = 0; t < std::min(ids.size(), common + 1); ++t)
-        queries.push_back({static_cast<int64_t>(t == 0 ? b : behind + t - 1), ids[t], &sums[b][i]});
-      if (ids.size() > common + 1) branches.push_back({static_cast<int64_t>(b), tail(ids, common), &sums[b][i]});
-    }
-    behind += static_cast<int64_t>(common);
-  }
-  add_logprobs(model, forward, states_ND, std::move(queries));
-  add_branches(model, forward, run.cache, branches);
-  run.cache.lengths = lengths;
-  check_finite(sums, run.names);
-  return sums;
+  return generate(model, forward, run_prompts(model, forward, prompts, {.room = options.max_new_tokens}), options);
 }
 
 }  // namespace evenkeel

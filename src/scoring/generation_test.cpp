@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "models/testing.h"
 #include "scoring/beam_search.h"
+#include "scoring/continuations.h"
 #include "scoring/likelihood.h"
 
 namespace evenkeel {
@@ -94,10 +95,10 @@ TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
       {{20, 21}, {20, 21, 22}, {20}},                    // one begins another
       {{30, 31, 32}},
   };
-  auto run = run_prompts(*model, {}, kPrompts, 8);
+  auto run = run_prompts(*model, {}, kPrompts, {.room = 8});
   const auto together = continuation_logprobs(*model, {}, run, continuations);
   for (size_t b = 0; b < kPrompts.size(); ++b) {
-    auto run_alone = run_prompts(*model, {}, std::span(kPrompts).subspan(b, 1), 8);
+    auto run_alone = run_prompts(*model, {}, std::span(kPrompts).subspan(b, 1), {.room = 8});
     const auto alone = continuation_logprobs(*model, {}, run_alone, std::span(continuations).subspan(b, 1)).front();
     const double prompt = logprob_of(*model, {}, kPrompts[b]);
     for (size_t i = 0; i < continuations[b].size(); ++i) {
@@ -112,10 +113,93 @@ TEST(ContinuationLogprobs, LeaveTheRunAsItWas) {
   const auto model = testing::random_model(9);
   const std::vector<std::vector<TokenIds>> continuations(kPrompts.size(), {{1, 2, 3}, {1, 2, 4}, {1, 5, 6, 7, 8}});
   const GenerationOptions options{.max_new_tokens = 10, .eos = 1000};
-  auto run = run_prompts(*model, {}, kPrompts, 10);
+  auto run = run_prompts(*model, {}, kPrompts, {.room = 10});
   const auto first = continuation_logprobs(*model, {}, run, continuations);
   EXPECT_EQ(continuation_logprobs(*model, {}, run, continuations), first);
   EXPECT_EQ(generate(*model, {}, std::move(run), options), generate(*model, {}, kPrompts, options));
+}
+
+TokenIds first_of(const TokenIds& ids, size_t count, std::initializer_list<int64_t> then = {}) {
+  TokenIds some(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+  some.insert(some.end(), then);
+  return some;
+}
+
+TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
+  const auto model = testing::random_model(9);
+  const auto greedy = generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = 1000});
+  const auto wrong = [&](size_t b, size_t at) { return (greedy[b][at] + 1) % 67; };
+  const std::vector<std::vector<TokenIds>> guesses{
+      {first_of(greedy[0], 5), first_of(greedy[0], 3, {wrong(0, 3), 2})},  // the first branch is right
+      {first_of(greedy[1], 6)},                                            // alone, and right
+      {first_of(greedy[2], 2, {wrong(2, 2), 7}),
+       first_of(greedy[2], 2, {wrong(2, 2), 8, 9})},                            // wrong from the third on
+      {first_of(greedy[3], 1, {wrong(3, 1)}), first_of(greedy[3], 4, {5, 6})},  // the second, for four tokens
+  };
+  auto run = run_prompts(*model, {}, kPrompts, {.room = 8});
+  continuation_logprobs(*model, {}, run, guesses);
+  const std::vector<size_t> right{5, 6, 3, 5};
+  for (size_t b = 0; b < kPrompts.size(); ++b) {
+    EXPECT_EQ(run.known[b].tokens, first_of(greedy[b], right[b])) << b;
+    EXPECT_EQ(run.known[b].cached.length(), static_cast<int64_t>(kPrompts[b].size() + right[b] - 1)) << b;
+  }
+  for (const int64_t eos : {int64_t{1000}, greedy[0][2], greedy[1][5], greedy[3][6]}) {
+    auto again = run;
+    EXPECT_EQ(generate(*model, {}, std::move(again), {.max_new_tokens = 8, .eos = eos}),
+              generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = eos}));
+  }
+  EXPECT_EQ(generate(*model, {}, std::move(run), {.max_new_tokens = 3, .eos = 1000}),
+            generate(*model, {}, kPrompts, {.max_new_tokens = 3, .eos = 1000}));
+}
+
+TEST(PromptPrefix, IsWhatAllPromptsBeginWithAndLeavesEachAToken) {
+  EXPECT_EQ(shared_beginning(std::vector<TokenIds>{{1, 2, 3, 4}, {1, 2, 3, 5, 6}}), (TokenIds{1, 2, 3}));
+  EXPECT_EQ(shared_beginning(std::vector<TokenIds>{{1, 2, 3}, {1, 2, 3, 5}}), (TokenIds{1, 2}));
+  EXPECT_EQ(shared_beginning(std::vector<TokenIds>{{1, 2, 3}}), TokenIds());
+  EXPECT_EQ(shared_beginning(kPrompts), TokenIds());
+}
+
+TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {
+  for (const auto dtype : {BaseDtype::kFloat32, BaseDtype::kFloat64}) {
+    const auto model = testing::random_model(12, 67, dtype);
+    const TokenIds beginning{4, 8, 15, 16, 23, 42};
+    std::vector<TokenIds> prompts;
+    for (const auto& prompt : kPrompts) prompts.push_back(joined(beginning, prompt));
+    prompts.push_back({4, 8, 15, 3});  // parts with the prefix early
+    prompts.push_back(beginning);
+    const auto prefix = run_prefix(*model, {}, beginning, KvType::kExact);
+    const auto shared = run_prompts(*model, {}, prompts, {.room = 9, .prefix = &prefix});
+    const auto alone = run_prompts(*model, {}, prompts, {.room = 9});
+    EXPECT_LT((shared.last_BD - alone.last_BD).abs().max().item<double>(), dtype == BaseDtype::kFloat64 ? 1e-12 : 2e-5);
+    EXPECT_EQ(shared.cache.lengths(), alone.cache.lengths());
+    for (const int64_t beams : {1, 3}) {
+      const GenerationOptions options{.max_new_tokens = 9, .beams = beams, .eos = 11};
+      EXPECT_EQ(generate(*model, {}, shared, options), generate(*model, {}, alone, options));
+    }
+  }
+}
+
+TEST(Generate, EndsWhereItIsEnough) {
+  const auto model = testing::random_model(4);
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = 1000});
+  const auto enough = generate(*model, {}, kPrompts,
+                               {.max_new_tokens = 15, .eos = 1000, .is_enough = [](size_t prompt, const TokenIds& ids) {
+                                  return ids.size() == prompt + 2;
+                                }});
+  for (size_t b = 0; b < full.size(); ++b) EXPECT_EQ(enough[b], first_of(full[b], b + 2));
+}
+
+TEST(Generate, PromptsBeyondOnePassAreTheSameAsAlone) {
+  const auto model = testing::random_model(14);
+  std::vector<TokenIds> prompts;
+  for (int64_t b = 0; b < 24; ++b) {
+    auto& prompt = prompts.emplace_back();
+    for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in all
+  }
+  const auto together = generate(*model, {}, prompts, {.max_new_tokens = 4, .eos = 1000});
+  for (const size_t b : {size_t{0}, size_t{13}, size_t{23}})
+    EXPECT_EQ(together[b],
+              generate(*model, {}, std::span(prompts).subspan(b, 1), {.max_new_tokens = 4, .eos = 1000})[0]);
 }
 
 at::Tensor logprobs(std::initializer_list<std::vector<float>> rows) {

@@ -45,25 +45,42 @@ TEST_P(Family, PackedSequencesEqualEachAlone) {
   }
 }
 
+KvCache cache_of(const CausalLm& model, const std::vector<std::vector<int64_t>>& sequences) {
+  const auto& spec = model.spec();
+  KvCache cache({spec.num_layers, spec.num_kv_heads, spec.head_width, at::kDouble});
+  cache.sequences.resize(sequences.size());
+  for (size_t b = 0; b < sequences.size(); ++b) cache.open(b, static_cast<int64_t>(sequences[b].size()));
+  return cache;
+}
+
 TEST_P(Family, GenerationWithACacheEqualsTheWholeSequence) {
   const auto model = make_model(GetParam(), BaseDtype::kFloat64);
   const auto whole = model->hidden(pack_ids(kSequences), {});
-  std::vector<int64_t> capacity;
-  for (const auto& sequence : kSequences) capacity.push_back(static_cast<int64_t>(sequence.size()));
-  const auto& spec = model->spec();
-  auto cache = KvCache::make(spec.num_layers, capacity, spec.num_kv_heads, spec.head_width);
+  auto cache = cache_of(*model, kSequences);
   ForwardOptions options;
   options.cache = &cache;
   std::vector<std::vector<int64_t>> prompts;
   for (const auto& sequence : kSequences) prompts.emplace_back(sequence.begin(), sequence.begin() + 1);
   model->hidden(pack_ids(prompts), options);
-  EXPECT_EQ(cache.lengths, std::vector<int64_t>({1, 1, 1}));
+  EXPECT_EQ(cache.lengths(), std::vector<int64_t>({1, 1, 1}));
   cache.select(std::vector<int64_t>{2, 0});
   auto tail = pack_ids(std::vector<std::vector<int64_t>>{{5, 0, 8}, {4, 9, 2, 10, 3}});
   tail.positions.add_(1);
   const auto out = model->hidden(tail, options);
   EXPECT_LT(max_difference(out, at::cat({whole.slice(0, 8, 11), whole.slice(0, 1, 6)})), 1e-12);
-  EXPECT_EQ(cache.lengths, std::vector<int64_t>({4, 6}));
+  EXPECT_EQ(cache.lengths(), std::vector<int64_t>({4, 6}));
+}
+
+TEST_P(Family, TheLastRowsAloneAreThoseOfTheWholePass) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
+  const auto whole = model->hidden(pack_ids(kSequences), {});
+  auto cache = cache_of(*model, kSequences);
+  ForwardOptions options;
+  options.cache = &cache;
+  options.last_only = true;
+  const auto last = model->hidden(pack_ids(kSequences), options);
+  EXPECT_LT(max_difference(last, at::stack({whole[5], whole[6], whole[10]})), 1e-12);
+  EXPECT_EQ(cache.lengths(), std::vector<int64_t>({6, 1, 4}));
 }
 
 TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {

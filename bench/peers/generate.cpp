@@ -1,0 +1,127 @@
+/// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each whatever they are.
+/// Usage: generate MODEL --tokenizer FOLDER --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON line
+/// on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead, with
+/// ranking, and says seconds per row of each set.
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "bench/peak_memory.h"
+#include "data/prompt.h"
+#include "data/tasks.h"
+#include "models/causal_lm.h"
+#include "nn/product_probe.h"
+#include "scoring/evaluation.h"
+#include "scoring/generation.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kNever = int64_t{1} << 40;  // no token: nothing ends before its time
+const std::vector<std::string> kTasks{"boolq", "piqa", "siqa", "hellaswag", "winogrande", "arc_e", "arc_c", "obqa"};
+
+struct Job {
+  std::string model, tokenizer, data, prompts, cache = "float32";
+  int64_t rows = 16, batch = 128, tokens = 32, top_k = 8;
+  int threads = 2;
+  bool alone = false, evaluate = false;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TaskRows rows_of(const Job& job, const std::string& task) {
+  const RowOptions from{.path = job.data, .limit = job.rows};
+  return test_rows(find_task(task, from), from);
+}
+
+KvType cache_of(const Job& job) { return job.cache == "bfloat16" ? KvType::kBFloat16 : KvType::kExact; }
+
+/// Prompts of all sets, set after set.
+std::vector<TokenIds> prompts_of(const Job& job, const Tokenizer& tokenizer) {
+  const Prompts prompts(tokenizer, PromptTemplate::kPaper);
+  std::vector<TokenIds> all;
+  for (const auto& task : kTasks)
+    for (const auto& row : rows_of(job, task).rows) all.push_back(prompts.encode(prompts.evaluation_prompt(row)));
+  return all;
+}
+
+OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOptions& forward,
+                      std::span<const TokenIds> prompts) {
+  std::vector<TokenIds> outputs;
+  int64_t tokens = 0;
+  for (const auto& prompt : prompts) tokens += static_cast<int64_t>(prompt.size());
+  const auto begin = std::chrono::steady_clock::now();
+  double prefill = 0;
+  for (size_t first = 0; first < prompts.size(); first += static_cast<size_t>(job.batch)) {
+    const auto batch = prompts.subspan(first, std::min(static_cast<size_t>(job.batch), prompts.size() - first));
+    const auto start = std::chrono::steady_clock::now();
+    const auto prefix = job.alone ? PromptPrefix() : run_prefix(model, forward, shared_beginning(batch), cache_of(job));
+    auto run = run_prompts(model, forward, batch, {.room = job.tokens, .cache = cache_of(job), .prefix = &prefix});
+    prefill += seconds_since(start);
+    for (auto& ids : generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = kNever}))
+      outputs.push_back(std::move(ids));
+  }
+  return {{"seconds", seconds_since(begin)}, {"prefill", prefill}, {"prompt_tokens", tokens}, {"outputs", outputs}};
+}
+
+OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOptions& forward,
+                      const Tokenizer& tokenizer) {
+  OrderedJson seconds = OrderedJson::object();
+  for (const auto& task : kTasks) {
+    const auto set = rows_of(job, task);
+    const auto score = evaluate_task(model, tokenizer, forward, find_task(task, {.path = job.data}), set,
+                                     {.max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)});
+    seconds[task] = score.seconds / static_cast<double>(score.rows);
+  }
+  return {{"seconds_per_row", seconds}};
+}
+
+OrderedJson run(const Job& job) {
+  at::set_num_threads(job.threads);
+  const auto tokenizer = Tokenizer::of_model(job.tokenizer);
+  const auto prompts = prompts_of(job, tokenizer);
+  if (!job.prompts.empty()) write_file_atomic(job.prompts, OrderedJson(prompts).dump());
+  const auto model = load_model(job.model);
+  ForwardOptions forward;
+  forward.router.top_k = job.top_k;
+  forward.products = fastest_products(measure_products());
+  restart_peak_memory();  // loading does not count
+  auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
+  result["peak_gib"] = static_cast<double>(peak_memory_kib()) / (1 << 20);
+  return result;
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  CLI::App program("Prompts of the commonsense sets answered on an OLMoE folder, timed");
+  evenkeel::Job job;
+  program.add_option("model", job.model)->required();
+  program.add_option("--tokenizer", job.tokenizer)->required();
+  program.add_option("--data", job.data)->required();
+  program.add_option("--rows", job.rows, "of each of the eight sets");
+  program.add_option("--batch", job.batch);
+  program.add_option("--new", job.tokens);
+  program.add_option("--top-k", job.top_k);
+  program.add_option("--threads", job.threads);
+  program.add_option("--cache", job.cache, "float32 or bfloat16");
+  program.add_option("--prompts", job.prompts);
+  program.add_flag("--alone", job.alone, "each prompt whole, without a shared beginning");
+  program.add_flag("--evaluate", job.evaluate);
+  CLI11_PARSE(program, argc, argv);
+  try {
+    std::cout << evenkeel::run(job).dump() << '\n';
+  } catch (const std::exception& error) {
+    std::cerr << "generate: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

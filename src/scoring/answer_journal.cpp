@@ -1,0 +1,63 @@
+#include "scoring/answer_journal.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/files.h"
+#include "base/folders.h"
+#include "base/log.h"
+#include "base/record.h"
+#include "base/sealed.h"
+
+namespace evenkeel {
+
+AnswerJournal::AnswerJournal(fs::path file) : file_(std::move(file)) {
+  const auto read = read_sealed_lines(file_);
+  if (read.damage) log::warning("[evaluate] ", read.damage->what(), "; answers from that line on are made again");
+  for (const auto& line : read.lines) {
+    auto batch = record::read<AnsweredBatch>(line.view());
+    auto place = std::pair(batch.key, batch.first);
+    batches_.insert_or_assign(std::move(place), std::move(batch));
+  }
+  shorten_file(file_, read.bytes());
+}
+
+const AnsweredBatch* AnswerJournal::find(const std::string& key, int64_t first) const {
+  const auto found = batches_.find({key, first});
+  return found == batches_.end() ? nullptr : &found->second;
+}
+
+const AnsweredBatch& AnswerJournal::add(AnsweredBatch batch) {
+  append_sealed(file_, record::write(batch));
+  auto place = std::pair(batch.key, batch.first);
+  return batches_.insert_or_assign(std::move(place), std::move(batch)).first->second;
+}
+
+void AnswerJournal::finish() {
+  batches_.clear();
+  remove_path(file_);
+}
+
+AnsweredBatch known_or_made(AnswerJournal* journal, const std::string& key, size_t first,
+                            const std::function<AnsweredBatch()>& make) {
+  if (const auto* known = journal ? journal->find(key, static_cast<int64_t>(first)) : nullptr) return *known;
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  auto batch = make();
+  check_mapped_files();
+  batch.key = key;
+  batch.first = static_cast<int64_t>(first);
+  batch.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (journal) journal->add(batch);
+  return batch;
+}
+
+size_t hand_over(AnsweredBatch& batch, std::span<Prediction> rows) {
+  EK_CHECK(!batch.answers.empty() && batch.answers.size() <= rows.size(), kCheckpoint, "the journal of answers has ",
+           batch.answers.size(), " of \"", batch.key, "\" from row ", batch.first, " on, where ", rows.size(),
+           " are left");
+  std::move(batch.answers.begin(), batch.answers.end(), rows.begin());
+  return batch.answers.size();
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,213 @@
+#include "scoring/answering.h"
+
+#include <algorithm>
+
+#include "scoring/continuations.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
+constexpr std::string_view kAnswerLead = "the correct answer is ";
+constexpr std::string_view kBlank = " \t\r\n";
+
+/// A model that goes on to write another block of the prompt has answered before it. Other templates have no blocks.
+std::string first_response(std::string_view text, const TaskInfo& task, PromptTemplate form) {
+  const bool has_blocks = form == PromptTemplate::kPaper || form == PromptTemplate::kLlmAdapters;
+  return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
+}
+
+/// What stands before the answer in a row's output; rows of published tasks all have the same.
+std::string answer_lead(const Row& row) {
+  if (row.options.empty()) return std::string(kAnswerLead);
+  const auto at = row.output.rfind(row.answer);
+  return at == row.output.npos ? std::string() : row.output.substr(0, at);
+}
+
+/// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
+/// such tail; the answer is then tokenised alone.
+TokenIds answer_ids(const Prompts& prompts, const std::string& prompt, const TokenIds& prompt_ids,
+                    const std::string& text) {
+  const auto joined = prompts.encode(prompt + text);
+  const auto end = std::mismatch(prompt_ids.begin(), prompt_ids.end(), joined.begin(), joined.end());
+  if (end.first == prompt_ids.end()) return TokenIds(end.second, joined.end());
+  return prompts.tokenizer().encode(text, /*add_special_tokens=*/false);
+}
+
+/// Takes the spaces off a plain prompt's end: they go into the first token of what follows, as they did in training.
+std::string take_gap(std::string& prompt, PromptTemplate form) {
+  const auto last = prompt.find_last_not_of(' ');
+  if (form != PromptTemplate::kPlain || last == prompt.npos) return {};
+  auto gap = prompt.substr(last + 1);
+  prompt.resize(last + 1);
+  return gap;
+}
+
+/// Tokens that a prompt with context may take.
+int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
+  const int64_t most = spec.max_positions - options.max_new_tokens;
+  return options.cutoff > 0 ? std::min(options.cutoff, most) : most;
+}
+
+/// Rows that go through the model together.
+struct Batch {
+  std::span<const Row> rows;
+  std::vector<TokenIds> prompts;
+  std::vector<std::vector<std::string>> answers;
+  std::vector<std::vector<TokenIds>> answer_tokens;
+  PromptNames names;
+  std::vector<bool> is_cut;  // contexts that lost their tail
+};
+
+/// Rows [first, first + count). \param limit  tokens that a prompt with context may take.
+Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row> all, size_t first,
+               const EvaluationOptions& options, int64_t limit) {
+  const auto rows = all.subspan(first, std::min(static_cast<size_t>(options.batch_size), all.size() - first));
+  Batch batch{.rows = rows,
+              .prompts = {},
+              .answers = {},
+              .answer_tokens = {},
+              .names = {concat("task ", task.name, ": row"), static_cast<int64_t>(first)},
+              .is_cut = {}};
+  for (const auto& row : rows) {
+    const auto fitted = prompts.fit_context(row, limit);
+    batch.is_cut.push_back(fitted.input.size() < row.input.size());
+    auto prompt = prompts.evaluation_prompt(fitted);
+    const auto gap = take_gap(prompt, options.form);
+    batch.prompts.push_back(prompts.encode(prompt));
+    if (!options.likelihood || task.free_text()) continue;
+    batch.answers.push_back(row_answers(task, row));
+    auto& tokens = batch.answer_tokens.emplace_back();
+    for (const auto& answer : batch.answers.back())
+      tokens.push_back(answer_ids(prompts, prompt, batch.prompts.back(), concat(gap, answer_lead(row), answer)));
+  }
+  return batch;
+}
+
+int64_t room_of(const Batch& batch, int64_t max_new_tokens) {
+  size_t room = static_cast<size_t>(max_new_tokens);
+  for (const auto& answers : batch.answer_tokens)
+    for (const auto& ids : answers) room = std::max(room, ids.size());
+  return static_cast<int64_t>(room);
+}
+
+void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
+                  std::span<Prediction> predictions) {
+  const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
+  for (size_t i = 0; i < scores.size(); ++i)
+    predictions[i].ranked = batch.answers[i][std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
+}
+
+bool contains(std::string_view whole, std::string_view part) { return whole.find(part) != whole.npos; }
+
+/// Whether nothing that follows can change which answer is read: it is there by both rules, and is no part of another.
+/// Options that a row brings stand for themselves only once it is known what stands behind them.
+bool is_read(const TaskInfo& task, const Row& row, const std::string& output) {
+  if (!row.options.empty() || task.free_text()) return false;
+  const auto as_is = extract_answer(task, row, output, false);
+  if (as_is.empty() || extract_answer(task, row, output, true) != as_is) return false;
+  return std::all_of(task.answers.begin(), task.answers.end(),
+                     [&](const auto& other) { return other == as_is || !contains(other, as_is); });
+}
+
+/// One evaluation of a task by answering: what its batches share.
+struct Answering {
+  const CausalLm& model;
+  const Prompts& prompts;
+  const ForwardOptions& forward;
+  const TaskInfo& task;
+  const EvaluationOptions& options;
+  std::span<const Row> rows;
+  bool whole_outputs;
+  std::optional<PromptPrefix> prefix{};
+
+  Batch tokenized(size_t first) const {
+    return tokenize(prompts, task, rows, first, options, prompt_limit(model.spec(), options));
+  }
+
+  /// Of the task's first rows, whichever batch asks: what is answered does not depend on where an evaluation began.
+  const PromptPrefix& task_prefix() {
+    if (!prefix) prefix = run_prefix(model, forward, shared_beginning(tokenized(0).prompts), options.cache);
+    return *prefix;
+  }
+
+  /// As many prompts as the caches may hold, one at least.
+  void fit(Batch& batch) {
+    const double most = options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache).token_bytes());
+    const int64_t room = room_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
+    double tokens = 0;
+    size_t count = 0;
+    for (; count < batch.prompts.size(); ++count) {
+      tokens += static_cast<double>(static_cast<int64_t>(batch.prompts[count].size()) + room);
+      if (count > 0 && tokens > most) break;
+    }
+    batch.rows = batch.rows.first(count);
+    batch.prompts.resize(count);
+    batch.is_cut.resize(count);
+    batch.answers.resize(std::min(count, batch.answers.size()));
+    batch.answer_tokens.resize(batch.answers.size());
+  }
+
+  std::string output_of(const TokenIds& ids) const {
+    return first_response(prompts.tokenizer().decode(ids, true), task, options.form);
+  }
+
+  std::vector<Prediction> answer(const Batch& batch) {
+    std::vector<Prediction> predictions(batch.rows.size());
+    auto run = run_prompts(model, forward, batch.prompts,
+                           {.room = room_of(batch, options.max_new_tokens),
+                            .names = batch.names,
+                            .cache = options.cache,
+                            .prefix = &task_prefix()});
+    if (!batch.answers.empty()) rank_answers(model, forward, run, batch, predictions);
+    GenerationOptions generation{.max_new_tokens = options.max_new_tokens,
+                                 .beams = options.decode == Decode::kBeam4 ? 4 : 1,
+                                 .stops = prompts.stops()};
+    if (!whole_outputs)
+      generation.is_enough = [&](size_t i, const TokenIds& ids) {
+        return is_read(task, batch.rows[i], output_of(ids));
+      };
+    const auto outputs = generate(model, forward, std::move(run), generation);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      predictions[i].output = output_of(outputs[i]);
+      predictions[i].gold = batch.rows[i].answer;
+    }
+    return predictions;
+  }
+
+  /// The batch that begins with that row.
+  AnsweredBatch answer_from(size_t first) {
+    auto batch = tokenized(first);
+    fit(batch);
+    AnsweredBatch answered{.key = {}, .answers = answer(batch)};
+    answered.context_cut = std::count(batch.is_cut.begin(), batch.is_cut.end(), true);
+    return answered;
+  }
+};
+
+}  // namespace
+
+std::string strip(std::string_view text) {
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == text.npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(kBlank) - first + 1));
+}
+
+TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                        bool whole_outputs, const std::string& key,
+                        const std::function<void(int64_t, int64_t)>& on_progress) {
+  const Prompts prompts(tokenizer, options.form);
+  Answering answering{model, prompts, forward, task, options, rows, whole_outputs};
+  TaskAnswers all{std::vector<Prediction>(rows.size())};
+  for (size_t first = 0; first < rows.size();) {
+    auto batch = known_or_made(options.journal, key, first, [&] { return answering.answer_from(first); });
+    first += hand_over(batch, std::span(all.predictions).subspan(first));
+    all.context_cut += batch.context_cut;
+    all.seconds += batch.seconds;
+    if (on_progress) on_progress(static_cast<int64_t>(first), static_cast<int64_t>(rows.size()));
+  }
+  return all;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,32 @@
+/// \file  Rows of a task through the model: prompts in batches, allowed answers ranked, the answer generated, each
+/// batch kept in a journal. What is made of the answers is scoring/evaluation.h.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scoring/answer_journal.h"
+#include "scoring/evaluation.h"
+
+namespace evenkeel {
+
+/// Without blanks and line breaks at both ends.
+std::string strip(std::string_view text);
+
+struct TaskAnswers {
+  std::vector<Prediction> predictions;  ///< one per row: output, gold, ranked
+  int64_t context_cut = 0;              ///< rows whose context lost its tail
+  double seconds = 0;                   ///< of all batches, those of an earlier process included
+};
+
+/// What evaluate_task() says of prompts and answers.
+/// \param whole_outputs  else an output ends where nothing that follows could change the answer that is read in it
+/// \param key            of the journal
+TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
+                        const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
+                        bool whole_outputs, const std::string& key,
+                        const std::function<void(int64_t done, int64_t rows)>& on_progress);
+
+}  // namespace evenkeel

@@ -1,0 +1,190 @@
+#include "scoring/continuations.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+
+namespace evenkeel {
+namespace {
+
+/// Rows of logits held at once when scoring: bounds memory to kLogitRows * V floats.
+constexpr int64_t kLogitRows = 64;
+
+TokenIds tail(const TokenIds& ids, size_t first) {
+  return {ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end()};
+}
+
+TokenIds shared_prefix(std::span<const TokenIds> continuations) {
+  if (continuations.empty()) return {};
+  TokenIds shared = continuations.front();
+  for (const auto& other : continuations) {
+    const auto end = std::mismatch(shared.begin(), shared.end(), other.begin(), other.end()).first;
+    shared.erase(end, shared.end());
+  }
+  return shared;
+}
+
+/// What the continuations of each prompt begin with. A sequence without new tokens cannot take part in a pass: when one
+/// prompt shares nothing, none does.
+std::vector<TokenIds> shared_prefixes(std::span<const std::vector<TokenIds>> continuations) {
+  std::vector<TokenIds> shared;
+  for (const auto& some : continuations) shared.push_back(shared_prefix(some));
+  if (std::any_of(shared.begin(), shared.end(), [](const auto& ids) { return ids.empty(); }))
+    shared.assign(continuations.size(), {});
+  return shared;
+}
+
+/// A target whose log-probability under the hidden state in `row` is added to sum `owner`.
+struct Query {
+  int64_t row, target;
+  double* owner;
+};
+
+/// Sums of continuations are finite exactly when every log-probability in them is.
+void check_finite(std::span<const std::vector<double>> sums, const PromptNames& names) {
+  for (size_t b = 0; b < sums.size(); ++b)
+    for (const double sum : sums[b])
+      EK_CHECK(std::isfinite(sum), kNumeric, names.of(static_cast<int64_t>(b)),
+               ": the log-probability of an answer is not finite");
+}
+
+/// \return the likeliest token behind each row that was asked for, ties to the lowest id; -1 of the others
+TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, const at::Tensor& hidden_ND,
+                      std::vector<Query> queries) {
+  TokenIds likeliest(static_cast<size_t>(hidden_ND.size(0)), -1);
+  std::stable_sort(queries.begin(), queries.end(), [](const Query& x, const Query& y) { return x.row < y.row; });
+  for (auto begin = queries.begin(); begin != queries.end();) {
+    const int64_t first = begin->row, rows = std::min(kLogitRows, hidden_ND.size(0) - first);
+    const auto logits_NV = model.logits(hidden_ND.narrow(0, first, rows), forward);
+    const auto best_N = logits_NV.argmax(1);
+    const auto* best = best_N.const_data_ptr<int64_t>();
+    const auto logprobs_NV = at::log_softmax(logits_NV.to(at::kDouble), 1);
+    const auto* values = logprobs_NV.const_data_ptr<double>();
+    for (; begin != queries.end() && begin->row < first + rows; ++begin) {
+      *begin->owner += values[(begin->row - first) * logprobs_NV.size(1) + begin->target];
+      likeliest[static_cast<size_t>(begin->row)] = best[begin->row - first];
+    }
+  }
+  return likeliest;
+}
+
+/// A continuation that goes on beyond its first token of its own.
+struct Branch {
+  size_t prompt;
+  TokenIds suffix;  // behind what the prompt's continuations share
+  double* owner;
+};
+
+/// What continuations of a prompt share, behind it.
+struct SharedPass {
+  KvCache cache;                ///< the prompts with it
+  std::vector<TokenIds> ids{};  ///< of each prompt
+  TokenIds likeliest{};         ///< behind each prompt, then behind each token of `ids`, prompt after prompt
+};
+
+/// Follows greedy decoding through `guess`, whose first token it takes.
+/// \param likeliest  behind each token of the guess but the last; -1 where it was not asked for
+void follow(const TokenIds& guess, std::span<const int64_t> likeliest, TokenIds& tokens) {
+  for (size_t i = 0; i < likeliest.size() && tokens.back() == guess[i] && likeliest[i] >= 0; ++i)
+    tokens.push_back(likeliest[i]);
+}
+
+/// What is known once the shared parts ran. \param behind  index in `likeliest` of the first token shared by prompt b
+KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size_t b, size_t behind) {
+  KnownBeginning known;
+  const int64_t first = shared.likeliest[b];
+  if (first < 0) return known;
+  known.tokens = {first};
+  follow(shared.ids[b], std::span(shared.likeliest).subspan(behind, shared.ids[b].size()), known.tokens);
+  const auto cached = prompts.sequences[b].length() + static_cast<int64_t>(known.tokens.size()) - 1;
+  known.cached = shared.cache.sequences[b].beginning(cached);
+  return known;
+}
+
+/// Branches that run together: some kPassTokens, one at least.
+size_t branches_together(std::span<const Branch> branches, size_t first) {
+  size_t end = first, tokens = 0;
+  do tokens += branches[end++].suffix.size() - 1;
+  while (end < branches.size() && tokens + branches[end].suffix.size() - 1 <= static_cast<size_t>(kPassTokens));
+  return end - first;
+}
+
+/// Scores suffix[1..] of the branches, the prompts and what they share being cached, and follows greedy decoding on.
+void add_branches(const CausalLm& model, const ForwardOptions& forward, const SharedPass& shared,
+                  std::span<const Branch> branches, std::span<KnownBeginning> known) {
+  KvCache forks(shared.cache.shape());
+  std::vector<TokenIds> pieces;
+  std::vector<Query> queries;
+  for (const auto& branch : branches) {
+    pieces.emplace_back(branch.suffix.begin(), branch.suffix.end() - 1);
+    forks.sequences.push_back(shared.cache.sequences[branch.prompt]);
+    forks.open(forks.sequences.size() - 1, static_cast<int64_t>(pieces.back().size()));
+    for (size_t i = 1; i < branch.suffix.size(); ++i)
+      queries.push_back({static_cast<int64_t>(queries.size()), branch.suffix[i], branch.owner});
+  }
+  const auto states_TD = extend(model, forward, forks, pieces);
+  const auto likeliest = add_logprobs(model, forward, states_TD, std::move(queries));
+  for (size_t i = 0, row = 0; i < branches.size(); row += pieces[i++].size()) {
+    const auto& branch = branches[i];
+    auto& best = known[branch.prompt];
+    const size_t common = shared.ids[branch.prompt].size();
+    if (best.tokens.size() <= common || best.tokens[common] != branch.suffix[0]) continue;
+    TokenIds tokens(best.tokens.begin(), best.tokens.begin() + static_cast<std::ptrdiff_t>(common) + 1);
+    auto own = tail(tokens, common);
+    follow(branch.suffix, std::span(likeliest).subspan(row, pieces[i].size()), own);
+    if (common + own.size() <= best.tokens.size()) continue;
+    tokens.insert(tokens.end(), own.begin() + 1, own.end());
+    const auto cached = shared.cache.sequences[branch.prompt].length() + static_cast<int64_t>(own.size()) - 1;
+    best = {std::move(tokens), forks.sequences[i].beginning(cached)};
+  }
+}
+
+/// Runs what the continuations of each prompt share. \return states behind the prompts and then behind each shared
+/// token
+at::Tensor run_shared(const CausalLm& model, const ForwardOptions& forward, const PromptRun& run, SharedPass& shared) {
+  if (shared.ids.empty() || shared.ids.front().empty()) return run.last_BD;
+  for (size_t b = 0; b < shared.ids.size(); ++b) shared.cache.open(b, static_cast<int64_t>(shared.ids[b].size()));
+  return at::cat({run.last_BD, extend(model, forward, shared.cache, shared.ids)});
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
+                                                       PromptRun& run,
+                                                       std::span<const std::vector<TokenIds>> continuations) {
+  const at::NoGradGuard no_grad;
+  SharedPass shared{run.cache, shared_prefixes(continuations)};
+  const auto states_ND = run_shared(model, forward, run, shared);
+
+  std::vector<std::vector<double>> sums(continuations.size());
+  std::vector<Query> queries;
+  std::vector<Branch> branches;
+  std::vector<size_t> behind{continuations.size()};  // rows of the states behind shared.ids[b]
+  for (size_t b = 0; b < continuations.size(); ++b) {
+    sums[b].assign(continuations[b].size(), 0.0);
+    const size_t common = shared.ids[b].size();
+    for (size_t i = 0; i < continuations[b].size(); ++i) {
+      const auto& ids = continuations[b][i];
+      for (size_t t = 0; t < std::min(ids.size(), common + 1); ++t)
+        queries.push_back({static_cast<int64_t>(t == 0 ? b : behind[b] + t - 1), ids[t], &sums[b][i]});
+      if (ids.size() > common + 1) branches.push_back({b, tail(ids, common), &sums[b][i]});
+    }
+    behind.push_back(behind[b] + common);
+  }
+  shared.likeliest = add_logprobs(model, forward, states_ND, std::move(queries));
+  run.known.clear();
+  for (size_t b = 0; b < continuations.size(); ++b) run.known.push_back(known_from(shared, run.cache, b, behind[b]));
+  for (size_t first = 0, count = 0; first < branches.size(); first += count) {
+    count = branches_together(branches, first);
+    add_branches(model, forward, shared, std::span(branches).subspan(first, count), run.known);
+  }
+  check_finite(sums, run.names);
+  return sums;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,89 @@
+"""An evaluation that is killed goes on behind its last batch, to the same records; options of its batches and caches."""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, small_run, succeed, tiny_model,  # noqa: F401
+                  without_seconds)
+
+EVALUATION = ("--tasks", "builtin:sizes", "--limit", "40", "--budget", "0.5,1", "--batch-size", "4", "--json")
+
+
+def killed_after(count, file, *words):
+    """Runs the program until `file` has so many lines, and kills it."""
+    process = subprocess.Popen([PROGRAM, *map(str, words)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               env={**os.environ, "OMP_NUM_THREADS": "1"})
+    end = time.monotonic() + 120
+    while not (file.exists() and file.read_bytes().count(b"\n") >= count):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    return file.read_bytes()
+
+
+def scores(done):
+    return without_seconds([json.loads(line) for line in done.stdout.splitlines()])
+
+
+def test_a_run_killed_within_an_evaluation_goes_on_within_it(tiny_model, tmp_path):  # noqa: F811
+    changes = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=40, evaluate__batch_size=3,
+                       evaluate__tasks='["builtin:sizes"]', data__limit=30, method__name="fedit")
+    succeed("train", CONFIG, "--out", tmp_path / "whole", *changes)
+    run = tmp_path / "run"
+    before = killed_after(3, run / "evaluating.jsonl", "train", CONFIG, "--out", run, *changes)
+    assert not lines(run / "evaluations.jsonl") or before
+    succeed("train", CONFIG, "--out", run, "--resume")
+    assert without_seconds(lines(run / "evaluations.jsonl")) == without_seconds(lines(tmp_path / "whole/evaluations.jsonl"))
+    assert not (run / "evaluating.jsonl").exists()
+
+
+@pytest.mark.parametrize("of", ["model", "run"])
+def test_evaluate_killed_goes_on_from_its_journal(of, tiny_model, small_run, tmp_path):  # noqa: F811
+    journal = tmp_path / "answers.jsonl"
+    source = ("--model", tiny_model) if of == "model" else ("--run", small_run)
+    whole = succeed("evaluate", *source, *EVALUATION)
+    before = killed_after(4, journal, "evaluate", *source, *EVALUATION, "--journal", journal)
+    assert scores(succeed("evaluate", *source, *EVALUATION, "--journal", journal)) == scores(whole)
+    after = journal.read_bytes()
+    assert after.startswith(before[:before.rindex(b"\n") + 1]) and after.count(b"\n") == 20
+    succeed("evaluate", *source, *EVALUATION, "--journal", journal)
+    assert journal.read_bytes() == after  # all of it was known
+    succeed("evaluate", *source, *EVALUATION, "--journal", journal, "--max-new-tokens", "5")
+    assert journal.read_bytes().count(b"\n") == 40  # another evaluation, and the first one's answers are still there
+
+
+def test_a_damaged_line_of_a_journal_is_said_and_answered_again(tiny_model, tmp_path):  # noqa: F811
+    journal = tmp_path / "answers.jsonl"
+    words = ("evaluate", "--model", tiny_model, *EVALUATION, "--journal", journal)
+    whole = succeed(*words)
+    text = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(text[:3] + [text[3].replace("answers", "Answers")] + text[4:]))
+    again = succeed(*words)
+    assert "line 4" in again.stderr and "made again" in again.stderr and scores(again) == scores(whole)
+    one_line(evenkeel("evaluate", "--model", tiny_model, *EVALUATION, "--journal", tmp_path), tmp_path)
+
+
+def test_predictions_are_whole_whether_or_not_scores_need_them(tiny_model, tmp_path):  # noqa: F811
+    words = ("evaluate", "--model", tiny_model, "--tasks", "builtin:sizes", "--limit", "20", "--json")
+    file = tmp_path / "predictions.jsonl"
+    assert scores(succeed(*words, "--predictions", file)) == scores(succeed(*words))
+    whole = succeed(*words, "--predictions", tmp_path / "again.jsonl", "--journal", tmp_path / "journal.jsonl")
+    assert file.read_text() == (tmp_path / "again.jsonl").read_text() and scores(whole)
+
+
+def test_keys_of_the_cache_change_an_evaluation(tiny_model, tmp_path):  # noqa: F811
+    changes = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=12, evaluate__batch_size=6,
+                       evaluate__tasks='["builtin:sizes"]', data__limit=30, method__name="fedit")
+    succeed("train", CONFIG, "--out", tmp_path / "run", *changes)
+    one_by_one = [*changes, *settings(evaluate__cache_gib=1e-9, evaluate__cache="bfloat16")]
+    journal = killed_after(12, tmp_path / "small/evaluating.jsonl", "train", CONFIG, "--out", tmp_path / "small",
+                           *one_by_one)
+    assert all(len(json.loads(line)["answers"]) == 1 for line in journal.splitlines() if line.endswith(b"}"))
+    succeed("train", CONFIG, "--out", tmp_path / "small", "--resume")
+    assert len(lines(tmp_path / "small/evaluations.jsonl")) == len(lines(tmp_path / "run/evaluations.jsonl"))
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "bad", *changes, *settings(evaluate__cache_gib=0)), "cache_gib")
