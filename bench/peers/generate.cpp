@@ -1,5 +1,5 @@
 /// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each whatever they are.
-/// Usage: generate MODEL --tokenizer FOLDER --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON line
+/// Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON line
 /// on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead, with
 /// ranking, and says seconds per row of each set.
 #include <ATen/Parallel.h>
@@ -85,7 +85,7 @@ OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOption
 
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
-  const auto tokenizer = Tokenizer::of_model(job.tokenizer);
+  const auto tokenizer = Tokenizer::load(job.tokenizer);
   const auto prompts = prompts_of(job, tokenizer);
   if (!job.prompts.empty()) write_file_atomic(job.prompts, OrderedJson(prompts).dump());
   const auto model = load_model(job.model);

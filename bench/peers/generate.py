@@ -113,7 +113,7 @@ def extrapolate(job):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=pathlib.Path, help="folder of the commonsense sets")
-    parser.add_argument("--tokenizer", type=pathlib.Path, help="folder with OLMoE's tokenizer.json")
+    parser.add_argument("--tokenizer", type=pathlib.Path, help="OLMoE's tokenizer.json")
     parser.add_argument("--rows", type=int, default=16, help="of each of the eight sets")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--peer-batch", type=int, help="where the peer is faster with another")
