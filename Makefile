@@ -66,7 +66,9 @@ bench-peers: setup-test build-all
 	@if [ -n "$$EVENKEEL_DATA" ]; then $(PYTHON_V4) bench/peers/tokenizer.py \
 	  --tokenizer "$$EVENKEEL_DATA/tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json" \
 	  "$$EVENKEEL_DATA/gutenberg/middlemarch.txt" "$$EVENKEEL_DATA/wikitext-2/test.txt"; \
-	else echo "no EVENKEEL_DATA: the tokenizer is not compared"; fi
+	  $(PYTHON_V4) bench/peers/generate.py --data "$$EVENKEEL_DATA/commonsense" \
+	  --tokenizer "$$EVENKEEL_DATA/tokenizer/allenai_gpt-neox-olmo-dolma-v1_5.json"; \
+	else echo "no EVENKEEL_DATA: tokenizer and generation are not compared"; fi
 
 format:
 	@clang-format -i $(SOURCES)

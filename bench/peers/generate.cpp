@@ -1,5 +1,5 @@
 /// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each whatever they are.
-/// Usage: generate MODEL --tokenizer FOLDER --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON line
+/// Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON line
 /// on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead, with
 /// ranking, and says seconds per row of each set.
 #include <ATen/Parallel.h>
@@ -12,10 +12,10 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "bench/peak_memory.h"
-#include "bench/products_by_name.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
+#include "nn/product_probe.h"
 #include "scoring/evaluation.h"
 #include "scoring/generation.h"
 
@@ -26,7 +26,7 @@ constexpr int64_t kNever = int64_t{1} << 40;  // no token: nothing ends before i
 const std::vector<std::string> kTasks{"boolq", "piqa", "siqa", "hellaswag", "winogrande", "arc_e", "arc_c", "obqa"};
 
 struct Job {
-  std::string model, tokenizer, data, prompts, cache = "float32", products = "measured";
+  std::string model, tokenizer, data, prompts, cache = "float32";
   int64_t rows = 16, batch = 128, tokens = 32, top_k = 8;
   int threads = 2;
   bool alone = false, evaluate = false;
@@ -85,17 +85,16 @@ OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOption
 
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
-  const auto tokenizer = Tokenizer::of_model(job.tokenizer);
+  const auto tokenizer = Tokenizer::load(job.tokenizer);
   const auto prompts = prompts_of(job, tokenizer);
   if (!job.prompts.empty()) write_file_atomic(job.prompts, OrderedJson(prompts).dump());
   const auto model = load_model(job.model);
   ForwardOptions forward;
   forward.router.top_k = job.top_k;
-  forward.products = bench::products_by_name(job.products);
+  forward.products = fastest_products(measure_products());
   restart_peak_memory();  // loading does not count
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
   result["peak_gib"] = static_cast<double>(peak_memory_kib()) / (1 << 20);
-  result["path"] = job.products;
   return result;
 }
 
@@ -113,7 +112,6 @@ int main(int argc, char** argv) {
   program.add_option("--new", job.tokens);
   program.add_option("--top-k", job.top_k);
   program.add_option("--threads", job.threads);
-  program.add_option("--products", job.products, "own, widen or native for all, or measured")->capture_default_str();
   program.add_option("--cache", job.cache, "float32 or bfloat16");
   program.add_option("--prompts", job.prompts);
   program.add_flag("--alone", job.alone, "each prompt whole, without a shared beginning");

@@ -43,7 +43,7 @@ def peer_run(job):
             done = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=job.new,
                                   min_new_tokens=job.new, eos_token_id=None, pad_token_id=CONFIG["pad_token_id"])
         outputs += done[:, longest:].tolist()
-    return {"seconds": time.perf_counter() - begin, "outputs": outputs, "peak_gib": peak_gib(), "path": "bf16"}
+    return {"seconds": time.perf_counter() - begin, "outputs": outputs, "peak_gib": peak_gib()}
 
 
 def checkpoint(folder, layers):
@@ -80,7 +80,7 @@ def compare(job, top_k):
     tokens = sum(map(len, ours["outputs"]))
     assert tokens == sum(map(len, theirs["outputs"])) == 8 * job.rows * job.new
     row = {"top_k": top_k, "prompts": len(ours["outputs"]), "prompt_tokens": ours["prompt_tokens"], "new_tokens": tokens,
-           "batch": job.batch, "peer_batch": job.peer_batch or job.batch, "cache": job.cache, "path": ours["path"],
+           "batch": job.batch, "peer_batch": job.peer_batch or job.batch, "cache": job.cache,
            "agreement": agreement(ours["outputs"], theirs["outputs"])}
     for side, results in (("ours", [a for a, _ in runs]), ("peer", [b for _, b in runs])):
         seconds = statistics.median(r["seconds"] for r in results)
@@ -90,7 +90,7 @@ def compare(job, top_k):
     row["times_faster"] = row["peer"]["seconds"] / row["ours"]["seconds"]
     print(f"K={top_k}: {row['prompts']} prompts of {row['prompt_tokens'] / row['prompts']:.0f} tokens, {job.new} new each: "
           f"ours {row['ours']['seconds']:.1f} s (prompts {row['ours']['prefill_seconds']:.1f}), {row['ours']['peak_gib']:.2f} GiB "
-          f"({row['path']}, {job.cache} cache); peer {row['peer']['seconds']:.1f} s, {row['peer']['peak_gib']:.2f} GiB; "
+          f"({job.cache} cache); peer {row['peer']['seconds']:.1f} s, {row['peer']['peak_gib']:.2f} GiB; "
           f"x{row['times_faster']:.2f}; the same tokens: {row['agreement']:.0%}", flush=True)
     return row
 
@@ -113,7 +113,7 @@ def extrapolate(job):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=pathlib.Path, help="folder of the commonsense sets")
-    parser.add_argument("--tokenizer", type=pathlib.Path, help="folder with OLMoE's tokenizer.json")
+    parser.add_argument("--tokenizer", type=pathlib.Path, help="OLMoE's tokenizer.json")
     parser.add_argument("--rows", type=int, default=16, help="of each of the eight sets")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--peer-batch", type=int, help="where the peer is faster with another")

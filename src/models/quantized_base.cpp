@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/files.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/sealed.h"
@@ -51,12 +52,12 @@ class QuantizedSource final : public QuantizingSource {
   TensorMap tensors_;
 };
 
-/// What the quantised weights are made of: SHA-256 over the names and hashes of the folder's safetensors files.
+/// What the quantised weights are made of: SHA-256 over the names and fingerprints of the folder's safetensors files.
 std::string source_hash(const fs::path& folder) {
   std::string text(kRecipe);
   for (const auto& file : entries_of(folder))
     if (is_file(file) && file.extension() == ".safetensors")
-      text += concat('\n', file.filename().string(), ' ', sha256_file(file));
+      text += concat('\n', file.filename().string(), ' ', fingerprint_of(file).digest);
   return sha256(text);
 }
 
@@ -95,7 +96,7 @@ bool is_whole(const fs::path& file) {
     const Json seal = read_sealed(seal_of(file));
     const JsonView view(seal, seal_of(file).string(), kCheckpoint);
     if (view.at("bytes").integer(0) == static_cast<int64_t>(evenkeel::file_size(file)) &&
-        view.at("sha256").string() == sha256_file(file))
+        view.at("fingerprint").string() == fingerprint_of(file).digest)
       return true;
     log::warning("[model] ", file.string(), " is not the file that was written: it is made again");
   } catch (const Error& error) {
@@ -110,8 +111,9 @@ fs::path cached_file(const fs::path& folder, const fs::path& cache) {
   if (is_whole(file)) return file;
   log::info("[model] ", folder.string(), " is quantised to int8: ", file.string());
   write_quantized(folder, file);
-  write_sealed(seal_of(file),
-               {{"recipe", kRecipe}, {"bytes", evenkeel::file_size(file)}, {"sha256", sha256_file(file)}});
+  write_sealed(
+      seal_of(file),
+      {{"recipe", kRecipe}, {"bytes", evenkeel::file_size(file)}, {"fingerprint", fingerprint_of(file).digest}});
   return file;
 }
 
