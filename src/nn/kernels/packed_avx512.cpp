@@ -79,26 +79,21 @@ struct Simd {
   }
 
   // v[j] = word j of each of 16 rows. Quarters of rows are put side by side while they are loaded, which takes no
-  // shuffle, then 4 x 4 words change places in each quarter.
+  // shuffle, then 4 x 4 words change places in each quarter. A line is used up at once: 16 rows of 4 KiB do not fit
+  // into a set of the first-level cache.
   template <typename E>
   static EK_TARGET EK_INLINE void load_transposed(const E* w, int64_t stride, I (&v)[kLanes]) {
     if constexpr (std::is_same_v<E, c10::Half>) {
       for (int r = 0; r < kLanes; ++r) v[r] = first_words(w + r * stride, kLanes);
       transpose(v);
     } else {
-      constexpr int kQuarter = 16 / sizeof(E);
 #pragma GCC unroll 4
-      for (int q = 0; q < 4; ++q) {
+      for (int i = 0; i < 4; ++i) {
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          const E* p = w + i * stride + q * kQuarter;
-          I quarters = _mm512_castsi128_si512(quarter(p));
-          quarters = _mm512_inserti32x4(quarters, quarter(p + 4 * stride), 1);
-          quarters = _mm512_inserti32x4(quarters, quarter(p + 8 * stride), 2);
-          v[4 * q + i] = _mm512_inserti32x4(quarters, quarter(p + 12 * stride), 3);
-        }
-        transpose_quarters(v + 4 * q);
+        for (int q = 0; q < 4; ++q) v[4 * q + i] = quarters(w + i * stride + q * 16 / sizeof(E), 4 * stride);
       }
+#pragma GCC unroll 4
+      for (int q = 0; q < 4; ++q) transpose_quarters(v + 4 * q);
     }
   }
 
@@ -123,6 +118,13 @@ struct Simd {
   }
   static EK_INLINE __mmask16 low16(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1 << n) - 1); }
   static EK_TARGET EK_INLINE __m128i quarter(const void* p) { return _mm_loadu_si128(as<__m128i>(p)); }
+  template <typename E>
+  static EK_TARGET EK_INLINE I quarters(const E* p, int64_t stride) {
+    I v = _mm512_castsi128_si512(quarter(p));
+    v = _mm512_inserti32x4(v, quarter(p + stride), 1);
+    v = _mm512_inserti32x4(v, quarter(p + 2 * stride), 2);
+    return _mm512_inserti32x4(v, quarter(p + 3 * stride), 3);
+  }
   static EK_TARGET EK_INLINE F from_bfloat16(__m256i v) {
     return as_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
   }

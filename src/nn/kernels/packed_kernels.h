@@ -1,4 +1,4 @@
-/// \file  The loops under packed_product.h, one copy per instruction set. Names: a block is 256 terms of the sums (k), a
+/// \file  The loops under packed_product.h, one copy per instruction set. Names: a block is 128 terms of the sums (k), a
 /// tile some rows of x, a panel the columns of y that one tile updates at once.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace evenkeel::kernels {
 
-constexpr int64_t kBlock = 256;  ///< terms summed from 0 before they are added to y
+constexpr int64_t kBlock = 128;  ///< terms summed from 0 before they are added to y
 
 /// Part of a stored weight, pointing at its first number.
 struct StoredPart {
@@ -68,14 +68,15 @@ struct PackedKernels {
 
   /// out[k][r] of one tile, r < height <= tile_rows, k < depth.
   void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out);
-  /// Panels [p][kBlock][panel_width] of float32. Of w^T when `transposed` (columns of w are the terms, its rows the
-  /// columns of y), else of w. Columns beyond the last are 0.
-  void (*pack_panels)(const StoredPart& w, bool transposed, float* out);
-  /// y (+)= tile * panels over at most kBlock terms.
-  void (*multiply)(int64_t height, int64_t depth, const float* tile, const float* panels, const TileResult& y,
+  /// out [kBlock][panel_width], float32, of w^T when `transposed` (columns of w are the terms, its rows the columns of
+  /// y), else of w. Columns beyond the last are 0.
+  void (*pack_panel)(const StoredPart& w, bool transposed, float* out);
+  /// y (+)= tile * panel over at most kBlock terms.
+  void (*multiply)(int64_t height, int64_t depth, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
   /// y (+)= x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms, reading
-  /// w once. `tiles` holds the blocks of x in turn, `sums` [height, columns] is room.
+  /// w once. `tiles` holds the blocks of x in turn, `sums` is room for
+  /// height * columns numbers and some 100 more.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
 };

@@ -13,10 +13,11 @@ namespace evenkeel::kernels {
 namespace {
 
 constexpr int64_t kPackedNumbers = int64_t{1} << 22;  // of x, packed at once
-constexpr int64_t kShareRows = 512, kShareColumns = 128;
-constexpr int64_t kSums = 4096;                          // of a streamed share: 16 KiB, half of a first-level cache
-constexpr int64_t kWorthThreads = int64_t{1} << 21;      // multiply-adds
-constexpr int64_t kPanels = 2 * kShareColumns * kBlock;  // room of one thread; panels may be wider than what is left
+constexpr int64_t kShareRows = 512;
+constexpr int64_t kLine = 32;                        // numbers of a line of cache, in 16 bits
+constexpr int64_t kWorthThreads = int64_t{1} << 21;  // multiply-adds
+constexpr int64_t kSums = 4096;                      // of a streamed share: 16 KiB, half of a first-level cache
+constexpr int64_t kRoom = kSums + 256;               // of a thread, for a panel or for sums of whole vectors
 
 // One weight of a product, seen as columns of y: the rows of a weight that is transposed, else its columns.
 struct Operand {
@@ -81,10 +82,17 @@ void pack(const Product& product, const Terms& terms, float* out, int64_t thread
   });
 }
 
+// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least.
+int64_t columns_at_once(const Product& product, int64_t threads) {
+  if (product.transposed) return 128;
+  if (!product.streamed()) return 256;
+  return threads == 1 ? kSums / product.rows / kLine * kLine : 512;
+}
+
 std::vector<Share> shares_of(const Product& product, int64_t threads) {
   const int64_t tiles = product.tiles();
-  const int64_t most = product.streamed() && !product.transposed && threads == 1 ? kSums / product.rows : kShareColumns;
-  const int64_t bands = threads == 1 ? 1 : std::max<int64_t>(1, product.rows / kShareRows);
+  const int64_t most = columns_at_once(product, threads);
+  const int64_t bands = std::max<int64_t>(1, product.rows / kShareRows);
   std::vector<Share> shares;
   for (const auto& operand : product.operands)
     for (int64_t band = 0; band < bands; ++band)
@@ -94,39 +102,49 @@ std::vector<Share> shares_of(const Product& product, int64_t threads) {
   return shares;
 }
 
-TileResult result_of(const Share& share, int64_t row, bool add) {
-  const auto& [w, columns, scales, y] = *share.operand;
-  return {.y = y.data + row * y.stride + share.column,
+TileResult result_of(const Share& share, int64_t row, int64_t column, int64_t columns, bool add) {
+  const auto& [w, all_columns, scales, y] = *share.operand;
+  return {.y = y.data + row * y.stride + column,
           .stride = y.stride,
-          .columns = share.columns,
-          .scales = scales ? scales + share.column : nullptr,
+          .columns = columns,
+          .scales = scales ? scales + column : nullptr,
           .add = add || y.add};
-}
-
-StoredPart block_of(const Product& product, const Terms& terms, const Share& share, int64_t k) {
-  return product.part(*share.operand, k, std::min(kBlock, terms.end - k), share.column, share.columns);
 }
 
 void stream(const Product& product, const Terms& terms, const Share& share, float* sums) {
   const auto w = product.part(*share.operand, terms.begin, terms.end - terms.begin, share.column, share.columns);
-  product.kernels.stream(product.rows, terms.packed, w, product.transposed, result_of(share, 0, terms.begin > 0), sums);
+  const auto y = result_of(share, 0, share.column, share.columns, terms.begin > 0);
+  product.kernels.stream(product.rows, terms.packed, w, product.transposed, y, sums);
+}
+
+// One block of terms.
+void multiply_block(const Product& product, const Share& share, int64_t k, int64_t depth, const float* x, float* panel,
+                    Ahead& ahead) {
+  const int64_t end = share.column + share.columns;
+  for (int64_t column = share.column; column < end; column += product.kernels.panel_width) {
+    const int64_t columns = std::min(product.kernels.panel_width, end - column);
+    product.kernels.pack_panel(product.part(*share.operand, k, depth, column, columns), product.transposed, panel);
+    for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
+      const int64_t row = product.first_row(tile);
+      product.kernels.multiply(product.height(tile), depth, x + row * depth, panel,
+                               result_of(share, row, column, columns, k > 0), ahead);
+    }
+  }
 }
 
 // While a block is multiplied, the weight's next one comes into the cache.
-void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* panels) {
+void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* panel) {
+  const auto block_of = [&](const Share& of, int64_t k) {
+    return product.part(*of.operand, k, std::min(kBlock, terms.end - k), of.column, of.columns);
+  };
   for (int64_t k = terms.begin; k < terms.end; k += kBlock) {
-    const int64_t depth = std::min(kBlock, terms.end - k);
-    product.kernels.pack_panels(block_of(product, terms, share, k), product.transposed, panels);
     Ahead ahead;
     if (k + kBlock < terms.end)
-      ahead = Ahead(block_of(product, terms, share, k + kBlock));
+      ahead = Ahead(block_of(share, k + kBlock));
     else if (next)
-      ahead = Ahead(block_of(product, terms, *next, terms.begin));
-    for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
-      const int64_t row = product.first_row(tile);
-      const float* x = terms.packed + (k - terms.begin) * product.rows + row * depth;
-      product.kernels.multiply(product.height(tile), depth, x, panels, result_of(share, row, k > 0), ahead);
-    }
+      ahead = Ahead(block_of(*next, terms.begin));
+    multiply_block(product, share, k, std::min(kBlock, terms.end - k), terms.packed + (k - terms.begin) * product.rows,
+                   panel, ahead);
   }
 }
 
@@ -150,13 +168,13 @@ void run(const Product& product, PackedScratch& scratch) {
   const auto shares = shares_of(product, threads);
   const auto count = static_cast<int64_t>(shares.size());
   float* x = scratch.x.at_least(product.rows * std::min(step, product.depth));
-  float* panels = scratch.w.at_least(threads * kPanels);
+  float* rooms = scratch.w.at_least(threads * kRoom);
   for (int64_t k = 0; k < product.depth; k += step) {
     const Terms terms{k, std::min(k + step, product.depth), x};
     pack(product, terms, x, threads);
     for_each_share(count, threads, [&](int64_t i, int64_t next, int64_t thread) {
       const auto& share = shares[static_cast<size_t>(i)];
-      float* room = panels + thread * kPanels;
+      float* room = rooms + thread * kRoom;
       product.streamed() ? stream(product, terms, share, room)
                          : multiply(product, terms, share, next < count ? &share + (next - i) : nullptr, room);
     });

@@ -2,7 +2,7 @@
 /// float16, or int8 with a scale per row. A block of the weight is widened to float32 while it is packed for the
 /// registers; no pass over the whole weight or the whole result is made beside the product.
 ///
-/// Every element is summed by itself, in one order:  y (+)= sum over blocks of 256 terms, in turn, of
+/// Every element is summed by itself, in one order:  y (+)= sum over blocks of 128 terms, in turn, of
 /// (((0 + x_0 w_0) + x_1 w_1) + ...), each step one fused multiply-add. So the bits of a row depend neither on the rows
 /// beside it, nor on threads, nor on the width of the vectors (AVX2, AVX-512); processors without FMA round twice.
 ///
@@ -37,8 +37,8 @@ struct ResultOf {
 };
 using Result = ResultOf<float>;
 
-/// What products need beside their operands: the packed activations (at most 16 MiB) and a block of the weight for each
-/// thread (256 KiB). Keep it between products.
+/// What products need beside their operands: the packed activations (at most 16 MiB) and a panel of the weight for each
+/// thread (16 KiB). Keep it between products.
 struct PackedScratch {
   Scratch<float> x, w;
   Isa instructions = isa();  ///< tests set a lower one than the processor has

@@ -1,9 +1,13 @@
 #include "nn/kernels/packed_product.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/error.h"
@@ -63,9 +67,25 @@ struct Shape {
   int64_t rows, out, in;
 };
 
+// The scratch of every instruction set that this processor has.
+std::vector<PackedScratch> every_instruction_set() {
+  std::vector<PackedScratch> all;
+  for (const auto set : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (set > isa()) continue;
+    all.emplace_back();
+    all.back().instructions = set;
+  }
+  return all;
+}
+
+void multiply(bool forward, const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
+  forward ? times_transposed(x, w, y, scratch) : times(x, w, y, scratch);
+}
+
 // Both directions, with and without `add`, of one shape and format.
 void expect_products(const Shape& shape, at::ScalarType dtype, PackedScratch& scratch) {
-  SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", c10::toString(dtype)));
+  SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", c10::toString(dtype),
+                      " instructions ", static_cast<int>(scratch.instructions)));
   const auto w = weight(dtype, shape.out, shape.in);
   for (const bool forward : {true, false}) {
     const int64_t depth = forward ? shape.in : shape.out, width = forward ? shape.out : shape.in;
@@ -76,27 +96,153 @@ void expect_products(const Shape& shape, at::ScalarType dtype, PackedScratch& sc
     auto frame = framed(shape.rows, width);
     const auto y = inner(frame, shape.rows, width);
     for (const bool add : {true, false}) {
-      forward ? times_transposed(activations(x, 0.5f), w.matrix, result(y, add), scratch)
-              : times(activations(x, 0.5f), w.matrix, result(y, add), scratch);
+      multiply(forward, activations(x, 0.5f), w.matrix, result(y, add), scratch);
       expect_close(y, add ? product + 7 : product, size);
       expect_frame_untouched(frame, shape.rows, width);
     }
   }
 }
 
-TEST(PackedProduct, EqualsFloat64AtOddSizesInEveryFormat) {
+TEST(PackedProduct, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
   at::manual_seed(1);
+  for (auto& scratch : every_instruction_set())
+    for (const auto dtype : kFormats) {
+      for (const Shape& shape :
+           {Shape{1, 1, 1}, {1, 37, 70}, {2, 16, 32}, {3, 65, 258}, {5, 40, 20}, {33, 70, 129}, {70, 20, 513}})
+        expect_products(shape, dtype, scratch);
+      for (int64_t rows = 1; rows < 33; rows += 3) expect_products({rows, 35, 33}, dtype, scratch);
+    }
+}
+
+// What the header says: blocks of 128 terms, each from 0, one fused multiply-add per term.
+float in_order(const float* x, const at::Tensor& column, float scale, float before) {
+  float y = before;
+  for (int64_t k = 0; k < column.size(0); k += 128) {
+    float sum = 0;
+    for (int64_t i = k; i < std::min<int64_t>(k + 128, column.size(0)); ++i)
+      sum = std::fma(x[i], column[i].item<float>(), sum);
+    y = std::fma(scale, sum, y);
+  }
+  return y;
+}
+
+TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
+  at::manual_seed(4);
+  for (auto& scratch : every_instruction_set()) {
+    if (scratch.instructions == Isa::kBaseline) continue;  // without fused multiply-add
+    for (const auto dtype : {at::kBFloat16, at::kChar})
+      for (const int64_t rows : {1, 5, 9, 17}) {
+        const auto w = weight(dtype, 3, 277);
+        const auto x = at::randn({rows, 277});
+        auto y = at::full({rows, 3}, 0.25f);
+        times_transposed(activations(x), w.matrix, result(y, true), scratch);
+        for (int64_t o = 0; o < 3; ++o)
+          EXPECT_EQ(y[rows - 1][o].item<float>(),
+                    in_order(x[rows - 1].const_data_ptr<float>(), w.stored[o].narrow(0, 0, 277).to(at::kFloat),
+                             dtype == at::kChar ? w.scales[o].item<float>() : 1.0f, 0.25f));
+      }
+  }
+}
+
+TEST(PackedProduct, RowHasTheSameBitsAloneAndAmongOthers) {
+  at::manual_seed(5);
+  for (auto& scratch : every_instruction_set())
+    for (const auto dtype : kFormats)
+      for (const bool forward : {true, false}) {
+        const auto w = weight(dtype, 150, 140);
+        const auto x = at::randn({70, forward ? 140 : 150});
+        const int64_t width = forward ? 150 : 140;
+        auto together = at::empty({70, width}), parts = at::empty({70, width});
+        multiply(forward, activations(x), w.matrix, result(together), scratch);
+        for (int64_t row = 0, rows = 1; row < 70; row += rows++)
+          multiply(forward, activations(x.narrow(0, row, std::min(rows, 70 - row))), w.matrix,
+                   result(parts.narrow(0, row, std::min(rows, 70 - row))), scratch);
+        EXPECT_TRUE(at::equal(together, parts)) << c10::toString(dtype) << (forward ? " forward" : " backward");
+      }
+}
+
+TEST(PackedProduct, ThreadsDoNotChangeBits) {
+  at::manual_seed(6);
+  const int before = at::get_num_threads();
   PackedScratch scratch;
-  for (const auto dtype : kFormats)
-    for (const Shape& shape : {Shape{1, 1, 1},
-                               {1, 37, 70},
-                               {2, 16, 32},
-                               {3, 65, 258},
-                               {5, 40, 20},
-                               {17, 33, 31},
-                               {33, 70, 129},
-                               {70, 20, 513}})
-      expect_products(shape, dtype, scratch);
+  for (const auto& shape : {Shape{5, 1030, 700}, {40, 300, 515}, {1100, 70, 130}})
+    for (const bool forward : {true, false}) {
+      const auto w = weight(at::kBFloat16, shape.out, shape.in);
+      const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
+      std::vector<at::Tensor> by_threads;
+      for (const int threads : {1, 2, 3}) {
+        at::set_num_threads(threads);
+        by_threads.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
+        multiply(forward, activations(x), w.matrix, result(by_threads.back()), scratch);
+      }
+      EXPECT_TRUE(at::equal(by_threads[0], by_threads[1]));
+      EXPECT_TRUE(at::equal(by_threads[0], by_threads[2]));
+    }
+  at::set_num_threads(before);
+}
+
+TEST(PackedProduct, SmallIntegersAreExact) {
+  at::manual_seed(7);
+  for (auto& scratch : every_instruction_set())
+    for (const auto dtype : kFormats)
+      for (const int64_t rows : {3, 21})
+        for (const bool forward : {true, false}) {
+          const auto stored = at::randint(-9, 10, {45, 150}, at::kLong).to(dtype);
+          const auto ones = at::ones({45});
+          const StoredMatrix w{.data = stored.const_data_ptr(),
+                               .dtype = dtype,
+                               .out = 45,
+                               .in = 150,
+                               .stride = 150,
+                               .scales = ones.const_data_ptr<float>()};
+          const auto x = at::randint(-9, 10, {rows, forward ? 150 : 45}, at::kFloat);
+          auto y = at::empty({rows, forward ? 45 : 150});
+          multiply(forward, activations(x), w, result(y), scratch);
+          const auto wide = stored.to(at::kFloat);
+          EXPECT_TRUE(at::equal(y, at::mm(x, forward ? wide.t() : wide)));
+        }
+}
+
+TEST(PackedProduct, WhatIsNotFiniteStaysWithItsRowAndColumn) {
+  at::manual_seed(8);
+  const float infinite = std::numeric_limits<float>::infinity();
+  for (auto& scratch : every_instruction_set())
+    for (const int64_t rows : {2, 19}) {
+      auto w = weight(at::kBFloat16, 37, 45);
+      w.stored[5][44].fill_(std::numeric_limits<float>::quiet_NaN());
+      auto x = at::randn({rows, 45});
+      x[1][0].fill_(infinite);
+      auto y = at::zeros({rows, 37});
+      times_transposed(activations(x), w.matrix, result(y), scratch);
+      auto expected = at::zeros({rows, 37}, at::kBool);
+      expected.narrow(0, 1, 1).fill_(true);
+      expected.narrow(1, 5, 1).fill_(true);
+      EXPECT_TRUE(at::equal(at::isfinite(y).logical_not(), expected));
+    }
+}
+
+TEST(PackedProduct, WithoutTermsTheResultIsZeroOrWhatWasThere) {
+  PackedScratch scratch;
+  const auto w = weight(at::kFloat, 3, 4);
+  auto matrix = w.matrix;
+  matrix.in = 0;
+  const auto x = at::randn({2, 4});
+  auto y = at::full({2, 3}, 5.0f);
+  times_transposed(activations(x), matrix, result(y, true), scratch);
+  EXPECT_TRUE(y.eq(5).all().item<bool>());
+  times_transposed(activations(x), matrix, result(y, false), scratch);
+  EXPECT_TRUE(y.eq(0).all().item<bool>());
+}
+
+TEST(PackedProduct, RefusesOtherTypesAndUnequalWidths) {
+  PackedScratch scratch;
+  const auto wide = at::zeros({3, 4}, at::kDouble), x = at::zeros({2, 4});
+  auto y = at::zeros({2, 3});
+  const StoredMatrix w{.data = wide.const_data_ptr(), .dtype = at::kDouble, .out = 3, .in = 4, .stride = 4};
+  EXPECT_THROW(times_transposed(activations(x), w, result(y), scratch), Error);
+  const auto four = weight(at::kFloat, 3, 4), five = weight(at::kFloat, 3, 5);
+  const std::vector<SideBySide> uneven{{four.matrix, result(y)}, {five.matrix, result(y)}};
+  EXPECT_THROW(times_transposed(activations(x), uneven, scratch), Error);
 }
 
 TEST(PackedProduct, TransposedTimesIsTheGradientOfAFactor) {

@@ -1,0 +1,196 @@
+// Products of float32 activations with stored weights that are not in cache, both directions, by rows: our packed
+// products over bfloat16, int8 and float32, beside widening to float32 + the library's product, and the library's
+// bfloat16 product. Counters: GFLOP/s and GB/s of weight read, each with its share of what this machine did in a loop
+// of multiply-adds in registers and in a loop of reads, measured just before with as many threads, each time: neighbours
+// on the same processor come and go.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <functional>
+
+#include "base/dispatch.h"
+#include "base/error.h"
+#include "nn/kernels/packed_product.h"
+
+namespace evenkeel {
+namespace {
+
+// ---- what the machine can do
+
+// 24 sums in registers, which hide the time that one multiply-add takes. \return multiply-adds per step
+#define EK_MULTIPLY_ADDS(name, instructions, bytes, registers)                     \
+  __attribute__((target(instructions))) int64_t name(int64_t steps) {              \
+    using Vector __attribute__((vector_size(bytes))) = float;                      \
+    Vector sums[registers] = {};                                                   \
+    for (int64_t i = 0; i < steps; ++i) {                                          \
+      _Pragma("GCC unroll 24") for (auto& sum : sums) sum = sum * 0.999f + 0.001f; \
+    }                                                                              \
+    for (int i = 1; i < registers; ++i) sums[0] += sums[i];                        \
+    benchmark::DoNotOptimize(sums[0][0]);                                          \
+    return registers * bytes / 4;                                                  \
+  }
+#if defined(__x86_64__)
+EK_MULTIPLY_ADDS(multiply_adds_avx512, "avx512f", 64, 24)
+EK_MULTIPLY_ADDS(multiply_adds_avx2, "avx2,fma", 32, 12)
+#endif
+int64_t multiply_adds(int64_t steps) {
+#if defined(__x86_64__)
+  if (isa() == Isa::kAvx512) return multiply_adds_avx512(steps);
+  if (isa() == Isa::kAvx2) return multiply_adds_avx2(steps);
+#endif
+  for (volatile float sum = 0; steps > 0; --steps) sum = sum * 0.999f + 0.001f;
+  return 1;
+}
+
+struct Read {
+  static EK_INLINE int64_t run(const int64_t* numbers, int64_t n) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < n; ++i) found |= numbers[i];
+    return found;
+  }
+};
+
+double seconds_of(const std::function<void(int64_t)>& work, int64_t threads) {
+  double best = 1e30;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    at::parallel_for(0, threads, 1, [&](int64_t thread, int64_t) { work(thread); });
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+struct Limits {
+  double gflops, gbytes;
+};
+
+const int64_t* memory_to_read(int64_t bytes) {
+  static const auto memory = at::ones({bytes / 8}, at::kLong);
+  return memory.const_data_ptr<int64_t>();
+}
+
+Limits measure_limits(int64_t threads) {
+  constexpr int64_t kSteps = 200'000, kBytes = int64_t{1} << 27;
+  int64_t per_step = 0;
+  const double compute = seconds_of(
+      [&](int64_t thread) {
+        const int64_t done = multiply_adds(kSteps);
+        if (thread == 0) per_step = done;
+      },
+      threads);
+  const auto* memory = memory_to_read(kBytes);
+  const int64_t share = kBytes / 8 / threads;
+  const double read = seconds_of(
+      [&](int64_t thread) { benchmark::DoNotOptimize(vectorised<Read>(memory + thread * share, share)); }, threads);
+  return {2e-9 * static_cast<double>(per_step * kSteps * threads) / compute, 1e-9 * kBytes / read};
+}
+
+// ---- the products
+
+enum class Kernel { kPackedBf16, kPackedInt8, kPackedFloat, kWiden, kLibraryBf16 };
+constexpr std::array<std::pair<Kernel, const char*>, 5> kKernels{{{Kernel::kPackedBf16, "packed_bf16"},
+                                                                  {Kernel::kPackedInt8, "packed_int8"},
+                                                                  {Kernel::kPackedFloat, "packed_float"},
+                                                                  {Kernel::kWiden, "widen_sgemm"},
+                                                                  {Kernel::kLibraryBf16, "library_bf16"}}};
+
+at::ScalarType stored_as(Kernel kernel) {
+  if (kernel == Kernel::kPackedInt8) return at::kChar;
+  return kernel == Kernel::kPackedFloat ? at::kFloat : at::kBFloat16;
+}
+
+struct Setting {
+  Kernel kernel;
+  int64_t rows, out, in;
+  bool forward;
+};
+
+void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, const at::Tensor& scales, at::Tensor& y,
+            kernels::PackedScratch& scratch) {
+  const kernels::StoredMatrix matrix{.data = w.const_data_ptr(),
+                                     .dtype = w.scalar_type(),
+                                     .out = setting.out,
+                                     .in = setting.in,
+                                     .stride = setting.in,
+                                     .scales = scales.const_data_ptr<float>()};
+  const kernels::Activations rows{.data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.size(1)};
+  const kernels::Result result{.data = y.mutable_data_ptr<float>(), .stride = y.size(1)};
+  setting.forward ? kernels::times_transposed(rows, matrix, result, scratch)
+                  : kernels::times(rows, matrix, result, scratch);
+}
+
+// 512 rows of the weight at a time, as wide as a panel may be without falling out of the cache.
+void widened(const Setting& setting, const at::Tensor& x, const at::Tensor& w, at::Tensor& y) {
+  for (int64_t o = 0; o < setting.out; o += 512) {
+    const int64_t n = std::min<int64_t>(512, setting.out - o);
+    const auto panel = w.narrow(0, o, n).to(at::kFloat);
+    if (setting.forward) {
+      auto part = y.narrow(1, o, n);
+      at::mm_out(part, x, panel.t());
+    } else {
+      o == 0 ? at::mm_out(y, x.narrow(1, o, n), panel) : y.addmm_(x.narrow(1, o, n), panel);
+    }
+  }
+}
+
+void library(const Setting& setting, const at::Tensor& x, const at::Tensor& w, at::Tensor& y) {
+  y.copy_(at::mm(x.to(at::kBFloat16), setting.forward ? w.t() : w));
+}
+
+void run(benchmark::State& state, const Setting& setting, int64_t threads) {
+  at::set_num_threads(static_cast<int>(threads));
+  const auto limit = measure_limits(threads);
+  const auto dtype = stored_as(setting.kernel);
+  const double bytes = static_cast<double>(setting.out * setting.in) * static_cast<double>(c10::elementSize(dtype));
+  std::vector<at::Tensor> weights(static_cast<size_t>(1 + 128e6 / bytes));
+  for (auto& w : weights) w = at::ones({setting.out, setting.in}, dtype);
+  const auto scales = at::full({setting.out}, 0.01f);
+  const auto x = at::full({setting.rows, setting.forward ? setting.in : setting.out}, 0.5f);
+  auto y = at::zeros({setting.rows, setting.forward ? setting.out : setting.in});
+  kernels::PackedScratch scratch;
+  size_t next = 0;
+  for (auto _ : state) {
+    const auto& w = weights[next++ % weights.size()];
+    if (setting.kernel == Kernel::kWiden)
+      widened(setting, x, w, y);
+    else if (setting.kernel == Kernel::kLibraryBf16)
+      library(setting, x, w, y);
+    else
+      packed(setting, x, w, scales, y, scratch);
+  }
+  const auto rate = [&](double amount) {
+    return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate);
+  };
+  const double flops = 2e-9 * static_cast<double>(setting.rows * setting.out * setting.in);
+  state.counters["GFLOP/s"] = rate(flops);
+  state.counters["of_peak"] = rate(flops / limit.gflops);
+  state.counters["GB/s"] = rate(1e-9 * bytes);
+  state.counters["of_stream"] = rate(1e-9 * bytes / limit.gbytes);
+}
+
+void register_all() {
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1024, 2048}, {2048, 1024}, {2048, 2048}, {50304, 2048}})
+    for (const bool forward : {true, false})
+      for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048})
+        for (const auto& [kernel, name] : kKernels)
+          for (const int64_t threads : {1, 2})
+            benchmark::RegisterBenchmark(concat(out, "x", in, forward ? "/forward" : "/backward", "/rows:", rows, "/",
+                                                name, "/threads:", threads)
+                                             .c_str(),
+                                         run, Setting{kernel, rows, out, in, forward}, threads)
+                ->Unit(benchmark::kMillisecond)
+                ->MinTime(0.05)
+                ->UseRealTime();
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  evenkeel::register_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
