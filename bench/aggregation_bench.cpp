@@ -1,5 +1,5 @@
-// The server's step of a round, method by method, from upload files as a run's journal holds them. Each measurement is a
-// process of its own and one line of JSON: seconds, GB/s of the uploads' bytes (each counted once) and their share of
+// The server's step of a round, method by method, from upload files as a run's journal holds them. Each measurement is
+// a process of its own and one line of JSON: seconds, GB/s of the uploads' bytes (each counted once) and their share of
 // what this machine streams in the same run, memory beside what was there before, and a SHA-256 of the state that came
 // out, to compare builds by.
 //   aggregation_bench --full --clients 8 32 --folder uploads > server.json      OLMoE-1B-7B's layout, 370 MiB a client
@@ -112,11 +112,13 @@ double stream_rate(int64_t bytes) {
 Server make_server(const fs::path& folder, const Layout& layout, const std::string& method, int64_t clients) {
   std::string budgets = "1.0";
   for (int64_t c = 1; c < clients; ++c) budgets += ", 1.0";
-  auto table = config::Table::parse(
-      concat("name = \"bench\"\nseed = 3\n[model]\ncompute_dtype = \"float32\"\npath = \"", folder.string(),
-             "\"\n[lora]\nrouter_lora = false\nrank = ", layout.rank, "\nalpha = ", layout.rank,
-             "\n[method]\nname = \"", method, "\"\n[clients]\ncount = ", clients, "\nbudgets = [", budgets, "]\n"),
-      "bench");
+  auto table =
+      config::Table::parse(concat("name = \"bench\"\nseed = 3\n[model]\ncompute_dtype = \"float32\"\npath = \"",
+                                  folder.string(), "\"\n[lora]\nrouter_lora = false\nrank = ", layout.rank,
+                                  "\nalpha = ", layout.rank, "\n[method]\nname = \"", method,
+                                  "\"\n[train]\ntransport_dtype = \"bfloat16\"\n[clients]\ncount = ", clients,
+                                  "\nbudgets = [", budgets, "]\n"),
+                           "bench");
   auto config = ExperimentConfig::read(table);
   config.settle({});
   const auto shape = load_shape(folder);
@@ -231,9 +233,13 @@ int64_t bytes_of(const AdapterState& adapters) {
   return bytes;
 }
 
+/// Of memory: what two tensors share counts once.
 int64_t bytes_of(const ServerState& state) {
+  std::map<const void*, int64_t> storages;
+  see_tensors(state,
+              [&](const at::Tensor& t) { storages[t.storage().data()] = static_cast<int64_t>(t.storage().nbytes()); });
   int64_t bytes = 0;
-  see_tensors(state, [&](const at::Tensor& t) { bytes += static_cast<int64_t>(t.nbytes()); });
+  for (const auto& [address, size] : storages) bytes += size;
   return bytes;
 }
 

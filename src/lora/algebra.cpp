@@ -1,13 +1,13 @@
 #include "lora/algebra.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "lora/payload.h"
 
 namespace evenkeel {
@@ -91,6 +91,7 @@ LoraFactors truncated(const LoraFactors& factors, int64_t rank) {
 LoraFactors padded(const LoraFactors& factors, int64_t rank) {
   const int64_t missing = rank - factors.rank();
   EK_CHECK(missing >= 0, kShape, "padded: rank ", factors.rank(), " to ", rank);
+  if (missing == 0) return {.a = factors.a, .b = factors.b, .scaling = factors.scaling};
   return {.a = at::constant_pad_nd(factors.a, {0, 0, 0, missing}),
           .b = at::constant_pad_nd(factors.b, {0, missing}),
           .scaling = factors.scaling};
@@ -105,12 +106,10 @@ LoraFactors rescaled(const LoraFactors& factors, double scaling) {
 double squared_product_norm(const LoraFactors& factors) {
   const int64_t rank = factors.rank(), experts = expert_count(factors);
   const auto products_ERR = at::empty({experts, rank, rank}, at::kDouble);
-  at::parallel_for(0, experts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e) {
-      const auto one = rescaled(received(expert(factors, e)), 1.0);
-      const auto a = one.a.to(at::kDouble), b = one.b.to(at::kDouble);
-      products_ERR[e].copy_(at::mm(b.t(), b) * at::mm(a, a.t()));
-    }
+  for_each_piece(experts, [&](int64_t e) {
+    const auto one = rescaled(received(expert(factors, e)), 1.0);
+    const auto a = one.a.to(at::kDouble), b = one.b.to(at::kDouble);
+    products_ERR[e].copy_(at::mm(b.t(), b) * at::mm(a, a.t()));
   });
   return products_ERR.sum().item<double>();
 }
@@ -205,9 +204,9 @@ AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>&
     for (int64_t e = 0; e < expert_count(own[0]); ++e) matrices.push_back({own, e});
   }
   std::vector<LoraFactors> best(matrices.size());
-  at::parallel_for(0, static_cast<int64_t>(matrices.size()), 1, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-      best[i] = best_of(matrices[i].parts, weights, matrices[i].expert, kept);
+  for_each_piece(static_cast<int64_t>(matrices.size()), [&](int64_t i) {
+    const auto& [own, e] = matrices[static_cast<size_t>(i)];
+    best[static_cast<size_t>(i)] = best_of(own, weights, e, kept);
   });
   AdapterState sites;
   size_t first = 0;

@@ -21,13 +21,14 @@ LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> we
 /// The first `rank` rows of A and columns of B (all of them when there are no more); scaling stays.
 LoraFactors truncated(const LoraFactors& factors, int64_t rank);
 
-/// Rows of A and columns of B filled up with zeros to `rank`; scaling stays. truncated(padded(f, r), f.rank()) is f.
+/// Rows of A and columns of B filled up with zeros to `rank`, not copied where nothing is missing; scaling stays.
+/// truncated(padded(f, r), f.rank()) is f.
 LoraFactors padded(const LoraFactors& factors, int64_t rank);
 
 /// sqrt(factor) into both A and B, scaling divided by it: the same product at another scale.
 LoraFactors rescaled(const LoraFactors& factors, double scaling);
 
-/// ||B A||_F^2 at scale 1 (see rescaled()), from r x r products: sum of (B^T B) * (A A^T). float64, summed over experts;
+/// ||B A||_F^2 at scale 1 (see rescaled()), from r x r products: sum of (B^T B) * (A A^T). float64, over all experts;
 /// each thread widens the factors of one expert at a time.
 double squared_product_norm(const LoraFactors& factors);
 
@@ -49,7 +50,7 @@ using KeptRank = std::function<int64_t(const at::Tensor& s)>;
 /// expert, which `ranks` of a stack holds. Neither a product nor all of U and V is formed, and each thread holds one
 /// matrix's parts in float64. From a sum of ranks of 96 on, through Gram matrices where every triplet that is kept is
 /// at least 1e-4 of the largest: values and B A then agree with those of product_svd() to 1e-7 of the largest value.
-/// Equal bits with any number of threads. Cost of a matrix: 2 (in + 2 out) R^2 multiply-adds and one R x R eigenproblem.
+/// Equal bits with any number of threads. Cost of a matrix: (in + 2 out) R^2 multiply-adds, an R x R eigenproblem.
 AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
                           const KeptRank& kept);
 
@@ -59,13 +60,14 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
 
 /// Adds `delta` to a standing change of base weights, by stacking. When a stack is as high as the smaller side of the
 /// weight, it is folded into one product beside an identity, so the memory of a site never exceeds
-/// min(in, out) (in + out) values, the identity, which all experts share, aside. A stack keeps its parts' dtype, so that
+/// min(in, out) (in + out) values; the identity is one that all experts share. A stack keeps its parts' dtype, so that
 /// bfloat16 deltas take two bytes a value and none is rounded; a product is summed in float64 and kept in float32.
 /// (docs/decisions/0014-base-changing-methods.md)
 void add_to_base(AdapterState& base_change, const AdapterState& delta);
 
 /// One plain adapter with the effect of a standing base change and adapters on top of it: no core, the same rank and
-/// scaling everywhere, float32 or wider. Without a base change and cores the adapters as they are; else scaling 1, filled up with zeros.
+/// scaling everywhere, float32 or wider. Without a base change and cores the adapters as they are; else scaling 1,
+/// filled up with zeros.
 AdapterState joined(const AdapterState& base_change, const AdapterState& adapters);
 
 }  // namespace evenkeel

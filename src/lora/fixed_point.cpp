@@ -14,6 +14,7 @@
 
 #include "base/dispatch.h"
 #include "base/error.h"
+#include "base/parallel.h"
 
 namespace evenkeel {
 namespace {
@@ -254,6 +255,7 @@ class BlockedSum {
 
   /// All blocks on that scale.
   void settle(int exponent) {
+    if (std::all_of(exponents_.begin(), exponents_.end(), [&](int own) { return own == exponent; })) return;
     each_block([&](size_t block, int64_t begin, int64_t end) {
       if (exponents_[block] != exponent) sum(block, begin, end, exponent);
     });
@@ -264,9 +266,8 @@ class BlockedSum {
 
   template <typename Work>
   void each_block(const Work& work) const {
-    at::parallel_for(0, static_cast<int64_t>(exponents_.size()), 1, [&](int64_t first, int64_t last) {
-      for (int64_t block = first; block < last; ++block)
-        work(static_cast<size_t>(block), block * block_, std::min((block + 1) * block_, output_.values.numel()));
+    for_each_piece(static_cast<int64_t>(exponents_.size()), [&](int64_t block) {
+      work(static_cast<size_t>(block), block * block_, std::min((block + 1) * block_, output_.values.numel()));
     });
   }
 

@@ -42,7 +42,7 @@ struct Terms {
 /// largest magnitude of a term and n = `everywhere`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, an error
 /// is at most n^2 M 2^-61, or n 2^-960, before the result is rounded to its type.
 /// \throws kNumeric naming whose term is not finite, kShape whose differs in shape. Cost: one read of each term from
-/// memory, in blocks that a cache holds; blocks that were summed before the largest magnitude was seen are summed again.
+/// memory, in blocks that a cache holds; those that were summed before the largest magnitude was seen are summed again.
 at::Tensor fixed_point_sum(const Terms& terms);
 /// The same of terms some of which others hold: everybody calls it. Integers of the size of the sum are exchanged.
 at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others);

@@ -47,8 +47,8 @@ Payload load_payload(const std::filesystem::path& file);
 /// Factors in the precision that they have on the wire.
 LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
 
-/// What a receiver sees: bfloat16 widened to float32, float32 as it is. A change of the base stays as it was sent: it is
-/// kept for good, and takes half the memory.
+/// What a receiver sees: bfloat16 widened to float32, float32 as it is. A change of the base stays as it was sent: who
+/// keeps it for good keeps two bytes a value.
 LoraFactors received(const LoraFactors& sent);
 AdapterState received(const AdapterState& sent);
 Payload received(const Payload& sent);

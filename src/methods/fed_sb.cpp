@@ -9,10 +9,10 @@
 // R is not zero at the start: round 0 is not the pretrained model but holds the best approximation of a first step. An
 // expert without a token in the sample has D = 0 and no basis of its own: it gets random orthonormal factors and R = 0.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
+#include "base/parallel.h"
 #include "base/random.h"
 #include "lora/algebra.h"
 #include "methods/registry.h"
@@ -54,14 +54,13 @@ LoraFactors start_of_site(const std::string& name, const at::Tensor& gradient, i
   const auto matrices = gradient.dim() == 3 ? gradient : gradient.unsqueeze(0);
   const auto count = static_cast<size_t>(matrices.size(0));
   std::vector<at::Tensor> a(count), b(count), core(count);
-  at::parallel_for(0, matrices.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (auto e = static_cast<size_t>(begin); e < static_cast<size_t>(end); ++e) {
-      const auto d = matrices[static_cast<int64_t>(e)].to(at::kDouble).sign() * -lr;
-      const auto start = start_of_matrix(d, rank, name, e, seed);
-      a[e] = start.a.to(at::kFloat);
-      b[e] = start.b.to(at::kFloat);
-      core[e] = (start.core / scaling).to(at::kFloat);
-    }
+  for_each_piece(matrices.size(0), [&](int64_t i) {
+    const auto e = static_cast<size_t>(i);
+    const auto d = matrices[i].to(at::kDouble).sign() * -lr;
+    const auto start = start_of_matrix(d, rank, name, e, seed);
+    a[e] = start.a.to(at::kFloat);
+    b[e] = start.b.to(at::kFloat);
+    core[e] = (start.core / scaling).to(at::kFloat);
   });
   const auto joined = [&](const std::vector<at::Tensor>& parts) {
     return gradient.dim() == 3 ? at::stack(parts) : parts[0].contiguous();

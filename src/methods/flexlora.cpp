@@ -42,12 +42,11 @@ class FlexLora : public FederatedMethod {
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    const auto best = best_factors(parts_of(server.sites, uploads.each()), round.weights,
-                                   [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
+    auto best = best_factors(parts_of(server.sites, uploads.each()), round.weights,
+                             [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
     // Zeros fill up what a small matrix cannot have.
     for (auto& [site, factors] : next.global.adapters) {
-      factors = padded(best.at(site), factors.rank());
-      factors.ranks = at::Tensor();
+      factors = padded(best.extract(site).mapped(), factors.rank());
     }
     return next;
   }

@@ -23,7 +23,7 @@ at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const
                            const ProductTable& products = {});
 
 /// The same of several sites in one forward and backward pass, to the bit: probes that are zero change nothing for each
-/// other. Memory: five times the gradients, no more than the sites of a layer should be asked for at OLMoE-1B-7B's size.
+/// other. Memory: five times the gradients, so at OLMoE-1B-7B's size no more than the sites of a layer.
 std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites,
                                                    std::span<const Example* const> rows, int64_t batch_size,
                                                    const RouterOptions& router, const ProductTable& products = {});
