@@ -40,8 +40,10 @@ void ProductsSection::resolve(const config::Table& table) const {
   check_list(table, "linear_backward", linear_backward);
   size_t lists = 0;
   for_each_list(*this, [&](ProductPlace, Direction, const Kernels& kernels) { lists += kernels.empty() ? 0 : 1; });
+  const auto keys = table.keys();
   EK_CHECK(lists == 0 || lists == 4, kConfig, table.path(), " has ", lists,
-           " lists, allowed: none, or all of expert_forward, expert_backward, linear_forward, linear_backward");
+           " lists, allowed: none, or all of expert_forward, expert_backward, linear_forward, linear_backward",
+           table.place_of(keys.empty() ? "expert_forward" : keys.front()));
 }
 
 ProductsSection ProductsSection::of(const ProductTable& products) {

@@ -125,7 +125,7 @@ TEST(ExperimentConfig, KernelsThatAreListedPinTheChoice) {
   config.settle({});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   const auto products = config.model.product_table();
-  EXPECT_EQ(products.at(ProductPlace::kExpert, Direction::kBackward, 9), ProductKernel::kWiden);
+  EXPECT_EQ(products.at(ProductPlace::kExpert, Direction::kBackward, 17), ProductKernel::kWiden);
   EXPECT_EQ(products.at(ProductPlace::kLinear, Direction::kForward, 2048), ProductKernel::kNative);
   expect_complaint(lists("float32"), {"model.compute_dtype", "float32", "measured or auto"});
   expect_complaint("[model]\ncompute_dtype = \"measured\"\n", {"model.compute_dtype", "lists no kernels"});

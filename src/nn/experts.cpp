@@ -1,30 +1,28 @@
 #include "nn/experts.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "nn/gradients.h"
-#include "nn/kernels/expert_pass.h"
-#include "nn/kernels/expert_slots.h"
-#include "nn/kernels/vector.h"
+#include "nn/kernels/expert_batch.h"
 
 namespace evenkeel {
 namespace {
 
-using kernels::Beside;
+using kernels::ExpertBatch;
+using kernels::ExpertBatchGradients;
 using kernels::ExpertSlots;
-using kernels::ExpertView;
-using kernels::ExpertWorkspace;
 using kernels::Held;
 using kernels::kAdapter;
 using kernels::kBeside;
-using kernels::kChange;
 using kernels::kDown;
 using kernels::kProjections;
 using kernels::Scratch;
+using kernels::TokenRows;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -45,166 +43,6 @@ struct Settings {
   bool keep = true;                // for a backward pass
 };
 
-// Everything one pass needs; the same for all experts. `lora` is that of expert 0.
-template <typename T>
-struct Pass {
-  const ExpertSlots& slots;
-  ProductTable products;
-  int64_t top_k, hidden, width;
-  const T *x, *weights;
-  T *g, *u, *xa;  // by slot: [S, F], [S, F], [S, R]; null: not kept
-  int64_t ranks;  // R
-  std::array<std::array<kernels::LoraView<T>, kBeside>, kProjections> lora;
-  std::array<std::vector<kernels::StoredMatrix>, kProjections> matrices;
-  std::vector<uint8_t> live;  // [T], whether a gradient flows through a token's row; empty: through all
-
-  bool is_live(int64_t token) const { return live.empty() || live[static_cast<size_t>(token)]; }
-
-  ExpertView<T> expert(int64_t e) const {
-    ExpertView<T> view;
-    for (size_t p = 0; p < kProjections; ++p) {
-      view.weights[p] = matrices[p][static_cast<size_t>(e)];
-      for (size_t i = 0; i < kBeside; ++i) {
-        auto factors = lora[p][i];
-        const int64_t a = e * factors.rank * factors.in, b = e * factors.out * factors.rank;
-        factors.a += a;
-        factors.b += b;
-        if (factors.da) factors.da += a;
-        if (factors.db) factors.db += b;
-        view.lora[p][i] = factors;
-      }
-    }
-    return view;
-  }
-};
-
-// The slots of an expert whose token is live, in workspace.slots.
-template <typename T>
-std::span<const int64_t> live_slots(const Pass<T>& pass, int64_t e, ExpertWorkspace<T>& workspace) {
-  workspace.slots.clear();
-  for (int64_t i = 0; i < pass.slots.rows(e); ++i) {
-    const int64_t slot = pass.slots.first(e) + i;
-    if (pass.is_live(pass.slots.token[static_cast<size_t>(slot)])) workspace.slots.push_back(slot);
-  }
-  return workspace.slots;
-}
-
-// Rows of [T, width] by the tokens of slots.
-template <typename T>
-T* gather_tokens(const T* rows, const Pass<T>& pass, std::span<const int64_t> slots, int64_t width,
-                 Scratch<T>& scratch) {
-  T* out = scratch.at_least(static_cast<int64_t>(slots.size()) * width);
-  for (size_t i = 0; i < slots.size(); ++i)
-    std::copy_n(rows + pass.slots.token[static_cast<size_t>(slots[i])] * width, width,
-                out + static_cast<int64_t>(i) * width);
-  return out;
-}
-
-// Rows of [S, width] by slot: where they lie, when they are all of an expert's, else copies.
-template <typename T>
-T* slot_rows(T* rows, const Pass<T>& pass, int64_t e, std::span<const int64_t> slots, int64_t width,
-             Scratch<T>& scratch) {
-  if (static_cast<int64_t>(slots.size()) == pass.slots.rows(e)) return rows + pass.slots.first(e) * width;
-  T* out = scratch.at_least(static_cast<int64_t>(slots.size()) * width);
-  for (size_t i = 0; i < slots.size(); ++i)
-    std::copy_n(rows + slots[i] * width, width, out + static_cast<int64_t>(i) * width);
-  return out;
-}
-
-// Where the results of an expert go: with one expert per token straight to its tokens, weighted, else to `by_slot`,
-// whose rows are combined when all experts are done.
-template <typename T>
-struct Destination {
-  T *by_token, *by_slot;  // [T, D]; [S, D] or null
-  const T* weights;       // [T, K]; null: 1
-
-  void put(const Pass<T>& pass, std::span<const int64_t> slots, const T* rows) const {
-    const int64_t width = pass.hidden;
-    for (size_t i = 0; i < slots.size(); ++i, rows += width) {
-      if (by_slot) {
-        std::copy_n(rows, width, by_slot + slots[i] * width);
-        continue;
-      }
-      const int64_t token = pass.slots.token[static_cast<size_t>(slots[i])];
-      kernels::scaled_copy(weights ? weights[token] : T(1), rows, by_token + token * width, width);
-    }
-  }
-  // Room for the rows of an expert: their own place, where that is whole.
-  T* room(const Pass<T>& pass, int64_t e, std::span<const int64_t> slots, Scratch<T>& scratch) const {
-    const auto rows = static_cast<int64_t>(slots.size());
-    if (by_slot && rows == pass.slots.rows(e)) return by_slot + pass.slots.first(e) * pass.hidden;
-    return scratch.at_least(rows * pass.hidden);
-  }
-};
-
-template <typename T>
-void forward_one(const Pass<T>& pass, int64_t e, const Destination<T>& out, ExpertWorkspace<T>& workspace) {
-  const auto slots = live_slots(pass, e, workspace);
-  const auto rows = static_cast<int64_t>(slots.size()), first = pass.slots.first(e);
-  const T* x = gather_tokens(pass.x, pass, slots, pass.hidden, workspace.x);
-  const bool keep = pass.g != nullptr;
-  const kernels::ExpertKept<T> kept{keep ? pass.g + first * pass.width : workspace.g.at_least(rows * pass.width),
-                                    keep ? pass.u + first * pass.width : workspace.u.at_least(rows * pass.width),
-                                    keep ? pass.xa + first * pass.ranks : workspace.xa.at_least(rows * pass.ranks)};
-  T* y = out.room(pass, e, slots, workspace.y);
-  expert_forward(pass.expert(e), pass.products, x, rows, kept, y, workspace);
-  if (!out.by_slot) out.put(pass, slots, y);
-}
-
-// What backward writes; null where no gradient is asked for.
-template <typename T>
-struct Gradients {
-  Destination<T> dx{};
-  T* dweights = nullptr;                                // [T, K]
-  std::array<std::vector<T*>, kProjections> dmatrices;  // [E] x [out, in], empty when frozen
-};
-
-template <typename T>
-void backward_one(const Pass<T>& pass, int64_t e, const T* dy_TD, const Gradients<T>& grads,
-                  ExpertWorkspace<T>& workspace) {
-  const auto slots = live_slots(pass, e, workspace);
-  const auto rows = static_cast<int64_t>(slots.size());
-  if (rows == 0) return;
-  const T* x = gather_tokens(pass.x, pass, slots, pass.hidden, workspace.x);
-  const T* dy = gather_tokens(dy_TD, pass, slots, pass.hidden, workspace.dy);
-  const kernels::ExpertKept<T> kept{slot_rows(pass.g, pass, e, slots, pass.width, workspace.g),
-                                    slot_rows(pass.u, pass, e, slots, pass.width, workspace.u),
-                                    slot_rows(pass.xa, pass, e, slots, pass.ranks, workspace.xa)};
-  const auto choice = [&](int64_t i) { return pass.slots.choice[static_cast<size_t>(slots[static_cast<size_t>(i)])]; };
-  workspace.row_weights.resize(2 * slots.size());
-  T *weights = workspace.row_weights.data(), *dweights = weights + rows;
-  for (int64_t i = 0; i < rows; ++i) weights[i] = pass.weights[choice(i)];
-  kernels::ExpertGradients<T> out{.dweights = dweights};
-  if (grads.dx.by_token) out.dx = grads.dx.room(pass, e, slots, workspace.y);
-  for (size_t p = 0; p < kProjections; ++p)
-    if (!grads.dmatrices[p].empty()) out.weights[p] = grads.dmatrices[p][static_cast<size_t>(e)];
-  expert_backward<T>(pass.expert(e), pass.products, x, dy, weights, rows, kept, out, workspace);
-  for (int64_t i = 0; grads.dweights && i < rows; ++i) grads.dweights[choice(i)] = dweights[i];
-  const bool in_place = grads.dx.by_slot && rows == pass.slots.rows(e);
-  if (out.dx && !in_place) grads.dx.put(pass, slots, out.dx);
-}
-
-// out[t] = sum over k, in the order of k, of weight * rows[slot of (t, k)]; weights null means 1. Tokens that are not
-// live get zeros.
-template <typename T>
-void combine(const Pass<T>& pass, int64_t width, const T* rows, const T* weights, T* out) {
-  const auto& slots = pass.slots;
-  const int64_t top_k = pass.top_k;
-  const auto tokens = static_cast<int64_t>(slots.token.size()) / top_k;
-  at::parallel_for(0, tokens, kernels::row_grain(width * top_k), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      T* row = out + t * width;
-      if (!pass.is_live(t)) std::fill_n(row, width, T(0));
-      for (int64_t k = 0; k < top_k && pass.is_live(t); ++k) {
-        const int64_t choice = t * top_k + k;
-        const T* source = rows + slots.slot_of[static_cast<size_t>(choice)] * width;
-        const T weight = weights ? weights[choice] : T(1);
-        k == 0 ? kernels::scaled_copy(weight, source, row, width) : kernels::axpy(weight, source, row, width);
-      }
-    }
-  });
-}
-
 ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
   return {std::span(experts_TK.const_data_ptr<int64_t>(), static_cast<size_t>(experts_TK.numel())), experts_TK.size(1),
           num_experts};
@@ -223,41 +61,36 @@ kernels::LoraView<T> first_expert(const at::Tensor& a_ERI, const at::Tensor& b_E
 
 // inputs: the tensors in Input order, then 3 E matrices.
 template <typename T>
-Pass<T> make_pass(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings) {
+ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings) {
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
-  Pass<T> pass{.slots = slots,
-               .products = settings.products,
-               .top_k = inputs[kWeights].size(1),
-               .hidden = inputs[kX].size(1),
-               .width = inputs[kFirstMatrix].size(0),
-               .x = inputs[kX].const_data_ptr<T>(),
-               .weights = inputs[kWeights].const_data_ptr<T>(),
-               .g = nullptr,
-               .u = nullptr,
-               .xa = nullptr,
-               .ranks = 0,
-               .lora = {},
-               .matrices = {},
-               .live = {}};
+  ExpertBatch<T> batch{.slots = slots,
+                       .products = settings.products,
+                       .top_k = inputs[kWeights].size(1),
+                       .hidden = inputs[kX].size(1),
+                       .width = inputs[kFirstMatrix].size(0),
+                       .x = inputs[kX].const_data_ptr<T>(),
+                       .weights = inputs[kWeights].const_data_ptr<T>(),
+                       .kept = {},
+                       .lora = {},
+                       .matrices = {},
+                       .live = {}};
   for (size_t p = 0; p < kProjections; ++p) {
     for (size_t e = 0; e < experts; ++e) {
       const size_t i = p * experts + e;
-      pass.matrices[p].push_back(kernels::StoredMatrix::of(
+      batch.matrices[p].push_back(kernels::StoredMatrix::of(
           inputs[kFirstMatrix + i], settings.scales.empty() ? at::Tensor() : settings.scales[i]));
     }
     for (size_t i = 0; i < kBeside; ++i)
-      pass.lora[p][i] =
+      batch.lora[p][i] =
           first_expert<T>(inputs[factor_a(p, i)], inputs[factor_b(p, i)], i == kAdapter ? settings.scalings[p] : 1.0);
-    pass.ranks += pass.lora[p][kAdapter].rank;
   }
-  return pass;
+  return batch;
 }
 
 template <typename T>
-void set_kept(Pass<T>& pass, std::span<const at::Tensor> kept) {
-  pass.g = kept[kKeptG].mutable_data_ptr<T>();
-  pass.u = kept[kKeptU].mutable_data_ptr<T>();
-  pass.xa = kept[kKeptXA].mutable_data_ptr<T>();
+void set_kept(ExpertBatch<T>& batch, std::span<const at::Tensor> kept) {
+  batch.kept = {kept[kKeptG].mutable_data_ptr<T>(), kept[kKeptU].mutable_data_ptr<T>(),
+                kept[kKeptXA].mutable_data_ptr<T>()};
 }
 
 // Rows by slot on their way to tokens; none with one expert per token.
@@ -270,21 +103,18 @@ template <typename T>
 at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings,
                       variable_list& kept) {
   const auto& x_TD = inputs[kX];
-  auto pass = make_pass<T>(slots, inputs, settings);
+  auto batch = make_batch<T>(slots, inputs, settings);
   const auto total = static_cast<int64_t>(slots.token.size());
   if (settings.keep) {
-    for (const int64_t width : {pass.width, pass.width, pass.ranks})
+    for (const int64_t width : {batch.width, batch.width, batch.ranks()})
       kept.push_back(at::empty({total, width}, x_TD.options()));
-    set_kept(pass, kept);
+    set_kept<T>(batch, kept);
   }
   auto y_TD = at::empty_like(x_TD);
   const Held<SlotRows<T>> by_slot(kernels::kept<SlotRows<T>>());
-  const Destination<T> out{y_TD.template mutable_data_ptr<T>(),
-                           pass.top_k > 1 ? by_slot->memory.at_least(total * pass.hidden) : nullptr, pass.weights};
-  kernels::for_each_expert<ExpertWorkspace<T>>(
-      slots, 3 * pass.hidden * pass.width,
-      [&](int64_t e, ExpertWorkspace<T>& workspace) { forward_one(pass, e, out, workspace); });
-  if (out.by_slot) combine<T>(pass, pass.hidden, out.by_slot, pass.weights, out.by_token);
+  const TokenRows<T> y{y_TD.template mutable_data_ptr<T>(),
+                       batch.top_k > 1 ? by_slot->memory.at_least(total * batch.hidden) : nullptr, batch.weights};
+  experts_forward(batch, y);
   return y_TD;
 }
 
@@ -298,17 +128,17 @@ std::vector<uint8_t> live_tokens(const at::Tensor& dy_TD) {
 }
 
 template <typename T>
-Gradients<T> gradients_of_matrices(const AutogradContext* ctx, const ExpertSlots& slots, const variable_list& inputs,
-                                   variable_list& out) {
-  Gradients<T> grads;
+ExpertBatchGradients<T> gradients_of_matrices(const AutogradContext* ctx, const ExpertSlots& slots,
+                                              const variable_list& inputs, variable_list& out) {
+  ExpertBatchGradients<T> grads;
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
   for (size_t p = 0; p < kProjections; ++p)
     for (size_t e = 0; e < experts; ++e) {
       const size_t i = kFirstMatrix + p * experts + e;
       if (!ctx->needs_input_grad(i)) continue;
       out[i] = slots.rows(static_cast<int64_t>(e)) ? at::empty_like(inputs[i]) : at::zeros_like(inputs[i]);
-      grads.dmatrices[p].resize(experts, nullptr);
-      grads.dmatrices[p][e] = out[i].template mutable_data_ptr<T>();
+      grads.matrices[p].resize(experts, nullptr);
+      grads.matrices[p][e] = out[i].template mutable_data_ptr<T>();
     }
   return grads;
 }
@@ -317,18 +147,18 @@ template <typename T>
 variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, const variable_list& inputs,
                           const Settings& settings, std::span<const at::Tensor> kept, const at::Tensor& dy_TD) {
   variable_list out(inputs.size());
-  auto pass = make_pass<T>(slots, inputs, settings);
-  set_kept(pass, kept);
+  auto batch = make_batch<T>(slots, inputs, settings);
+  set_kept<T>(batch, kept);
   auto grads = gradients_of_matrices<T>(ctx, slots, inputs, out);
   const bool frozen =
-      std::all_of(grads.dmatrices.begin(), grads.dmatrices.end(), [](const auto& m) { return m.empty(); });
-  if (frozen) pass.live = live_tokens(dy_TD);
+      std::all_of(grads.matrices.begin(), grads.matrices.end(), [](const auto& m) { return m.empty(); });
+  if (frozen) batch.live = live_tokens(dy_TD);
   const Held<SlotRows<T>> by_slot(kernels::kept<SlotRows<T>>());
   if (ctx->needs_input_grad(kX)) {
-    out[kX] = pass.live.empty() ? at::empty_like(inputs[kX]) : at::zeros_like(inputs[kX]);
+    out[kX] = batch.live.empty() ? at::empty_like(inputs[kX]) : at::zeros_like(inputs[kX]);
     grads.dx.by_token = out[kX].template mutable_data_ptr<T>();
-    if (pass.top_k > 1)
-      grads.dx.by_slot = by_slot->memory.at_least(static_cast<int64_t>(slots.token.size()) * pass.hidden);
+    if (batch.top_k > 1)
+      grads.dx.by_slot = by_slot->memory.at_least(static_cast<int64_t>(slots.token.size()) * batch.hidden);
   }
   if (ctx->needs_input_grad(kWeights)) {
     out[kWeights] = at::zeros_like(inputs[kWeights]);
@@ -336,14 +166,10 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
   }
   for (size_t p = 0; p < kProjections; ++p) {
     const size_t a = factor_a(p, kAdapter), b = factor_b(p, kAdapter);
-    if (ctx->needs_input_grad(a)) pass.lora[p][kAdapter].da = gradient_place<T>(inputs[a], out[a]);
-    if (ctx->needs_input_grad(b)) pass.lora[p][kAdapter].db = gradient_place<T>(inputs[b], out[b]);
+    if (ctx->needs_input_grad(a)) batch.lora[p][kAdapter].da = gradient_place<T>(inputs[a], out[a]);
+    if (ctx->needs_input_grad(b)) batch.lora[p][kAdapter].db = gradient_place<T>(inputs[b], out[b]);
   }
-  kernels::for_each_expert<ExpertWorkspace<T>>(slots, 6 * pass.hidden * pass.width,
-                                               [&](int64_t e, ExpertWorkspace<T>& workspace) {
-                                                 backward_one<T>(pass, e, dy_TD.const_data_ptr<T>(), grads, workspace);
-                                               });
-  if (grads.dx.by_slot) combine<T>(pass, pass.hidden, grads.dx.by_slot, nullptr, grads.dx.by_token);
+  experts_backward(batch, dy_TD.const_data_ptr<T>(), grads);
   return out;
 }
 
@@ -434,6 +260,8 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
       inputs.push_back(weight.values_OI);
       if (weight.scales_O.defined()) settings.scales.push_back(weight.scales_O);
     }
+  EK_CHECK(settings.scales.empty() || settings.scales.size() == kProjections * weights.gate.size(), kShape,
+           "experts: ", settings.scales.size(), " of ", kProjections * weights.gate.size(), " matrices are in int8");
   settings.keep = c10::GradMode::is_enabled() &&
                   std::any_of(inputs.begin(), inputs.end(), [](const auto& t) { return t.requires_grad(); });
   return ExpertsNode::apply(at::TensorList(inputs), settings);

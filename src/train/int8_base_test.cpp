@@ -31,7 +31,7 @@ double mean_loss(const CausalLm& model, const PackedBatch& batch, int64_t top_k)
 
 PackedBatch prose(const Tokenizer& tokenizer) {
   std::vector<std::vector<int64_t>> texts;
-  for (const auto& document : builtin_documents(24, 977)) texts.push_back(tokenizer.encode(document));
+  for (const auto& document : builtin_documents(8, 977)) texts.push_back(tokenizer.encode(document));
   return pack_ids(texts);
 }
 
@@ -67,7 +67,7 @@ TEST(Int8Base, CostsLittleOfThePerplexityOfTheBuiltInModel) {
 TEST(Int8Base, LeavesGradientsOfAdaptersTheirDirection) {
   const auto tokenizer = Tokenizer::of_model(resolve_model_path(kBuiltin));
   const auto examples =
-      tokenize_rows(training_rows("builtin", {.limit = 24}).rows, tokenizer, TokenizeOptions{}).examples;
+      tokenize_rows(training_rows("builtin", {.limit = 6}).rows, tokenizer, TokenizeOptions{}).examples;
   const auto batch = pack(std::span<const Example>(examples));
   const auto exact = gradient(*builtin(BaseFormat::kStored), batch),
              rounded = gradient(*builtin(BaseFormat::kInt8), batch);

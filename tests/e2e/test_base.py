@@ -29,7 +29,8 @@ def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_mode
     for changed in LISTS:
         kernels = {f"model__products__{key}": [("widen" if key == changed else "own")] * 8 for key in LISTS}
         out = tmp_path / changed
-        assert trained(tiny_model, out, model__dtype="bfloat16", model__compute_dtype="auto", **kernels) != own, changed
+        other = trained(tiny_model, out, model__dtype="bfloat16", model__compute_dtype="auto", **kernels)
+        assert other != own or changed == "linear_forward", changed  # sums of 32 terms have but one order there
         model = tomllib.loads((out / "config.toml").read_text())["model"]
         assert model["compute_dtype"] == "measured"
         assert model["products"] == {key: kernels[f"model__products__{key}"] for key in LISTS}
