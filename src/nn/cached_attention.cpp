@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "nn/kernels/gemm.h"
+#include "nn/kernels/scratch.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
