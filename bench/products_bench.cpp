@@ -8,85 +8,13 @@
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
-#include <chrono>
-#include <functional>
-
 #include "base/dispatch.h"
 #include "base/error.h"
+#include "bench/machine_limits.h"
 #include "nn/kernels/packed_product.h"
 
 namespace evenkeel {
 namespace {
-
-// ---- what the machine can do
-
-// 24 sums in registers, which hide the time that one multiply-add takes. \return multiply-adds per step
-#define EK_MULTIPLY_ADDS(name, instructions, bytes, registers)                     \
-  __attribute__((target(instructions))) int64_t name(int64_t steps) {              \
-    using Vector __attribute__((vector_size(bytes))) = float;                      \
-    Vector sums[registers] = {};                                                   \
-    for (int64_t i = 0; i < steps; ++i) {                                          \
-      _Pragma("GCC unroll 24") for (auto& sum : sums) sum = sum * 0.999f + 0.001f; \
-    }                                                                              \
-    for (int i = 1; i < registers; ++i) sums[0] += sums[i];                        \
-    benchmark::DoNotOptimize(sums[0][0]);                                          \
-    return registers * bytes / 4;                                                  \
-  }
-#if defined(__x86_64__)
-EK_MULTIPLY_ADDS(multiply_adds_avx512, "avx512f", 64, 24)
-EK_MULTIPLY_ADDS(multiply_adds_avx2, "avx2,fma", 32, 12)
-#endif
-int64_t multiply_adds(int64_t steps) {
-#if defined(__x86_64__)
-  if (isa() == Isa::kAvx512) return multiply_adds_avx512(steps);
-  if (isa() == Isa::kAvx2) return multiply_adds_avx2(steps);
-#endif
-  for (volatile float sum = 0; steps > 0; --steps) sum = sum * 0.999f + 0.001f;
-  return 1;
-}
-
-struct Read {
-  static EK_INLINE int64_t run(const int64_t* numbers, int64_t n) {
-    int64_t found = 0;
-    for (int64_t i = 0; i < n; ++i) found |= numbers[i];
-    return found;
-  }
-};
-
-double seconds_of(const std::function<void(int64_t)>& work, int64_t threads) {
-  double best = 1e30;
-  for (int repeat = 0; repeat < 3; ++repeat) {
-    const auto start = std::chrono::steady_clock::now();
-    at::parallel_for(0, threads, 1, [&](int64_t thread, int64_t) { work(thread); });
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
-struct Limits {
-  double gflops, gbytes;
-};
-
-const int64_t* memory_to_read(int64_t bytes) {
-  static const auto memory = at::ones({bytes / 8}, at::kLong);
-  return memory.const_data_ptr<int64_t>();
-}
-
-Limits measure_limits(int64_t threads) {
-  constexpr int64_t kSteps = 200'000, kBytes = int64_t{1} << 27;
-  int64_t per_step = 0;
-  const double compute = seconds_of(
-      [&](int64_t thread) {
-        const int64_t done = multiply_adds(kSteps);
-        if (thread == 0) per_step = done;
-      },
-      threads);
-  const auto* memory = memory_to_read(kBytes);
-  const int64_t share = kBytes / 8 / threads;
-  const double read = seconds_of(
-      [&](int64_t thread) { benchmark::DoNotOptimize(vectorised<Read>(memory + thread * share, share)); }, threads);
-  return {2e-9 * static_cast<double>(per_step * kSteps * threads) / compute, 1e-9 * kBytes / read};
-}
 
 // ---- the products
 
@@ -142,7 +70,7 @@ void library(const Setting& setting, const at::Tensor& x, const at::Tensor& w, a
 
 void run(benchmark::State& state, const Setting& setting, int64_t threads) {
   at::set_num_threads(static_cast<int>(threads));
-  const auto limit = measure_limits(threads);
+  const auto limit = bench::measure_limits(threads);
   const auto dtype = stored_as(setting.kernel);
   const double bytes = static_cast<double>(setting.out * setting.in) * static_cast<double>(c10::elementSize(dtype));
   std::vector<at::Tensor> weights(static_cast<size_t>(1 + 128e6 / bytes));
