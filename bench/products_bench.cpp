@@ -1,8 +1,8 @@
 // Products of float32 activations with stored weights that are not in cache, both directions, by rows: our packed
 // products over bfloat16, int8 and float32, beside widening to float32 + the library's product, and the library's
 // bfloat16 product. Counters: GFLOP/s and GB/s of weight read, each with its share of what this machine did in a loop
-// of multiply-adds in registers and in a loop of reads, measured just before with as many threads, each time: neighbours
-// on the same processor come and go.
+// of multiply-adds in registers and in a loop of reads, measured just before with as many threads, each time, as
+// neighbours on the same processor come and go.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -29,7 +29,8 @@ namespace {
       _Pragma("GCC unroll 24") for (auto& sum : sums) sum = sum * 0.999f + 0.001f; \
     }                                                                              \
     for (int i = 1; i < registers; ++i) sums[0] += sums[i];                        \
-    benchmark::DoNotOptimize(sums[0][0]);                                          \
+    const float total = sums[0][0];                                                \
+    benchmark::DoNotOptimize(total);                                               \
     return registers * bytes / 4;                                                  \
   }
 #if defined(__x86_64__)
