@@ -1,5 +1,5 @@
-/// \file  The loops under packed_product.h, one copy per instruction set. Names: a block is 128 terms of the sums (k), a
-/// tile some rows of x, a panel the columns of y that one tile updates at once.
+/// \file  The loops under packed_product.h, one copy per instruction set. Names: a block is 128 terms of the sums (k),
+/// a tile some rows of x, a panel the columns of y that one tile updates at once.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -74,9 +74,9 @@ struct PackedKernels {
   /// y (+)= tile * panel over at most kBlock terms.
   void (*multiply)(int64_t height, int64_t depth, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
-  /// y (+)= x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms, reading
-  /// w once. `tiles` holds the blocks of x in turn, `sums` is room for
-  /// height * columns numbers and some 100 more.
+  /// y (+)= x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms,
+  /// reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for each
+  /// column, their count rounded up to a whole vector.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
 };
