@@ -1,7 +1,7 @@
-/// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each whatever they are.
-/// Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON line
-/// on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead, with
-/// ranking, and says seconds per row of each set.
+/// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each, whatever they
+/// are. Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON
+/// line on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead,
+/// with ranking, and says seconds per row of each set.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
