@@ -82,6 +82,7 @@ BAD = {
         "--bert-layer": [("2", ["--bert-layer", "--bert-encoder"]), ("first", ["--bert-layer", "first"])],
         "--bert-baseline": [(NOWHERE, ["--bert-baseline", "--bert-encoder"])],
         "--predictions": [(f"{NOWHERE}/p.jsonl", [NOWHERE]), ("/", ["/"])],
+        "--journal": [(f"{NOWHERE}/j.jsonl", [NOWHERE]), ("/", ["/"])],
         "--json": [("yes", ["yes"])],
     },
     "score": {

@@ -107,6 +107,8 @@ BAD = {
     "evaluate.max_new_tokens": AT_LEAST_ONE,
     "evaluate.cutoff": NONE_OR_MORE,
     "evaluate.batch_size": AT_LEAST_ONE,
+    "evaluate.cache": word("float32", "bfloat16"),
+    "evaluate.cache_gib": POSITIVE,
     "evaluate.lowercase": NO_OTHER,
     "evaluate.likelihood": NO_OTHER,
     "evaluate.every": NONE_OR_MORE,
