@@ -99,19 +99,25 @@ void run(benchmark::State& state, const Setting& setting, int64_t threads) {
   state.counters["of_stream"] = rate(1e-9 * bytes / limit.gbytes);
 }
 
+void add(const std::string& name, const Setting& setting, int64_t threads) {
+  benchmark::RegisterBenchmark(name.c_str(), run, setting, threads)
+      ->Unit(benchmark::kMillisecond)
+      ->MinTime(0.05)
+      ->UseRealTime();
+}
+
+// OLMoE's shapes, and a small one for who wants to see that it runs.
 void register_all() {
-  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{1024, 2048}, {2048, 1024}, {2048, 2048}, {50304, 2048}})
+  const std::vector<int64_t> rows_of_a_step{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048};
+  for (const auto& [out, in] :
+       {std::pair<int64_t, int64_t>{1024, 2048}, {2048, 1024}, {2048, 2048}, {50304, 2048}, {96, 64}})
     for (const bool forward : {true, false})
-      for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048})
+      for (const int64_t rows : out > 96 ? rows_of_a_step : std::vector<int64_t>{3})
         for (const auto& [kernel, name] : kKernels)
           for (const int64_t threads : {1, 2})
-            benchmark::RegisterBenchmark(concat(out, "x", in, forward ? "/forward" : "/backward", "/rows:", rows, "/",
-                                                name, "/threads:", threads)
-                                             .c_str(),
-                                         run, Setting{kernel, rows, out, in, forward}, threads)
-                ->Unit(benchmark::kMillisecond)
-                ->MinTime(0.05)
-                ->UseRealTime();
+            add(concat(out > 96 ? "olmoe_2048/" : "small/", out, "x", in, forward ? "/forward" : "/backward",
+                       "/rows:", rows, "/", name, "/threads:", threads),
+                Setting{kernel, rows, out, in, forward}, threads);
 }
 
 }  // namespace

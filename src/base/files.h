@@ -49,7 +49,7 @@ class AtomicFile {
   /// \throws kIo (disk full, not writable) naming the file.
   void write(std::string_view bytes);
   void commit();
-  /// In its place for every process, and on disk with the flush_files() that names it. A machine that loses power before
+  /// In its place for every process, on disk with the flush_files() that names it. A machine that loses power before
   /// that may leave anything of it: for files whose readers find out.
   void place();
 

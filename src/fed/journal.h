@@ -50,7 +50,7 @@ struct ClientRecord : LocalReport {
 class RoundJournal {
  public:
   /// Makes the folder if it is missing.
-  /// \param flush_s  seconds for which files of clients may wait to be flushed to disk, together. A killed process loses
+  /// \param flush_s  seconds for which clients' files may wait to be flushed to disk, together. A killed process loses
   ///                 none of them; a machine that loses power loses those that waited, and their clients are trained
   ///                 again, to the bit. 0 where a client cannot be asked again at no other cost.
   explicit RoundJournal(std::filesystem::path folder, double flush_s = 0);

@@ -9,7 +9,7 @@
 namespace evenkeel {
 
 /// Where a node adds the gradient of `leaf`: to the one that is there, in place of handing its own to the graph, which
-/// would make a second tensor and add it; else to `out`, which is made, of zeros. The first needs a leaf with a gradient
+/// would make a second tensor and add it; else to `out`, which is made, of zeros. The first needs a leaf with gradient
 /// and a pass for the gradients of all leaves, without a graph of its own. REQUIRES a call from a node's backward().
 template <typename T>
 T* gradient_place(const at::Tensor& leaf, at::Tensor& out);

@@ -16,7 +16,7 @@
 
 namespace evenkeel::wire {
 
-/// SHA-256 of pieces in turn, in lower-case hex. 0.2 to 0.3 GB/s a thread, 1.7 where the processor has instructions for it.
+/// SHA-256 of pieces in turn, in lower-case hex. 0.2 to 0.3 GB/s a thread, 1.7 with instructions for it.
 std::string object_id(std::string_view head, std::span<const std::span<const std::byte>> pieces = {});
 /// 64 lower-case hex digits.
 bool is_object_id(std::string_view text);

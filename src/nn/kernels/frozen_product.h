@@ -40,7 +40,7 @@ template <typename T>
 void transposed_times(const ActivationsOf<T>& x, int64_t width, const StoredMatrix& w, const ResultOf<T>& y,
                       ProductScratch<T>& scratch);
 
-/// The kernel that `w` takes where `asked` is the table's. A weight that is not stored in 16 bits takes kOwn; kNative is
+/// The kernel that `w` takes where `asked` is the table's. A weight that is not stored in 16 bits takes kOwn; native is
 /// for bfloat16 weights of 2^18 numbers and more: below, conversions cost more than they save, and routers keep their
 /// exact scores.
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked);
