@@ -21,7 +21,7 @@ struct MeasuredProduct {
 };
 
 /// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
-/// side by side; linears of [2048, 2048] by all of them. Takes about two seconds.
+/// side by side; linears of [2048, 2048] by all of them. Takes some seconds, more where the machine is busy.
 std::vector<MeasuredProduct> measure_products();
 
 /// What every cell chooses: the fastest kernel of each, but for near ties.
