@@ -7,7 +7,7 @@
 namespace evenkeel {
 
 /// What this machine stands in for where `config` leaves it open: all its cores, and the kernels that are fastest here,
-/// which takes two seconds to measure (nn/product_probe.h) and is measured only where it is asked for and the model has
+/// which takes seconds to measure (nn/product_probe.h) and is measured only where it is asked for and the model has
 /// a large weight in 16 bits. \throws as load_shape()
 MachineChoices machine_choices(const ExperimentConfig& config);
 

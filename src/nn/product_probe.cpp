@@ -64,11 +64,15 @@ double seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A kernel that is far behind is not repeated.
+// A kernel that is far behind on some of the weights is not tried on all.
 double median_seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::vector<ProbeOperands>& operands,
                       double best) {
-  std::vector<double> all{seconds(cell, weights, operands)};
-  while (all.size() < kRepeats && all.front() < 3 * best) all.push_back(seconds(cell, weights, operands));
+  const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
+  const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
+  const double trial = seconds(cell, some, operands) / share;
+  if (trial > 2 * best) return trial;
+  std::vector<double> all;
+  while (all.size() < kRepeats) all.push_back(seconds(cell, weights, operands));
   std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
   return all[all.size() / 2];
 }
@@ -95,8 +99,10 @@ MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, s
 
 }  // namespace
 
-ProductKernel MeasuredProduct::fastest() const {
-  return static_cast<ProductKernel>(std::max_element(gflops.begin(), gflops.end()) - gflops.begin());
+ProductKernel MeasuredProduct::chosen() const {
+  const auto best = std::max_element(gflops.begin(), gflops.end());
+  const bool clearly = *best > 1.1 * gflops[static_cast<size_t>(ProductKernel::kOwn)];
+  return clearly ? static_cast<ProductKernel>(best - gflops.begin()) : ProductKernel::kOwn;
 }
 
 std::vector<MeasuredProduct> measure_products() {
@@ -119,7 +125,7 @@ std::vector<MeasuredProduct> measure_products() {
 
 ProductTable fastest_products(const std::vector<MeasuredProduct>& measured) {
   ProductTable table;
-  for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.fastest());
+  for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.chosen());
   return table;
 }
 

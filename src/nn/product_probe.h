@@ -16,14 +16,15 @@ struct MeasuredProduct {
   Direction direction{};
   int64_t rows = 0;
   std::array<double, 3> gflops{};  ///< by kernel
-  ProductKernel fastest() const;
+  /// kOwn, unless another is a tenth faster: less may be noise, and its bits depend on the number of threads.
+  ProductKernel chosen() const;
 };
 
 /// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
-/// side by side; linears of [2048, 2048] by all of them. Takes about two seconds.
+/// side by side; linears of [2048, 2048] by all of them. Takes some seconds, more where the machine is busy.
 std::vector<MeasuredProduct> measure_products();
 
-/// The fastest of every cell.
+/// What every cell chooses: the fastest kernel of each, but for near ties.
 ProductTable fastest_products(const std::vector<MeasuredProduct>& measured);
 
 /// Weights of fewer numbers stay in a cache and gain nothing from a choice: models without a larger one take kOwn.

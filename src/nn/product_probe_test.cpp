@@ -1,0 +1,22 @@
+#include "nn/product_probe.h"
+
+#include <gtest/gtest.h>
+
+namespace evenkeel {
+namespace {
+
+TEST(ProductProbe, LeavesOurOwnKernelsOnlyForWhatIsClearlyFaster) {
+  const auto cell = [](double own, double widen, double native) {
+    return MeasuredProduct{
+        .place = ProductPlace::kLinear, .direction = Direction::kBackward, .rows = 16, .gflops = {own, widen, native}};
+  };
+  EXPECT_EQ(cell(100, 105, 20).chosen(), ProductKernel::kOwn);
+  EXPECT_EQ(cell(100, 111, 20).chosen(), ProductKernel::kWiden);
+  EXPECT_EQ(cell(100, 111, 180).chosen(), ProductKernel::kNative);
+  const auto table = fastest_products({cell(100, 111, 20)});
+  EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kBackward, 20), ProductKernel::kWiden);
+  EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kForward, 20), ProductKernel::kOwn);
+}
+
+}  // namespace
+}  // namespace evenkeel
