@@ -1,6 +1,6 @@
-/// The parts of a LoRA training step at OLMoE's widths, each alone, forward and backward, against what the machine can
-/// do at most for its operations or its bytes, whichever takes longer. Random bf16 weights, fresh routing in every pass.
-/// Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T. One JSON line on stdout.
+/// The parts of a LoRA training step at OLMoE's widths, each alone, forward and backward, against what the machine
+/// can do at most for its operations or its bytes, whichever takes longer. Random bf16 weights, fresh routing in every
+/// pass. Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T. One JSON line on stdout.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
