@@ -323,17 +323,17 @@ TEST_F(RoundTest, AFederatedStartGoesOnWithoutAClientThatIsLostAndAsksItNoMore) 
 TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
   for (const std::string method : {"flora", "fedex-lora"}) {
     auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
-    const auto first = play(e, beginning(e), method + "-1").next;
+    const auto first = play(e, beginning(e), "crossed-1-" + method).next;
     const std::string site = "model.layers.0.mlp.experts.up_proj";
     const auto& change = first.state.common.base_change.at(site);
     const auto& delta = first.state.global.base_delta.at(site);
     EXPECT_EQ(change.a.scalar_type(), at::kBFloat16) << method;
     EXPECT_TRUE(delta.a.is_alias_of(change.a) && delta.b.is_alias_of(change.b)) << method;
-    const auto next = play(e, first, method + "-2").next;
+    const auto next = play(e, first, "crossed-2-" + method).next;
     EXPECT_EQ(e.fabric.place.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
     // Going on from the file is going on: alias or not.
     save_state(root() / (method + ".state"), first.state);
-    const auto again = play(e, {.state = load_state(root() / (method + ".state"), 1)}, method + "-2-again").next;
+    const auto again = play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
     testing::expect_same(again.state, next.state);
   }
 }

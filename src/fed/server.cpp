@@ -39,11 +39,13 @@ class OrderedSums {
   bool add(int64_t client, TensorMap parts) {
     if (!heard_.insert(client).second) return false;
     early_[client] = std::move(parts);
-    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_)
-      for (auto& [name, own] : early_.extract(clients_[next_].id).mapped()) {
+    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_) {
+      const auto next = early_.extract(clients_[next_].id);
+      for (const auto& [name, own] : next.mapped()) {
         auto& sum = sums_[name];
         sum = sum.defined() ? sum.add_(own) : own.clone();
       }
+    }
     return true;
   }
   TensorMap& sums() { return sums_; }

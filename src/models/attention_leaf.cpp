@@ -74,8 +74,9 @@ at::Tensor AttentionLeaf::normalised(const at::Tensor& x, const at::Tensor& weig
 
 /// Queries or keys as attention takes them, [T, H, P].
 at::Tensor AttentionLeaf::turned(at::Tensor x, const at::Tensor& norm, const RotaryTable& table) const {
+  const int64_t tokens = x.size(0);
   x = clipped(normalised(x, norm), spec_.clip);
-  return apply_rotary(x.view({x.size(0), -1, spec_.head_width}), table);
+  return apply_rotary(x.view({tokens, -1, spec_.head_width}), table);
 }
 
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const {
