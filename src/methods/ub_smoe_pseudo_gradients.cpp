@@ -25,16 +25,22 @@ std::string pseudo_grad_norm_of(const std::string& layer) { return layer + ".pse
 
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) { return sum.defined() ? sum + part : part; }
 
-/// Norm of each expert over all its tensors [E, ...], float32. \return [E] float64
+/// Of expert e's slice of a stack [E, ...].
+template <typename T>
+double squares_as(const at::Tensor& stack, int64_t e) {
+  return kernels::sum_of_squares(stack.const_data_ptr<T>() + e * stack.stride(0), stack.stride(0));
+}
+double squares_of(const at::Tensor& stack, int64_t e) {
+  return stack.scalar_type() == at::kDouble ? squares_as<double>(stack, e) : squares_as<float>(stack, e);
+}
+
+/// Norm of each expert over all its tensors [E, ...], float32 (float64 in tests). \return [E] float64
 at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   auto norm_E = at::zeros({tensors.front().size(0)}, at::kDouble);
   auto* norms = norm_E.mutable_data_ptr<double>();
   at::parallel_for(0, norm_E.numel(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e) {
-      for (const auto& tensor : tensors) {
-        const int64_t size = tensor.stride(0);
-        norms[e] += kernels::sum_of_squares(tensor.const_data_ptr<float>() + e * size, size);
-      }
+      for (const auto& tensor : tensors) norms[e] += squares_of(tensor, e);
       norms[e] = std::sqrt(norms[e]);
     }
   });
@@ -77,6 +83,14 @@ bool clip_whole_gradient(LocalSetup& setup, double limit) {
   return true;
 }
 
+/// target[e] += weight * clamp(scale * g[e], -bound, bound). \return squares of what is clamped
+template <typename T>
+double add_as(const at::Tensor& target, const at::Tensor& g, int64_t e, double weight, double scale, double bound) {
+  const int64_t size = g.stride(0);
+  return kernels::add_clamped(static_cast<T>(weight), static_cast<T>(scale), static_cast<T>(bound),
+                              g.const_data_ptr<T>() + e * size, target.mutable_data_ptr<T>() + e * size, size);
+}
+
 /// Adds factor times what is injected to every target. \return [E] its norms over an expert's tensors, float64
 at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor> g, std::span<const at::Tensor> targets,
                          double factor) {
@@ -88,10 +102,8 @@ at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor>
     for (int64_t e = begin; e < end; ++e) {
       double squares = 0;
       for (size_t j = 0; j < g.size() && shares[e] > 0; ++j) {
-        const int64_t size = g[j].stride(0);
-        squares += kernels::add_clamped(static_cast<float>(factor * shares[e]), static_cast<float>(scales[e]),
-                                        static_cast<float>(injection.bound), g[j].const_data_ptr<float>() + e * size,
-                                        targets[j].mutable_data_ptr<float>() + e * size, size);
+        const auto add = g[j].scalar_type() == at::kDouble ? add_as<double> : add_as<float>;
+        squares += add(targets[j], g[j], e, factor * shares[e], scales[e], injection.bound);
       }
       norms[e] = shares[e] * std::sqrt(squares);
     }

@@ -72,7 +72,7 @@ def test_a_run_that_cannot_begin_leaves_no_folder(tiny_model, setting, says, tmp
 
 def test_doctor_says_what_fits(tiny_model):  # noqa: F811
     out = succeed("doctor", "--model", tiny_model).stdout
-    for word in ("cores", "instructions", "memory", "native x W^T", "bfloat16", "yes"):
+    for word in ("cores", "instructions", "memory", "an expert, x W^T", "own", "native", "bfloat16", "yes"):
         assert word in out
     refused("doctor", "--model", "models/nowhere", says=["models/nowhere is not a folder"])
 

@@ -192,7 +192,7 @@ def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_pat
         _, _, _, serve = federation(processes, tmp_path, tiny_model, "fedit")
         address = serve[serve.index("--listen") + 1]
         refused = evenkeel(*node_arguments(key, tiny_model, address), timeout=60)
-        assert re.search(r"127\.0\.0\.1.*does not know the key", one_line(refused)), refused.stderr
+        assert re.search(r"127\.0\.0\.1.*its key SHA256:\S+ is not known there", one_line(refused)), refused.stderr
 
 
 def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path):  # noqa: F811

@@ -131,8 +131,9 @@ struct Dot {
   }
 };
 
+template <typename T>
 struct SumOfSquares {
-  static EK_INLINE double run(const float* __restrict x, int64_t n) {
+  static EK_INLINE double run(const T* __restrict x, int64_t n) {
     double lanes[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -142,14 +143,14 @@ struct SumOfSquares {
   }
 };
 
+template <typename T>
 struct AddClamped {
-  static EK_INLINE double one(float alpha, float scale, float bound, float x, float* y) {
-    const float scaled = scale * x, low = scaled < -bound ? -bound : scaled, clamped = low > bound ? bound : low;
+  static EK_INLINE double one(T alpha, T scale, T bound, T x, T* y) {
+    const T scaled = scale * x, low = scaled < -bound ? -bound : scaled, clamped = low > bound ? bound : low;
     *y += alpha * clamped;
     return static_cast<double>(clamped) * static_cast<double>(clamped);
   }
-  static EK_INLINE double run(float alpha, float scale, float bound, const float* __restrict x, float* __restrict y,
-                              int64_t n) {
+  static EK_INLINE double run(T alpha, T scale, T bound, const T* __restrict x, T* __restrict y, int64_t n) {
     double lanes[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
@@ -265,10 +266,14 @@ template <typename T>
 T dot(const T* a, const T* b, int64_t n) {
   return vectorised<Dot<T>>(a, b, n);
 }
-double sum_of_squares(const float* x, int64_t n) { return vectorised<SumOfSquares>(x, n); }
+template <typename T>
+double sum_of_squares(const T* x, int64_t n) {
+  return vectorised<SumOfSquares<T>>(x, n);
+}
 
-double add_clamped(float alpha, float scale, float bound, const float* x, float* y, int64_t n) {
-  return vectorised<AddClamped>(alpha, scale, bound, x, y, n);
+template <typename T>
+double add_clamped(T alpha, T scale, T bound, const T* x, T* y, int64_t n) {
+  return vectorised<AddClamped<T>>(alpha, scale, bound, x, y, n);
 }
 
 template <typename T>
@@ -303,6 +308,8 @@ void rotate(const T* x, const float* cos, const float* sin, T sign, T* out, int6
   template void swiglu<T>(const T*, const T*, T*, int64_t);                            \
   template T swiglu_backward<T>(const T*, const T*, const T*, T, T*, T*, T*, int64_t); \
   template T dot<T>(const T*, const T*, int64_t);                                      \
+  template double sum_of_squares<T>(const T*, int64_t);                                \
+  template double add_clamped<T>(T, T, T, const T*, T*, int64_t);                      \
   template void axpy<T>(T, const T*, T*, int64_t);                                     \
   template void scaled_copy<T>(T, const T*, T*, int64_t);                              \
   template void scaled_product<T>(T, const T*, const T*, T*, int64_t);                 \

@@ -43,10 +43,12 @@ template <typename T>
 void axpy(T alpha, const T* x, T* y, int64_t n);
 
 /// In float64.
-double sum_of_squares(const float* x, int64_t n);
+template <typename T>
+double sum_of_squares(const T* x, int64_t n);
 
 /// y += alpha * c with c = scale * x, each value of it within [-bound, bound]. \return the sum of c^2, in float64
-double add_clamped(float alpha, float scale, float bound, const float* x, float* y, int64_t n);
+template <typename T>
+double add_clamped(T alpha, T scale, T bound, const T* x, T* y, int64_t n);
 
 /// y = alpha * x
 template <typename T>
