@@ -73,7 +73,9 @@ ServerView server_of(const Json& job, const Sites& sites) {
           .rank = job.at("rank"),
           .scale = scale_of(job),
           .lr = job.at("lr"),
-          .seed = 42};
+          .seed = 42,
+          .gradient_sum = {},
+          .transport = TransportDtype::kAsTheyAre};  // the methods' arithmetic: what crosses is rounded elsewhere
 }
 
 TensorMap server_step(const Json& job, const FederatedMethod& method, const Sites& sites) {
