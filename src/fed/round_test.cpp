@@ -333,7 +333,8 @@ TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
     EXPECT_EQ(e.fabric.place.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
     // Going on from the file is going on: alias or not.
     save_state(root() / (method + ".state"), first.state);
-    const auto again = play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
+    const auto again =
+        play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
     testing::expect_same(again.state, next.state);
   }
 }
