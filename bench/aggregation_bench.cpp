@@ -27,6 +27,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/testing.h"
+#include "bench/machine_limits.h"
 #include "fed/experiment.h"
 
 namespace evenkeel {
@@ -81,30 +82,6 @@ int64_t major_faults() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return usage.ru_majflt;
-}
-
-struct Sum {
-  static EK_INLINE int64_t run(const int64_t* x, int64_t count) {
-    int64_t sum = 0;
-    for (int64_t i = 0; i < count; ++i) sum += x[i];
-    return sum;
-  }
-};
-
-/// Bytes per second that all threads read, of as many bytes as are aggregated, up to 1 GiB: the best of five passes.
-double stream_rate(int64_t bytes) {
-  const auto values = at::ones({std::clamp<int64_t>(bytes, 1 << 24, 1 << 30) / 8}, at::kLong);
-  const auto* x = values.const_data_ptr<int64_t>();
-  double best = 0;
-  for (int i = 0; i < 5; ++i) {
-    std::atomic<int64_t> sum{0};
-    const auto begin = Clock::now();
-    at::parallel_for(0, values.numel(), int64_t{1} << 20,
-                     [&](int64_t first, int64_t last) { sum += vectorised<Sum>(x + first, last - first); });
-    const double seconds = seconds_since(begin);
-    if (sum == values.numel()) best = std::max(best, static_cast<double>(values.nbytes()) / seconds);
-  }
-  return best;
 }
 
 // --- uploads ---
@@ -291,7 +268,7 @@ void measure(const Options& options, const std::string& method, int64_t clients)
     sent += bytes_of(update.payload.adapters);
     site += largest_site(update.payload.adapters);
   }
-  const double stream = stream_rate(sent);
+  const double stream = 1e9 * bench::measure_limits(at::get_num_threads()).gbytes;
   auto state = beginning(server);
   const RoundView round{.round = 0,
                         .participants = server.clients,

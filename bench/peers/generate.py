@@ -9,14 +9,12 @@ evaluations with one and with two layers; 16 layers are one and fifteen times th
 import argparse
 import json
 import pathlib
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
-from train_step import BUILD, CONFIG, measure, peak_gib
+from train_step import BUILD, CONFIG, checkpoint, measure, peak_gib
 
 ROWS = {"boolq": 3270, "piqa": 1838, "siqa": 1954, "hellaswag": 10042, "winogrande": 1267, "arc_e": 2376, "arc_c": 1172,
         "obqa": 500}
@@ -46,17 +44,6 @@ def peer_run(job):
     return {"seconds": time.perf_counter() - begin, "outputs": outputs, "peak_gib": peak_gib()}
 
 
-def checkpoint(folder, layers):
-    """A random checkpoint that both sides read, made once."""
-    if not (folder / "config.json").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        with tempfile.TemporaryDirectory() as work:
-            config = pathlib.Path(work) / "config.json"
-            config.write_text(json.dumps({**CONFIG, "num_hidden_layers": layers}))
-            subprocess.run([BUILD / "evenkeel", "init", config, "--out", folder, "--dtype", "bfloat16"], check=True)
-    return folder
-
-
 def own(job, model, top_k, *more):
     return measure([BUILD / "generate", model, "--tokenizer", job.tokenizer, "--data", job.data, "--rows", job.rows,
                     "--batch", job.batch, "--new", job.new, "--top-k", top_k, "--threads", job.threads, *more])
@@ -69,7 +56,7 @@ def agreement(ours, theirs):
 
 
 def compare(job, top_k):
-    model = checkpoint(BUILD / "olmoe-2-layers", 2)
+    model = checkpoint(BUILD / "olmoe", 2)
     with tempfile.TemporaryDirectory() as work:
         prompts = pathlib.Path(work) / "prompts.json"
         peer = [sys.executable, __file__, "--peer", "--model", model, "--prompts", prompts, "--new", job.new, "--top-k",
@@ -98,7 +85,7 @@ def compare(job, top_k):
 def extrapolate(job):
     hours = {}
     for top_k in job.top_k:
-        one, two = (own(job, checkpoint(BUILD / f"olmoe-{layers}-layer{'s' * (layers > 1)}", layers), top_k, "--evaluate",
+        one, two = (own(job, checkpoint(BUILD / "olmoe", layers), top_k, "--evaluate",
                         "--cache", job.cache)["seconds_per_row"] for layers in (1, 2))
         seconds = {task: one[task] + (LAYERS - 1) * (two[task] - one[task]) for task in ROWS}
         hours[top_k] = sum(ROWS[task] * seconds[task] for task in ROWS) / 3600
