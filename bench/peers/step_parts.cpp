@@ -114,7 +114,7 @@ Part experts_part(const Job& job, const ProductTable& products, bool with_lora) 
           }};
 }
 
-/// A parameter, its gradient and two moments are read and written.
+/// A parameter, its gradient and two moments are read; they are written back while the next ones are.
 Part optimizer_part(const Job& job) {
   std::vector<at::Tensor> leaves;
   for (const bool down : {false, false, true}) {
@@ -124,7 +124,7 @@ Part optimizer_part(const Job& job) {
   int64_t numbers = 0;
   for (const auto& tensor : leaves) numbers += tensor.numel();
   const auto adamw = std::make_shared<AdamW>(leaves, OptimizerConfig{});
-  return {"AdamW", static_cast<double>(job.layers), 0, 32e-9 * static_cast<double>(numbers),
+  return {"AdamW", static_cast<double>(job.layers), 0, 16e-9 * static_cast<double>(numbers),
           [=] { adamw->step(-1, Gradients::kZeroed); }};
 }
 
