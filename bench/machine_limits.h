@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -79,20 +80,27 @@ struct MachineLimits {
   double gbytes = 0;  ///< GB/s read from memory
 };
 
+/// Four times what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.
+inline int64_t beyond_caches() {
+  const int64_t cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max(int64_t{1} << 27, 4 * cache);
+}
+
 inline MachineLimits measure_limits(int64_t threads) {
-  constexpr int64_t kSteps = 200'000, kBytes = int64_t{1} << 27;
-  static const auto memory = at::ones({kBytes / 8}, at::kLong);
+  constexpr int64_t kSteps = 200'000;
+  static const auto memory = at::ones({beyond_caches() / 8}, at::kLong);
   int64_t per_step = 0;
   const auto compute = [&](int64_t thread) {
     const int64_t done = multiply_adds(kSteps);
     if (thread == 0) per_step = done;
   };
-  const int64_t share = kBytes / 8 / threads;
+  const int64_t share = memory.numel() / threads;
   const auto read = [&](int64_t thread) {
     bits_seen = vectorised<ReadAll>(memory.const_data_ptr<int64_t>() + thread * share, share);
   };
   const double seconds = seconds_of(compute, threads);
-  return {2e-9 * static_cast<double>(per_step * kSteps * threads) / seconds, 1e-9 * kBytes / seconds_of(read, threads)};
+  return {2e-9 * static_cast<double>(per_step * kSteps * threads) / seconds,
+          8e-9 * static_cast<double>(share * threads) / seconds_of(read, threads)};
 }
 
 }  // namespace evenkeel::bench

@@ -73,7 +73,7 @@ void run(benchmark::State& state, const Setting& setting, int64_t threads) {
   const auto limit = bench::measure_limits(threads);
   const auto dtype = stored_as(setting.kernel);
   const double bytes = static_cast<double>(setting.out * setting.in) * static_cast<double>(c10::elementSize(dtype));
-  std::vector<at::Tensor> weights(static_cast<size_t>(1 + 128e6 / bytes));
+  std::vector<at::Tensor> weights(static_cast<size_t>(1 + static_cast<double>(bench::beyond_caches()) / bytes));
   for (auto& w : weights) w = at::ones({setting.out, setting.in}, dtype);
   const auto scales = at::full({setting.out}, 0.01f);
   const auto x = at::full({setting.rows, setting.forward ? setting.in : setting.out}, 0.5f);

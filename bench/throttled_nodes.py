@@ -75,6 +75,14 @@ def finish(process, log, seconds=600):
         sys.exit(f"exit {process.returncode}: {pathlib.Path(log).read_text()[-2000:]}")
 
 
+def wait_for(line, log, seconds=60):
+    end_of_patience = time.monotonic() + seconds
+    while line not in pathlib.Path(log).read_text():
+        if time.monotonic() > end_of_patience:
+            sys.exit(f"no '{line}' within {seconds} s: {pathlib.Path(log).read_text()[-2000:]}")
+        time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def hosts():
     bridge = f"ekb{os.getpid() % 10000}"
@@ -125,8 +133,11 @@ def serve(folder, server, nodes):
              folder / "run", "--listen", f"{server.address}:8000", "--allow", folder / "keys.txt", "--insecure"]
     process = server.start(*words, log=folder / "serve.log", processor=1)
     time.sleep(1)
-    started = [node.start("node", "--superlink", f"{server.address}:8000", "--insecure", "--key", keys[i], "--model", folder / "model",
-                          "--poll", 0.05, "--once", log=folder / f"node-{i}.log", processor=0) for i, node in enumerate(nodes)]
+    started = []
+    for i, node in enumerate(nodes):
+        words = ("node", "--superlink", f"{server.address}:8000", "--insecure", "--key", keys[i], "--model", folder / "model")
+        started.append(node.start(*words, "--poll", 0.05, "--once", log=folder / f"node-{i}.log", processor=0))
+        wait_for(f"node-{i} is client {i}:", folder / "serve.log")  # whoever comes next is the next client: this device is its own
     finish(process, folder / "serve.log")
     for i, node in enumerate(started):
         finish(node, folder / f"node-{i}.log")
