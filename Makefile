@@ -12,7 +12,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo test test-slow test-debug fuzz fuzz-smoke build build-all bench bench-smoke bench-peers format format-check floors sizes clean
+.PHONY: demo test test-slow test-debug fuzz fuzz-smoke build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -38,6 +38,9 @@ test: setup-test build-all
 test-slow: setup-test build-all
 	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 ctest --test-dir build -R 'test_cluster|test_federation|test_wire|test_federated_run' --progress \
 	  --output-on-failure --no-tests=error
+
+build-sanitized: build-debug/build.ninja
+	@$(NINJA) -C build-debug unit_tests fuzz_targets
 
 test-debug: build-debug/build.ninja
 	@$(NINJA) -C build-debug unit_tests

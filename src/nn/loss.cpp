@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "nn/kernels/kept.h"
+#include "nn/kernels/scratch.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -55,6 +57,11 @@ struct Parts {
   at::Tensor logprobs_N, dhidden_ND, dhead_VD;  // gradients of -sum(logprobs); undefined unless asked for
 };
 
+// Kept between steps: 64 MiB of fresh pages would cost what the softmax does.
+struct LogitsRoom {
+  kernels::Scratch<char> bytes;
+};
+
 struct Wanted {
   bool hidden = false, head = false;  // gradients
 };
@@ -65,7 +72,9 @@ Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at:
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
   if (want.head) parts.dhead_VD = at::zeros(head.values_OI.sizes(), hidden_ND.options());
-  const auto room = at::empty({step, head.out()}, hidden_ND.options());
+  const kernels::Held<LogitsRoom> kept(kernels::kept<LogitsRoom>());
+  const int64_t bytes = step * head.out() * static_cast<int64_t>(hidden_ND.element_size());
+  const auto room = at::from_blob(kept->bytes.at_least(bytes), {step, head.out()}, hidden_ND.options());
   for (int64_t n = 0; n < rows; n += step) {
     const int64_t count = std::min(step, rows - n);
     const auto hidden = hidden_ND.narrow(0, n, count);

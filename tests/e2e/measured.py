@@ -24,7 +24,7 @@ class Measured:
     """Runs the program; `wait` samples its memory every 5 ms and keeps the peaks."""
 
     def __init__(self, *arguments, threads=None, **options):
-        self.anonymous = self.file_backed = 0
+        self.anonymous = self.file_backed = self.resident = 0
         self.began = time.monotonic()
         environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
         self.process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE,
@@ -36,6 +36,7 @@ class Measured:
             seen = memory_of(self.process.pid)
             if seen:
                 self.anonymous, self.file_backed = max(self.anonymous, seen[0]), max(self.file_backed, seen[1])
+                self.resident = max(self.resident, sum(seen))
             if until():
                 return False
             time.sleep(interval)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -17,7 +18,7 @@ constexpr int64_t kShareRows = 512;
 constexpr int64_t kLine = 32;                        // numbers of a line of cache, in 16 bits
 constexpr int64_t kWorthThreads = int64_t{1} << 21;  // multiply-adds
 constexpr int64_t kSums = 4096;                      // of a streamed share: 16 KiB, half of a first-level cache
-constexpr int64_t kRoom = kSums + 256;               // of a thread, for a panel or for sums of whole vectors
+constexpr int64_t kStreamRoom = kSums + 256;         // for sums of whole vectors
 
 // One weight of a product, seen as columns of y: the rows of a weight that is transposed, else its columns.
 struct Operand {
@@ -39,6 +40,7 @@ struct Product {
   int64_t first_row(int64_t tile) const { return tile * rows / tiles(); }
   int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
   bool streamed() const { return rows <= kernels.streamed_rows; }
+  int64_t panel_numbers() const { return kBlock * kernels.panel_width; }
   StoredPart part(const Operand& operand, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
     return transposed ? operand.w.part(column, k, columns, terms) : operand.w.part(k, column, terms, columns);
   }
@@ -92,7 +94,7 @@ int64_t columns_at_once(const Product& product, int64_t threads) {
 std::vector<Share> shares_of(const Product& product, int64_t threads) {
   const int64_t tiles = product.tiles();
   const int64_t most = columns_at_once(product, threads);
-  const int64_t bands = std::max<int64_t>(1, product.rows / kShareRows);
+  const int64_t bands = (product.rows + kShareRows - 1) / kShareRows;
   std::vector<Share> shares;
   for (const auto& operand : product.operands)
     for (int64_t band = 0; band < bands; ++band)
@@ -111,6 +113,56 @@ TileResult result_of(const Share& share, int64_t row, int64_t column, int64_t co
           .add = add || y.add};
 }
 
+// A share's sums while its blocks are added, [panel][row][column of the panel]: rows of y are often a power of two
+// apart, and would push each other out of every cache. One block alone goes to y itself.
+class ShareSums {
+ public:
+  ShareSums(const Product& product, const Share& share, float* room)
+      : share_(share),
+        first_row_(product.first_row(share.tile)),
+        rows_(product.first_row(share.end_tile) - first_row_),
+        width_(product.kernels.panel_width),
+        room_(product.depth > kBlock ? room : nullptr) {}
+  static int64_t numbers(const Product& product, const Share& share) {
+    const int64_t width = product.kernels.panel_width, panels = (share.columns + width - 1) / width;
+    return panels * width * (product.first_row(share.end_tile) - product.first_row(share.tile));
+  }
+
+  void load() const {
+    each_row([](float* y, float* sums, size_t bytes) { std::memcpy(sums, y, bytes); });
+  }
+  void store() const {
+    each_row([](float* y, float* sums, size_t bytes) { std::memcpy(y, sums, bytes); });
+  }
+  TileResult tile(int64_t row, int64_t column, int64_t columns, bool add) const {
+    TileResult result = result_of(share_, row, column, columns, add);
+    if (!room_) return result;
+    result.y = at(row, column);
+    result.stride = width_;
+    result.add = add;
+    return result;
+  }
+
+ private:
+  float* at(int64_t row, int64_t column) const {
+    return room_ + (column - share_.column) * rows_ + (row - first_row_) * width_;
+  }
+  template <typename F>
+  void each_row(const F& f) const {
+    if (!room_) return;
+    const auto& y = share_.operand->y;
+    const int64_t end = share_.column + share_.columns;
+    for (int64_t column = share_.column; column < end; column += width_)
+      for (int64_t row = first_row_; row < first_row_ + rows_; ++row)
+        f(y.data + row * y.stride + column, at(row, column),
+          sizeof(float) * static_cast<size_t>(std::min(width_, end - column)));
+  }
+
+  const Share& share_;
+  int64_t first_row_, rows_, width_;
+  float* room_;
+};
+
 void stream(const Product& product, const Terms& terms, const Share& share, float* sums) {
   const auto w = product.part(*share.operand, terms.begin, terms.end - terms.begin, share.column, share.columns);
   const auto y = result_of(share, 0, share.column, share.columns, terms.begin > 0);
@@ -118,34 +170,54 @@ void stream(const Product& product, const Terms& terms, const Share& share, floa
 }
 
 // One block of terms.
-void multiply_block(const Product& product, const Share& share, int64_t k, int64_t depth, const float* x, float* panel,
+struct Block {
+  int64_t k, depth;
+  const float* x;
+  bool add;  // to the sums so far
+};
+
+void multiply_block(const Product& product, const Share& share, const Block& block, float* panel, const ShareSums& sums,
                     Ahead& ahead) {
   const int64_t end = share.column + share.columns;
   for (int64_t column = share.column; column < end; column += product.kernels.panel_width) {
     const int64_t columns = std::min(product.kernels.panel_width, end - column);
-    product.kernels.pack_panel(product.part(*share.operand, k, depth, column, columns), product.transposed, panel);
+    product.kernels.pack_panel(product.part(*share.operand, block.k, block.depth, column, columns), product.transposed,
+                               panel);
     for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
       const int64_t row = product.first_row(tile);
-      product.kernels.multiply(product.height(tile), depth, x + row * depth, panel,
-                               result_of(share, row, column, columns, k > 0), ahead);
+      product.kernels.multiply(product.height(tile), block.depth, block.x + row * block.depth, panel,
+                               sums.tile(row, column, columns, block.add), ahead);
     }
   }
 }
 
 // While a block is multiplied, the weight's next one comes into the cache.
-void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* panel) {
+void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* room) {
   const auto block_of = [&](const Share& of, int64_t k) {
     return product.part(*of.operand, k, std::min(kBlock, terms.end - k), of.column, of.columns);
   };
+  const ShareSums sums(product, share, room + product.panel_numbers());
+  const bool add = terms.begin > 0 || share.operand->y.add;
+  if (add) sums.load();
   for (int64_t k = terms.begin; k < terms.end; k += kBlock) {
     Ahead ahead;
     if (k + kBlock < terms.end)
       ahead = Ahead(block_of(share, k + kBlock));
     else if (next)
       ahead = Ahead(block_of(*next, terms.begin));
-    multiply_block(product, share, k, std::min(kBlock, terms.end - k), terms.packed + (k - terms.begin) * product.rows,
-                   panel, ahead);
+    const Block block{k, std::min(kBlock, terms.end - k), terms.packed + (k - terms.begin) * product.rows,
+                      add || k > terms.begin};
+    multiply_block(product, share, block, room, sums, ahead);
   }
+  sums.store();
+}
+
+// Of a thread, in numbers.
+int64_t room_for(const Product& product, const std::vector<Share>& shares) {
+  if (product.streamed()) return kStreamRoom;
+  int64_t most = 0;
+  for (const auto& share : shares) most = std::max(most, ShareSums::numbers(product, share));
+  return product.panel_numbers() + most;
 }
 
 int64_t threads_for(const Product& product) {
@@ -168,13 +240,14 @@ void run(const Product& product, PackedScratch& scratch) {
   const auto shares = shares_of(product, threads);
   const auto count = static_cast<int64_t>(shares.size());
   float* x = scratch.x.at_least(product.rows * std::min(step, product.depth));
-  float* rooms = scratch.w.at_least(threads * kRoom);
+  const int64_t room_numbers = room_for(product, shares);
+  float* rooms = scratch.w.at_least(threads * room_numbers);
   for (int64_t k = 0; k < product.depth; k += step) {
     const Terms terms{k, std::min(k + step, product.depth), x};
     pack(product, terms, x, threads);
     for_each_share(count, threads, [&](int64_t i, int64_t next, int64_t thread) {
       const auto& share = shares[static_cast<size_t>(i)];
-      float* room = rooms + thread * kRoom;
+      float* room = rooms + thread * room_numbers;
       product.streamed() ? stream(product, terms, share, room)
                          : multiply(product, terms, share, next < count ? &share + (next - i) : nullptr, room);
     });

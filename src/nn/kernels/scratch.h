@@ -1,6 +1,8 @@
 /// \file  Memory that a thread uses again and again.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,25 +11,35 @@
 namespace evenkeel::kernels {
 
 /// Reusable memory of one thread, on cache-line boundaries: the library's products may sum in another order when their
-/// operands are aligned otherwise, and a run must repeat to the bit.
+/// operands are aligned otherwise, and a run must repeat to the bit. Much of it lies in huge pages where the system has
+/// them: rows of logits are 200 KB apart, each on a page of its own otherwise.
 template <typename T>
 class Scratch {
  public:
   /// At least n numbers, uninitialised; the pointer is good until the next call with a larger n.
   T* at_least(int64_t n) {
     if (room_ < n) {
-      memory_.reset(static_cast<T*>(::operator new(static_cast<size_t>(n) * sizeof(T), kAlignment)));
+      memory_ = allocate(static_cast<size_t>(n) * sizeof(T));
       room_ = n;
     }
     return memory_.get();
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{64};
   struct Free {
-    void operator()(T* memory) const { ::operator delete(memory, kAlignment); }
+    std::align_val_t alignment{64};
+    void operator()(T* memory) const { ::operator delete(memory, alignment); }
   };
-  std::unique_ptr<T, Free> memory_;
+  using Memory = std::unique_ptr<T, Free>;
+  static Memory allocate(size_t bytes) {
+    constexpr size_t kHugePage = size_t{1} << 21;
+    const Free free{bytes < 2 * kHugePage ? std::align_val_t{64} : std::align_val_t{kHugePage}};
+    Memory memory(static_cast<T*>(::operator new(bytes, free.alignment)), free);
+    if (bytes >= 2 * kHugePage) ::madvise(memory.get(), bytes, MADV_HUGEPAGE);  // a wish: without it, small pages
+    return memory;
+  }
+
+  Memory memory_;
   int64_t room_ = 0;
 };
 
