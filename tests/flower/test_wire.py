@@ -16,10 +16,12 @@ if not peer.ECHO.exists():
 
 
 def test_the_stored_vectors_are_what_the_installed_flower_makes():
-    """src/wire/objects_test.cpp compares our objects with them. A process of its own: chunks are of another size there."""
+    """src/wire/objects_test.cpp compares our objects with them. A process of its own: chunks are of another size there. The
+    version they were written with is named in them; another one has to make the same."""
     made = subprocess.run([sys.executable, "-c", "import vectors; print(vectors.text(), end='')"], check=True, capture_output=True,
                           text=True, cwd=vectors_file.parent).stdout
-    assert made == vectors_file.read_text(encoding="utf-8")
+    ours, theirs = json.loads(vectors_file.read_text(encoding="utf-8")), json.loads(made)
+    assert {**ours, "flwr": None} == {**theirs, "flwr": None}
 
 
 def exact(rounds, nodes):
