@@ -118,6 +118,10 @@ class MappedFile {
 /// mapped.
 void check_mapped_files();
 
+/// Takes the pages of all mapped files out of this process' memory. They come back from the system's cache when they
+/// are read again: call it where a large file is not needed for a while and something else is.
+void release_mapped_pages();
+
 /// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable.
 /// \param key  who asked, for the message. \throws kConfig when the variable is not set.
 fs::path expand_data_path(const std::string& path, std::string_view key);

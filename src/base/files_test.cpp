@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <functional>
 
 #include "base/error.h"
@@ -228,6 +230,26 @@ TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
               std::string::npos)
         << error.what();
   }
+}
+
+int64_t resident_file_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssFile:")) return std::stoll(line.substr(8));
+  return -1;
+}
+
+TEST_F(Files, MappedPagesAreLetGoAndComeBackAsTheyWere) {
+  constexpr int64_t kMiB = 32;
+  const std::string content(size_t{kMiB} << 20, 'x');
+  write_file_atomic(folder_ / "model.bin", content);
+  const MappedFile mapped(folder_ / "model.bin");
+  const auto same = [&] { return std::memcmp(mapped.bytes().data(), content.data(), content.size()) == 0; };
+  EXPECT_TRUE(same());
+  const int64_t touched = resident_file_kib();
+  release_mapped_pages();
+  EXPECT_LT(resident_file_kib(), touched - (kMiB - 1) * 1024);
+  EXPECT_TRUE(same());
 }
 
 }  // namespace

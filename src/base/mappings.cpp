@@ -1,5 +1,6 @@
 #include "base/mappings.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -104,6 +105,12 @@ void check_mapped_files() {
     EK_CHECK(!there || same_content(mapped.status, now), kIo, mapped.file.string(),
              ": was changed while it was in use (", mapped.status.st_size, " bytes before, ", now.st_size, " now)");
   }
+}
+
+void release_mapped_pages() {
+  const std::scoped_lock lock(mutex);
+  for (const auto& [address, mapped] : mappings())
+    ::madvise(const_cast<void*>(address), static_cast<size_t>(mapped.status.st_size), MADV_DONTNEED);
 }
 
 }  // namespace evenkeel

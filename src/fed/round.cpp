@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "fed/in_context.h"
 #include "fed/payload_check.h"
@@ -155,6 +156,7 @@ struct Round {
     for (const auto& client : view.participants)
       if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
     return timed(seconds.aggregate, [&] {
+      release_mapped_pages();  // of the base: all clients' uploads are mapped now
       return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
     });
   }
