@@ -173,11 +173,12 @@ def namespaces(count):
         ip("link", "del", bridge)
 
 
-def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(tiny_model, tmp_path):  # noqa: F811
-    local = local_run(tmp_path, tiny_model, "fedit")
+@pytest.mark.parametrize("method", ["fedit", *(pytest.param(more, marks=slow) for more in ["ub-smoe", "flexlora", "flora"])])
+def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):  # noqa: F811
+    local = local_run(tmp_path, tiny_model, method)
     with namespaces(CLIENTS + 1) as hosts, Processes() as processes:
         inside = [["ip", "netns", "exec", host] for host in hosts]
-        server, _, run, _ = federation(processes, tmp_path, tiny_model, "fedit", address="10.77.0.1:8000",
+        server, _, run, _ = federation(processes, tmp_path, tiny_model, method, address="10.77.0.1:8000",
                                        inside=inside[0], node_inside=lambda i: inside[i + 1])
         assert wait_for(server, tmp_path / "serve.log") == 0, (tmp_path / "serve.log").read_text()
     same_run(local, run)
