@@ -232,11 +232,14 @@ TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
   }
 }
 
+// Of files on disks and in memory.
 int64_t resident_file_kib() {
   std::ifstream status("/proc/self/status");
+  int64_t kib = 0;
   for (std::string line; std::getline(status, line);)
-    if (line.starts_with("RssFile:")) return std::stoll(line.substr(8));
-  return -1;
+    if (line.starts_with("RssFile:") || line.starts_with("RssShmem:"))
+      kib += std::stoll(line.substr(line.find(':') + 1));
+  return kib;
 }
 
 TEST_F(Files, MappedPagesAreLetGoAndComeBackAsTheyWere) {
