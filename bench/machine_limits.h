@@ -80,10 +80,10 @@ struct MachineLimits {
   double gbytes = 0;  ///< GB/s read from memory
 };
 
-/// Four times what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.
+/// Twice what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.
 inline int64_t beyond_caches() {
   const int64_t cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return std::max(int64_t{1} << 27, 4 * cache);
+  return std::max(int64_t{1} << 27, 2 * cache);
 }
 
 inline MachineLimits measure_limits(int64_t threads) {
