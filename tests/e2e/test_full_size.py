@@ -74,7 +74,7 @@ def train(model, out, *more):
 
 def test_a_run_of_the_published_size_is_killed_and_resumes_to_the_same_bits(model, space):
     whole = run("train", *train(model, space / "whole"))
-    assert whole.resident < 20 * GIB
+    assert whole.anonymous < 12 * GIB and whole.resident < 20 * GIB
     killed = Measured(*train(model, space / "killed"))
     arrived = space / "killed/checkpoint"
     assert not killed.wait(until=lambda: list(arrived.glob("uploads-1/*.json")))

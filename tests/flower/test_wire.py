@@ -20,8 +20,9 @@ def test_the_stored_vectors_are_what_the_installed_flower_makes():
     version they were written with is named in them; another one has to make the same."""
     made = subprocess.run([sys.executable, "-c", "import vectors; print(vectors.text(), end='')"], check=True, capture_output=True,
                           text=True, cwd=vectors_file.parent).stdout
-    ours, theirs = json.loads(vectors_file.read_text(encoding="utf-8")), json.loads(made)
-    assert {**ours, "flwr": None} == {**theirs, "flwr": None}
+    stored = vectors_file.read_text(encoding="utf-8")
+    ours, theirs = (f'"flwr": "{json.loads(text)["flwr"]}"' for text in (stored, made))
+    assert made.replace(theirs, ours, 1) == stored
 
 
 def exact(rounds, nodes):
