@@ -66,18 +66,21 @@ void print_machine() {
 void print_products() {
   const auto measured = measure_products();
   std::cout << "\nproducts with a bfloat16 base, GFLOP/s on weights that are not in cache\n"
-            << "                          rows |     own  native   widen | chosen\n";
+            << "                          rows |     own     dot  native   widen | chosen\n";
   for (const auto& cell : measured) {
     const auto gflops = [&](ProductKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
     std::cout << (cell.place == ProductPlace::kExpert ? "an expert" : "a linear ")
               << (cell.direction == Direction::kForward ? ", x W^T       " : ", dY W        ")
               << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(ProductKernel::kOwn)
-              << gflops(ProductKernel::kNative) << gflops(ProductKernel::kWiden) << " | "
+              << gflops(ProductKernel::kDot) << gflops(ProductKernel::kNative) << gflops(ProductKernel::kWiden) << " | "
               << config::name_of(cell.chosen()) << '\n';
   }
   std::cout
-      << "own: widened in registers, bits independent of threads; native: the library's bfloat16 product; widen: "
-         "panels become float32. Another than own is chosen where it is a tenth faster\n"
+      << "own: widened in registers, exact products; dot: activations rounded to bfloat16 (0: no such instructions). "
+         "Bits of both are independent of threads\n"
+         "native: the library's bfloat16 product; widen: panels become float32. Another than own is chosen where it is "
+         "a "
+         "tenth faster\n"
          "an expert: one thread each, side by side; a linear: all threads. compute_dtype = \"auto\" measures again "
          "when a run is created, and keeps the table in its config\n";
 }

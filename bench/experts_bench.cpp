@@ -73,7 +73,8 @@ void register_all() {
        {Shape{"tiny", 1024, 128, 64}, Shape{"olmoe_256", 256, 2048, 1024}, Shape{"olmoe_2048", 2048, 2048, 1024}})
     for (const int64_t k : {1, 8})
       for (const bool backward : {false, true})
-        for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative})
+        for (const auto kernel :
+             {ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative, ProductKernel::kDot})
           benchmark::RegisterBenchmark(
               concat("experts/", shape.name, "/k", k, backward ? "/step/" : "/forward/", config::name_of(kernel))
                   .c_str(),

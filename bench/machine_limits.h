@@ -5,8 +5,12 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -37,6 +41,26 @@ EK_MULTIPLY_ADDS(multiply_adds_avx512, "avx512f", 64, 24)
 EK_MULTIPLY_ADDS(multiply_adds_avx2, "avx2,fma", 32, 12)
 #endif
 #undef EK_MULTIPLY_ADDS
+
+#if defined(__x86_64__)
+// As above, dot products of pairs of bfloat16.
+__attribute__((target("avx512f,avx512bf16"))) inline int64_t dot_products(int64_t steps) {
+  constexpr int kSums = 24;
+  __m512 sums[kSums];
+  for (int i = 0; i < kSums; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i) * sum_seen);
+  const __m512 numbers = _mm512_set1_ps(sum_seen);
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 24
+    for (auto& sum : sums)
+      sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(numbers), reinterpret_cast<__m512bh>(numbers));
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
+  sum_seen = _mm512_cvtss_f32(sums[0]);
+  return int64_t{kSums} * 32;
+}
+#else
+inline int64_t dot_products(int64_t) { return 0; }
+#endif
 
 inline int64_t multiply_adds(int64_t steps) {
 #if defined(__x86_64__)
@@ -76,8 +100,9 @@ inline double seconds_of(const std::function<void(int64_t thread)>& work, int64_
 }
 
 struct MachineLimits {
-  double gflops = 0;  ///< float32 multiply-adds, two operations each
-  double gbytes = 0;  ///< GB/s read from memory
+  double gflops = 0;      ///< float32 multiply-adds, two operations each
+  double dot_gflops = 0;  ///< the same of bfloat16 pairs, at least as many: without the instructions, float32's
+  double gbytes = 0;      ///< GB/s read from memory
 };
 
 /// Twice what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.
@@ -89,18 +114,17 @@ inline int64_t beyond_caches() {
 inline MachineLimits measure_limits(int64_t threads) {
   constexpr int64_t kSteps = 200'000;
   static const auto memory = at::ones({beyond_caches() / 8}, at::kLong);
-  int64_t per_step = 0;
-  const auto compute = [&](int64_t thread) {
-    const int64_t done = multiply_adds(kSteps);
-    if (thread == 0) per_step = done;
+  const auto gflops_of = [&](int64_t (*work)(int64_t)) {
+    std::atomic<int64_t> per_step{0};
+    const double seconds = seconds_of([&](int64_t) { per_step = work(kSteps); }, threads);
+    return 2e-9 * static_cast<double>(per_step * kSteps * threads) / seconds;
   };
   const int64_t share = memory.numel() / threads;
   const auto read = [&](int64_t thread) {
     bits_seen = vectorised<ReadAll>(memory.const_data_ptr<int64_t>() + thread * share, share);
   };
-  const double seconds = seconds_of(compute, threads);
-  return {2e-9 * static_cast<double>(per_step * kSteps * threads) / seconds,
-          8e-9 * static_cast<double>(share * threads) / seconds_of(read, threads)};
+  const double gflops = gflops_of(multiply_adds), dots = has_bfloat16_dots() ? gflops_of(dot_products) : 0;
+  return {gflops, std::max(gflops, dots), 8e-9 * static_cast<double>(share * threads) / seconds_of(read, threads)};
 }
 
 }  // namespace evenkeel::bench

@@ -29,11 +29,25 @@ struct Job {
   int64_t tokens() const { return batch * length; }
 };
 
-/// What a part takes, in giga-operations and gigabytes, and how often a step does it.
+/// What a part takes, in giga-operations with the base and without it, and in gigabytes, and how often a step does it.
 struct Part {
   const char* name;
-  double times, gflop, gbyte;
+  double times, base_gflop, gflop, gbyte;
   std::function<void()> pass;
+};
+
+/// Kernels that take a bfloat16 base exactly are held against multiply-adds in float32, others against dot products.
+struct Limits {
+  bench::MachineLimits machine;
+  double base_gflops;
+
+  Limits(const bench::MachineLimits& measured, const ProductTable& products)
+      : machine(measured),
+        base_gflops(products == ProductTable(ProductKernel::kOwn) || products == ProductTable(ProductKernel::kWiden)
+                        ? measured.gflops
+                        : measured.dot_gflops) {}
+  double operations(const Part& part) const { return part.base_gflop / base_gflops + part.gflop / machine.gflops; }
+  double bytes(const Part& part) const { return part.gbyte / machine.gbytes; }
 };
 
 double median_seconds(const std::function<void()>& pass) {
@@ -63,7 +77,7 @@ double gflop(int64_t rows, int64_t in, int64_t out) { return 4e-9 * static_cast<
 
 Part head_part(const Job& job, const ProductTable& products) {
   const FrozenWeight head = weight({kVocabulary, kHidden});
-  return {"head", 1, gflop(job.tokens(), kHidden, kVocabulary), 2 * 2e-9 * kVocabulary * kHidden, [=] {
+  return {"head", 1, gflop(job.tokens(), kHidden, kVocabulary), 0, 2 * 2e-9 * kVocabulary * kHidden, [=] {
             const auto hidden = leaf({job.tokens(), kHidden});
             cross_entropy(hidden, head, at::randint(kVocabulary, {job.tokens()}, at::kLong), products).sum.backward();
           }};
@@ -72,8 +86,12 @@ Part head_part(const Job& job, const ProductTable& products) {
 Part projections_part(const Job& job, const ProductTable& products) {
   std::vector<FrozenWeight> weights;
   for (int i = 0; i < 4; ++i) weights.push_back(weight({kHidden, kHidden}));
-  return {"attention projections", static_cast<double>(job.layers), 4 * gflop(job.tokens(), kHidden, kHidden),
-          4 * 2 * 2e-9 * kHidden * kHidden, [=] {
+  return {"attention projections",
+          static_cast<double>(job.layers),
+          4 * gflop(job.tokens(), kHidden, kHidden),
+          0,
+          4 * 2 * 2e-9 * kHidden * kHidden,
+          [=] {
             const auto x = leaf({job.tokens(), kHidden});
             for (const auto& w : weights) linear(x, w, {}, products).sum().backward();
           }};
@@ -83,7 +101,7 @@ Part attention_part(const Job& job) {
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i <= job.batch; ++i) offsets.push_back(i * job.length);
   const double scores = 2.0 * static_cast<double>(job.tokens() * job.length * kHidden) / 2;  // causal
-  return {"attention", static_cast<double>(job.layers), 3.5e-9 * 2 * scores, 0, [=] {
+  return {"attention", static_cast<double>(job.layers), 0, 3.5e-9 * 2 * scores, 0, [=] {
             const auto q = leaf({job.tokens(), kHeads, kHidden / kHeads}), k = at::randn_like(q).requires_grad_(true),
                        v = at::randn_like(q).requires_grad_(true);
             packed_attention(q, k, v, offsets).sum().backward();
@@ -103,8 +121,12 @@ Part experts_part(const Job& job, const ProductTable& products, bool with_lora) 
   const int64_t rows = job.tokens() * job.top_k;
   const double base = 3 * gflop(rows, kHidden, kWidth);
   const double beside = 3 * 6e-9 * static_cast<double>(rows * job.rank * (kHidden + kWidth));
-  return {with_lora ? "experts with LoRA" : "experts", static_cast<double>(job.layers),
-          with_lora ? base + beside : base, 2 * 3 * 2e-9 * static_cast<double>(kExperts * kHidden * kWidth), [=] {
+  return {with_lora ? "experts with LoRA" : "experts",
+          static_cast<double>(job.layers),
+          base,
+          with_lora ? beside : 0,
+          2 * 3 * 2e-9 * static_cast<double>(kExperts * kHidden * kWidth),
+          [=] {
             const auto x = leaf({job.tokens(), kHidden});
             const Routing routing{std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)),
                                   at::rand({job.tokens(), job.top_k})};
@@ -124,14 +146,15 @@ Part optimizer_part(const Job& job) {
   int64_t numbers = 0;
   for (const auto& tensor : leaves) numbers += tensor.numel();
   const auto adamw = std::make_shared<AdamW>(leaves, OptimizerConfig{});
-  return {"AdamW", static_cast<double>(job.layers), 0, 16e-9 * static_cast<double>(numbers),
-          [=] { adamw->step(-1, Gradients::kZeroed); }};
+  return {"AdamW", static_cast<double>(job.layers),      0,
+          0,       16e-9 * static_cast<double>(numbers), [=] { adamw->step(-1, Gradients::kZeroed); }};
 }
 
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
-  const auto limits = bench::measure_limits(job.threads);
+  const auto measured = bench::measure_limits(job.threads);
   const auto products = bench::products_by_name(job.products);
+  const Limits limits(measured, products);
   OrderedJson parts = OrderedJson::array();
   const std::vector<std::function<Part()>> makers = {[&] { return head_part(job, products); },
                                                      [&] { return projections_part(job, products); },
@@ -142,14 +165,17 @@ OrderedJson run(const Job& job) {
   for (const auto& make : makers) {
     const Part part = make();
     const double seconds = median_seconds(part.pass);
-    const double limit = std::max(part.gflop / limits.gflops, part.gbyte / limits.gbytes);
+    const double limit = std::max(limits.operations(part), limits.bytes(part));
     parts.push_back({{"part", part.name},
                      {"seconds", part.times * seconds},
                      {"limit", part.times * limit},
-                     {"bound", part.gflop / limits.gflops > part.gbyte / limits.gbytes ? "operations" : "bytes"},
+                     {"bound", limits.operations(part) > limits.bytes(part) ? "operations" : "bytes"},
                      {"share", limit / seconds}});
   }
-  return {{"gflops", limits.gflops}, {"gbytes", limits.gbytes}, {"parts", std::move(parts)}};
+  return {{"gflops", limits.base_gflops},
+          {"float32_gflops", measured.gflops},
+          {"gbytes", measured.gbytes},
+          {"parts", std::move(parts)}};
 }
 
 }  // namespace
@@ -164,7 +190,8 @@ int main(int argc, char** argv) {
   program.add_option("--layers", job.layers);
   program.add_option("--rank", job.rank);
   program.add_option("--threads", job.threads);
-  program.add_option("--products", job.products, "own, widen or native for all, or measured")->capture_default_str();
+  program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
+      ->capture_default_str();
   CLI11_PARSE(program, argc, argv);
   try {
     std::cout << evenkeel::run(job).dump() << '\n';

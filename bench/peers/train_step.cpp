@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
   program.add_option("--rank", job.rank);
   program.add_option("--steps", job.steps);
   program.add_option("--threads", job.threads);
-  program.add_option("--products", job.products, "own, widen or native for all, or measured")->capture_default_str();
+  program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
+      ->capture_default_str();
   CLI11_PARSE(program, argc, argv);
   try {
     std::cout << evenkeel::run(job).dump() << '\n';

@@ -159,7 +159,7 @@ def print_row(job, row):
               f"time x{theirs['time_ratio']:.2f}, memory x{theirs['memory_ratio']:.2f}; losses within {theirs['loss_apart']:.1e}")
     if "limits" in row:
         limits = row["limits"]
-        print(f"    this machine: {limits['gflops']:.0f} Gop/s in float32, {limits['gbytes']:.1f} GB/s read; products with the base at "
+        print(f"    this machine: {limits['gflops']:.0f} Gop/s with the base ({limits['float32_gflops']:.0f} in float32), {limits['gbytes']:.1f} GB/s read; products with the base at "
               f"that: {row['limit_s']:.2f} s, {100 * row['share']:.0f} % of our step")
         for part in limits["parts"]:
             print(f"      {part['part']:24} {part['seconds']:7.3f} s, {100 * part['share']:3.0f} % of its limit by {part['bound']}")
@@ -178,7 +178,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=1, help="times the sides alternate")
     parser.add_argument("--peers", nargs="*", choices=sorted(TARGETS), default=["v4"])
-    parser.add_argument("--products", default="measured", help="our kernels: own, widen or native for all, or measured")
+    parser.add_argument("--products", default="measured", help="our kernels: own, dot, native or widen for all, or measured")
     parser.add_argument("--busy", action="store_true", help="beside a process that never rests")
     parser.add_argument("--parts", action="store_true", help="time the parts of our step against the machine's limits")
     parser.add_argument("--check", action="store_true", help="exit 1 when a ratio is above its limit")

@@ -28,6 +28,16 @@ inline Isa isa() {
 #endif
 }
 
+/// Dot products of pairs of bfloat16 into float32, beside kAvx512.
+inline bool has_bfloat16_dots() {
+#if defined(__x86_64__)
+  static const bool found = isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  return found;
+#else
+  return false;
+#endif
+}
+
 #if defined(__x86_64__)
 #if defined(__clang__)  // takes no such wish in an attribute
 #define EK_AVX512_WIDTH ""

@@ -32,8 +32,8 @@ namespace evenkeel {
 /// Arithmetic of products with a base stored in 16 bits (nn/product_table.h). Any other base is computed in float32.
 enum class ComputeDtype {
   kAuto,      ///< kMeasured, on the machine where the run is created
-  kBFloat16,  ///< the library's bfloat16 product for all
-  kFloat32,   ///< our own kernels for all: bits do not depend on the number of threads
+  kBFloat16,  ///< our own kernels for all; large products round activations to bfloat16 and take dot products
+  kFloat32,   ///< our own kernels for all, exact products. With either, bits do not depend on the number of threads
   kMeasured,  ///< what [model.products] lists
 };
 constexpr auto names(ComputeDtype) {
@@ -54,14 +54,13 @@ struct MachineChoices {
 };
 
 /// Which kernel makes a product with the base, by the number of rows: lists of ProductTable::kRows.size() names, own,
-/// widen or native. All four, or none.
+/// widen, native or dot. All four, or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
   void visit(auto& field) {
-    field(
-        "expert_forward", expert_forward,
-        "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen or native; empty: "
-        "compute_dtype says it");
+    field("expert_forward", expert_forward,
+          "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen, native or dot; "
+          "empty: compute_dtype says it");
     field("expert_backward", expert_backward, "the same of dY W with an expert");
     field("linear_forward", linear_forward, "the same of x W^T with any other weight");
     field("linear_backward", linear_backward, "the same of dY W with any other weight");

@@ -78,14 +78,14 @@ void ModelSection::resolve(const config::Table& table) const {
 
 ProductTable ModelSection::product_table() const {
   if (compute_dtype == ComputeDtype::kMeasured) return products.table();
-  return compute_dtype == ComputeDtype::kBFloat16 ? ProductKernel::kNative : ProductKernel::kOwn;
+  return compute_dtype == ComputeDtype::kBFloat16 ? ProductKernel::kDot : ProductKernel::kOwn;
 }
 
 void ModelSection::settle_products(const ProductTable& chosen) {
   if (compute_dtype != ComputeDtype::kAuto) return;
   if (!products.given() && (stores_wide() || chosen == ProductTable(ProductKernel::kOwn))) {
     compute_dtype = ComputeDtype::kFloat32;
-  } else if (!products.given() && chosen == ProductTable(ProductKernel::kNative)) {
+  } else if (!products.given() && chosen == ProductTable(ProductKernel::kDot)) {
     compute_dtype = ComputeDtype::kBFloat16;
   } else {
     compute_dtype = ComputeDtype::kMeasured;

@@ -87,7 +87,7 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
 
 TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
   auto config = read("[model]\ndtype = \"float32\"\n");
-  config.settle({.products = ProductKernel::kNative});
+  config.settle({.products = ProductKernel::kDot});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
 }
 
@@ -106,7 +106,7 @@ TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
 
 TEST(ExperimentConfig, AChoiceThatIsTheSameEverywhereIsSaidInOneWord) {
   for (const auto& [kernel, dtype] : {std::pair{ProductKernel::kOwn, ComputeDtype::kFloat32},
-                                      std::pair{ProductKernel::kNative, ComputeDtype::kBFloat16}}) {
+                                      std::pair{ProductKernel::kDot, ComputeDtype::kBFloat16}}) {
     auto config = read("");
     config.settle({.products = kernel});
     EXPECT_EQ(config.model.compute_dtype, dtype);

@@ -9,7 +9,8 @@ namespace {
 using testing::max_difference;
 using testing::random_tensor;
 
-constexpr std::array kAllKernels{ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative};
+constexpr std::array kAllKernels{ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative,
+                                 ProductKernel::kDot};
 
 double apart_from(const at::Tensor& x, const at::Tensor& exact) {
   return ((x.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
@@ -41,14 +42,22 @@ TEST(FrozenWeight, LargerThanAPanelIsWidenedInParts) {
   EXPECT_LT(apart_from(times(dy, w, ProductKernel::kWiden), at::mm(dy.to(at::kDouble), exact)), 1e-6);
 }
 
-TEST(FrozenWeight, TakesTheLibrarysBfloat16ProductWhereItIsLargeAndInBfloat16) {
+TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes) {
   const auto x = random_tensor({5, 512}, 1, at::kFloat);
   const FrozenWeight large(random_tensor({600, 512}, 2, at::kBFloat16));
-  const auto exact = times_transposed(x, large), native = times_transposed(x, large, ProductKernel::kNative);
-  EXPECT_GT(apart_from(native, exact.to(at::kDouble)), 1e-5);
-  EXPECT_LT(apart_from(native, exact.to(at::kDouble)), 1e-2);
-  const FrozenWeight small(large.values_OI.narrow(0, 0, 64));
-  EXPECT_TRUE(at::equal(times_transposed(x, small, ProductKernel::kNative), times_transposed(x, small)));
+  const FrozenWeight small(large.values_OI.narrow(0, 0, 64)), half(large.values_OI.to(at::kHalf)),
+      int8 = quantized(large.values_OI);
+  const auto is_rounded = [&](const FrozenWeight& w, ProductKernel kernel) {
+    const double apart = apart_from(times_transposed(x, w, kernel), times_transposed(x, w).to(at::kDouble));
+    EXPECT_TRUE(apart == 0 || (apart > 1e-5 && apart < 1e-2)) << apart;
+    return apart > 0;
+  };
+  for (const auto kernel : {ProductKernel::kNative, ProductKernel::kDot}) {
+    EXPECT_TRUE(is_rounded(large, kernel));
+    EXPECT_FALSE(is_rounded(small, kernel));
+    EXPECT_FALSE(is_rounded(half, kernel));
+    EXPECT_EQ(is_rounded(int8, kernel), kernel == ProductKernel::kDot);
+  }
 }
 
 TEST(FrozenWeight, QuantisedToInt8IsWithinHalfAStepOfItsRow) {

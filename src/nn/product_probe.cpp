@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "base/dispatch.h"
 #include "nn/kernels/frozen_product.h"
 
 namespace evenkeel {
@@ -89,7 +90,8 @@ MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, s
   const double work = 2e-9 * static_cast<double>(rows * weights[0].numel()) * static_cast<double>(used.size());
   MeasuredProduct result{.place = place, .direction = direction, .rows = rows};
   double best = 1e9;
-  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kNative, ProductKernel::kWiden}) {
+  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kNative, ProductKernel::kWiden}) {
+    if (kernel == ProductKernel::kDot && !has_bfloat16_dots()) continue;
     const double taken = median_seconds({place, direction, rows, kernel}, used, operands, best);
     best = std::min(best, taken);
     result.gflops[static_cast<size_t>(kernel)] = work / taken;
@@ -100,9 +102,11 @@ MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, s
 }  // namespace
 
 ProductKernel MeasuredProduct::chosen() const {
-  const auto best = std::max_element(gflops.begin(), gflops.end());
-  const bool clearly = *best > 1.1 * gflops[static_cast<size_t>(ProductKernel::kOwn)];
-  return clearly ? static_cast<ProductKernel>(best - gflops.begin()) : ProductKernel::kOwn;
+  auto best = ProductKernel::kOwn;
+  const auto speed = [&](ProductKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
+  for (const auto kernel : {ProductKernel::kDot, ProductKernel::kNative, ProductKernel::kWiden})
+    if (speed(kernel) > 1.1 * speed(best)) best = kernel;
+  return best;
 }
 
 std::vector<MeasuredProduct> measure_products() {

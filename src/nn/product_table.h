@@ -11,18 +11,21 @@
 
 namespace evenkeel {
 
-/// How a weight that is stored in 16 bits meets float32 activations. The choice changes rounding.
+/// How a weight that is stored in 16 bits, or in 8, meets float32 activations. The choice changes rounding.
 enum class ProductKernel : uint8_t {
   kOwn,     ///< widened in registers (nn/kernels/packed_product.h). Exact products of the stored values, summed in
             ///< float32 in an order that does not depend on the number of threads
   kWiden,   ///< panels of the weight become float32, then the library's float32 product; the number of threads may
             ///< change its order of summation
   kNative,  ///< activations are rounded to bfloat16 and the library's bfloat16 product is used, likewise
+  kDot,     ///< activations are rounded to bfloat16, pairs of terms go through the processor's dot products
+            ///< (nn/kernels/packed_product.h); float32 sums in an order of their own, whatever the number of threads
 };
 constexpr auto names(ProductKernel) {
   return std::array{config::EnumName<ProductKernel>{"own", ProductKernel::kOwn},
                     config::EnumName<ProductKernel>{"widen", ProductKernel::kWiden},
-                    config::EnumName<ProductKernel>{"native", ProductKernel::kNative}};
+                    config::EnumName<ProductKernel>{"native", ProductKernel::kNative},
+                    config::EnumName<ProductKernel>{"dot", ProductKernel::kDot}};
 }
 
 /// Whose product: of one expert, made by one thread beside others, or of a linear, made by all threads.

@@ -14,7 +14,7 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kSmallestNativeWeight = int64_t{1} << 18;
+constexpr int64_t kSmallestNarrowWeight = int64_t{1} << 18;
 
 // Rows widened at once: 1 MiB of float32 for a thread by itself, the size of a second-level cache; 8 MiB for all.
 int64_t panel_rows(const StoredMatrix& w) {
@@ -100,12 +100,20 @@ void native_product(const Activations& x, const StoredMatrix& w, Direction direc
   });
 }
 
+bool fits_pairs(const StoredMatrix& w) { return w.dtype == c10::kBFloat16 || w.dtype == c10::kChar; }
+
+Activations in_pairs(Activations x) {
+  x.pairs = true;
+  return x;
+}
+
 }  // namespace
 
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked) {
-  if (w.dtype != c10::kBFloat16 && w.dtype != c10::kHalf) return ProductKernel::kOwn;
-  const bool native = w.dtype == c10::kBFloat16 && w.out * w.in >= kSmallestNativeWeight;
-  return asked == ProductKernel::kNative && !native ? ProductKernel::kOwn : asked;
+  const bool large = w.out * w.in >= kSmallestNarrowWeight;
+  if (asked == ProductKernel::kDot) return large && fits_pairs(w) ? asked : ProductKernel::kOwn;
+  if (asked == ProductKernel::kNative) return large && w.dtype == c10::kBFloat16 ? asked : ProductKernel::kOwn;
+  return w.dtype == c10::kBFloat16 || w.dtype == c10::kHalf ? asked : ProductKernel::kOwn;
 }
 
 template <typename T>
@@ -114,17 +122,20 @@ void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span
   if constexpr (std::is_same_v<T, double>) {
     for (const auto& [w, y] : products) widened_forward(x, w, y, scratch);
   } else {
-    std::vector<SideBySide> own;
+    std::vector<SideBySide> own, dot;
     for (const auto& product : products) {
       const auto taken = kernel_for(product.w, kernel);
       if (taken == ProductKernel::kOwn)
         own.push_back(product);
+      else if (taken == ProductKernel::kDot)
+        dot.push_back(product);
       else if (taken == ProductKernel::kWiden)
         widened_forward(x, product.w, product.y, scratch);
       else
         native_product(x, product.w, Direction::kForward, product.y, scratch);
     }
-    if (!own.empty()) times_transposed(x, own, scratch.packed);
+    times_transposed(x, own, scratch.packed);
+    times_transposed(in_pairs(x), dot, scratch.packed);
   }
 }
 
@@ -137,6 +148,8 @@ void times(ProductKernel kernel, const ActivationsOf<T>& x, const StoredMatrix& 
     switch (kernel_for(w, kernel)) {
       case ProductKernel::kOwn:
         return times(x, w, y, scratch.packed);
+      case ProductKernel::kDot:
+        return times(in_pairs(x), w, y, scratch.packed);
       case ProductKernel::kWiden:
         return widened_backward(x, w, y, scratch);
       case ProductKernel::kNative:

@@ -14,7 +14,7 @@ namespace evenkeel::kernels {
 /// What products need beside their operands. Keep it between products.
 template <typename T>
 struct ProductScratch {
-  PackedScratch packed;                     // kOwn
+  PackedScratch packed;                     // kOwn, kDot
   Scratch<T> panel;                         // kWiden: rows of the weight
   Scratch<uint16_t> narrow_in, narrow_out;  // kNative: bfloat16 operands
 };
@@ -40,9 +40,9 @@ template <typename T>
 void transposed_times(const ActivationsOf<T>& x, int64_t width, const StoredMatrix& w, const ResultOf<T>& y,
                       ProductScratch<T>& scratch);
 
-/// The kernel that `w` takes where `asked` is the table's. A weight that is not stored in 16 bits takes kOwn; native is
-/// for bfloat16 weights of 2^18 numbers and more: below, conversions cost more than they save, and routers keep their
-/// exact scores.
+/// The kernel that `w` takes where `asked` is the table's. Those that round activations are for weights of 2^18 numbers
+/// and more, so that routers keep their exact scores: native in bfloat16, dot in bfloat16 and int8. Widen is for 16 bits.
+/// All others take kOwn.
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked);
 
 }  // namespace evenkeel::kernels

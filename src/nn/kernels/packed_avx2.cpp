@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -19,7 +20,7 @@ namespace avx2 {
 struct Simd {
   using F = __m256;
   using I = __m256i;
-  static constexpr int kLanes = 8, kTileRows = 6, kStreamedRows = 8;
+  static constexpr int kTerms = 1, kLanes = 8, kTileRows = 6, kStreamedRows = 8;
 
   static EK_TARGET EK_INLINE F zero() { return _mm256_setzero_ps(); }
   static EK_TARGET EK_INLINE F set(float x) { return _mm256_set1_ps(x); }
@@ -30,7 +31,9 @@ struct Simd {
   static EK_TARGET EK_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static EK_TARGET EK_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
   static EK_TARGET EK_INLINE F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static EK_TARGET EK_INLINE F step(F a, F b, F c) { return fma(a, b, c); }
   static EK_TARGET EK_INLINE F as_floats(I v) { return _mm256_castsi256_ps(v); }
+  static EK_TARGET EK_INLINE I as_words(F v) { return _mm256_castps_si256(v); }
   static EK_TARGET EK_INLINE I zero_words() { return _mm256_setzero_si256(); }
 
   // 32 bytes as they lie; float16, which has no number per half of a word, widened.
@@ -118,7 +121,16 @@ struct Simd {
 
 }  // namespace avx2
 
+namespace avx2_pairs {
+
+using Singles = avx2::Simd;
+#include "nn/kernels/packed_loops.inc"
+#include "nn/kernels/packed_pairs.inc"
+
+}  // namespace avx2_pairs
+
 const PackedKernels& packed_kernels_avx2() { return avx2::kTable; }
+const PackedKernels& packed_kernels_avx2_pairs() { return avx2_pairs::kTable; }
 
 }  // namespace evenkeel::kernels
 #undef EK_TARGET

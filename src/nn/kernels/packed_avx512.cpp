@@ -24,7 +24,7 @@ namespace avx512 {
 struct Simd {
   using F = __m512;
   using I = __m512i;
-  static constexpr int kLanes = 16, kTileRows = 14, kStreamedRows = 8;
+  static constexpr int kTerms = 1, kLanes = 16, kTileRows = 14, kStreamedRows = 8;
 
   static EK_TARGET EK_INLINE F zero() { return _mm512_setzero_ps(); }
   static EK_TARGET EK_INLINE F set(float x) { return _mm512_set1_ps(x); }
@@ -35,7 +35,9 @@ struct Simd {
   static EK_TARGET EK_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static EK_TARGET EK_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
   static EK_TARGET EK_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static EK_TARGET EK_INLINE F step(F a, F b, F c) { return fma(a, b, c); }
   static EK_TARGET EK_INLINE F as_floats(I v) { return _mm512_castsi512_ps(v); }
+  static EK_TARGET EK_INLINE I as_words(F v) { return _mm512_castps_si512(v); }
   static EK_TARGET EK_INLINE I zero_words() { return _mm512_setzero_si512(); }
 
   // 64 bytes as they lie; float16, which has no number per half of a word, widened.
@@ -144,7 +146,30 @@ struct Simd {
 
 }  // namespace avx512
 
+#undef EK_TARGET
+#define EK_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")))
+
+namespace avx512_pairs {
+
+struct Simd : avx512::Simd {
+  static constexpr int kTerms = 2;
+  static EK_TARGET EK_INLINE F step(F a, F b, F sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+  static EK_TARGET EK_INLINE F pair(F low, F high) {
+    return as_floats(_mm512_or_si512(_mm512_srli_epi32(as_words(low), 16), as_words(high)));
+  }
+  static EK_TARGET EK_INLINE I narrowed(F first, F second) {
+    return reinterpret_cast<I>(_mm512_cvtne2ps_pbh(second, first));
+  }
+};
+
+#include "nn/kernels/packed_loops.inc"
+
+}  // namespace avx512_pairs
+
 const PackedKernels& packed_kernels_avx512() { return avx512::kTable; }
+const PackedKernels& packed_kernels_avx512_pairs() { return avx512_pairs::kTable; }
 
 }  // namespace evenkeel::kernels
 #undef EK_TARGET

@@ -1,5 +1,6 @@
-/// \file  The loops under packed_product.h, one copy per instruction set. Names: a block is 128 terms of the sums (k),
-/// a tile some rows of x, a panel the columns of y that one tile updates at once.
+/// \file  The loops under packed_product.h, one copy per instruction set and arithmetic. Names: a step is what one
+/// multiply-add takes of a row and of a column, one term as float32 or a pair of terms as bfloat16 in the room of one; a
+/// block is 128 steps of the sums (k), a tile some rows of x, a panel the columns of y that one tile updates at once.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -11,7 +12,7 @@
 
 namespace evenkeel::kernels {
 
-constexpr int64_t kBlock = 128;  ///< terms summed from 0 before they are added to y
+constexpr int64_t kBlock = 128;  ///< steps summed from 0 before they are added to y
 
 /// Part of a stored weight, pointing at its first number.
 struct StoredPart {
@@ -25,19 +26,20 @@ struct StoredPart {
   }
 };
 
-/// Cache lines that will be wanted soon; a tile fetches four of them every four terms.
+/// Cache lines that will be wanted soon; a tile fetches four of them, for each term of a step, every four steps.
 struct Ahead {
-  static constexpr int64_t kStep = 256;  // bytes
   const char* at = nullptr;
   int64_t run = 0, done = 0, stride = 0, rows = 0;
 
   Ahead() = default;
   explicit Ahead(const StoredPart& w)
       : at(static_cast<const char*>(w.data)), run(w.bytes(w.columns)), stride(w.bytes(w.stride)), rows(w.rows) {}
-  EK_INLINE void step() {
+  template <int kTerms>
+  EK_INLINE void fetch() {
+    constexpr int64_t kBytes = 256 * kTerms;
     if (rows == 0) return;
-    for (int64_t line = 0; line < kStep; line += 64) __builtin_prefetch(at + done + line, 0, 2);
-    done += kStep;
+    for (int64_t line = 0; line < kBytes; line += 64) __builtin_prefetch(at + done + line, 0, 2);
+    done += kBytes;
     if (done < run) return;
     done = 0;
     at += stride;
@@ -62,17 +64,21 @@ struct TileSource {
 };
 
 struct PackedKernels {
+  int64_t terms;          ///< of a step
   int64_t tile_rows;      ///< most rows of a tile
   int64_t panel_width;    ///< columns of a panel
   int64_t streamed_rows;  ///< up to so many rows the weight goes through registers without being packed
 
-  /// out[k][r] of one tile, r < height <= tile_rows, k < depth.
+  int64_t steps(int64_t of_terms) const { return (of_terms + terms - 1) / terms; }
+  int64_t block_terms() const { return kBlock * terms; }
+
+  /// out[step][r] of one tile, r < height <= tile_rows, of `depth` terms.
   void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out);
-  /// out [kBlock][panel_width], float32, of w^T when `transposed` (columns of w are the terms, its rows the columns of
+  /// out [kBlock][panel_width], steps, of w^T when `transposed` (columns of w are the terms, its rows the columns of
   /// y), else of w. Columns beyond the last are 0.
   void (*pack_panel)(const StoredPart& w, bool transposed, float* out);
-  /// y (+)= tile * panel over at most kBlock terms.
-  void (*multiply)(int64_t height, int64_t depth, const float* tile, const float* panel, const TileResult& y,
+  /// y (+)= tile * panel over at most kBlock steps.
+  void (*multiply)(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
   /// y (+)= x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms,
   /// reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for each
@@ -81,6 +87,7 @@ struct PackedKernels {
                  float* sums);
 };
 
-const PackedKernels& packed_kernels(Isa isa);
+/// \param pairs  steps of two bfloat16 terms, for weights in bfloat16 and int8; else of one float32.
+const PackedKernels& packed_kernels(Isa isa, bool pairs);
 
 }  // namespace evenkeel::kernels

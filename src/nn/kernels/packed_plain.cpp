@@ -13,10 +13,11 @@
 #define EK_TARGET
 
 namespace evenkeel::kernels {
-namespace plain {
+namespace {
 
-struct Simd {
-  static constexpr int kLanes = 4, kTileRows = 4, kStreamedRows = 1;
+// In no namespace of loops: a function of theirs that takes one of its vectors would be found beside another's.
+struct PlainSimd {
+  static constexpr int kTerms = 1, kLanes = 4, kTileRows = 4, kStreamedRows = 1;
   struct F {
     float x[kLanes];
   };
@@ -44,7 +45,9 @@ struct Simd {
     for (int i = 0; i < kLanes; ++i) a.x[i] *= b.x[i];
     return a;
   }
+  static EK_INLINE F step(F a, F b, F c) { return fma(a, b, c); }
   static EK_INLINE F as_floats(I v) { return std::bit_cast<F>(v); }
+  static EK_INLINE I as_words(F v) { return std::bit_cast<I>(v); }
   static EK_INLINE I zero_words() { return {}; }
 
   template <typename E>
@@ -92,21 +95,37 @@ struct Simd {
   }
 };
 
+}  // namespace
+
+namespace plain {
+
+using Simd = PlainSimd;
 #include "nn/kernels/packed_loops.inc"
 
 }  // namespace plain
 
+namespace plain_pairs {
+
+using Singles = PlainSimd;
+#include "nn/kernels/packed_loops.inc"
+#include "nn/kernels/packed_pairs.inc"
+
+}  // namespace plain_pairs
+
 #if defined(__x86_64__)
 const PackedKernels& packed_kernels_avx512();
+const PackedKernels& packed_kernels_avx512_pairs();
 const PackedKernels& packed_kernels_avx2();
+const PackedKernels& packed_kernels_avx2_pairs();
 #endif
 
-const PackedKernels& packed_kernels([[maybe_unused]] Isa isa) {
+const PackedKernels& packed_kernels([[maybe_unused]] Isa isa, bool pairs) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return packed_kernels_avx512();
-  if (isa == Isa::kAvx2) return packed_kernels_avx2();
+  if (isa == Isa::kAvx512 && pairs && has_bfloat16_dots()) return packed_kernels_avx512_pairs();
+  if (isa == Isa::kAvx512 && !pairs) return packed_kernels_avx512();
+  if (isa != Isa::kBaseline) return pairs ? packed_kernels_avx2_pairs() : packed_kernels_avx2();
 #endif
-  return plain::kTable;
+  return pairs ? plain_pairs::kTable : plain::kTable;
 }
 
 }  // namespace evenkeel::kernels

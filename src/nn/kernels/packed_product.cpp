@@ -28,7 +28,7 @@ struct Operand {
   Result y;
 };
 
-// y (+)= x w or x w^T for each operand; x is [rows, depth], whichever way it lies.
+// y (+)= x w or x w^T for each operand; x is [rows, depth], whichever way it lies. Packed, it is [block][tile][step][row].
 struct Product {
   const PackedKernels& kernels;
   TileSource x;
@@ -41,12 +41,14 @@ struct Product {
   int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
   bool streamed() const { return rows <= kernels.streamed_rows; }
   int64_t panel_numbers() const { return kBlock * kernels.panel_width; }
+  int64_t block() const { return kernels.block_terms(); }
+  int64_t packed_at(int64_t k) const { return kernels.steps(k) * rows; }  // where a block begins
   StoredPart part(const Operand& operand, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
     return transposed ? operand.w.part(column, k, columns, terms) : operand.w.part(k, column, terms, columns);
   }
 };
 
-// Terms whose x is packed: [block][tile][k][row].
+// Terms whose x is packed.
 struct Terms {
   int64_t begin, end;
   const float* packed;
@@ -73,14 +75,16 @@ void for_each_share(int64_t count, int64_t threads, const F& f) {
 }
 
 void pack(const Product& product, const Terms& terms, float* out, int64_t threads) {
-  const int64_t tiles = product.tiles(), blocks = (terms.end - terms.begin + kBlock - 1) / kBlock;
+  const int64_t tiles = product.tiles(), block = product.block();
+  const int64_t blocks = (terms.end - terms.begin + block - 1) / block;
   for_each_share(tiles * blocks, product.streamed() ? 1 : threads, [&](int64_t i, int64_t, int64_t) {
-    const int64_t tile = i % tiles, k = i / tiles * kBlock, depth = std::min(kBlock, terms.end - terms.begin - k);
+    const int64_t tile = i % tiles, k = i / tiles * block, depth = std::min(block, terms.end - terms.begin - k);
     const int64_t row = product.first_row(tile), first = terms.begin + k;
     TileSource x = product.x;
     x.x += row * x.row_stride + first * x.k_stride;
     if (x.scales) x.scales += first;
-    product.kernels.pack_tile(x, product.height(tile), depth, out + k * product.rows + row * depth);
+    product.kernels.pack_tile(x, product.height(tile), depth,
+                              out + product.packed_at(k) + row * product.kernels.steps(depth));
   });
 }
 
@@ -122,7 +126,7 @@ class ShareSums {
         first_row_(product.first_row(share.tile)),
         rows_(product.first_row(share.end_tile) - first_row_),
         width_(product.kernels.panel_width),
-        room_(product.depth > kBlock ? room : nullptr) {}
+        room_(product.depth > product.block() ? room : nullptr) {}
   static int64_t numbers(const Product& product, const Share& share) {
     const int64_t width = product.kernels.panel_width, panels = (share.columns + width - 1) / width;
     return panels * width * (product.first_row(share.end_tile) - product.first_row(share.tile));
@@ -178,14 +182,14 @@ struct Block {
 
 void multiply_block(const Product& product, const Share& share, const Block& block, float* panel, const ShareSums& sums,
                     Ahead& ahead) {
-  const int64_t end = share.column + share.columns;
+  const int64_t end = share.column + share.columns, steps = product.kernels.steps(block.depth);
   for (int64_t column = share.column; column < end; column += product.kernels.panel_width) {
     const int64_t columns = std::min(product.kernels.panel_width, end - column);
     product.kernels.pack_panel(product.part(*share.operand, block.k, block.depth, column, columns), product.transposed,
                                panel);
     for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
       const int64_t row = product.first_row(tile);
-      product.kernels.multiply(product.height(tile), block.depth, block.x + row * block.depth, panel,
+      product.kernels.multiply(product.height(tile), steps, block.x + row * steps, panel,
                                sums.tile(row, column, columns, block.add), ahead);
     }
   }
@@ -193,21 +197,22 @@ void multiply_block(const Product& product, const Share& share, const Block& blo
 
 // While a block is multiplied, the weight's next one comes into the cache.
 void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* room) {
+  const int64_t block = product.block();
   const auto block_of = [&](const Share& of, int64_t k) {
-    return product.part(*of.operand, k, std::min(kBlock, terms.end - k), of.column, of.columns);
+    return product.part(*of.operand, k, std::min(block, terms.end - k), of.column, of.columns);
   };
   const ShareSums sums(product, share, room + product.panel_numbers());
   const bool add = terms.begin > 0 || share.operand->y.add;
   if (add) sums.load();
-  for (int64_t k = terms.begin; k < terms.end; k += kBlock) {
+  for (int64_t k = terms.begin; k < terms.end; k += block) {
     Ahead ahead;
-    if (k + kBlock < terms.end)
-      ahead = Ahead(block_of(share, k + kBlock));
+    if (k + block < terms.end)
+      ahead = Ahead(block_of(share, k + block));
     else if (next)
       ahead = Ahead(block_of(*next, terms.begin));
-    const Block block{k, std::min(kBlock, terms.end - k), terms.packed + (k - terms.begin) * product.rows,
-                      add || k > terms.begin};
-    multiply_block(product, share, block, room, sums, ahead);
+    const Block now{k, std::min(block, terms.end - k), terms.packed + product.packed_at(k - terms.begin),
+                    add || k > terms.begin};
+    multiply_block(product, share, now, room, sums, ahead);
   }
   sums.store();
 }
@@ -236,14 +241,15 @@ void run(const Product& product, PackedScratch& scratch) {
   if (product.rows == 0) return;
   if (product.depth == 0) return clear(product);
   const int64_t threads = threads_for(product);
-  const int64_t step = std::max(kBlock, kPackedNumbers / product.rows / kBlock * kBlock);
+  const int64_t block = product.block();
+  const int64_t most_terms = std::max(block, kPackedNumbers / product.rows / kBlock * block);
   const auto shares = shares_of(product, threads);
   const auto count = static_cast<int64_t>(shares.size());
-  float* x = scratch.x.at_least(product.rows * std::min(step, product.depth));
+  float* x = scratch.x.at_least(product.packed_at(std::min(most_terms, product.depth)));
   const int64_t room_numbers = room_for(product, shares);
   float* rooms = scratch.w.at_least(threads * room_numbers);
-  for (int64_t k = 0; k < product.depth; k += step) {
-    const Terms terms{k, std::min(k + step, product.depth), x};
+  for (int64_t k = 0; k < product.depth; k += most_terms) {
+    const Terms terms{k, std::min(k + most_terms, product.depth), x};
     pack(product, terms, x, threads);
     for_each_share(count, threads, [&](int64_t i, int64_t next, int64_t thread) {
       const auto& share = shares[static_cast<size_t>(i)];
@@ -260,7 +266,7 @@ StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.
 
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   if (products.empty()) return;
-  Product product{.kernels = packed_kernels(scratch.instructions),
+  Product product{.kernels = packed_kernels(scratch.instructions, x.pairs),
                   .x = {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
                   .rows = x.rows,
                   .depth = products.front().w.in,
@@ -280,7 +286,7 @@ void times_transposed(const Activations& x, const StoredMatrix& w, const Result&
 }
 
 void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
-  run({.kernels = packed_kernels(scratch.instructions),
+  run({.kernels = packed_kernels(scratch.instructions, x.pairs),
        .x = {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
        .rows = x.rows,
        .depth = w.out,
@@ -292,7 +298,7 @@ void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedS
 void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
                       PackedScratch& scratch) {
   EK_CHECK(x.rows == w.out, kShape, "a product: the operands have ", x.rows, " and ", w.out, " rows, expected as many");
-  run({.kernels = packed_kernels(scratch.instructions),
+  run({.kernels = packed_kernels(scratch.instructions, false),
        .x = {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
        .rows = width,
        .depth = w.out,

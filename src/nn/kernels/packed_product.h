@@ -6,6 +6,10 @@
 /// (((0 + x_0 w_0) + x_1 w_1) + ...), each step one fused multiply-add. So the bits of a row depend neither on the rows
 /// beside it, nor on threads, nor on the width of the vectors (AVX2, AVX-512); processors without FMA round twice.
 ///
+/// In pairs, activations are rounded to bfloat16, and the processor's dot products take two terms of x and w at a time:
+/// blocks of 256 terms, (0 + x_1 w_1) + x_0 w_0 and so on, each term one fused multiply-add. Where a processor lacks
+/// them, the same bits, at a fraction of the speed (but for numbers below 1e-38, which the instructions take for 0).
+///
 /// Within a parallel region, or where there is little to do, one thread works; otherwise at::get_num_threads() do, each
 /// taking small shares of the result as it gets free.
 #pragma once
@@ -24,7 +28,8 @@ template <typename T>
 struct ActivationsOf {
   const T* data = nullptr;
   int64_t rows = 0, stride = 0;
-  T scale = 1;  ///< times every number: LoRA's alpha / r
+  T scale = 1;         ///< times every number: LoRA's alpha / r
+  bool pairs = false;  ///< multiplied in pairs, by weights in bfloat16 or int8
 };
 using Activations = ActivationsOf<float>;
 
@@ -53,14 +58,14 @@ struct SideBySideOf {
 using SideBySide = SideBySideOf<float>;
 
 /// y [rows, out] (+)= x W^T for each weight, x [rows, in]; x is packed once.
-/// \throws Error{kInternal} for a weight of another type, kShape where the widths of the weights differ.
+/// \throws Error{kInternal} for a weight of another type, or of one that pairs cannot take; kShape where the widths of the weights differ.
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch);
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
 /// y [rows, in] (+)= x W, x [rows, out]: the gradient of what W was applied to.
 void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
-/// y [width, in] (+)= x^T W, x [rows, width] and as many rows in W: the gradient of a factor.
+/// y [width, in] (+)= x^T W, x [rows, width] and as many rows in W: the gradient of a factor. Never in pairs.
 void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
                       PackedScratch& scratch);
 

@@ -37,10 +37,17 @@ Weight weight(at::ScalarType dtype, int64_t out, int64_t in, int64_t gap = 3) {
   return w;
 }
 
-constexpr std::array kFormats{at::kFloat, at::kBFloat16, at::kHalf, at::kChar};
+struct Format {
+  at::ScalarType dtype;
+  bool pairs = false;
 
-Activations activations(const at::Tensor& x, float scale = 1) {
-  return {.data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.stride(0), .scale = scale};
+  std::string name() const { return concat(c10::toString(dtype), pairs ? " in pairs" : ""); }
+};
+constexpr std::array kFormats{Format{at::kFloat}, Format{at::kBFloat16},       Format{at::kHalf},
+                              Format{at::kChar},  Format{at::kBFloat16, true}, Format{at::kChar, true}};
+
+Activations activations(const at::Tensor& x, float scale = 1, bool pairs = false) {
+  return {.data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.stride(0), .scale = scale, .pairs = pairs};
 }
 
 Result result(const at::Tensor& y, bool add = false) {
@@ -57,10 +64,10 @@ void expect_frame_untouched(const at::Tensor& frame, int64_t rows, int64_t colum
   EXPECT_TRUE(frame.narrow(1, columns, 5).eq(7).all().item<bool>());
 }
 
-// |y - exact| against the sum of the sizes of the terms: rounding of float32, whatever cancels.
-void expect_close(const at::Tensor& y, const at::Tensor& exact, const at::Tensor& size) {
+// |y - exact| against the sum of the sizes of the terms, whatever cancels: rounding of float32, unless said otherwise.
+void expect_close(const at::Tensor& y, const at::Tensor& exact, const at::Tensor& size, double most = 1e-6) {
   const auto error = ((y.to(at::kDouble) - exact).abs() / (size + 1e-30)).max().item<double>();
-  EXPECT_LT(error, 1e-6);
+  EXPECT_LT(error, most);
 }
 
 struct Shape {
@@ -82,22 +89,25 @@ void multiply(bool forward, const Activations& x, const StoredMatrix& w, const R
   forward ? times_transposed(x, w, y, scratch) : times(x, w, y, scratch);
 }
 
-// Both directions, with and without `add`, of one shape and format.
-void expect_products(const Shape& shape, at::ScalarType dtype, PackedScratch& scratch) {
-  SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", c10::toString(dtype),
-                      " instructions ", static_cast<int>(scratch.instructions)));
-  const auto w = weight(dtype, shape.out, shape.in);
+// Both directions, with and without `add`, of one shape and format. In pairs it is x rounded to bfloat16 that is
+// multiplied; where rows of an int8 weight scale it, it is rounded after.
+void expect_products(const Shape& shape, const Format& format, PackedScratch& scratch) {
+  SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", format.name(), " instructions ",
+                      static_cast<int>(scratch.instructions)));
+  const auto w = weight(format.dtype, shape.out, shape.in);
   for (const bool forward : {true, false}) {
     const int64_t depth = forward ? shape.in : shape.out, width = forward ? shape.out : shape.in;
     const auto x = at::randn({shape.rows, depth + 2}).narrow(1, 0, depth);
     const auto operand = forward ? w.exact_OI.t() : w.exact_OI;
-    const auto product = at::mm(x.to(at::kDouble) * 0.5, operand);
+    const bool scaled_first = !forward && format.dtype == at::kChar;
+    const auto multiplied = format.pairs && !scaled_first ? x.to(at::kBFloat16) : x;
+    const auto product = at::mm(multiplied.to(at::kDouble) * 0.5, operand);
     const auto size = at::mm(x.to(at::kDouble).abs(), operand.abs()) + 7;
     auto frame = framed(shape.rows, width);
     const auto y = inner(frame, shape.rows, width);
     for (const bool add : {true, false}) {
-      multiply(forward, activations(x, 0.5f), w.matrix, result(y, add), scratch);
-      expect_close(y, add ? product + 7 : product, size);
+      multiply(forward, activations(x, 0.5f, format.pairs), w.matrix, result(y, add), scratch);
+      expect_close(y, add ? product + 7 : product, size, format.pairs && scaled_first ? 0x1p-9 : 1e-6);
       expect_frame_untouched(frame, shape.rows, width);
     }
   }
@@ -106,21 +116,24 @@ void expect_products(const Shape& shape, at::ScalarType dtype, PackedScratch& sc
 TEST(PackedProduct, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
   at::manual_seed(1);
   for (auto& scratch : every_instruction_set())
-    for (const auto dtype : kFormats) {
+    for (const auto& format : kFormats) {
       for (const Shape& shape :
            {Shape{1, 1, 1}, {1, 37, 70}, {2, 16, 32}, {3, 65, 258}, {5, 40, 20}, {33, 70, 129}, {70, 20, 513}})
-        expect_products(shape, dtype, scratch);
-      for (int64_t rows = 1; rows < 33; rows += 3) expect_products({rows, 35, 33}, dtype, scratch);
+        expect_products(shape, format, scratch);
+      for (int64_t rows = 1; rows < 33; rows += 3) expect_products({rows, 35, 33}, format, scratch);
     }
 }
 
-// What the header says: blocks of 128 terms, each from 0, one fused multiply-add per term.
-float in_order(const float* x, const at::Tensor& column, float scale, float before) {
+// What the header says: blocks of 128 terms, each from 0, one fused multiply-add per term; in pairs of 256, the later
+// term of two first.
+float in_order(const at::Tensor& x, const at::Tensor& column, float scale, float before, bool pairs) {
+  const int64_t terms = column.size(0), block = pairs ? 256 : 128, step = pairs ? 2 : 1;
   float y = before;
-  for (int64_t k = 0; k < column.size(0); k += 128) {
+  for (int64_t k = 0; k < terms; k += block) {
     float sum = 0;
-    for (int64_t i = k; i < std::min<int64_t>(k + 128, column.size(0)); ++i)
-      sum = std::fma(x[i], column[i].item<float>(), sum);
+    for (int64_t i = k; i < std::min(k + block, terms); i += step)
+      for (int64_t term = std::min(i + step, terms) - 1; term >= i; --term)
+        sum = std::fma(x[term].item<float>(), column[term].item<float>(), sum);
     y = std::fma(scale, sum, y);
   }
   return y;
@@ -130,16 +143,17 @@ TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
   at::manual_seed(4);
   for (auto& scratch : every_instruction_set()) {
     if (scratch.instructions == Isa::kBaseline) continue;  // without fused multiply-add
-    for (const auto dtype : {at::kBFloat16, at::kChar})
+    for (const auto& [dtype, pairs] : kFormats)
       for (const int64_t rows : {1, 5, 9, 17}) {
         const auto w = weight(dtype, 3, 277);
         const auto x = at::randn({rows, 277});
         auto y = at::full({rows, 3}, 0.25f);
-        times_transposed(activations(x), w.matrix, result(y, true), scratch);
+        times_transposed(activations(x, 1, pairs), w.matrix, result(y, true), scratch);
+        const auto multiplied = pairs ? x.to(at::kBFloat16).to(at::kFloat) : x;
         for (int64_t o = 0; o < 3; ++o)
           EXPECT_EQ(y[rows - 1][o].item<float>(),
-                    in_order(x[rows - 1].const_data_ptr<float>(), w.stored[o].narrow(0, 0, 277).to(at::kFloat),
-                             dtype == at::kChar ? w.scales[o].item<float>() : 1.0f, 0.25f));
+                    in_order(multiplied[rows - 1], w.stored[o].narrow(0, 0, 277).to(at::kFloat),
+                             dtype == at::kChar ? w.scales[o].item<float>() : 1.0f, 0.25f, pairs));
       }
   }
 }
@@ -147,17 +161,17 @@ TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
 TEST(PackedProduct, RowHasTheSameBitsAloneAndAmongOthers) {
   at::manual_seed(5);
   for (auto& scratch : every_instruction_set())
-    for (const auto dtype : kFormats)
+    for (const auto& format : kFormats)
       for (const bool forward : {true, false}) {
-        const auto w = weight(dtype, 150, 140);
+        const auto w = weight(format.dtype, 150, 140);
         const auto x = at::randn({70, forward ? 140 : 150});
         const int64_t width = forward ? 150 : 140;
         auto together = at::empty({70, width}), parts = at::empty({70, width});
-        multiply(forward, activations(x), w.matrix, result(together), scratch);
+        multiply(forward, activations(x, 1, format.pairs), w.matrix, result(together), scratch);
         for (int64_t row = 0, rows = 1; row < 70; row += rows++)
-          multiply(forward, activations(x.narrow(0, row, std::min(rows, 70 - row))), w.matrix,
+          multiply(forward, activations(x.narrow(0, row, std::min(rows, 70 - row)), 1, format.pairs), w.matrix,
                    result(parts.narrow(0, row, std::min(rows, 70 - row))), scratch);
-        EXPECT_TRUE(at::equal(together, parts)) << c10::toString(dtype) << (forward ? " forward" : " backward");
+        EXPECT_TRUE(at::equal(together, parts)) << format.name() << (forward ? " forward" : " backward");
       }
 }
 
@@ -165,7 +179,11 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
   at::manual_seed(6);
   const int before = at::get_num_threads();
   PackedScratch scratch;
-  for (const auto& shape : {Shape{5, 1030, 700}, {40, 300, 515}, {1100, 70, 130}})
+  for (const auto& [shape, pairs] : {std::pair{Shape{5, 1030, 700}, false},
+                                     {Shape{5, 1030, 700}, true},
+                                     {Shape{40, 300, 515}, false},
+                                     {Shape{40, 300, 515}, true},
+                                     {Shape{1100, 70, 130}, false}})
     for (const bool forward : {true, false}) {
       const auto w = weight(at::kBFloat16, shape.out, shape.in);
       const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
@@ -173,7 +191,7 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
       for (const int threads : {1, 2, 3}) {
         at::set_num_threads(threads);
         by_threads.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
-        multiply(forward, activations(x), w.matrix, result(by_threads.back()), scratch);
+        multiply(forward, activations(x, 1, pairs), w.matrix, result(by_threads.back()), scratch);
       }
       EXPECT_TRUE(at::equal(by_threads[0], by_threads[1]));
       EXPECT_TRUE(at::equal(by_threads[0], by_threads[2]));
@@ -184,7 +202,7 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
 TEST(PackedProduct, SmallIntegersAreExact) {
   at::manual_seed(7);
   for (auto& scratch : every_instruction_set())
-    for (const auto dtype : kFormats)
+    for (const auto& [dtype, pairs] : kFormats)
       for (const int64_t rows : {3, 21})
         for (const bool forward : {true, false}) {
           const auto stored = at::randint(-9, 10, {45, 150}, at::kLong).to(dtype);
@@ -197,7 +215,7 @@ TEST(PackedProduct, SmallIntegersAreExact) {
                                .scales = ones.const_data_ptr<float>()};
           const auto x = at::randint(-9, 10, {rows, forward ? 150 : 45}, at::kFloat);
           auto y = at::empty({rows, forward ? 45 : 150});
-          multiply(forward, activations(x), w, result(y), scratch);
+          multiply(forward, activations(x, 1, pairs), w, result(y), scratch);
           const auto wide = stored.to(at::kFloat);
           EXPECT_TRUE(at::equal(y, at::mm(x, forward ? wide.t() : wide)));
         }
@@ -207,13 +225,13 @@ TEST(PackedProduct, WhatIsNotFiniteStaysWithItsRowAndColumn) {
   at::manual_seed(8);
   const float infinite = std::numeric_limits<float>::infinity();
   for (auto& scratch : every_instruction_set())
-    for (const int64_t rows : {2, 19}) {
+    for (const auto& [rows, pairs] : {std::pair{2, false}, {19, false}, {2, true}, {19, true}}) {
       auto w = weight(at::kBFloat16, 37, 45);
       w.stored[5][44].fill_(std::numeric_limits<float>::quiet_NaN());
       auto x = at::randn({rows, 45});
       x[1][0].fill_(infinite);
       auto y = at::zeros({rows, 37});
-      times_transposed(activations(x), w.matrix, result(y), scratch);
+      times_transposed(activations(x, 1, pairs), w.matrix, result(y), scratch);
       auto expected = at::zeros({rows, 37}, at::kBool);
       expected.narrow(0, 1, 1).fill_(true);
       expected.narrow(1, 5, 1).fill_(true);
@@ -240,6 +258,7 @@ TEST(PackedProduct, RefusesOtherTypesAndUnequalWidths) {
   auto y = at::zeros({2, 3});
   const StoredMatrix w{.data = wide.const_data_ptr(), .dtype = at::kDouble, .out = 3, .in = 4, .stride = 4};
   EXPECT_THROW(times_transposed(activations(x), w, result(y), scratch), Error);
+  EXPECT_THROW(times_transposed(activations(x, 1, true), weight(at::kHalf, 3, 4).matrix, result(y), scratch), Error);
   const auto four = weight(at::kFloat, 3, 4), five = weight(at::kFloat, 3, 5);
   const std::vector<SideBySide> uneven{{four.matrix, result(y)}, {five.matrix, result(y)}};
   EXPECT_THROW(times_transposed(activations(x), uneven, scratch), Error);
