@@ -124,8 +124,9 @@ struct Simd {
 namespace avx2_pairs {
 
 using Singles = avx2::Simd;
-#include "nn/kernels/packed_loops.inc"
 #include "nn/kernels/packed_pairs.inc"
+
+#include "nn/kernels/packed_loops.inc"
 
 }  // namespace avx2_pairs
 

@@ -107,8 +107,9 @@ using Simd = PlainSimd;
 namespace plain_pairs {
 
 using Singles = PlainSimd;
-#include "nn/kernels/packed_loops.inc"
 #include "nn/kernels/packed_pairs.inc"
+
+#include "nn/kernels/packed_loops.inc"
 
 }  // namespace plain_pairs
 
