@@ -112,7 +112,7 @@ inline int64_t beyond_caches() {
 }
 
 inline MachineLimits measure_limits(int64_t threads) {
-  constexpr int64_t kSteps = 200'000;
+  constexpr int64_t kSteps = 4'000'000;  // some 10 ms, to which waking a thread is nothing
   static const auto memory = at::ones({beyond_caches() / 8}, at::kLong);
   const auto gflops_of = [&](int64_t (*work)(int64_t)) {
     std::atomic<int64_t> per_step{0};
