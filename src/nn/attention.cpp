@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
+#include "nn/kernels/causal_attention.h"
+#include "nn/kernels/kept.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -52,58 +55,87 @@ struct RotaryNode : torch::autograd::Function<RotaryNode> {
   }
 };
 
-double scale_of(int64_t head_width) { return 1.0 / std::sqrt(static_cast<double>(head_width)); }
+// [T, H, P], [T, G, P] twice, the output [T, H, P] and [T, H].
+struct Attended {
+  at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
+};
 
-// One sequence as the library's attention wants it: the H / G query heads that share a key head become the batch, so
-// that keys and values are broadcast, not copied. [L, H, P] -> [H/G, G, L, P]
-at::Tensor grouped_queries(const at::Tensor& q_LHP, int64_t kv_heads) {
-  const int64_t groups = q_LHP.size(1) / kv_heads;
-  return q_LHP.view({q_LHP.size(0), kv_heads, groups, q_LHP.size(2)}).permute({2, 1, 0, 3});
+// One sequence and key head.
+template <typename T>
+struct AttentionPiece {
+  const Attended& of;
+  int64_t start, length, kv_head;
+
+  int64_t kv_stride() const { return of.k_TGP.size(1) * of.k_TGP.size(2); }
+  int64_t q_stride() const { return of.q_THP.size(1) * of.q_THP.size(2); }
+  int64_t heads() const { return of.q_THP.size(1) / of.k_TGP.size(1); }
+  int64_t q_at() const { return start * q_stride() + kv_head * heads() * of.q_THP.size(2); }
+  int64_t kv_at() const { return start * kv_stride() + kv_head * of.q_THP.size(2); }
+  kernels::CausalAttention<T> view() const {
+    return {.q = of.q_THP.const_data_ptr<T>() + q_at(),
+            .k = of.k_TGP.const_data_ptr<T>() + kv_at(),
+            .v = of.v_TGP.const_data_ptr<T>() + kv_at(),
+            .length = length,
+            .heads = heads(),
+            .width = of.q_THP.size(2),
+            .q_stride = q_stride(),
+            .kv_stride = kv_stride(),
+            .out = of.out_THP.mutable_data_ptr<T>() + q_at(),
+            .logsumexp = of.logsumexp_TH.mutable_data_ptr<T>() + start * of.q_THP.size(1) + kv_head * heads(),
+            .logsumexp_stride = of.q_THP.size(1)};
+  }
+};
+
+template <typename T, typename F>
+void for_each_attention(const Attended& of, std::span<const int64_t> offsets, const F& f) {
+  const int64_t kv_heads = of.k_TGP.size(1), sequences = static_cast<int64_t>(offsets.size()) - 1;
+  for_each_piece(sequences * kv_heads, [&](int64_t i) {
+    const auto b = static_cast<size_t>(i / kv_heads);
+    const kernels::Held<kernels::AttentionScratch<T>> scratch(kernels::kept<kernels::AttentionScratch<T>>());
+    f(AttentionPiece<T>{of, offsets[b], offsets[b + 1] - offsets[b], i % kv_heads}, *scratch);
+  });
 }
-at::Tensor broadcast_keys(const at::Tensor& k_LGP, int64_t groups) {
-  return k_LGP.transpose(0, 1).unsqueeze(0).expand({groups, k_LGP.size(1), k_LGP.size(0), k_LGP.size(2)});
+
+template <typename T>
+void attend(const Attended& of, std::span<const int64_t> offsets) {
+  for_each_attention<T>(of, offsets, [](const AttentionPiece<T>& piece, kernels::AttentionScratch<T>& scratch) {
+    kernels::causal_attention<T>(piece.view(), scratch);
+  });
+}
+
+template <typename T>
+void attend_backward(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP,
+                     const variable_list& grads) {
+  for_each_attention<T>(of, offsets, [&](const AttentionPiece<T>& piece, kernels::AttentionScratch<T>& scratch) {
+    kernels::causal_attention_backward<T>(piece.view(),
+                                          {.dout = dout_THP.const_data_ptr<T>() + piece.q_at(),
+                                           .dq = grads[0].mutable_data_ptr<T>() + piece.q_at(),
+                                           .dk = grads[1].mutable_data_ptr<T>() + piece.kv_at(),
+                                           .dv = grads[2].mutable_data_ptr<T>() + piece.kv_at()},
+                                          scratch);
+  });
 }
 
 struct AttentionNode : torch::autograd::Function<AttentionNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_THP, const at::Tensor& k_TGP,
                             const at::Tensor& v_TGP, const std::vector<int64_t>& offsets) {
-    const int64_t kv_heads = k_TGP.size(1), groups = q_THP.size(1) / kv_heads;
-    auto out_THP = at::empty_like(q_THP);
-    variable_list saved{q_THP, k_TGP, v_TGP, out_THP};
-    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
-      const int64_t start = offsets[b], length = offsets[b + 1] - start;
-      const auto q = grouped_queries(q_THP.narrow(0, start, length), kv_heads);
-      const auto k = broadcast_keys(k_TGP.narrow(0, start, length), groups);
-      const auto v = broadcast_keys(v_TGP.narrow(0, start, length), groups);
-      auto [out, logsumexp] =
-          at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true, {}, scale_of(q_THP.size(2)));
-      grouped_queries(out_THP.narrow(0, start, length), kv_heads).copy_(out);
-      saved.push_back(logsumexp);
-    }
-    ctx->save_for_backward(std::move(saved));
+    const Attended of{q_THP, k_TGP, v_TGP, at::empty_like(q_THP),
+                      at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
+    q_THP.scalar_type() == at::kDouble ? attend<double>(of, offsets) : attend<float>(of, offsets);
+    ctx->save_for_backward({q_THP, k_TGP, v_TGP, of.out_THP, of.logsumexp_TH});
     ctx->saved_data["offsets"] = offsets;
-    return out_THP;
+    return of.out_THP;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto &q_THP = saved[0], &k_TGP = saved[1], &v_TGP = saved[2], &out_THP = saved[3];
+    const Attended of{saved[0], saved[1], saved[2], saved[3], saved[4]};
     const auto offsets = ctx->saved_data["offsets"].toIntVector();
-    const int64_t kv_heads = k_TGP.size(1), groups = q_THP.size(1) / kv_heads;
-    const auto grad_THP = grads[0].contiguous();
-    auto dq_THP = at::empty_like(q_THP), dk_TGP = at::empty_like(k_TGP), dv_TGP = at::empty_like(v_TGP);
-    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
-      const int64_t start = offsets[b], length = offsets[b + 1] - start;
-      const auto rows = [&](const at::Tensor& x) { return x.narrow(0, start, length); };
-      auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          grouped_queries(rows(grad_THP), kv_heads), grouped_queries(rows(q_THP), kv_heads),
-          broadcast_keys(rows(k_TGP), groups), broadcast_keys(rows(v_TGP), groups),
-          grouped_queries(rows(out_THP), kv_heads), saved[4 + b], 0.0, true, {}, scale_of(q_THP.size(2)));
-      grouped_queries(rows(dq_THP), kv_heads).copy_(dq);
-      rows(dk_TGP).transpose(0, 1).copy_(groups == 1 ? dk[0] : dk.sum(0));
-      rows(dv_TGP).transpose(0, 1).copy_(groups == 1 ? dv[0] : dv.sum(0));
-    }
-    return {dq_THP, dk_TGP, dv_TGP, at::Tensor()};
+    const auto dout_THP = grads[0].contiguous();
+    variable_list out{at::empty_like(of.q_THP), at::empty_like(of.k_TGP), at::empty_like(of.v_TGP), at::Tensor()};
+    dout_THP.scalar_type() == at::kDouble ? attend_backward<double>(of, offsets, dout_THP, out)
+                                          : attend_backward<float>(of, offsets, dout_THP, out);
+    return out;
   }
 };
 

@@ -1,5 +1,8 @@
 #include "nn/attention.h"
 
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+
 #include <cmath>
 
 #include "nn/testing.h"
@@ -31,6 +34,41 @@ TEST(Attention, PackedSequencesEqualEachSequenceAlone) {
     const auto rows = [&](const at::Tensor& x) { return x.slice(0, offsets[b], offsets[b + 1]); };
     EXPECT_LT(max_difference(rows(packed), naive(rows(q), rows(k), rows(v))), 1e-12);
   }
+}
+
+TEST(Attention, LongerThanTheQueriesTakenAtOnceEqualsTheWholeAtOnce) {
+  const std::vector<int64_t> offsets{0, 70, 200};
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    const auto leaf = [&](int64_t heads, int64_t seed) {
+      return random_tensor({200, heads, 10}, seed, dtype).requires_grad_(true);
+    };
+    const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), flow = random_tensor({200, 40}, 4, dtype);
+    const auto packed = packed_attention(q, k, v, offsets);
+    std::vector<at::Tensor> wholes;
+    for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+      const auto rows = [&](const at::Tensor& x) { return x.slice(0, offsets[b], offsets[b + 1]); };
+      wholes.push_back(naive(rows(q), rows(k), rows(v)));
+    }
+    const auto whole = at::cat(wholes);
+    const double near = dtype == at::kDouble ? 1e-12 : 1e-5;
+    EXPECT_LT(max_difference(packed, whole), near);
+    const auto ours = torch::autograd::grad({packed}, {q, k, v}, {flow});
+    const auto theirs = torch::autograd::grad({whole}, {q, k, v}, {flow});
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), near) << i;
+  }
+}
+
+TEST(Attention, ThreadsDoNotChangeBits) {
+  const int before = at::get_num_threads();
+  const auto q = random_tensor({150, 4, 16}, 1, at::kFloat), k = random_tensor({150, 2, 16}, 2, at::kFloat);
+  std::vector<at::Tensor> by_threads;
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    by_threads.push_back(packed_attention(q, k, k, std::vector<int64_t>{0, 3, 150}));
+  }
+  at::set_num_threads(before);
+  EXPECT_TRUE(at::equal(by_threads[0], by_threads[1]));
+  EXPECT_TRUE(at::equal(by_threads[0], by_threads[2]));
 }
 
 TEST(Attention, GradientsMatchCentralDifferencesWithSharedKeyHeads) {
