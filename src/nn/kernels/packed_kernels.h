@@ -74,9 +74,9 @@ struct PackedKernels {
 
   /// out[step][r] of one tile, r < height <= tile_rows, of `depth` terms.
   void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out);
-  /// out [kBlock][panel_width], steps, of w^T when `transposed` (columns of w are the terms, its rows the columns of
-  /// y), else of w. Columns beyond the last are 0.
-  void (*pack_panel)(const StoredPart& w, bool transposed, float* out);
+  /// out [kBlock][panel_width], steps, of w^T when `transposed`: columns of w are the terms, its rows at most a panel's
+  /// columns of y. Else [panel][kBlock][panel_width] of w. Columns beyond the last are 0.
+  void (*pack_panels)(const StoredPart& w, bool transposed, float* out);
   /// y (+)= tile * panel over at most kBlock steps.
   void (*multiply)(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);

@@ -40,7 +40,11 @@ struct Product {
   int64_t first_row(int64_t tile) const { return tile * rows / tiles(); }
   int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
   bool streamed() const { return rows <= kernels.streamed_rows; }
-  int64_t panel_numbers() const { return kBlock * kernels.panel_width; }
+  // Of panels that are packed together.
+  int64_t panel_numbers(int64_t columns) const {
+    const int64_t width = kernels.panel_width;
+    return kBlock * (transposed ? width : (columns + width - 1) / width * width);
+  }
   int64_t block() const { return kernels.block_terms(); }
   int64_t packed_at(int64_t k) const { return kernels.steps(k) * rows; }  // where a block begins
   StoredPart part(const Operand& operand, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
@@ -180,17 +184,23 @@ struct Block {
   bool add;  // to the sums so far
 };
 
-void multiply_block(const Product& product, const Share& share, const Block& block, float* panel, const ShareSums& sums,
-                    Ahead& ahead) {
-  const int64_t end = share.column + share.columns, steps = product.kernels.steps(block.depth);
-  for (int64_t column = share.column; column < end; column += product.kernels.panel_width) {
-    const int64_t columns = std::min(product.kernels.panel_width, end - column);
-    product.kernels.pack_panel(product.part(*share.operand, block.k, block.depth, column, columns), product.transposed,
-                               panel);
+void multiply_block(const Product& product, const Share& share, const Block& block, float* panels,
+                    const ShareSums& sums, Ahead& ahead) {
+  const auto& kernels = product.kernels;
+  const int64_t end = share.column + share.columns, steps = kernels.steps(block.depth), width = kernels.panel_width;
+  const auto pack = [&](int64_t column, int64_t columns) {
+    kernels.pack_panels(product.part(*share.operand, block.k, block.depth, column, columns), product.transposed,
+                        panels);
+  };
+  if (!product.transposed) pack(share.column, share.columns);
+  for (int64_t column = share.column; column < end; column += width) {
+    const int64_t columns = std::min(width, end - column);
+    if (product.transposed) pack(column, columns);
+    const float* panel = product.transposed ? panels : panels + (column - share.column) * kBlock;
     for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
       const int64_t row = product.first_row(tile);
-      product.kernels.multiply(product.height(tile), steps, block.x + row * steps, panel,
-                               sums.tile(row, column, columns, block.add), ahead);
+      kernels.multiply(product.height(tile), steps, block.x + row * steps, panel,
+                       sums.tile(row, column, columns, block.add), ahead);
     }
   }
 }
@@ -201,7 +211,7 @@ void multiply(const Product& product, const Terms& terms, const Share& share, co
   const auto block_of = [&](const Share& of, int64_t k) {
     return product.part(*of.operand, k, std::min(block, terms.end - k), of.column, of.columns);
   };
-  const ShareSums sums(product, share, room + product.panel_numbers());
+  const ShareSums sums(product, share, room + product.panel_numbers(share.columns));
   const bool add = terms.begin > 0 || share.operand->y.add;
   if (add) sums.load();
   for (int64_t k = terms.begin; k < terms.end; k += block) {
@@ -221,8 +231,9 @@ void multiply(const Product& product, const Terms& terms, const Share& share, co
 int64_t room_for(const Product& product, const std::vector<Share>& shares) {
   if (product.streamed()) return kStreamRoom;
   int64_t most = 0;
-  for (const auto& share : shares) most = std::max(most, ShareSums::numbers(product, share));
-  return product.panel_numbers() + most;
+  for (const auto& share : shares)
+    most = std::max(most, product.panel_numbers(share.columns) + ShareSums::numbers(product, share));
+  return most;
 }
 
 int64_t threads_for(const Product& product) {

@@ -42,8 +42,8 @@ struct ResultOf {
 };
 using Result = ResultOf<float>;
 
-/// What products need beside their operands: the packed activations (at most 16 MiB) and, for each thread, a panel of
-/// the weight (16 KiB) and the sums of a share of the result (at most 512 KiB). Keep it between products.
+/// What products need beside their operands: the packed activations (at most 16 MiB) and, for each thread, panels of
+/// the weight (at most 128 KiB) and the sums of a share of the result (at most 512 KiB). Keep it between products.
 struct PackedScratch {
   Scratch<float> x, w;
   Isa instructions = isa();  ///< tests set a lower one than the processor has
