@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "base/json.h"
+#include "base/wait_policy.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
 #include "models/causal_lm.h"
@@ -76,6 +77,7 @@ OrderedJson run(const Job& job) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
+  evenkeel::let_waiting_threads_sleep(argv);
   CLI::App program("One LoRA training step on an OLMoE folder, timed");
   evenkeel::Job job;
   program.add_option("model", job.model)->required();

@@ -64,6 +64,10 @@ class Fabric {
   /// told.
   virtual void remember(const ClientMemories& /*memories*/) {}
 
+  /// Offers what all clients hold alike (state.common), after the last committed round. \return whether those of this
+  /// fabric take it from there, one copy for both sides: no news of it need reach them.
+  virtual bool share(const ServerState& /*state*/) { return false; }
+
   /// Whether a client that is asked again for what it has replied costs its time and nothing else.
   virtual bool may_ask_again() const { return false; }
 

@@ -21,11 +21,19 @@ std::string_view text_of(const at::Tensor& bytes_N) {
 
 RoundJournal::RoundJournal(fs::path folder, double flush_s) : folder_(std::move(folder)), flush_s_(flush_s) {
   make_folders(folder_);
+  if (flush_s_ > 0) beside_ = std::make_unique<Background>();
+}
+
+void RoundJournal::write(std::function<void()> work) const { beside_ ? beside_->give(std::move(work)) : work(); }
+
+void RoundJournal::settle() const {
+  if (beside_) beside_->finish();
 }
 
 fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
 
 bool RoundJournal::holds(int64_t client) const {
+  settle();
   for (const auto kind : {kUploadSuffix, kMemorySuffix, kRecordSuffix})
     EK_CHECK(!is_folder(file(client, kind)), kIo, file(client, kind).string(), ": is a folder, not a file");
   if (!path_exists(file(client, kRecordSuffix))) return false;
@@ -40,15 +48,19 @@ bool RoundJournal::holds(int64_t client) const {
 }
 
 void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
-  put(file(record.id, kUploadSuffix), text_of(upload.bytes));
-  record.bytes_up = upload.size();
-  record.up_parts = upload.parts;
-  record.files = {FileSeal::of(file(record.id, kUploadSuffix))};
-  finish(std::move(record), memory);
+  write([=, this] { write_upload(record, upload, memory); });
 }
 
 void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
   record.files.clear();
+  write([=, this] { finish(record, memory); });
+}
+
+void RoundJournal::write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
+  put(file(record.id, kUploadSuffix), text_of(upload.bytes));
+  record.bytes_up = upload.size();
+  record.up_parts = upload.parts;
+  record.files = {FileSeal::of(file(record.id, kUploadSuffix))};
   finish(std::move(record), memory);
 }
 
@@ -60,7 +72,7 @@ void RoundJournal::finish(ClientRecord record, const TensorMap& memory) {
   put(file(record.id, kRecordSuffix), sealed(record::write(record)) + "\n");
   written_[record.id] = std::move(record.files);
   const bool due = std::chrono::steady_clock::now() - flushed_ >= std::chrono::duration<double>(flush_s_);
-  if (due || waiting_.size() >= kMostWaiting) flush();
+  if (due || waiting_.size() >= kMostWaiting) flush_waiting();
 }
 
 void RoundJournal::put(const fs::path& path, std::string_view bytes) {
@@ -71,12 +83,18 @@ void RoundJournal::put(const fs::path& path, std::string_view bytes) {
 }
 
 void RoundJournal::flush() {
+  settle();
+  flush_waiting();
+}
+
+void RoundJournal::flush_waiting() {
   flush_files(waiting_);
   waiting_.clear();
   flushed_ = std::chrono::steady_clock::now();
 }
 
 ClientRecord RoundJournal::record(int64_t client) const {
+  settle();
   const auto path = file(client, kRecordSuffix);
   const Json json = read_sealed(path);
   auto sent = record::read<ClientRecord>({json, path.string(), kCheckpoint});

@@ -13,13 +13,16 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/record.h"
 #include "base/sealed.h"
+#include "fed/background.h"
 #include "methods/protocol.h"
 #include "train/local_training.h"
 
@@ -46,19 +49,22 @@ struct ClientRecord : LocalReport {
 };
 
 /// The journal of one round. Cheap to make: all that counts is in the folder. Files that this journal wrote and that
-/// nobody touched since are read without being hashed again, which keeps checksums below 2 % of a round.
+/// nobody touched since are read without being hashed again, which keeps checksums below 2 % of a round. Threads: one
+/// uses it.
 class RoundJournal {
  public:
   /// Makes the folder if it is missing.
-  /// \param flush_s  seconds for which clients' files may wait to be flushed to disk, together. A killed process loses
-  ///                 none of them; a machine that loses power loses those that waited, and their clients are trained
-  ///                 again, to the bit. 0 where a client cannot be asked again at no other cost.
+  /// \param flush_s  seconds for which clients' files may wait to be flushed to disk, together; above 0 they are also
+  ///                 written beside the caller, who goes on to the next client. A killed process loses the last two
+  ///                 at most; a machine that loses power loses those that waited: their clients are trained again, to
+  ///                 the bit. 0 where a client cannot be asked again at no other cost.
   explicit RoundJournal(std::filesystem::path folder, double flush_s = 0);
 
   /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the
   /// client makes it again, to the bit.
   bool holds(int64_t client) const;
-  /// Writes upload, memory and record, on disk at once or with flush(). Sets record.bytes_up, up_parts and files.
+  /// Writes upload, memory and record, on disk at once or with flush(). Sets record.bytes_up, up_parts and files. What
+  /// cannot be written beside the caller is an error of whichever call comes next.
   void store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
   /// The same of a client whose upload stays where it was made, but for what is known of it already: bytes_up and
   /// up_parts. holds() does not count it: whoever goes on after an interruption finds no upload.
@@ -77,8 +83,13 @@ class RoundJournal {
 
  private:
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
+  /// Now, or beside the caller.
+  void write(std::function<void()> work) const;
+  void write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
   /// The last part of both: memory and record, beside the files that are there.
   void finish(ClientRecord record, const TensorMap& memory);
+  void flush_waiting();
+  void settle() const;
   /// The client's file of that kind after its bytes were checked; nothing when `record` names none.
   std::optional<std::filesystem::path> checked(const ClientRecord& record, std::string_view suffix) const;
 
@@ -89,6 +100,7 @@ class RoundJournal {
   std::map<int64_t, std::vector<FileSeal>> written_;  ///< by client
   std::vector<std::filesystem::path> waiting_{};      ///< to be flushed
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
+  std::unique_ptr<Background> beside_{};  ///< last: it is done before what it uses goes; null where flush_s is 0
 };
 
 }  // namespace evenkeel

@@ -8,6 +8,11 @@ namespace evenkeel {
 
 void LocalFabric::announce(std::span<const ClientProfile>, const News& news) { place.shared->receive(news); }
 
+bool LocalFabric::share(const ServerState& state) {
+  place.shared->take(state);
+  return true;
+}
+
 void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& exchange) {
   const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
   const auto work = [this](const Task& task, const OnProgress& on_progress) { return answer(task, on_progress); };

@@ -27,6 +27,7 @@ struct LocalFabric : Fabric {
   /// training names round, client and method.
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
   void remember(const ClientMemories& now) override { memories = now; }
+  bool share(const ServerState& state) override;
   bool may_ask_again() const override { return true; }
 
  private:

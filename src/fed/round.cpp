@@ -198,7 +198,7 @@ Snapshot before_first_round(const Server& server, Fabric& fabric) {
 }
 
 void take_up(const Server& server, Fabric& fabric, const Snapshot& now) {
-  fabric.announce(server.clients, server.whole_news(now.state));
+  if (!fabric.share(now.state)) fabric.announce(server.clients, server.whole_news(now.state));
   fabric.remember(now.memories);
 }
 

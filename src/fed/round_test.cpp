@@ -339,6 +339,27 @@ TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
   }
 }
 
+// One copy on both sides, or news and changes over the wire.
+TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
+  for (const std::string method : {"flora", "fedex-lora", "ffa-lora"}) {
+    auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
+    const auto first = play(e, beginning(e), "shared-1-" + method).next;
+    const auto second = play(e, first, "shared-2-" + method).next;
+    for (const auto& [site, change] : first.state.common.base_change) {
+      e.fabric.share(first.state);
+      EXPECT_TRUE(e.fabric.place.shared->common().base_change.at(site).a.is_alias_of(change.a)) << site;
+    }
+    Lossy told(e.fabric, {});
+    auto now = beginning(e);
+    take_up(e.server, told, now);
+    for (const std::string round : {"told-1-", "told-2-"}) {
+      RunProgress progress(e.server, now.state.round);
+      now = run_round(e.server, told, now, RoundJournal(root() / (round + method)), progress).next;
+    }
+    testing::expect_same(now.state, second.state);
+  }
+}
+
 TEST_F(RoundTest, AnEvaluationHasTheMeanOfTheRescalersThatClientsOfItsKLearned) {
   auto e = experiment("a3smoe", Purpose::kTrain, "method.a3smoe.rescaler=\"learn\"");
   e.server.clients[1].top_k = e.server.clients[0].top_k;

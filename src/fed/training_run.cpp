@@ -117,6 +117,7 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   auto result = play_round(run, now, progress);
   run.folder.commit(result.next, result.record, run.server);
   run.fabric.remember(result.next.memories);
+  run.fabric.share(result.next.state);
   log_round(result.record, run.server.config.train.rounds);
   return std::move(result.next);
 }

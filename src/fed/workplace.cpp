@@ -13,6 +13,12 @@ void SharedState::receive(const News& news) {
   round_ = news.round;
 }
 
+void SharedState::take(const ServerState& state) {
+  const std::scoped_lock lock(mutex_);
+  common_ = state.common;
+  round_ = state.round;
+}
+
 void SharedState::receive_change(int64_t round, const AdapterState& base_delta) {
   const std::scoped_lock lock(mutex_);
   if (round <= round_) return;

@@ -25,6 +25,8 @@ class SharedState {
   /// The change of the base that a task for the round after `round` brings; no matter when it is known already.
   /// \throws kData when one before it was missed.
   void receive_change(int64_t round, const AdapterState& base_delta);
+  /// What the server of the same process holds: what its news up to this state would add up to, to the bit.
+  void take(const ServerState& state);
   const Common& common() const { return common_; }
 
  private:

@@ -19,6 +19,7 @@ using kernels::ExpertSlots;
 using kernels::Held;
 using kernels::kAdapter;
 using kernels::kBeside;
+using kernels::kChange;
 using kernels::kDown;
 using kernels::kProjections;
 using kernels::Scratch;
@@ -48,17 +49,6 @@ ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
           num_experts};
 }
 
-template <typename T>
-kernels::LoraView<T> first_expert(const at::Tensor& a_ERI, const at::Tensor& b_EOR, double scaling) {
-  if (a_ERI.numel() == 0) return {};
-  return {.a = a_ERI.const_data_ptr<T>(),
-          .b = b_EOR.const_data_ptr<T>(),
-          .rank = a_ERI.size(1),
-          .in = a_ERI.size(2),
-          .out = b_EOR.size(1),
-          .scaling = static_cast<T>(scaling)};
-}
-
 // inputs: the tensors in Input order, then 3 E matrices.
 template <typename T>
 ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings) {
@@ -81,8 +71,8 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
           inputs[kFirstMatrix + i], settings.scales.empty() ? at::Tensor() : settings.scales[i]));
     }
     for (size_t i = 0; i < kBeside; ++i)
-      batch.lora[p][i] =
-          first_expert<T>(inputs[factor_a(p, i)], inputs[factor_b(p, i)], i == kAdapter ? settings.scalings[p] : 1.0);
+      batch.lora[p][i] = kernels::LoraView<T>::of(inputs[factor_a(p, i)], inputs[factor_b(p, i)],
+                                                  i == kAdapter ? settings.scalings[p] : 1.0);
   }
   return batch;
 }
@@ -250,6 +240,11 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
       if (!factors[i]) continue;
       const auto& lora = *factors[i];
       check(lora, kNames[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
+      if (i == kChange) {
+        inputs[factor_a(p, i)] = kernels::frozen_factor(lora.a, dtype);
+        inputs[factor_b(p, i)] = kernels::frozen_factor(lora.b, dtype);
+        continue;
+      }
       inputs[factor_a(p, i)] = lora.a.to(dtype).contiguous();
       inputs[factor_b(p, i)] = (lora.core.defined() ? at::matmul(lora.b, lora.core) : lora.b).to(dtype).contiguous();
     }

@@ -18,7 +18,8 @@ struct ExpertWeights {
   std::vector<FrozenWeight> gate, up, down;
 };
 
-/// What stands beside each projection. Factors are stacked: a [E, r, in], b [E, out, r].
+/// What stands beside each projection. Factors are stacked: a [E, r, in], b [E, out, r]; those of a change may be in 16
+/// bits, and one for all experts (a stride of 0).
 struct ExpertFactors {
   SiteFactors gate{}, up{}, down{};
 };

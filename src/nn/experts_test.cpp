@@ -66,6 +66,32 @@ at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeight
   return y;
 }
 
+TEST(Experts, AChangeIn16BitsOrOneForAllExpertsIsTakenAsItIsStored) {
+  const auto weights = make_weights(kExperts, kWidth, kHidden, at::kFloat);
+  const auto factors = make_factors(kExperts, kWidth, kHidden, kRank, at::kBFloat16);
+  const auto routing = cyclic_routing(kTokens, kExperts, kTopK, at::kFloat);
+  const LoraFactors dense{at::eye(kHidden).expand({kExperts, kHidden, kHidden}),
+                          random_tensor({kExperts, kWidth, kHidden}, 51, at::kFloat),
+                          {},
+                          1};
+  const auto run = [&](bool widened) {
+    std::array<LoraFactors, 3> changes{factors.gate, dense, factors.down};
+    for (auto& change : changes) {
+      if (widened) change = {change.a.to(at::kFloat).contiguous(), change.b.to(at::kFloat).contiguous(), {}, 1};
+      change.scaling = 1;
+    }
+    const ExpertFactors beside{{.change = &changes[0]}, {.change = &changes[1]}, {.change = &changes[2]}};
+    const auto x = random_tensor({kTokens, kHidden}, 1, at::kFloat).requires_grad_(true);
+    const auto y = experts(x, routing, weights, beside);
+    y.pow(2).sum().backward();
+    return std::pair{y.detach(), x.grad()};
+  };
+  const auto stored = run(false), widened = run(true);
+  EXPECT_TRUE(at::equal(stored.first, widened.first) && at::equal(stored.second, widened.second));
+  const auto without = experts(random_tensor({kTokens, kHidden}, 1, at::kFloat), routing, weights, {});
+  EXPECT_GT(max_difference(stored.first, without), 0.1);
+}
+
 TEST(Experts, EqualOneTokenAtATimeWithMergedWeights) {
   const auto x = random_tensor({kTokens, kHidden}, 1);
   const auto weights = make_weights(kExperts, kWidth, kHidden);

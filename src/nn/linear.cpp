@@ -33,25 +33,14 @@ struct LinearWorkspace {
   kernels::Scratch<T> change_xa;
 };
 
-template <typename T>
-LoraView<T> view_of(const at::Tensor& a_RI, const at::Tensor& b_OR, double scaling) {
-  if (a_RI.numel() == 0) return {};
-  return {.a = a_RI.const_data_ptr<T>(),
-          .b = b_OR.const_data_ptr<T>(),
-          .rank = a_RI.size(0),
-          .in = a_RI.size(1),
-          .out = b_OR.size(0),
-          .scaling = static_cast<T>(scaling)};
-}
-
 // y = x W^T + what stands beside it; x A^T of the adapter is left in `xa`.
 template <typename T>
 void linear_forward(const variable_list& tensors, const LinearSettings& settings, at::Tensor& y_TO, at::Tensor& xa_TR) {
   const auto& x_TI = tensors[kLinearX];
   const int64_t rows = x_TI.size(0);
   const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
-  const auto lora = view_of<T>(tensors[kLinearA], tensors[kLinearB], settings.scaling),
-             change = view_of<T>(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
+  const auto lora = LoraView<T>::of(tensors[kLinearA], tensors[kLinearB], settings.scaling),
+             change = LoraView<T>::of(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
   T* xa = xa_TR.mutable_data_ptr<T>();
   T* change_xa = workspace->change_xa.at_least(rows * change.rank);
   const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
@@ -117,7 +106,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto live = live_rows(dy_TO);
     if (live)
       for (auto* rows : {&dy_TO, &x_TI, &xa_TR}) *rows = rows->index_select(0, *live);
-    auto lora = view_of<T>(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
+    auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
     if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_place<T>(saved[kLinearA], out[kLinearA]);
     if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_place<T>(saved[kLinearB], out[kLinearB]);
     at::Tensor dx_TI;
@@ -126,7 +115,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
                     ProductTable::unpacked(ctx->saved_data["products"].toInt()));
     const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
     linear_lora_backward(lora, x_TI, xa_TR, dy_TO, dx_TI, *workspace);
-    linear_lora_backward(view_of<T>(saved[kLinearChangeA], saved[kLinearChangeB], 1), x_TI, {}, dy_TO, dx_TI,
+    linear_lora_backward(LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1), x_TI, {}, dy_TO, dx_TI,
                          *workspace);
     if (dx_TI.defined() && live)
       dx_TI = at::zeros({tokens, dx_TI.size(1)}, dx_TI.options()).index_copy_(0, *live, dx_TI);
@@ -153,8 +142,16 @@ struct Prepared {
   double scaling = 1;
 };
 
-Prepared prepared(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
-  if (!lora) return {at::empty({0}, x.options()), at::empty({0}, x.options())};
+Prepared none(const at::Tensor& x) { return {at::empty({0}, x.options()), at::empty({0}, x.options())}; }
+
+Prepared prepared_change(const LoraFactors* change, const at::Tensor& x, const at::Tensor& w) {
+  if (!change) return none(x);
+  check_shapes(*change, w);
+  return {kernels::frozen_factor(change->a, x.scalar_type()), kernels::frozen_factor(change->b, x.scalar_type())};
+}
+
+Prepared prepared_adapter(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
+  if (!lora) return none(x);
   check_shapes(*lora, w);
   const auto dtype = x.scalar_type();
   const auto b = lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b;
@@ -167,7 +164,8 @@ at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFacto
                   const ProductTable& products) {
   check_shapes(x_TI, w.values_OI);
   const auto x = x_TI.contiguous();
-  const auto lora = prepared(beside.adapter, x, w.values_OI), change = prepared(beside.change, x, w.values_OI);
+  const auto lora = prepared_adapter(beside.adapter, x, w.values_OI),
+             change = prepared_change(beside.change, x, w.values_OI);
   return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
                            LinearSettings{lora.scaling, w.scales_O, products});
 }

@@ -80,6 +80,23 @@ TEST(Linear, GradientsOfChosenTensorsLeaveThoseOfLeavesAlone) {
   EXPECT_TRUE(at::equal(lora.a.grad(), at::ones_like(lora.a)));
 }
 
+TEST(Linear, AChangeIn16BitsIsTakenAsItIsStored) {
+  const auto w = random_tensor({9, 14}, 2, at::kBFloat16);
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    const LoraFactors narrow{random_tensor({5, 14}, 3, dtype), random_tensor({9, 5}, 4, dtype), {}, 1};
+    const LoraFactors wide{narrow.a.to(at::kFloat), narrow.b.to(at::kFloat), {}, 1};
+    std::vector<at::Tensor> y, dx;
+    for (const auto* change : {&narrow, &wide}) {
+      const auto x = random_tensor({7, 14}, 1, at::kFloat).requires_grad_(true);
+      y.push_back(linear(x, w, {.change = change}));
+      y.back().pow(2).sum().backward();
+      dx.push_back(x.grad());
+    }
+    EXPECT_TRUE(at::equal(y[0], y[1]) && at::equal(dx[0], dx[1]));
+    EXPECT_GT(max_difference(y[0], linear(random_tensor({7, 14}, 1, at::kFloat), w)), 0.1);
+  }
+}
+
 TEST(Linear, BitsDoNotDependOnTheNumberOfThreadsWithOurOwnKernels) {
   const int64_t rows = 70, in = 300, out = 260, rank = 5;
   const auto w = random_tensor({out, in}, 2, at::kBFloat16);

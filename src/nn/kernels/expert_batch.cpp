@@ -128,15 +128,8 @@ ExpertView<T> ExpertBatch<T>::expert(int64_t e) const {
   ExpertView<T> view;
   for (size_t p = 0; p < kProjections; ++p) {
     view.weights[p] = matrices[p][static_cast<size_t>(e)];
-    for (size_t i = 0; i < kBeside; ++i) {
-      auto factors = lora[p][i];
-      const int64_t a = e * factors.rank * factors.in, b = e * factors.out * factors.rank;
-      factors.a += a;
-      factors.b += b;
-      if (factors.da) factors.da += a;
-      if (factors.db) factors.db += b;
-      view.lora[p][i] = factors;
-    }
+    for (size_t i = 0; i < kBeside; ++i)
+      if (lora[p][i].rank > 0) view.lora[p][i] = lora[p][i].expert(e);
   }
   return view;
 }

@@ -8,14 +8,24 @@
 
 namespace evenkeel::kernels {
 
-/// The factors of one linear, or of one expert.
+/// The factors of one linear, or of one expert of a stack.
 template <typename T>
 struct LoraView {
-  const T *a = nullptr, *b = nullptr;  ///< [R, I], [O, R]; absent when rank is 0
-  T *da = nullptr, *db = nullptr;      ///< added to; null: not asked for
+  StoredMatrix a, b;               ///< [R, I], [O, R], in T or in 16 bits; absent when rank is 0
+  int64_t a_step = 0, b_step = 0;  ///< numbers from one expert's to the next one's; 0 where they share one
+  T *da = nullptr, *db = nullptr;  ///< without gaps, added to; null: not asked for
   int64_t rank = 0, in = 0, out = 0;
   T scaling = 1;
+
+  /// \param a, b  of one linear, or with experts in front; rows without gaps. Empty: no factors
+  static LoraView of(const at::Tensor& a, const at::Tensor& b, double scaling);
+  /// Of expert e, where this is of expert 0.
+  LoraView expert(int64_t e) const;
 };
+
+/// A factor that gets no gradient, as LoraView takes it: 16 bits stay as they are, all else becomes `dtype`; a copy only
+/// where rows have gaps.
+at::Tensor frozen_factor(const at::Tensor& factor, c10::ScalarType dtype);
 
 /// A matrix of activations' own type, rows without gaps between them.
 template <typename T>
@@ -32,7 +42,7 @@ StoredMatrix dense_matrix(const T* data, int64_t out, int64_t in, int64_t stride
 /// x A^T as one of the products with x. \param xa  [N, R], rows `stride` apart
 template <typename T>
 SideBySideOf<T> inner_product(const LoraView<T>& lora, T* xa, int64_t stride) {
-  return {dense_matrix(lora.a, lora.rank, lora.in), {xa, stride}};
+  return {lora.a, {xa, stride}};
 }
 
 /// y += scaling xa B^T

@@ -1,0 +1,18 @@
+#include "base/wait_policy.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace evenkeel {
+
+void let_waiting_threads_sleep(char** argv) {
+  const char* threads = std::getenv("OMP_NUM_THREADS");
+  const bool alone = threads != nullptr && std::string_view(threads) == "1";
+  if (alone || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+  ::execv("/proc/self/exe", argv);  // where it cannot, threads spin
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,75 @@
+/// \file  One thing done after another beside the thread that asks for it.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace evenkeel {
+
+/// A thread that does what it is given, in order. At most one thing waits while another is being done: who gives more
+/// waits. Threads: one gives.
+class Background {
+ public:
+  Background() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
+  /// Does what it was given; an error that nobody heard of is lost.
+  ~Background() {
+    thread_.request_stop();
+    changed_.notify_all();
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  /// Returns when it is next in line. \throws what an earlier one failed with, once.
+  void give(std::function<void()> work) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !next_; });
+    rethrow();
+    next_ = std::move(work);
+    changed_.notify_all();
+  }
+  /// Returns when all is done. \throws as above.
+  void finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !next_ && !busy_; });
+    rethrow();
+  }
+
+ private:
+  void rethrow() {
+    if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+  }
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return next_ || stop.stop_requested(); });
+      if (!next_) return;
+      const auto work = std::exchange(next_, nullptr);
+      busy_ = true;
+      changed_.notify_all();
+      lock.unlock();
+      std::exception_ptr failed;
+      try {
+        work();
+      } catch (...) {
+        failed = std::current_exception();
+      }
+      lock.lock();
+      busy_ = false;
+      if (failed && !failed_) failed_ = failed;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> next_{};
+  std::exception_ptr failed_{};
+  bool busy_ = false;
+  std::jthread thread_;
+};
+
+}  // namespace evenkeel
