@@ -81,7 +81,7 @@ TEST(Linear, GradientsOfChosenTensorsLeaveThoseOfLeavesAlone) {
 }
 
 TEST(Linear, AChangeIn16BitsIsTakenAsItIsStored) {
-  const auto w = random_tensor({9, 14}, 2, at::kBFloat16);
+  const FrozenWeight w(random_tensor({9, 14}, 2, at::kBFloat16));
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     const LoraFactors narrow{random_tensor({5, 14}, 3, dtype), random_tensor({9, 5}, 4, dtype), {}, 1};
     const LoraFactors wide{narrow.a.to(at::kFloat), narrow.b.to(at::kFloat), {}, 1};
