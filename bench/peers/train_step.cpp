@@ -1,5 +1,7 @@
 /// One LoRA training step on an OLMoE folder, timed: forward, loss at every position, backward, AdamW. Random token
 /// ids. Usage: train_step MODEL --batch B --length L --top-k K --rank R --steps N --threads T. One JSON line on stdout.
+/// With --data and --tokenizer, rows of the commonsense training set and loss on their answers; --rows FILE writes
+/// their token ids, for a peer.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -7,10 +9,14 @@
 #include <chrono>
 #include <iostream>
 
+#include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/wait_policy.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
+#include "data/prompt.h"
+#include "data/tasks.h"
 #include "models/causal_lm.h"
 #include "train/optimizer.h"
 
@@ -18,7 +24,7 @@ namespace evenkeel {
 namespace {
 
 struct Job {
-  std::string model, products = "measured";
+  std::string model, products = "measured", data, tokenizer, rows;
   int64_t batch = 8, length = 256, top_k = 1, rank = 20, steps = 5;
   int threads = 2;
 };
@@ -33,6 +39,30 @@ PackedBatch random_batch(const Job& job, int64_t vocab_size, int64_t step) {
       ids.push_back(static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size)));
     }
   return pack_ids(texts);
+}
+
+/// Rows of as many steps, in the order they are drawn.
+std::vector<Example> commonsense_rows(const Job& job) {
+  const auto tokenizer = Tokenizer::load(job.tokenizer);
+  const auto set = training_rows("commonsense", {.path = job.data, .limit = job.steps * job.batch});
+  const auto rows = tokenize_rows(set.rows, tokenizer, {.cutoff = job.length}).examples;
+  EK_CHECK(static_cast<int64_t>(rows.size()) == job.steps * job.batch, kData, rows.size(),
+           " rows keep a target, asked ", job.steps * job.batch);
+  OrderedJson written = OrderedJson::array();
+  for (const auto& row : rows) written.push_back({{"ids", row.ids}, {"first_target", row.first_target}});
+  if (!job.rows.empty()) write_file_atomic(job.rows, written.dump());
+  return rows;
+}
+
+/// The batches of all steps.
+std::vector<PackedBatch> batches_of(const Job& job, int64_t vocab_size) {
+  const auto rows = job.data.empty() ? std::vector<Example>{} : commonsense_rows(job);
+  const auto count = static_cast<size_t>(job.batch);
+  std::vector<PackedBatch> batches;
+  for (int64_t step = 0; step < job.steps; ++step)
+    batches.push_back(rows.empty() ? random_batch(job, vocab_size, step)
+                                   : pack(std::span(rows).subspan(static_cast<size_t>(step) * count, count)));
+  return batches;
 }
 
 std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
@@ -53,11 +83,12 @@ OrderedJson run(const Job& job) {
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
   forward.products = bench::products_by_name(job.products);
+  const auto batches = batches_of(job, model->spec().vocab_size);
   restart_peak_memory();  // loading does not count
 
   std::vector<double> seconds, losses;
-  for (int64_t step = 0; step < job.steps; ++step) {
-    const PackedBatch batch = random_batch(job, model->spec().vocab_size, step);
+  std::vector<int64_t> tokens;
+  for (const auto& batch : batches) {
     const auto begin = std::chrono::steady_clock::now();
     const LossSum loss = model->loss(batch, forward);
     const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
@@ -65,12 +96,11 @@ OrderedJson run(const Job& job) {
     optimizer.step(-1, Gradients::kZeroed);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     losses.push_back(mean.item<double>());
+    tokens.push_back(batch.tokens());
   }
-  return {{"who", "evenkeel"},
-          {"path", job.products},
-          {"seconds", seconds},
-          {"losses", losses},
-          {"peak_gib", static_cast<double>(peak_memory_kib()) / (1 << 20)}};
+  return {{"who", "evenkeel"},  {"path", job.products},
+          {"seconds", seconds}, {"losses", losses},
+          {"tokens", tokens},   {"peak_gib", static_cast<double>(peak_memory_kib()) / (1 << 20)}};
 }
 
 }  // namespace
@@ -89,6 +119,9 @@ int main(int argc, char** argv) {
   program.add_option("--threads", job.threads);
   program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
       ->capture_default_str();
+  program.add_option("--data", job.data, "folder of the commonsense sets");
+  program.add_option("--tokenizer", job.tokenizer, "OLMoE's tokenizer.json");
+  program.add_option("--rows", job.rows);
   CLI11_PARSE(program, argc, argv);
   try {
     std::cout << evenkeel::run(job).dump() << '\n';

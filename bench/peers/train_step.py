@@ -5,7 +5,8 @@ Hidden 2048, 64 experts of width 1024, vocabulary 50304, bf16 base, fp32 LoRA of
 every position, AdamW; the same token ids on all sides. Peers: v4 (transformers 4.57, PEFT 0.17: a linear per expert) and v5
 (transformers 5, PEFT 0.21: fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same
 number of threads; the sides alternate. Printed: the median step after warm-up, the peak resident memory of the steps (loading
-left out everywhere), our share of the peer's, and how far losses are apart. --parts also times the parts of our step, each
+left out everywhere), our share of the peer's, and how far losses are apart. --data and --tokenizer take rows of the commonsense
+training set instead, loss on the answers, which the peers pad to the longest of a batch: tokens a second count no padding. --parts also times the parts of our step, each
 against the machine's own limit (step_parts). --busy puts a process beside every side that never rests.
 Exit 1 when losses differ by more than 1e-2, and with --check when a ratio is above its limit.
 
@@ -55,6 +56,28 @@ def ids_of(step, count, vocabulary):
     return ids
 
 
+def batches_of(job, vocabulary):
+    """What the model is called with in each step."""
+    import torch
+
+    if job.rows is None:
+        for step in range(job.steps):
+            ids = torch.tensor(ids_of(step, job.batch[0] * job.length, vocabulary)).view(job.batch[0], job.length)
+            yield {"input_ids": ids, "labels": ids}
+        return
+    rows = json.loads(job.rows.read_text())
+    for first in range(0, len(rows), job.batch[0]):
+        batch = rows[first:first + job.batch[0]]
+        longest = max(len(row["ids"]) for row in batch)
+
+        def padded(numbers_of, fill):
+            return torch.tensor([numbers_of(row) + [fill] * (longest - len(row["ids"])) for row in batch])
+
+        yield {"input_ids": padded(lambda row: row["ids"], CONFIG["pad_token_id"]),
+               "attention_mask": padded(lambda row: [1] * len(row["ids"]), 0),
+               "labels": padded(lambda row: [-100] * row["first_target"] + row["ids"][row["first_target"]:], -100)}
+
+
 def peer_step(job):
     """A peer's half, in a process of its own; returns what train_step.cpp prints."""
     import torch
@@ -71,11 +94,10 @@ def peer_step(job):
     optimizer = torch.optim.AdamW(adapted, lr=2e-4, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.01, fused=True)
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     seconds, losses = [], []
-    for step in range(job.steps):
-        ids = torch.tensor(ids_of(step, job.batch[0] * job.length, base.config.vocab_size)).view(job.batch[0], job.length)
+    for batch in batches_of(job, base.config.vocab_size):
         begin = time.perf_counter()
         optimizer.zero_grad()
-        loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+        loss = model(**batch, use_cache=False).loss
         loss.backward()
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
@@ -119,19 +141,24 @@ def compare(job, layers, batch, top_k):
     model = checkpoint(job.model, layers)
     flags = [model, "--batch", batch, "--length", job.length, "--top-k", top_k, "--rank", job.rank, "--steps", job.steps,
              "--threads", job.threads]
-    sides = {"ours": [BUILD / "train_step", *flags, "--products", job.products],
-             **{peer: [ROOT / f".venv-{peer}/bin/python", __file__, *flags, "--peer", peer] for peer in job.peers}}
+    real = job.data is not None
+    rows = [] if not real else ["--rows", BUILD / "train_step_rows.json"]
+    ours = [BUILD / "train_step", *flags, "--products", job.products, *rows]
+    sides = {"ours": ours + (["--data", job.data, "--tokenizer", job.tokenizer] if real else []),
+             **{peer: [ROOT / f".venv-{peer}/bin/python", __file__, *flags, "--peer", peer, *rows] for peer in job.peers}}
     results = {side: [] for side in sides}
     with neighbour(job.busy):
         for _ in range(job.repeats):
             for side, command in sides.items():
                 results[side].append(measure(command))
     row = {"layers": layers, "batch": batch, "length": job.length, "top_k": top_k, "threads": job.threads, "busy": job.busy,
-           "products": job.products}
+           "products": job.products, "rows": "commonsense" if real else "random"}
+    tokens = results["ours"][0]["tokens"][WARM_UP:]
     for side, runs in results.items():
         steps = [s for run in runs for s in run["seconds"][WARM_UP:]]
+        rate = statistics.median(sum(tokens) / sum(run["seconds"][WARM_UP:]) for run in runs)
         row[side] = {"s_per_step": statistics.median(steps), "best": min(steps), "worst": max(steps), "losses": runs[0]["losses"],
-                     "peak_gib": max(run["peak_gib"] for run in runs)}
+                     "tokens_per_second": rate, "peak_gib": max(run["peak_gib"] for run in runs)}
     for peer in job.peers:
         ours, theirs = row["ours"], row[peer]
         theirs["time_ratio"] = ours["s_per_step"] / theirs["s_per_step"]
@@ -151,11 +178,13 @@ def add_parts(job, row):
 
 def print_row(job, row):
     ours = row["ours"]
-    print(f"{row['layers']} layers, {row['batch']} x {row['length']}, K={row['top_k']}{', busy' if row['busy'] else ''}: "
-          f"ours {ours['s_per_step']:.2f} s ({ours['best']:.2f} to {ours['worst']:.2f}), {ours['peak_gib']:.2f} GiB ({row['products']})")
+    shape = f"{row['batch']} x {row['length']}" if row["rows"] == "random" else f"{row['batch']} {row['rows']} rows"
+    print(f"{row['layers']} layers, {shape}, K={row['top_k']}{', busy' if row['busy'] else ''}: "
+          f"ours {ours['s_per_step']:.2f} s ({ours['best']:.2f} to {ours['worst']:.2f}), {ours['tokens_per_second']:.0f} tokens/s, "
+          f"{ours['peak_gib']:.2f} GiB ({row['products']})")
     for peer in job.peers:
         theirs = row[peer]
-        print(f"    {peer} {theirs['s_per_step']:.2f} s ({theirs['best']:.2f} to {theirs['worst']:.2f}), {theirs['peak_gib']:.2f} GiB; "
+        print(f"    {peer} {theirs['s_per_step']:.2f} s ({theirs['best']:.2f} to {theirs['worst']:.2f}), {theirs['tokens_per_second']:.0f} tokens/s, {theirs['peak_gib']:.2f} GiB; "
               f"time x{theirs['time_ratio']:.2f}, memory x{theirs['memory_ratio']:.2f}; losses within {theirs['loss_apart']:.1e}")
     if "limits" in row:
         limits = row["limits"]
@@ -181,6 +210,9 @@ def parse():
     parser.add_argument("--products", default="measured", help="our kernels: own, dot, native or widen for all, or measured")
     parser.add_argument("--busy", action="store_true", help="beside a process that never rests")
     parser.add_argument("--parts", action="store_true", help="time the parts of our step against the machine's limits")
+    parser.add_argument("--data", type=pathlib.Path, help="folder of the commonsense sets: their training rows, loss on the answers")
+    parser.add_argument("--tokenizer", type=pathlib.Path, help="OLMoE's tokenizer.json")
+    parser.add_argument("--rows", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--check", action="store_true", help="exit 1 when a ratio is above its limit")
     parser.add_argument("--json", type=pathlib.Path, help="append one line per comparison to this file")
     parser.add_argument("--peer", choices=sorted(TARGETS), help="run a peer's half and print its JSON line")

@@ -230,14 +230,19 @@ int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& s
 }
 
 at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata, const SortKey& key) {
-  const auto order = writing_order(tensors, key);
-  const std::string head = file_head(tensors, metadata, order);
-  auto bytes = at::empty({static_cast<int64_t>(head.size()) + data_bytes(tensors)}, at::kByte);
+  return encode_safetensors_as(tensors, tensors, metadata, key);
+}
+
+at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
+                                 const SortKey& key) {
+  const auto order = writing_order(shapes, key);
+  const std::string head = file_head(shapes, metadata, order);
+  auto bytes = at::empty({static_cast<int64_t>(head.size()) + data_bytes(shapes)}, at::kByte);
   auto* end = static_cast<char*>(std::memcpy(bytes.mutable_data_ptr(), head.data(), head.size())) + head.size();
   for (const auto& name : order) {
-    const auto tensor = tensors.at(name).detach().cpu().contiguous();
-    if (tensor.nbytes() > 0) std::memcpy(end, tensor.const_data_ptr(), tensor.nbytes());
-    end += tensor.nbytes();
+    const auto& shape = shapes.at(name);
+    at::from_blob(end, shape.sizes(), shape.scalar_type()).copy_(tensors.at(name).detach());
+    end += shape.nbytes();
   }
   return bytes;
 }

@@ -159,9 +159,9 @@ Payload received(const Payload& sent) {
 }
 
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
-  const auto tensors =
-      file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType type) { return t.to(type).contiguous(); });
-  return {encode_safetensors(tensors, file_metadata(payload), array_key), payload_parts(payload, dtype, sites)};
+  const auto tensors = file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType) { return t; });
+  return {encode_safetensors_as(shapes_on_the_wire(payload, dtype), tensors, file_metadata(payload), array_key),
+          payload_parts(payload, dtype, sites)};
 }
 
 namespace {
