@@ -1,6 +1,7 @@
 #include "fed/foresight.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "models/cost.h"
@@ -120,18 +121,38 @@ Parts evaluation_moment(const Experiment& e, int64_t adapter) {
            "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
 }
 
-/// Factors of everything merged into the base by the last round, the server's before and after it and the clients'; a
-/// stack as high as the weight is folded (docs/decisions/0014-base-changing-methods.md).
-int64_t base_change_bytes(const Experiment& e) {
-  if (!find_method(e.server.config.method.name).changes_base) return 0;
-  const auto drawn = std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size()));
-  const double height =
-      static_cast<double>(e.server.config.train.rounds) * drawn * static_cast<double>(e.server.max_rank());
-  double values = 0;
-  for (const auto& [name, site] : e.server.sites)
-    values += std::min(height, static_cast<double>(std::min(site.in, site.out))) *
-              static_cast<double>(std::max<int64_t>(1, site.experts) * (site.in + site.out));
-  return static_cast<int64_t>(std::min(3.0 * kFloat * values, 0x1p62));
+/// What is merged into the base after so many rounds, held once: factors in the wire's type, a site of full rank dense
+/// in float32 (docs/decisions/0014-base-changing-methods.md, 0049-the-server-at-full-size.md).
+int64_t merged_bytes(const Experiment& e, int64_t rounds) {
+  const auto& config = e.server.config;
+  if (!find_method(config.method.name).changes_base || rounds <= 0) return 0;
+  const auto rank = static_cast<double>(rounds * drawn_clients(e) * e.server.max_rank());
+  const double wire = config.train.transport_dtype == TransportDtype::kBFloat16 ? 2 : kFloat;
+  double bytes = 0;
+  for (const auto& [name, site] : e.server.sites) {
+    const auto experts = static_cast<double>(std::max<int64_t>(1, site.experts)), in = static_cast<double>(site.in),
+               out = static_cast<double>(site.out);
+    bytes += rank < std::min(in, out) ? wire * experts * rank * (in + out) : kFloat * (experts * in * out + in * in);
+  }
+  return static_cast<int64_t>(std::min(bytes, 0x1p62));
+}
+
+constexpr std::string_view kMerged = "what the method merges into the base",
+                           kMergedKeys = "train.rounds, clients.count or lora.rank";
+
+/// Clients of the last round have what those before merged, and the last of it in their task once more.
+Parts with_merged(const Experiment& e, Parts parts) {
+  const int64_t rounds = e.server.config.train.rounds;
+  const int64_t bytes = merged_bytes(e, rounds - 1) + (rounds > 1 ? merged_bytes(e, 1) : 0);
+  if (bytes > 0) parts.push_back({std::string(kMerged), bytes, std::string(kMergedKeys)});
+  return parts;
+}
+
+/// The server has it before and after the last round.
+Parts aggregation_moment(const Experiment& e) {
+  const int64_t rounds = e.server.config.train.rounds;
+  return {{concat(kMerged, ", before and after the last round"), merged_bytes(e, rounds - 1) + merged_bytes(e, rounds),
+           std::string(kMergedKeys)}};
 }
 
 int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
@@ -147,10 +168,10 @@ MemoryPlan memory_plan(const Experiment& e) {
                 {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
       .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
   if (converted > 0) plan.parts.push_back({"the base in another type than its file's", converted, "model.dtype"});
-  if (const int64_t change = base_change_bytes(e); change > 0)
-    plan.parts.push_back({"what the method merges into the base", change, "train.rounds, clients.count or lora.rank"});
-  const auto training = training_moment(e, adapter), evaluation = evaluation_moment(e, adapter);
-  const auto& worst = sum(training) > sum(evaluation) ? training : evaluation;
+  const std::array moments{with_merged(e, training_moment(e, adapter)), with_merged(e, evaluation_moment(e, adapter)),
+                           aggregation_moment(e)};
+  const auto& worst =
+      *std::max_element(moments.begin(), moments.end(), [](const auto& x, const auto& y) { return sum(x) < sum(y); });
   plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
   return plan;
 }
