@@ -14,6 +14,7 @@
 
 #include "base/dispatch.h"
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "base/parallel.h"
 
 namespace evenkeel {
@@ -208,6 +209,12 @@ int exponent_of(double magnitude, size_t terms) {
   return std::min(62 - above - static_cast<int>(std::bit_width(std::max<size_t>(terms, 1) - 1)), 960);
 }
 
+at::Tensor untouched(at::IntArrayRef sizes, at::ScalarType type) {
+  auto values = at::empty(sizes, type);
+  wish_huge_pages(values.mutable_data_ptr(), values.nbytes());
+  return values;
+}
+
 /// Where sums go: to where they are wanted, or as integers to where others add theirs.
 struct Output {
   at::Tensor values;  ///< of the header's type, or int64
@@ -302,7 +309,7 @@ at::Tensor sum_here(const Terms& terms) {
   Header header;
   auto operands = operands_of(terms, header);
   if (header.empty()) return {};
-  const Output out{at::empty(header.sizes(), header.type())};
+  const Output out{untouched(header.sizes(), header.type())};
   BlockedSum sum(std::move(operands), terms.everywhere, out);
   sum.settle(exponent_of(sum.sum_as_seen(terms), terms.everywhere));
   return out.values;

@@ -1,12 +1,12 @@
 /// \file  Memory that a thread uses again and again.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
+
+#include "base/huge_pages.h"
 
 namespace evenkeel::kernels {
 
@@ -32,10 +32,9 @@ class Scratch {
   };
   using Memory = std::unique_ptr<T, Free>;
   static Memory allocate(size_t bytes) {
-    constexpr size_t kHugePage = size_t{1} << 21;
     const Free free{bytes < 2 * kHugePage ? std::align_val_t{64} : std::align_val_t{kHugePage}};
     Memory memory(static_cast<T*>(::operator new(bytes, free.alignment)), free);
-    if (bytes >= 2 * kHugePage) ::madvise(memory.get(), bytes, MADV_HUGEPAGE);  // a wish: without it, small pages
+    if (bytes >= 2 * kHugePage) wish_huge_pages(memory.get(), bytes);
     return memory;
   }
 
