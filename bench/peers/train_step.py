@@ -7,7 +7,7 @@ every position, AdamW; the same token ids on all sides. Peers: v4 (transformers 
 number of threads; the sides alternate. Printed: the median step after warm-up, the peak resident memory of the steps (loading
 left out everywhere), our share of the peer's, and how far losses are apart. --data and --tokenizer take rows of the commonsense
 training set instead, loss on the answers, which the peers pad to the longest of a batch: tokens a second count no padding. --parts also times the parts of our step, each
-against the machine's own limit (step_parts). --busy puts a process beside every side that never rests.
+against the machine's own limit (step_parts): multiply-adds in registers and reads, beside what the library makes of a square product. --busy puts a process beside every side that never rests.
 Exit 1 when losses differ by more than 1e-2, and with --check when a ratio is above its limit.
 
     make bench-peers                    1 x 256 and 8 x 256 tokens, K = 1 and 8, two layers, v4
@@ -174,6 +174,9 @@ def add_parts(job, row):
     base = [part for part in row["limits"]["parts"] if part["part"] in ("head", "attention projections", "experts")]
     row["limit_s"] = sum(part["limit"] for part in base)
     row["share"] = row["limit_s"] / row["ours"]["s_per_step"]
+    limits = row["limits"]
+    row["gemm_s"] = sum(part["limit"] * (limits["gflops"] / limits["library_gflops"] if part["bound"] == "operations" else 1) for part in base)
+    row["gemm_share"] = row["gemm_s"] / row["ours"]["s_per_step"]
 
 
 def print_row(job, row):
@@ -189,7 +192,8 @@ def print_row(job, row):
     if "limits" in row:
         limits = row["limits"]
         print(f"    this machine: {limits['gflops']:.0f} Gop/s with the base ({limits['float32_gflops']:.0f} in float32), {limits['gbytes']:.1f} GB/s read; products with the base at "
-              f"that: {row['limit_s']:.2f} s, {100 * row['share']:.0f} % of our step")
+              f"that: {row['limit_s']:.2f} s, {100 * row['share']:.0f} % of our step; at the library's {limits['library_gflops']:.0f} Gop/s for two square "
+              f"matrices: {row['gemm_s']:.2f} s, {100 * row['gemm_share']:.0f} %")
         for part in limits["parts"]:
             print(f"      {part['part']:24} {part['seconds']:7.3f} s, {100 * part['share']:3.0f} % of its limit by {part['bound']}")
     sys.stdout.flush()
