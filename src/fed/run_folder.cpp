@@ -228,8 +228,8 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
 }
 
 void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
-  const auto adapter = whole_adapter(state);
-  save_peft_adapter(folder_ / "adapter", adapter, server.sites, peft_info(server.model_folder.string(), adapter));
+  const Joined adapter(state.common.base_change, completed(state.global.adapters, state.common.fixed));
+  save_joined_peft_adapter(folder_ / "adapter", adapter, server.sites, server.model_folder.string());
 }
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -251,15 +252,45 @@ void add_to_base(AdapterState& base_change, const AdapterState& delta) {
 }
 
 AdapterState joined(const AdapterState& base_change, const AdapterState& adapters) {
-  const bool plain =
-      std::none_of(adapters.begin(), adapters.end(), [](const auto& site) { return site.second.core.defined(); });
-  if (plain && base_change.empty()) return adapters;
-  AdapterState all = base_change;
-  add_to_base(all, adapters);
-  int64_t rank = 1;
-  for (const auto& [site, factors] : all) rank = std::max(rank, factors.rank());
-  for (auto& [site, factors] : all) factors = padded(received(factors), rank);
+  const Joined both(base_change, adapters);
+  AdapterState all;
+  for (const auto& site : both.sites()) all[site] = both.factors(site);
   return all;
+}
+
+Joined::Joined(const AdapterState& base_change, AdapterState adapters)
+    : base_change_(base_change), adapters_(std::move(adapters)) {
+  const auto has_core = [](const auto& site) { return site.second.core.defined(); };
+  as_they_are_ = base_change_.empty() && std::none_of(adapters_.begin(), adapters_.end(), has_core);
+  std::set<std::string> sites;
+  for (const auto& [site, factors] : base_change_) sites.insert(site);
+  for (const auto& [site, factors] : adapters_)
+    if (as_they_are_ || factors.rank() > 0) sites.insert(site);
+  sites_.assign(sites.begin(), sites.end());
+  for (const auto& site : sites_) rank_ = std::max(rank_, rank_of(site));
+}
+
+/// As add_to_base() makes it.
+int64_t Joined::rank_of(const std::string& site) const {
+  int64_t rank = 0, most = 0;
+  for (const AdapterState* state : {&base_change_, &adapters_}) {
+    const auto found = state->find(site);
+    if (found == state->end()) continue;
+    const auto& f = found->second;
+    rank += f.rank();
+    if (f.rank() > 0) most = std::min(f.a.size(-1), f.b.size(-2));
+  }
+  return as_they_are_ ? rank : std::min(rank, most);
+}
+
+LoraFactors Joined::factors(const std::string& site) const {
+  const auto change = base_change_.find(site);
+  const auto adapter = adapters_.find(site);
+  if (as_they_are_) return adapter->second;
+  AdapterState both;
+  if (change != base_change_.end()) both.insert(*change);
+  if (adapter != adapters_.end()) add_to_base(both, {*adapter});
+  return padded(received(both.at(site)), rank_);
 }
 
 }  // namespace evenkeel

@@ -70,4 +70,24 @@ void add_to_base(AdapterState& base_change, const AdapterState& delta);
 /// filled up with zeros.
 AdapterState joined(const AdapterState& base_change, const AdapterState& adapters);
 
+/// The same site by site, so that a large change of the base is widened one site at a time. Borrows `base_change`.
+class Joined {
+ public:
+  Joined(const AdapterState& base_change, AdapterState adapters);
+
+  const std::vector<std::string>& sites() const { return sites_; }
+  /// Of every site. 0 without sites
+  int64_t rank() const { return rank_; }
+  LoraFactors factors(const std::string& site) const;
+
+ private:
+  int64_t rank_of(const std::string& site) const;
+
+  const AdapterState& base_change_;
+  AdapterState adapters_;
+  bool as_they_are_;
+  std::vector<std::string> sites_;
+  int64_t rank_ = 0;
+};
+
 }  // namespace evenkeel

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "base/files.h"
@@ -92,6 +93,27 @@ void check_values(const AdapterState& adapters, const std::string& file) {
   }
 }
 
+/// The sites made last: tensors of a layer's three stacks take turns in the file.
+class LastSites {
+ public:
+  LastSites(const Joined& adapter, const PeftInfo& info) : adapter_(adapter), info_(info) {}
+
+  const LoraFactors& at(const std::string& site) {
+    const auto known = std::find_if(made_.begin(), made_.end(), [&](const auto& one) { return one.first == site; });
+    if (known != made_.end()) return known->second;
+    if (made_.size() == kKept) made_.pop_front();
+    const auto& own = made_.emplace_back(site, adapter_.factors(site));
+    peft::require_one_scaling({own}, info_);
+    return own.second;
+  }
+
+ private:
+  static constexpr size_t kKept = 4;
+  const Joined& adapter_;
+  const PeftInfo& info_;
+  std::deque<std::pair<const std::string, LoraFactors>> made_{};
+};
+
 }  // namespace
 
 PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters) {
@@ -143,6 +165,35 @@ void save_peft_adapter(const fs::path& folder, const AdapterState& adapters, con
   auto config = peft::adapter_config(info);
   config["target_modules"] = targets;
   peft::write_folder(folder, tensors, config);
+}
+
+void save_joined_peft_adapter(const fs::path& folder, const Joined& adapter, const Sites& sites,
+                              const std::string& base_model) {
+  if (adapter.sites().empty()) return save_peft_adapter(folder, {}, sites, peft_info(base_model, {}));
+  const auto& first = adapter.sites().front();
+  const auto info = peft_info(base_model, {{first, adapter.factors(first)}});
+  Sites adapted;
+  for (const auto& site : adapter.sites()) adapted.insert(*sites.find(site));
+  const auto parts = parts_by_module(adapted);
+  TensorMap shapes;
+  std::set<std::string> targets;
+  for (const auto& [module, part] : parts) {
+    const auto& site = sites.at(part.site);
+    shapes.emplace(concat(kPrefix, module, kA), at::empty({info.rank, site.in}, at::device(at::kMeta)));
+    shapes.emplace(concat(kPrefix, module, kB), at::empty({site.out, info.rank}, at::device(at::kMeta)));
+    targets.emplace(last_name(module));
+  }
+  LastSites made(adapter, info);
+  const auto make = [&](const std::string& name) {
+    const bool is_a = name.ends_with(kA);
+    const auto module = std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kA.size());
+    const auto& [site, expert] = parts.find(module)->second;
+    const auto& factors = made.at(site);
+    return expert_part(is_a ? factors.a : factors.b, expert);
+  };
+  auto config = peft::adapter_config(info);
+  config["target_modules"] = targets;
+  peft::write_folder(folder, shapes, make, config);
 }
 
 AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {

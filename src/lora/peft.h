@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lora/adapter.h"
+#include "lora/algebra.h"
 
 namespace evenkeel {
 
@@ -24,6 +25,10 @@ PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
 /// (\throws kInternal otherwise: PEFT has one scaling per rank).
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                        const PeftInfo& info);
+
+/// The same of what is joined while it is written: a few sites are in memory at a time. One scaling, that of the first.
+void save_joined_peft_adapter(const std::filesystem::path& folder, const Joined& adapter, const Sites& sites,
+                              const std::string& base_model);
 
 /// The same adapter for models whose experts are fused tensors (transformers 5 + PEFT 0.21, `target_parameters`),
 /// exactly: a parameter of several linears (gate_up_proj) has one A there, so their ranks are stacked, A = [A_gate;

@@ -38,8 +38,13 @@ at::Tensor take_factor(TensorMap& left, const std::string& name, at::IntArrayRef
 }
 
 void write_folder(const fs::path& folder, const TensorMap& tensors, const OrderedJson& config) {
+  write_folder(
+      folder, tensors, [&](const std::string& name) { return tensors.at(name); }, config);
+}
+
+void write_folder(const fs::path& folder, const TensorMap& shapes, const TensorMaker& make, const OrderedJson& config) {
   make_folders(folder);
-  save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  stream_safetensors(folder / "adapter_model.safetensors", shapes, make, {{"format", "pt"}});
   write_file_atomic(folder / "adapter_config.json", config.dump(2) + "\n");
 }
 

@@ -30,5 +30,8 @@ AdapterState take_fused(TensorMap& left, const Sites& sites, const AdapterConfig
 
 /// Makes the folder when it is missing; tensors first, so that a folder with a config is complete.
 void write_folder(const std::filesystem::path& folder, const TensorMap& tensors, const OrderedJson& config);
+/// The same of tensors that are made one after the other (stream_safetensors).
+void write_folder(const std::filesystem::path& folder, const TensorMap& shapes, const TensorMaker& make,
+                  const OrderedJson& config);
 
 }  // namespace evenkeel::peft

@@ -76,6 +76,24 @@ TEST_F(Peft, ARoundTripGivesTheSameFactors) {
   }
 }
 
+// Changes of a base in 16 bits, one of them folded, on some sites only; the rest of the sites have an adapter alone.
+TEST_F(Peft, WhatIsJoinedWhileItIsWrittenIsWhatIsJoinedBefore) {
+  AdapterState changes;
+  auto adapters = example_adapters();
+  for (const auto& site : {kQuery, kUp})
+    changes[site] = {adapters.at(site).a.to(at::kBFloat16), adapters.at(site).b.to(at::kBFloat16), {}, 1};
+  add_to_base(changes, {{kQuery, {at::randn({4, 7}), at::randn({5, 4}), {}, 1}}});
+  adapters.erase(kUp);
+  const auto whole = joined(changes, adapters);
+  ASSERT_EQ(whole.at(kQuery).rank(), 5) << "as high as the weight is";
+  save_peft_adapter(folder_ / "before", whole, kSites, peft_info("models/x", whole));
+  save_joined_peft_adapter(folder_ / "while", Joined(changes, adapters), kSites, "models/x");
+  for (const auto* file : {"adapter_model.safetensors", "adapter_config.json"})
+    EXPECT_EQ(read_file(folder_ / "before" / file), read_file(folder_ / "while" / file)) << file;
+  save_joined_peft_adapter(folder_ / "plain", Joined({}, example_adapters()), kSites, "models/x");
+  EXPECT_EQ(read_file(folder_ / "plain/adapter_model.safetensors"), read_file(folder_ / "adapter_model.safetensors"));
+}
+
 TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
   const auto saved = tensors();
   EXPECT_EQ(saved.size(), 2u * (1 + 1 + 3 + 3));
