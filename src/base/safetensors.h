@@ -59,8 +59,8 @@ using SortKey = std::function<std::string(const std::string& name, const at::Ten
 
 /// The bytes that save_safetensors would write, [N] uint8. \param key  puts tensors side by side; none: names alone
 at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {}, const SortKey& key = {});
-/// The same of the tensors in the types that those of `shapes` (meta tensors, as many by the same names) have; converted
-/// where they are written.
+/// The same of the tensors in the types that those of `shapes` (meta tensors, as many by the same names) have;
+/// converted where they are written.
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);
 

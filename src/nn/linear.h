@@ -12,7 +12,8 @@ namespace evenkeel {
 /// Gradients of the factors are added to those that are there (nn/gradients.h). Kept for backward: x and x A^T.
 /// \param x     [T, in] float32 (float64 in tests)
 /// \param w     [out, in]; gets a gradient only if its values require one (pre-training)
-/// \param beside  factors [r, in], [out, r]; the adapter's and x get gradients, the change's, which may be in 16 bits, do not
+/// \param beside  factors [r, in], [out, r]; the adapter's and x get gradients, the change's, which may be in 16 bits,
+///                do not
 /// \param products  which kernel multiplies with w
 /// \return      [T, out]
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside = {},

@@ -16,8 +16,8 @@ struct MeasuredProduct {
   Direction direction{};
   int64_t rows = 0;
   std::array<double, 4> gflops{};  ///< by kernel; 0: not tried, as the processor lacks its instructions
-  /// The first of own, dot, native, widen that none after it beats by a tenth: less may be noise, own is exact, and bits
-  /// of the last two depend on the number of threads.
+  /// The first of own, dot, native, widen that none after it beats by a tenth: less may be noise, own is exact, and
+  /// bits of the last two depend on the number of threads.
   ProductKernel chosen() const;
 };
 

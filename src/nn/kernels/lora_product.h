@@ -23,8 +23,8 @@ struct LoraView {
   LoraView expert(int64_t e) const;
 };
 
-/// A factor that gets no gradient, as LoraView takes it: 16 bits stay as they are, all else becomes `dtype`; a copy only
-/// where rows have gaps.
+/// A factor that gets no gradient, as LoraView takes it: 16 bits stay as they are, all else becomes `dtype`; a copy
+/// only where rows have gaps.
 at::Tensor frozen_factor(const at::Tensor& factor, c10::ScalarType dtype);
 
 /// A matrix of activations' own type, rows without gaps between them.

@@ -1,6 +1,6 @@
 /// \file  The loops under packed_product.h, one copy per instruction set and arithmetic. Names: a step is what one
-/// multiply-add takes of a row and of a column, one term as float32 or a pair of terms as bfloat16 in the room of one; a
-/// block is 128 steps of the sums (k), a tile some rows of x, a panel the columns of y that one tile updates at once.
+/// multiply-add takes of a row and of a column, one term as float32 or a pair of terms as bfloat16 in the room of one;
+/// a block is 128 steps of the sums (k), a tile some rows of x, a panel the columns of y that one tile updates at once.
 #pragma once
 
 #include <c10/core/ScalarType.h>

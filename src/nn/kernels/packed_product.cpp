@@ -28,7 +28,7 @@ struct Operand {
   Result y;
 };
 
-// y (+)= x w or x w^T for each operand; x is [rows, depth], whichever way it lies. Packed, it is [block][tile][step][row].
+// y (+)= x w or x w^T for each operand; x is [rows, depth], whichever way it lies; packed, [block][tile][step][row].
 struct Product {
   const PackedKernels& kernels;
   TileSource x;

@@ -58,7 +58,8 @@ struct SideBySideOf {
 using SideBySide = SideBySideOf<float>;
 
 /// y [rows, out] (+)= x W^T for each weight, x [rows, in]; x is packed once.
-/// \throws Error{kInternal} for a weight of another type, or of one that pairs cannot take; kShape where the widths of the weights differ.
+/// \throws Error{kInternal} for a weight of another type, or of one that pairs cannot take; kShape where the widths of
+///         the weights differ.
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch);
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
