@@ -1,8 +1,8 @@
 // Products of float32 activations with stored weights that are not in cache, both directions, by rows: our packed
-// products over bfloat16, int8 and float32, and in pairs over the first two, beside widening to float32 + the library's
-// product, and the library's bfloat16 product. Counters: GFLOP/s and GB/s of weight read, each with its share of what this machine did in a loop
-// of multiply-adds in registers and in a loop of reads, measured just before with as many threads, each time, as
-// neighbours on the same processor come and go.
+// products over bfloat16, int8 and float32, and in pairs over the first two, beside widening to float32 + the
+// library's product, and the library's bfloat16 product. Counters: GFLOP/s and GB/s of weight read, each with its
+// share of what this machine did in a loop of multiply-adds in registers and in a loop of reads, measured just before
+// with as many threads, each time, as neighbours on the same processor come and go.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

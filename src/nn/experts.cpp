@@ -220,6 +220,23 @@ void check(const LoraFactors& lora, std::string_view projection, int64_t experts
       ", expected [", experts, ", r, ", in, "] and [", experts, ", ", out, ", r]");
 }
 
+// The node's inputs of what stands beside a projection.
+void take_factors(variable_list& inputs, size_t p, const SiteFactors& beside, int64_t count, int64_t in, int64_t out) {
+  constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
+  const auto dtype = inputs[kX].scalar_type();
+  if (const auto* lora = beside.adapter) {
+    check(*lora, kNames[p], count, in, out);
+    inputs[factor_a(p, kAdapter)] = lora->a.to(dtype).contiguous();
+    inputs[factor_b(p, kAdapter)] =
+        (lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b).to(dtype).contiguous();
+  }
+  if (const auto* change = beside.change) {
+    check(*change, kNames[p], count, in, out);
+    inputs[factor_a(p, kChange)] = kernels::frozen_factor(change->a, dtype);
+    inputs[factor_b(p, kChange)] = kernels::frozen_factor(change->b, dtype);
+  }
+}
+
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
@@ -233,21 +250,8 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
   Settings settings{std::vector<double>(kProjections, 1.0), products, {}};
   const std::array sites{beside.gate, beside.up, beside.down};
-  constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
   for (size_t p = 0; p < kProjections; ++p) {
-    const std::array factors{sites[p].adapter, sites[p].change};
-    for (size_t i = 0; i < kBeside; ++i) {
-      if (!factors[i]) continue;
-      const auto& lora = *factors[i];
-      check(lora, kNames[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
-      if (i == kChange) {
-        inputs[factor_a(p, i)] = kernels::frozen_factor(lora.a, dtype);
-        inputs[factor_b(p, i)] = kernels::frozen_factor(lora.b, dtype);
-        continue;
-      }
-      inputs[factor_a(p, i)] = lora.a.to(dtype).contiguous();
-      inputs[factor_b(p, i)] = (lora.core.defined() ? at::matmul(lora.b, lora.core) : lora.b).to(dtype).contiguous();
-    }
+    take_factors(inputs, p, sites[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
     if (sites[p].adapter) settings.scalings[p] = sites[p].adapter->scaling;
   }
   for (const auto* matrices : {&weights.gate, &weights.up, &weights.down})
