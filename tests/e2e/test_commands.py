@@ -1,15 +1,18 @@
 """init, list, doctor, export and report through the program, with what users get wrong."""
 
 import json
+import os
+import pathlib
 import re
 import shlex
 import shutil
+import subprocess
 
 import pytest
 from safetensors.torch import load_file
 
 from hostile import refused
-from tiny import CONFIG, ROOT, sealed, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, sealed, settings, succeed, tiny_model  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +23,23 @@ def run(tiny_model, tmp_path_factory):  # noqa: F811
     succeed("train", CONFIG, "--out", folder / "fedit",
             *settings(model__path=folder / "model", train__rounds=1, evaluate__limit=2, method__name="fedit"))
     return folder / "fedit"
+
+
+@pytest.mark.parametrize("given, policy", [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"),
+                                           ({"GOMP_SPINCOUNT": "9"}, None), ({"OMP_NUM_THREADS": "1"}, None)])
+def test_threads_that_wait_sleep_unless_told_otherwise(given, policy):
+    """What the library read when it was loaded is what the process that answers was started with."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
+    with subprocess.Popen([PROGRAM, "tokenize", "--model", "assets/tiny-olmoe", "--input", "-"], cwd=ROOT, env={**own, **given},
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdin.write("a line\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())
+        environment = dict(entry.split("=", 1) for entry in
+                           pathlib.Path(f"/proc/{process.pid}/environ").read_text().split("\0") if "=" in entry)
+        process.stdin.close()
+    assert process.returncode == 0
+    assert environment.get("OMP_WAIT_POLICY") == policy
 
 
 def test_init_draws_the_same_weights_from_the_same_seed(tmp_path):
