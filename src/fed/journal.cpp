@@ -11,10 +11,17 @@ namespace {
 
 constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
                            kRecordSuffix = ".json";
-constexpr size_t kMostWaiting = 256;  // files, all of which are open for a moment
+constexpr size_t kMostWaiting = 256;               // files, all of which are open for a moment
+constexpr int64_t kMostBeside = int64_t{1} << 26;  // bytes; writing larger uploads is little beside training them
 
 std::string_view text_of(const at::Tensor& bytes_N) {
   return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
+}
+
+int64_t bytes_of(const TensorMap& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return static_cast<int64_t>(bytes);
 }
 
 }  // namespace
@@ -24,7 +31,11 @@ RoundJournal::RoundJournal(fs::path folder, double flush_s) : folder_(std::move(
   if (flush_s_ > 0) beside_ = std::make_unique<Background>();
 }
 
-void RoundJournal::write(std::function<void()> work) const { beside_ ? beside_->give(std::move(work)) : work(); }
+void RoundJournal::write(int64_t bytes, std::function<void()> work) const {
+  if (beside_ && bytes <= kMostBeside) return beside_->give(std::move(work));
+  settle();
+  work();
+}
 
 void RoundJournal::settle() const {
   if (beside_) beside_->finish();
@@ -48,12 +59,12 @@ bool RoundJournal::holds(int64_t client) const {
 }
 
 void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
-  write([=, this] { write_upload(record, upload, memory); });
+  write(upload.size() + bytes_of(memory), [=, this] { write_upload(record, upload, memory); });
 }
 
 void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
   record.files.clear();
-  write([=, this] { finish(record, memory); });
+  write(bytes_of(memory), [=, this] { finish(record, memory); });
 }
 
 void RoundJournal::write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {

@@ -54,10 +54,10 @@ struct ClientRecord : LocalReport {
 class RoundJournal {
  public:
   /// Makes the folder if it is missing.
-  /// \param flush_s  seconds for which clients' files may wait to be flushed to disk, together; above 0 they are also
-  ///                 written beside the caller, who goes on to the next client. A killed process loses the last two
-  ///                 at most; a machine that loses power loses those that waited: their clients are trained again, to
-  ///                 the bit. 0 where a client cannot be asked again at no other cost.
+  /// \param flush_s  seconds for which clients' files may wait to be flushed to disk, together; above 0, what takes no
+  ///                 more than 64 MiB is also written beside the caller, who goes on to the next client. A killed
+  ///                 process loses the last two at most; a machine that loses power loses those that waited: their
+  ///                 clients are trained again, to the bit. 0 where a client cannot be asked again at no other cost.
   explicit RoundJournal(std::filesystem::path folder, double flush_s = 0);
 
   /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the
@@ -83,8 +83,8 @@ class RoundJournal {
 
  private:
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
-  /// Now, or beside the caller.
-  void write(std::function<void()> work) const;
+  /// Now, or beside the caller. \param bytes  that `work` holds in memory
+  void write(int64_t bytes, std::function<void()> work) const;
   void write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
   /// The last part of both: memory and record, beside the files that are there.
   void finish(ClientRecord record, const TensorMap& memory);
