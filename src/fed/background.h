@@ -17,7 +17,10 @@ class Background {
   Background() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
   /// Does what it was given; an error that nobody heard of is lost.
   ~Background() {
-    thread_.request_stop();
+    {
+      const std::scoped_lock lock(mutex_);  // or the thread could miss it between its look and its sleep
+      thread_.request_stop();
+    }
     changed_.notify_all();
   }
   Background(const Background&) = delete;
