@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 namespace evenkeel {
 
@@ -12,7 +14,10 @@ void let_waiting_threads_sleep(char** argv) {
   const bool alone = threads != nullptr && std::string_view(threads) == "1";
   if (alone || std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
-  ::execv("/proc/self/exe", argv);  // where it cannot, threads spin
+  std::error_code error;
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe", error);  // itself would rename the process to exe
+  if (!error) ::execv(program.c_str(), argv);                  // where it cannot, threads spin
 }
 
 }  // namespace evenkeel

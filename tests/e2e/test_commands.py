@@ -37,8 +37,9 @@ def test_threads_that_wait_sleep_unless_told_otherwise(given, policy):
         assert json.loads(process.stdout.readline())
         environment = dict(entry.split("=", 1) for entry in
                            pathlib.Path(f"/proc/{process.pid}/environ").read_text().split("\0") if "=" in entry)
+        name = pathlib.Path(f"/proc/{process.pid}/comm").read_text().strip()
         process.stdin.close()
-    assert process.returncode == 0
+    assert process.returncode == 0 and name == pathlib.Path(PROGRAM).name
     assert environment.get("OMP_WAIT_POLICY") == policy
 
 
