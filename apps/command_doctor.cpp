@@ -78,9 +78,8 @@ void print_products() {
   std::cout
       << "own: widened in registers, exact products; dot: activations rounded to bfloat16 (0: no such instructions). "
          "Bits of both are independent of threads\n"
-         "native: the library's bfloat16 product; widen: panels become float32. Another than own is chosen where it is "
-         "a "
-         "tenth faster\n"
+         "native: the library's bfloat16 product; widen: panels become float32. Another than own is chosen where "
+         "it is a tenth faster\n"
          "an expert: one thread each, side by side; a linear: all threads. compute_dtype = \"auto\" measures again "
          "when a run is created, and keeps the table in its config\n";
 }

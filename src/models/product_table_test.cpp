@@ -1,15 +1,19 @@
-// That the kernels of a call reach every product with the base. Weights below 2^18 elements never take the library's
-// bfloat16 product, so the sizes here choose whose products can differ.
+// That the kernels of a call reach every product with the base. Weights below 2^18 elements never take a kernel that
+// rounds activations, so the sizes here choose whose products can differ.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "models/testing.h"
 
 namespace evenkeel {
 namespace {
 
-const ForwardOptions kOwn{.products = ProductKernel::kOwn}, kNative{.products = ProductKernel::kNative};
+const ForwardOptions kOwn{.products = ProductKernel::kOwn};
+const std::array kRounding{ForwardOptions{.products = ProductKernel::kNative},
+                           ForwardOptions{.products = ProductKernel::kDot}};
 
 std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64_t vocabulary) {
   return testing::make_model(family, BaseDtype::kBFloat16,
@@ -29,9 +33,12 @@ TEST(ProductTables, OfACallReachTheFeedForwardBlocks) {
   for (const std::string_view family : {"olmoe", "olmo"}) {
     const auto model = model_of(family, 1030, 11);
     const auto batch = pack_ids(testing::kSequences);
-    const auto own = model->hidden(batch, kOwn), native = model->hidden(batch, kNative);
-    EXPECT_GT(apart(native, own), 0) << family;
-    EXPECT_LT(apart(native, own), 0.05) << family;
+    const auto own = model->hidden(batch, kOwn);
+    for (const auto& options : kRounding) {
+      const auto rounded = model->hidden(batch, options);
+      EXPECT_GT(apart(rounded, own), 0) << family;
+      EXPECT_LT(apart(rounded, own), 0.05) << family;
+    }
     EXPECT_TRUE(at::equal(model->hidden(batch, {}), own)) << family;
   }
 }
@@ -41,11 +48,13 @@ TEST(ProductTables, OfACallReachTheHead) {
   const auto model = model_of("olmo", 7, 1030);
   const auto batch = pack_ids(testing::kSequences);
   const auto hidden = model->hidden(batch, kOwn);
-  ASSERT_TRUE(at::equal(model->hidden(batch, kNative), hidden)) << "nothing but the head is large here";
-  EXPECT_GT(apart(model->logits(hidden, kNative), model->logits(hidden, kOwn)), 0);
-  const auto own = model->loss(batch, kOwn).sum, native = model->loss(batch, kNative).sum;
-  EXPECT_NE(native.item<double>(), own.item<double>());
-  EXPECT_NEAR(native.item<double>(), own.item<double>(), 0.02 * own.item<double>());
+  for (const auto& options : kRounding) {
+    ASSERT_TRUE(at::equal(model->hidden(batch, options), hidden)) << "nothing but the head is large here";
+    EXPECT_GT(apart(model->logits(hidden, options), model->logits(hidden, kOwn)), 0);
+    const auto own = model->loss(batch, kOwn).sum, rounded = model->loss(batch, options).sum;
+    EXPECT_NE(rounded.item<double>(), own.item<double>());
+    EXPECT_NEAR(rounded.item<double>(), own.item<double>(), 0.02 * own.item<double>());
+  }
 }
 
 }  // namespace
