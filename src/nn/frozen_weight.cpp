@@ -27,7 +27,7 @@ void multiply(Direction direction, const at::Tensor& x, const FrozenWeight& w, c
   if (direction == Direction::kForward)
     kernels::times_transposed<T>(kernel, from, stored, to, *scratch);
   else
-    kernels::times<T>(kernel, from, stored, to, *scratch);
+    kernels::times<T>(kernel, from, {stored, to}, *scratch);
 }
 
 void multiply_out(Direction direction, const at::Tensor& x, const FrozenWeight& w, const ProductTable& products,

@@ -30,7 +30,7 @@ template <typename T>
 struct LinearWorkspace {
   ProductScratch<T> product;
   kernels::LoraScratch<T> lora;
-  kernels::Scratch<T> change_xa;
+  kernels::Scratch<T> change_xa, dy_b, change_dy_b;
 };
 
 // y = x W^T + what stands beside it; x A^T of the adapter is left in `xa`.
@@ -44,30 +44,36 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
   T* xa = xa_TR.mutable_data_ptr<T>();
   T* change_xa = workspace->change_xa.at_least(rows * change.rank);
   const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
-  std::vector<kernels::SideBySideOf<T>> products{
-      {kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y}};
-  if (lora.rank > 0) products.push_back(inner_product(lora, xa, lora.rank));
-  if (change.rank > 0) products.push_back(inner_product(change, change_xa, change.rank));
-  kernels::times_transposed<T>(settings.products.at(ProductPlace::kLinear, Direction::kForward, rows),
-                               {x_TI.const_data_ptr<T>(), rows, x_TI.size(1)}, products, workspace->product);
-  if (lora.rank > 0) add_outer_product(lora, static_cast<const T*>(xa), lora.rank, rows, y, workspace->product);
-  if (change.rank > 0)
-    add_outer_product(change, static_cast<const T*>(change_xa), change.rank, rows, y, workspace->product);
+  kernels::SideBySideOf<T> output{kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y};
+  std::vector<kernels::SideBySideOf<T>> inner_products;
+  for (const auto& [beside, inner] : {std::pair{lora, xa}, {change, change_xa}}) {
+    if (beside.rank == 0) continue;
+    inner_products.push_back(inner_product(beside, inner, beside.rank));
+    output.addends.push_back(kernels::outer_addend<T>(beside, inner, beside.rank, rows));
+  }
+  const kernels::ActivationsOf<T> x{x_TI.const_data_ptr<T>(), rows, x_TI.size(1)};
+  kernels::times_transposed<T>(ProductKernel::kOwn, x, inner_products, workspace->product);
+  kernels::times_transposed<T>(settings.products.at(ProductPlace::kLinear, Direction::kForward, rows), x,
+                               std::span(&output, 1), workspace->product);
 }
 
-// Adds to `dx`, where it is defined, and to the gradients that `lora` names.
+// dx = dy W + what stands beside W. Leaves dy B of the adapter in workspace.dy_b.
 template <typename T>
-void linear_lora_backward(const LoraView<T>& lora, const at::Tensor& x_TI, const at::Tensor& xa_TR,
-                          const at::Tensor& dy_TO, const at::Tensor& dx_TI, LinearWorkspace<T>& workspace) {
-  if (lora.rank == 0) return;
-  const kernels::LoraPass<T> pass{.rows = dy_TO.size(0),
-                                  .x = x_TI.const_data_ptr<T>(),
-                                  .dy = dy_TO.const_data_ptr<T>(),
-                                  .xa = xa_TR.defined() ? xa_TR.const_data_ptr<T>() : nullptr,
-                                  .xa_stride = lora.rank};
-  T* dx = dx_TI.defined() ? dx_TI.mutable_data_ptr<T>() : nullptr;
-  T* dy_b = outer_backward(lora, pass, dx, workspace.lora, workspace.product);
-  factor_gradients(lora, pass, dy_b, workspace.lora, workspace.product);
+void input_gradient(const kernels::StoredMatrix& w, ProductKernel kernel, const LoraView<T>& lora,
+                    const LoraView<T>& change, const at::Tensor& dy_TO, at::Tensor& dx_TI,
+                    LinearWorkspace<T>& workspace) {
+  const int64_t rows = dy_TO.size(0);
+  const T* dy = dy_TO.const_data_ptr<T>();
+  std::vector<kernels::AddendOf<T>> addends;
+  for (const auto& [beside, scratch] : {std::pair{&lora, &workspace.dy_b}, {&change, &workspace.change_dy_b}}) {
+    if (beside->rank == 0) continue;
+    T* dy_b = scratch->at_least(rows * beside->rank);
+    inner_backward(*beside, dy, rows, dy_b, workspace.product);
+    addends.push_back(kernels::gradient_addend<T>(*beside, dy_b, rows));
+  }
+  if (dx_TI.defined())
+    kernels::times<T>(kernel, {dy, rows, dy_TO.size(1)}, {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(addends)},
+                      workspace.product);
 }
 
 struct LinearNode : torch::autograd::Function<LinearNode> {
@@ -109,14 +115,23 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
     if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_place<T>(saved[kLinearA], out[kLinearA]);
     if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_place<T>(saved[kLinearB], out[kLinearB]);
-    at::Tensor dx_TI;
-    if (ctx->needs_input_grad(kLinearX))
-      dx_TI = times(dy_TO, {w_OI, ctx->saved_data["scales"].toTensor()},
-                    ProductTable::unpacked(ctx->saved_data["products"].toInt()));
+    const auto change = LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1);
     const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
-    linear_lora_backward(lora, x_TI, xa_TR, dy_TO, dx_TI, *workspace);
-    linear_lora_backward(LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1), x_TI, {}, dy_TO, dx_TI,
-                         *workspace);
+    at::Tensor dx_TI;
+    if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
+    input_gradient(kernels::StoredMatrix::of(w_OI, ctx->saved_data["scales"].toTensor()),
+                   ProductTable::unpacked(ctx->saved_data["products"].toInt())
+                       .at(ProductPlace::kLinear, Direction::kBackward, dy_TO.size(0)),
+                   lora, change, dy_TO, dx_TI, *workspace);
+    if (lora.rank > 0)
+      kernels::factor_gradients(lora,
+                                {.rows = dy_TO.size(0),
+                                 .x = x_TI.const_data_ptr<T>(),
+                                 .dy = dy_TO.const_data_ptr<T>(),
+                                 .xa = xa_TR.const_data_ptr<T>(),
+                                 .xa_stride = lora.rank,
+                                 .dy_b = workspace->dy_b.at_least(0)},
+                                workspace->lora, workspace->product);
     if (dx_TI.defined() && live)
       dx_TI = at::zeros({tokens, dx_TI.size(1)}, dx_TI.options()).index_copy_(0, *live, dx_TI);
     out[kLinearX] = dx_TI;

@@ -47,7 +47,7 @@ void multiply(const ProbeCell& cell, const at::Tensor& weight, ProbeOperands& wi
   if (forward)
     kernels::times_transposed<float>(cell.kernel, x, w, y, with.scratch);
   else
-    kernels::times<float>(cell.kernel, x, w, y, with.scratch);
+    kernels::times<float>(cell.kernel, x, {w, y}, with.scratch);
 }
 
 // Seconds of one product with each weight: one after the other, or dealt to the threads.

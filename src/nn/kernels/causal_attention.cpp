@@ -83,7 +83,7 @@ void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch
   for_each_queries(of, [&](const Queries<T>& queries) {
     T* scores = scores_of(queries, scratch);
     softmax_rows(queries, scores);
-    times<T>(ProductKernel::kOwn, {scores, queries.count, queries.keys()}, queries.seen(of.v), queries.result(of.out),
+    times<T>(ProductKernel::kOwn, {scores, queries.count, queries.keys()}, {queries.seen(of.v), queries.result(of.out)},
              scratch.product);
   });
 }
@@ -100,7 +100,7 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
     times_transposed<T>(ProductKernel::kOwn, queries.rows(grads.dout), queries.seen(of.v), {dscores, keys},
                         scratch.product);
     softmax_rows_backward(queries, grads.dout, scores, dscores);
-    times<T>(ProductKernel::kOwn, {dscores, queries.count, keys}, queries.seen(of.k), queries.result(grads.dq),
+    times<T>(ProductKernel::kOwn, {dscores, queries.count, keys}, {queries.seen(of.k), queries.result(grads.dq)},
              scratch.product);
     transposed_times<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
                         scratch.product);

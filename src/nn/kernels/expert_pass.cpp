@@ -1,5 +1,7 @@
 #include "nn/kernels/expert_pass.h"
 
+#include <utility>
+
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/vector.h"
 
@@ -36,23 +38,18 @@ template <typename T>
 void project(const ExpertView<T>& expert, const ProductTable& products, const ActivationsOf<T>& x,
              std::initializer_list<Projected<T>> wanted, T* adapter_xa, ExpertWorkspace<T>& workspace) {
   T* change_xa = workspace.change_xa.at_least(x.rows * expert.rank_of(kChange));
-  std::vector<SideBySideOf<T>> side_by_side;
-  for (const auto& [p, y] : wanted) side_by_side.push_back({expert.weights[p], {y, expert.weights[p].out}});
-  const auto for_each_factor = [&](const auto& f) {
-    for (const auto& [p, y] : wanted)
-      for (const auto which : {kAdapter, kChange})
-        if (expert.lora[p][which].rank > 0)
-          f(inner_rows(expert, p, which, which == kAdapter ? adapter_xa : change_xa), y);
-  };
-  for_each_factor([&](const InnerRows<T>& inner, T*) {
-    side_by_side.push_back(inner_product(inner.lora, inner.xa, inner.stride));
-  });
-  times_transposed<T>(products.at(ProductPlace::kExpert, Direction::kForward, x.rows), x, side_by_side,
-                      workspace.product);
-  for_each_factor([&](const InnerRows<T>& inner, T* y) {
-    add_outer_product(inner.lora, static_cast<const T*>(inner.xa), inner.stride, x.rows, {y, inner.lora.out},
-                      workspace.product);
-  });
+  std::vector<SideBySideOf<T>> inner_products, outputs;
+  for (const auto& [p, y] : wanted) {
+    auto& output = outputs.emplace_back(SideBySideOf<T>{expert.weights[p], {y, expert.weights[p].out}});
+    for (const auto which : {kAdapter, kChange}) {
+      const auto inner = inner_rows(expert, p, which, which == kAdapter ? adapter_xa : change_xa);
+      if (inner.lora.rank == 0) continue;
+      inner_products.push_back(inner_product(inner.lora, inner.xa, inner.stride));
+      output.addends.push_back(outer_addend<T>(inner.lora, inner.xa, inner.stride, x.rows));
+    }
+  }
+  times_transposed<T>(ProductKernel::kOwn, x, inner_products, workspace.product);
+  times_transposed<T>(products.at(ProductPlace::kExpert, Direction::kForward, x.rows), x, outputs, workspace.product);
 }
 
 template <typename T>
@@ -61,26 +58,30 @@ struct BackwardPass {
   ProductKernel kernel;
   int64_t rows;
   T* xa;
+  std::array<T*, kBeside> dy_b;  // [N, R] of each projection after the other
   ExpertWorkspace<T>& workspace;
 
-  // dx (+)= dy W
-  void weight(Projection p, const T* dy, T* dx, bool add) const {
+  T* dy_b_of(Projection p, Beside which) const { return dy_b[which] + rows * first_column(expert, p, which); }
+  // dx (+)= dy W + what stands beside it
+  void weight(Projection p, const T* dy, T* dx, bool add, std::vector<AddendOf<T>> beside) const {
     const auto& w = expert.weights[p];
-    times<T>(kernel, {dy, rows, w.out}, w, {dx, w.in, add}, workspace.product);
+    times<T>(kernel, {dy, rows, w.out}, {w, {dx, w.in, add}, std::move(beside)}, workspace.product);
   }
-  // dx, where it is not null, += through what stands beside W. Returns dy B of the adapter, for its gradients.
-  T* beside(Projection p, const T* dy, T* dx) const {
-    const auto &change = expert.lora[p][kChange], &adapter = expert.lora[p][kAdapter];
-    const LoraPass<T> pass{.rows = rows, .dy = dy};
-    if (change.rank > 0 && dx) outer_backward(change, pass, dx, workspace.lora, workspace.product);
-    return adapter.rank > 0 ? outer_backward(adapter, pass, dx, workspace.lora, workspace.product) : nullptr;
+  // dy B of what stands beside W; appends what that adds to dx.
+  void beside(Projection p, const T* dy, std::vector<AddendOf<T>>& addends) const {
+    for (const auto which : {kChange, kAdapter}) {
+      const auto& lora = expert.lora[p][which];
+      if (lora.rank == 0) continue;
+      inner_backward(lora, dy, rows, dy_b_of(p, which), workspace.product);
+      addends.push_back(gradient_addend<T>(lora, dy_b_of(p, which), rows));
+    }
   }
   // Of the adapter's factors. `row_weights` null: dy has them.
-  void gradients(Projection p, const T* x, const T* dy, T* dy_b, const T* row_weights) const {
-    if (!dy_b) return;
+  void gradients(Projection p, const T* x, const T* dy, const T* row_weights) const {
     const auto inner = inner_rows(expert, p, kAdapter, xa);
-    factor_gradients(inner.lora, {rows, x, dy, inner.xa, inner.stride, row_weights}, dy_b, workspace.lora,
-                     workspace.product);
+    if (inner.lora.rank == 0) return;
+    factor_gradients(inner.lora, {rows, x, dy, inner.xa, inner.stride, dy_b_of(p, kAdapter), row_weights},
+                     workspace.lora, workspace.product);
   }
 };
 
@@ -109,11 +110,16 @@ void expert_backward(const ExpertView<T>& expert, const ProductTable& products, 
   T* h = workspace.h.at_least(rows * width);
   T* dh = workspace.dh.at_least(rows * width);
   T* du = workspace.du.at_least(rows * width);
-  const auto kernel = products.at(ProductPlace::kExpert, Direction::kBackward, rows);
-  const BackwardPass<T> pass{expert, kernel, rows, kept.xa, workspace};
-
-  pass.weight(kDown, dy, dh, false);
-  T* dy_b = pass.beside(kDown, dy, dh);
+  const BackwardPass<T> pass{expert,
+                             products.at(ProductPlace::kExpert, Direction::kBackward, rows),
+                             rows,
+                             kept.xa,
+                             {workspace.dy_b.at_least(rows * expert.rank_of(kAdapter)),
+                              workspace.change_dy_b.at_least(rows * expert.rank_of(kChange))},
+                             workspace};
+  std::vector<AddendOf<T>> to_dh, to_dx;
+  pass.beside(kDown, dy, to_dh);
+  pass.weight(kDown, dy, dh, false, std::move(to_dh));
   T* dg = dh;
   for (int64_t n = 0; n < rows; ++n) {
     const int64_t at = n * width;
@@ -121,11 +127,13 @@ void expert_backward(const ExpertView<T>& expert, const ProductTable& products, 
         swiglu_backward<T>(dh + at, kept.g + at, kept.u + at, row_weights[n], h + at, dg + at, du + at, width);
     if (grads.dweights) grads.dweights[n] = dweight;
   }
-  pass.gradients(kDown, h, dy, dy_b, row_weights);
-  if (grads.dx) pass.weight(kGate, dg, grads.dx, false);
-  if (grads.dx) pass.weight(kUp, du, grads.dx, true);
+  pass.gradients(kDown, h, dy, row_weights);
+  pass.beside(kGate, dg, to_dx);
+  pass.beside(kUp, du, to_dx);
+  if (grads.dx) pass.weight(kGate, dg, grads.dx, false, {});
+  if (grads.dx) pass.weight(kUp, du, grads.dx, true, std::move(to_dx));
   for (const auto& [p, dp] : {std::pair{kGate, dg}, std::pair{kUp, du}}) {
-    pass.gradients(p, x, dp, pass.beside(p, dp, grads.dx), nullptr);
+    pass.gradients(p, x, dp, nullptr);
     weight_gradient<T>(grads.weights[p], dp, width, x, hidden, rows);
   }
   if (!grads.weights[kDown]) return;

@@ -37,12 +37,13 @@ template <typename T>
 struct ExpertWorkspace {
   ProductScratch<T> product;
   LoraScratch<T> lora;
-  Scratch<T> x, y, g, u, h, dh, du, dy, xa, change_xa;
+  Scratch<T> x, y, g, u, h, dh, du, dy, xa, change_xa, dy_b, change_dy_b;
   std::vector<int64_t> slots;
   std::vector<T> row_weights;
 };
 
-/// y = down(silu(gate(x)) * up(x)), not yet weighted. Gate, up and their adapters' A are one product with x.
+/// y = down(silu(gate(x)) * up(x)), not yet weighted. Gate and up are one product with x, and so are their
+/// factors' A.
 /// \param x [N, D]; y [N, D]
 template <typename T>
 void expert_forward(const ExpertView<T>& expert, const ProductTable& products, const T* x, int64_t rows,

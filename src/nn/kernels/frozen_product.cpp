@@ -107,6 +107,30 @@ Activations in_pairs(Activations x) {
   return x;
 }
 
+// What our own products add while they multiply, after one of the library's.
+template <typename T>
+void add_after(Direction direction, const SideBySideOf<T>& product, ProductScratch<T>& scratch) {
+  for (const auto& [x, w] : product.addends) {
+    const SideBySideOf<T> one{w, {product.y.data, product.y.stride, true}};
+    direction == Direction::kForward ? times_transposed<T>(ProductKernel::kOwn, x, std::span(&one, 1), scratch)
+                                     : times<T>(ProductKernel::kOwn, x, one, scratch);
+  }
+}
+
+// By the library.
+template <typename T>
+void multiply_alone(ProductKernel kernel, Direction direction, const ActivationsOf<T>& x,
+                    const SideBySideOf<T>& product, ProductScratch<T>& scratch) {
+  const auto& [w, y, addends] = product;
+  if constexpr (std::is_same_v<T, float>)
+    if (kernel == ProductKernel::kNative) {
+      native_product(x, w, direction, y, scratch);
+      return add_after(direction, product, scratch);
+    }
+  direction == Direction::kForward ? widened_forward(x, w, y, scratch) : widened_backward(x, w, y, scratch);
+  add_after(direction, product, scratch);
+}
+
 }  // namespace
 
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked) {
@@ -120,7 +144,8 @@ template <typename T>
 void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span<const SideBySideOf<T>> products,
                       ProductScratch<T>& scratch) {
   if constexpr (std::is_same_v<T, double>) {
-    for (const auto& [w, y] : products) widened_forward(x, w, y, scratch);
+    for (const auto& product : products)
+      multiply_alone(ProductKernel::kWiden, Direction::kForward, x, product, scratch);
   } else {
     std::vector<SideBySide> own, dot;
     for (const auto& product : products) {
@@ -129,10 +154,8 @@ void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span
         own.push_back(product);
       else if (taken == ProductKernel::kDot)
         dot.push_back(product);
-      else if (taken == ProductKernel::kWiden)
-        widened_forward(x, product.w, product.y, scratch);
       else
-        native_product(x, product.w, Direction::kForward, product.y, scratch);
+        multiply_alone(taken, Direction::kForward, x, product, scratch);
     }
     times_transposed(x, own, scratch.packed);
     times_transposed(in_pairs(x), dot, scratch.packed);
@@ -140,21 +163,15 @@ void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span
 }
 
 template <typename T>
-void times(ProductKernel kernel, const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
+void times(ProductKernel kernel, const ActivationsOf<T>& x, const SideBySideOf<T>& product,
            ProductScratch<T>& scratch) {
   if constexpr (std::is_same_v<T, double>) {
-    widened_backward(x, w, y, scratch);
+    multiply_alone(ProductKernel::kWiden, Direction::kBackward, x, product, scratch);
   } else {
-    switch (kernel_for(w, kernel)) {
-      case ProductKernel::kOwn:
-        return times(x, w, y, scratch.packed);
-      case ProductKernel::kDot:
-        return times(in_pairs(x), w, y, scratch.packed);
-      case ProductKernel::kWiden:
-        return widened_backward(x, w, y, scratch);
-      case ProductKernel::kNative:
-        return native_product(x, w, Direction::kBackward, y, scratch);
-    }
+    const auto taken = kernel_for(product.w, kernel);
+    if (taken == ProductKernel::kOwn) return times(x, product, scratch.packed);
+    if (taken == ProductKernel::kDot) return times(in_pairs(x), product, scratch.packed);
+    multiply_alone(taken, Direction::kBackward, x, product, scratch);
   }
 }
 
@@ -171,8 +188,7 @@ void transposed_times(const ActivationsOf<T>& x, int64_t width, const StoredMatr
 #define EK_INSTANTIATE(T)                                                                                      \
   template void times_transposed<T>(ProductKernel, const ActivationsOf<T>&, std::span<const SideBySideOf<T>>,  \
                                     ProductScratch<T>&);                                                       \
-  template void times<T>(ProductKernel, const ActivationsOf<T>&, const StoredMatrix&, const ResultOf<T>&,      \
-                         ProductScratch<T>&);                                                                  \
+  template void times<T>(ProductKernel, const ActivationsOf<T>&, const SideBySideOf<T>&, ProductScratch<T>&);  \
   template void transposed_times<T>(const ActivationsOf<T>&, int64_t, const StoredMatrix&, const ResultOf<T>&, \
                                     ProductScratch<T>&);
 EK_INSTANTIATE(float)

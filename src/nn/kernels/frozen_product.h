@@ -19,7 +19,7 @@ struct ProductScratch {
   Scratch<uint16_t> narrow_in, narrow_out;  // kNative: bfloat16 operands
 };
 
-/// y [rows, out] (+)= x W^T for each weight, x [rows, in].
+/// y [rows, out] (+)= x W^T for each weight, x [rows, in]. Addends are always kOwn's.
 template <typename T>
 void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span<const SideBySideOf<T>> products,
                       ProductScratch<T>& scratch);
@@ -32,8 +32,7 @@ void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, const Sto
 
 /// y [rows, in] (+)= x W, x [rows, out].
 template <typename T>
-void times(ProductKernel kernel, const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
-           ProductScratch<T>& scratch);
+void times(ProductKernel kernel, const ActivationsOf<T>& x, const SideBySideOf<T>& product, ProductScratch<T>& scratch);
 
 /// y [width, in] (+)= x^T w, x [rows, width], w [rows, in]: the gradient of a factor. Always kOwn.
 template <typename T>

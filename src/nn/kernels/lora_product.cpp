@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "nn/kernels/vector.h"
 
 namespace evenkeel::kernels {
@@ -14,6 +16,31 @@ StoredMatrix first_matrix(const at::Tensor& factors) {
 
 const void* moved(const StoredMatrix& w, int64_t numbers) {
   return static_cast<const char*>(w.data) + numbers * static_cast<int64_t>(c10::elementSize(w.dtype));
+}
+
+constexpr int64_t kWorthTransposing = 128;  // rows, to which dB lying the other way and back is little
+
+// out [columns, rows] = in [rows, columns]^T, by squares that stay in the cache.
+template <typename T>
+void transpose(const T* in, int64_t rows, int64_t columns, T* out) {
+  constexpr int64_t kSide = 16;
+  for (int64_t r = 0; r < rows; r += kSide)
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t i = r; i < std::min(r + kSide, rows); ++i) out[c * rows + i] = in[i * columns + c];
+}
+
+// dB += dy^T xa, xa [N, R] scaled. With many rows as (xa^T dy)^T, to the same bits: of R columns a panel is half full,
+// of dy's it is full.
+template <typename T>
+void add_product_of_dy(const LoraView<T>& lora, const LoraPass<T>& pass, const T* xa, LoraScratch<T>& scratch,
+                       ProductScratch<T>& product) {
+  const int64_t rows = pass.rows, rank = lora.rank, out = lora.out;
+  if (rows < kWorthTransposing)
+    return transposed_times<T>({pass.dy, rows, out}, out, dense_matrix(xa, rows, rank), {lora.db, rank, true}, product);
+  T* db = scratch.db.at_least(out * rank);
+  transpose(lora.db, out, rank, db);
+  transposed_times<T>({xa, rows, rank}, rank, dense_matrix(pass.dy, rows, out), {db, out, true}, product);
+  transpose(db, rank, out, lora.db);
 }
 
 }  // namespace
@@ -50,47 +77,27 @@ LoraView<T> LoraView<T>::expert(int64_t e) const {
 }
 
 template <typename T>
-void add_outer_product(const LoraView<T>& lora, const T* xa, int64_t xa_stride, int64_t rows, const ResultOf<T>& y,
-                       ProductScratch<T>& scratch) {
-  times_transposed<T>(ProductKernel::kOwn, {xa, rows, xa_stride, lora.scaling}, lora.b, {y.data, y.stride, true},
-                      scratch);
-}
-
-template <typename T>
-T* outer_backward(const LoraView<T>& lora, const LoraPass<T>& pass, T* dx, LoraScratch<T>& scratch,
-                  ProductScratch<T>& product) {
-  T* dy_b = scratch.dy_b.at_least(pass.rows * lora.rank);
-  times<T>(ProductKernel::kOwn, {pass.dy, pass.rows, lora.out, lora.scaling}, lora.b, {dy_b, lora.rank}, product);
-  if (dx) times<T>(ProductKernel::kOwn, {dy_b, pass.rows, lora.rank}, lora.a, {dx, lora.in, true}, product);
-  return dy_b;
-}
-
-template <typename T>
-void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, T* dy_b, LoraScratch<T>& scratch,
+void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScratch<T>& scratch,
                       ProductScratch<T>& product) {
   const int64_t rows = pass.rows, rank = lora.rank;
   const auto weight = [&](int64_t n) { return pass.row_weights ? pass.row_weights[n] : T(1); };
   if (lora.da) {
     for (int64_t n = 0; pass.row_weights && n < rows; ++n)
-      scaled_copy(weight(n), dy_b + n * rank, dy_b + n * rank, rank);
-    transposed_times<T>({dy_b, rows, rank}, rank, dense_matrix(pass.x, rows, lora.in), {lora.da, lora.in, true},
+      scaled_copy(weight(n), pass.dy_b + n * rank, pass.dy_b + n * rank, rank);
+    transposed_times<T>({pass.dy_b, rows, rank}, rank, dense_matrix(pass.x, rows, lora.in), {lora.da, lora.in, true},
                         product);
   }
   if (lora.db) {
     T* xa = scratch.xa.at_least(rows * rank);
     for (int64_t n = 0; n < rows; ++n)
       scaled_copy(weight(n) * lora.scaling, pass.xa + n * pass.xa_stride, xa + n * rank, rank);
-    transposed_times<T>({pass.dy, rows, lora.out}, lora.out, dense_matrix(static_cast<const T*>(xa), rows, rank),
-                        {lora.db, rank, true}, product);
+    add_product_of_dy(lora, pass, xa, scratch, product);
   }
 }
 
-#define EK_INSTANTIATE(T)                                                                                         \
-  template struct LoraView<T>;                                                                                    \
-  template void add_outer_product<T>(const LoraView<T>&, const T*, int64_t, int64_t, const ResultOf<T>&,          \
-                                     ProductScratch<T>&);                                                         \
-  template T* outer_backward<T>(const LoraView<T>&, const LoraPass<T>&, T*, LoraScratch<T>&, ProductScratch<T>&); \
-  template void factor_gradients<T>(const LoraView<T>&, const LoraPass<T>&, T*, LoraScratch<T>&, ProductScratch<T>&);
+#define EK_INSTANTIATE(T)      \
+  template struct LoraView<T>; \
+  template void factor_gradients<T>(const LoraView<T>&, const LoraPass<T>&, LoraScratch<T>&, ProductScratch<T>&);
 EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE

@@ -45,33 +45,43 @@ SideBySideOf<T> inner_product(const LoraView<T>& lora, T* xa, int64_t stride) {
   return {lora.a, {xa, stride}};
 }
 
-/// y += scaling xa B^T
+/// scaling xa B^T beside x W^T. \param xa  [N, R], rows `stride` apart
 template <typename T>
-void add_outer_product(const LoraView<T>& lora, const T* xa, int64_t xa_stride, int64_t rows, const ResultOf<T>& y,
-                       ProductScratch<T>& scratch);
+AddendOf<T> outer_addend(const LoraView<T>& lora, const T* xa, int64_t stride, int64_t rows) {
+  return {{xa, rows, stride, lora.scaling}, lora.b};
+}
 
+/// dy_b A beside dy W. \param dy_b  [N, R]
 template <typename T>
-struct LoraScratch {
-  Scratch<T> dy_b, xa;
-};
+AddendOf<T> gradient_addend(const LoraView<T>& lora, const T* dy_b, int64_t rows) {
+  return {{dy_b, rows, lora.rank}, lora.a};
+}
 
-/// What the backward pass of y += scaling (x A^T) B^T is made of.
+/// dy_b = scaling dy B. \param dy  [N, O]; dy_b [N, R]
+template <typename T>
+void inner_backward(const LoraView<T>& lora, const T* dy, int64_t rows, T* dy_b, ProductScratch<T>& scratch) {
+  times<T>(ProductKernel::kOwn, {dy, rows, lora.out, lora.scaling}, {lora.b, {dy_b, lora.rank}}, scratch);
+}
+
+/// What the gradients of the factors of y += scaling (x A^T) B^T are made of.
 template <typename T>
 struct LoraPass {
   int64_t rows = 0;
   const T *x = nullptr, *dy = nullptr;  ///< [N, I], [N, O]
   const T* xa = nullptr;                ///< [N, R], rows `xa_stride` apart
   int64_t xa_stride = 0;
-  const T* row_weights = nullptr;  ///< [N], or null: they multiply the rows of dy in dA and dB, not in dx
+  T* dy_b = nullptr;               ///< [N, R], scaling dy B; overwritten
+  const T* row_weights = nullptr;  ///< [N], or null: they multiply the rows of dy in dA and dB
 };
 
-/// dy_b = scaling dy B, [N, R], and dx += dy_b A where dx is not null; returns dy_b, in `scratch`.
 template <typename T>
-T* outer_backward(const LoraView<T>& lora, const LoraPass<T>& pass, T* dx, LoraScratch<T>& scratch,
-                  ProductScratch<T>& product);
-/// dA += dy_b^T x and dB += scaling dy^T xa, as far as they are asked for. Overwrites dy_b.
+struct LoraScratch {
+  Scratch<T> xa, db;
+};
+
+/// dA += dy_b^T x and dB += scaling dy^T xa, as far as they are asked for.
 template <typename T>
-void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, T* dy_b, LoraScratch<T>& scratch,
+void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScratch<T>& scratch,
                       ProductScratch<T>& product);
 
 }  // namespace evenkeel::kernels

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -20,21 +21,12 @@ constexpr int64_t kWorthThreads = int64_t{1} << 21;  // multiply-adds
 constexpr int64_t kSums = 4096;                      // of a streamed share: 16 KiB, half of a first-level cache
 constexpr int64_t kStreamRoom = kSums + 256;         // for sums of whole vectors
 
-// One weight of a product, seen as columns of y: the rows of a weight that is transposed, else its columns.
-struct Operand {
-  StoredPart w;
-  int64_t columns;
-  const float* scales;  // [columns]
-  Result y;
-};
-
-// y (+)= x w or x w^T for each operand; x is [rows, depth], whichever way it lies; packed, [block][tile][step][row].
-struct Product {
+// Terms that a sum is made of: x [rows, depth], whichever way it lies; packed, [block][tile][step][row].
+struct Terms {
   const PackedKernels& kernels;
   TileSource x;
   int64_t rows, depth;
-  bool transposed;
-  std::vector<Operand> operands;
+  bool transposed;  // rows of the weight are columns of y
 
   int64_t tiles() const { return streamed() ? 1 : (rows + kernels.tile_rows - 1) / kernels.tile_rows; }
   int64_t first_row(int64_t tile) const { return tile * rows / tiles(); }
@@ -47,13 +39,36 @@ struct Product {
   }
   int64_t block() const { return kernels.block_terms(); }
   int64_t packed_at(int64_t k) const { return kernels.steps(k) * rows; }  // where a block begins
-  StoredPart part(const Operand& operand, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
-    return transposed ? operand.w.part(column, k, columns, terms) : operand.w.part(k, column, terms, columns);
+  StoredPart part(const StoredPart& w, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
+    return transposed ? w.part(column, k, columns, terms) : w.part(k, column, terms, columns);
   }
 };
 
-// Terms whose x is packed.
-struct Terms {
+// Terms in float32 that follow those of a product.
+struct PackedAddend {
+  Terms terms;
+  StoredPart w;
+  const float* packed;
+};
+
+// One weight of a product, seen as columns of y: the rows of a weight that is transposed, else its columns.
+struct Operand {
+  StoredPart w;
+  int64_t columns;
+  const float* scales;  // [columns]
+  Result y;
+  std::span<const Addend> addends;
+  std::vector<PackedAddend> packed_addends{};
+};
+
+// y (+)= x w or x w^T for each operand.
+struct Product {
+  Terms terms;
+  std::vector<Operand> operands;
+};
+
+// Those of the terms whose x is packed.
+struct Window {
   int64_t begin, end;
   const float* packed;
 };
@@ -78,31 +93,30 @@ void for_each_share(int64_t count, int64_t threads, const F& f) {
   });
 }
 
-void pack(const Product& product, const Terms& terms, float* out, int64_t threads) {
-  const int64_t tiles = product.tiles(), block = product.block();
-  const int64_t blocks = (terms.end - terms.begin + block - 1) / block;
-  for_each_share(tiles * blocks, product.streamed() ? 1 : threads, [&](int64_t i, int64_t, int64_t) {
-    const int64_t tile = i % tiles, k = i / tiles * block, depth = std::min(block, terms.end - terms.begin - k);
-    const int64_t row = product.first_row(tile), first = terms.begin + k;
-    TileSource x = product.x;
+void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
+  const int64_t tiles = of.tiles(), block = of.block();
+  const int64_t blocks = (window.end - window.begin + block - 1) / block;
+  for_each_share(tiles * blocks, of.streamed() ? 1 : threads, [&](int64_t i, int64_t, int64_t) {
+    const int64_t tile = i % tiles, k = i / tiles * block, depth = std::min(block, window.end - window.begin - k);
+    const int64_t row = of.first_row(tile), first = window.begin + k;
+    TileSource x = of.x;
     x.x += row * x.row_stride + first * x.k_stride;
     if (x.scales) x.scales += first;
-    product.kernels.pack_tile(x, product.height(tile), depth,
-                              out + product.packed_at(k) + row * product.kernels.steps(depth));
+    of.kernels.pack_tile(x, of.height(tile), depth, out + of.packed_at(k) + row * of.kernels.steps(depth));
   });
 }
 
 // Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least.
-int64_t columns_at_once(const Product& product, int64_t threads) {
-  if (product.transposed) return 128;
-  if (!product.streamed()) return 256;
-  return threads == 1 ? kSums / product.rows / kLine * kLine : 512;
+int64_t columns_at_once(const Terms& terms, int64_t threads) {
+  if (terms.transposed) return 128;
+  if (!terms.streamed()) return 256;
+  return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
 }
 
 std::vector<Share> shares_of(const Product& product, int64_t threads) {
-  const int64_t tiles = product.tiles();
-  const int64_t most = columns_at_once(product, threads);
-  const int64_t bands = (product.rows + kShareRows - 1) / kShareRows;
+  const int64_t tiles = product.terms.tiles();
+  const int64_t most = columns_at_once(product.terms, threads);
+  const int64_t bands = (product.terms.rows + kShareRows - 1) / kShareRows;
   std::vector<Share> shares;
   for (const auto& operand : product.operands)
     for (int64_t band = 0; band < bands; ++band)
@@ -113,12 +127,17 @@ std::vector<Share> shares_of(const Product& product, int64_t threads) {
 }
 
 TileResult result_of(const Share& share, int64_t row, int64_t column, int64_t columns, bool add) {
-  const auto& [w, all_columns, scales, y] = *share.operand;
+  const auto& y = share.operand->y;
+  const float* scales = share.operand->scales;
   return {.y = y.data + row * y.stride + column,
           .stride = y.stride,
           .columns = columns,
           .scales = scales ? scales + column : nullptr,
           .add = add || y.add};
+}
+
+bool one_block(const Product& product, const Share& share) {
+  return product.terms.depth <= product.terms.block() && share.operand->packed_addends.empty();
 }
 
 // A share's sums while its blocks are added, [panel][row][column of the panel]: rows of y are often a power of two
@@ -127,13 +146,13 @@ class ShareSums {
  public:
   ShareSums(const Product& product, const Share& share, float* room)
       : share_(share),
-        first_row_(product.first_row(share.tile)),
-        rows_(product.first_row(share.end_tile) - first_row_),
-        width_(product.kernels.panel_width),
-        room_(product.depth > product.block() ? room : nullptr) {}
-  static int64_t numbers(const Product& product, const Share& share) {
-    const int64_t width = product.kernels.panel_width, panels = (share.columns + width - 1) / width;
-    return panels * width * (product.first_row(share.end_tile) - product.first_row(share.tile));
+        first_row_(product.terms.first_row(share.tile)),
+        rows_(product.terms.first_row(share.end_tile) - first_row_),
+        width_(product.terms.kernels.panel_width),
+        room_(one_block(product, share) ? nullptr : room) {}
+  static int64_t numbers(const Terms& terms, const Share& share) {
+    const int64_t width = terms.kernels.panel_width, panels = (share.columns + width - 1) / width;
+    return panels * width * (terms.first_row(share.end_tile) - terms.first_row(share.tile));
   }
 
   void load() const {
@@ -171,124 +190,190 @@ class ShareSums {
   float* room_;
 };
 
-void stream(const Product& product, const Terms& terms, const Share& share, float* sums) {
-  const auto w = product.part(*share.operand, terms.begin, terms.end - terms.begin, share.column, share.columns);
-  const auto y = result_of(share, 0, share.column, share.columns, terms.begin > 0);
-  product.kernels.stream(product.rows, terms.packed, w, product.transposed, y, sums);
+void stream(const Product& product, const Window& window, const Share& share, float* sums) {
+  const auto& [kernels, x, rows, depth, transposed] = product.terms;
+  const auto w =
+      product.terms.part(share.operand->w, window.begin, window.end - window.begin, share.column, share.columns);
+  const auto y = result_of(share, 0, share.column, share.columns, window.begin > 0);
+  kernels.stream(rows, window.packed, w, transposed, y, sums);
 }
 
 // One block of terms.
 struct Block {
   int64_t k, depth;
   const float* x;
-  bool add;  // to the sums so far
+  bool add, scaled;  // to the sums so far; by the scales of the operand
 };
 
-void multiply_block(const Product& product, const Share& share, const Block& block, float* panels,
+void multiply_block(const Terms& terms, const StoredPart& w, const Share& share, const Block& block, float* panels,
                     const ShareSums& sums, Ahead& ahead) {
-  const auto& kernels = product.kernels;
+  const auto& kernels = terms.kernels;
   const int64_t end = share.column + share.columns, steps = kernels.steps(block.depth), width = kernels.panel_width;
   const auto pack = [&](int64_t column, int64_t columns) {
-    kernels.pack_panels(product.part(*share.operand, block.k, block.depth, column, columns), product.transposed,
-                        panels);
+    kernels.pack_panels(terms.part(w, block.k, block.depth, column, columns), terms.transposed, panels);
   };
-  if (!product.transposed) pack(share.column, share.columns);
+  if (!terms.transposed) pack(share.column, share.columns);
   for (int64_t column = share.column; column < end; column += width) {
     const int64_t columns = std::min(width, end - column);
-    if (product.transposed) pack(column, columns);
-    const float* panel = product.transposed ? panels : panels + (column - share.column) * kBlock;
+    if (terms.transposed) pack(column, columns);
+    const float* panel = terms.transposed ? panels : panels + (column - share.column) * kBlock;
     for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
-      const int64_t row = product.first_row(tile);
-      kernels.multiply(product.height(tile), steps, block.x + row * steps, panel,
-                       sums.tile(row, column, columns, block.add), ahead);
+      const int64_t row = terms.first_row(tile);
+      auto to = sums.tile(row, column, columns, block.add);
+      if (!block.scaled) to.scales = nullptr;
+      kernels.multiply(terms.height(tile), steps, block.x + row * steps, panel, to, ahead);
     }
   }
 }
 
+void multiply_addend(const PackedAddend& addend, const Share& share, float* panels, const ShareSums& sums) {
+  const auto& terms = addend.terms;
+  Ahead none;
+  for (int64_t k = 0; k < terms.depth; k += terms.block()) {
+    const Block block{k, std::min(terms.block(), terms.depth - k), addend.packed + terms.packed_at(k), true, false};
+    multiply_block(terms, addend.w, share, block, panels, sums, none);
+  }
+}
+
 // While a block is multiplied, the weight's next one comes into the cache.
-void multiply(const Product& product, const Terms& terms, const Share& share, const Share* next, float* room) {
-  const int64_t block = product.block();
+void multiply(const Product& product, const Window& window, const Share& share, const Share* next, float* room) {
+  const auto& terms = product.terms;
+  const int64_t block = terms.block();
   const auto block_of = [&](const Share& of, int64_t k) {
-    return product.part(*of.operand, k, std::min(block, terms.end - k), of.column, of.columns);
+    return terms.part(of.operand->w, k, std::min(block, window.end - k), of.column, of.columns);
   };
-  const ShareSums sums(product, share, room + product.panel_numbers(share.columns));
-  const bool add = terms.begin > 0 || share.operand->y.add;
+  const ShareSums sums(product, share, room + terms.panel_numbers(share.columns));
+  const bool add = window.begin > 0 || share.operand->y.add;
   if (add) sums.load();
-  for (int64_t k = terms.begin; k < terms.end; k += block) {
+  for (int64_t k = window.begin; k < window.end; k += block) {
     Ahead ahead;
-    if (k + block < terms.end)
+    if (k + block < window.end)
       ahead = Ahead(block_of(share, k + block));
     else if (next)
-      ahead = Ahead(block_of(*next, terms.begin));
-    const Block now{k, std::min(block, terms.end - k), terms.packed + product.packed_at(k - terms.begin),
-                    add || k > terms.begin};
-    multiply_block(product, share, now, room, sums, ahead);
+      ahead = Ahead(block_of(*next, window.begin));
+    const Block now{k, std::min(block, window.end - k), window.packed + terms.packed_at(k - window.begin),
+                    add || k > window.begin, true};
+    multiply_block(terms, share.operand->w, share, now, room, sums, ahead);
   }
+  if (window.end == terms.depth)
+    for (const auto& addend : share.operand->packed_addends) multiply_addend(addend, share, room, sums);
   sums.store();
 }
 
 // Of a thread, in numbers.
-int64_t room_for(const Product& product, const std::vector<Share>& shares) {
-  if (product.streamed()) return kStreamRoom;
+int64_t room_for(const Terms& terms, const std::vector<Share>& shares) {
+  if (terms.streamed()) return kStreamRoom;
   int64_t most = 0;
   for (const auto& share : shares)
-    most = std::max(most, product.panel_numbers(share.columns) + ShareSums::numbers(product, share));
+    most = std::max(most, terms.panel_numbers(share.columns) + ShareSums::numbers(terms, share));
   return most;
 }
 
 int64_t threads_for(const Product& product) {
   int64_t columns = 0;
   for (const auto& operand : product.operands) columns += operand.columns;
-  const bool small = product.rows * product.depth * columns < kWorthThreads;
+  const bool small = product.terms.rows * product.terms.depth * columns < kWorthThreads;
   return small || at::in_parallel_region() ? 1 : at::get_num_threads();
 }
 
-void clear(const Product& product) {
-  for (const auto& [w, columns, scales, y] : product.operands)
-    for (int64_t row = 0; row < product.rows && !y.add; ++row) std::fill_n(y.data + row * y.stride, columns, 0.0f);
+StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.out, w.in}; }
+
+void check(const Terms& terms, const Operand& operand, const Addend& addend) {
+  const int64_t columns = terms.transposed ? addend.w.out : addend.w.in;
+  EK_CHECK(addend.x.rows == terms.rows && columns == operand.columns && !addend.w.scales, kShape,
+           "a product: an addend has ", addend.x.rows, " rows and ", columns, " columns, expected ", terms.rows,
+           " and ", operand.columns, ", not of int8");
 }
 
-void run(const Product& product, PackedScratch& scratch) {
-  if (product.rows == 0) return;
-  if (product.depth == 0) return clear(product);
-  const int64_t threads = threads_for(product);
-  const int64_t block = product.block();
-  const int64_t most_terms = std::max(block, kPackedNumbers / product.rows / kBlock * block);
+void pack_addends(Product& product, PackedScratch& scratch, int64_t threads) {
+  const auto& terms = product.terms;
+  int64_t numbers = 0;
+  for (auto& operand : product.operands)
+    for (const auto& [x, w] : operand.addends) {
+      operand.packed_addends.push_back({{packed_kernels(scratch.instructions, false),
+                                         {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
+                                         terms.rows,
+                                         terms.transposed ? w.in : w.out,
+                                         terms.transposed},
+                                        all_of(w),
+                                        nullptr});
+      numbers += terms.rows * operand.packed_addends.back().terms.depth;
+    }
+  float* packed = scratch.addends.at_least(numbers);
+  for (auto& operand : product.operands)
+    for (auto& addend : operand.packed_addends) {
+      pack(addend.terms, {0, addend.terms.depth, packed}, packed, threads);
+      addend.packed = packed;
+      packed += addend.terms.rows * addend.terms.depth;
+    }
+}
+
+void multiply_all(const Product& product, PackedScratch& scratch, int64_t threads) {
+  const auto& terms = product.terms;
+  const int64_t block = terms.block(), most_terms = std::max(block, kPackedNumbers / terms.rows / kBlock * block);
   const auto shares = shares_of(product, threads);
   const auto count = static_cast<int64_t>(shares.size());
-  float* x = scratch.x.at_least(product.packed_at(std::min(most_terms, product.depth)));
-  const int64_t room_numbers = room_for(product, shares);
+  float* x = scratch.x.at_least(terms.packed_at(std::min(most_terms, terms.depth)));
+  const int64_t room_numbers = room_for(terms, shares);
   float* rooms = scratch.w.at_least(threads * room_numbers);
-  for (int64_t k = 0; k < product.depth; k += most_terms) {
-    const Terms terms{k, std::min(k + most_terms, product.depth), x};
-    pack(product, terms, x, threads);
+  for (int64_t k = 0; k < terms.depth; k += most_terms) {
+    const Window window{k, std::min(k + most_terms, terms.depth), x};
+    pack(terms, window, x, threads);
     for_each_share(count, threads, [&](int64_t i, int64_t next, int64_t thread) {
       const auto& share = shares[static_cast<size_t>(i)];
       float* room = rooms + thread * room_numbers;
-      product.streamed() ? stream(product, terms, share, room)
-                         : multiply(product, terms, share, next < count ? &share + (next - i) : nullptr, room);
+      terms.streamed() ? stream(product, window, share, room)
+                       : multiply(product, window, share, next < count ? &share + (next - i) : nullptr, room);
     });
   }
 }
 
-StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.out, w.in}; }
+void clear(const Product& product) {
+  for (const auto& operand : product.operands)
+    for (int64_t row = 0; row < product.terms.rows && !operand.y.add; ++row)
+      std::fill_n(operand.y.data + row * operand.y.stride, operand.columns, 0.0f);
+}
+
+// Addends go with a share's tiles, where those of float32 have the same heights and widths.
+bool takes_addends(const Terms& terms, const PackedScratch& scratch) {
+  const auto& single = packed_kernels(scratch.instructions, false);
+  return terms.depth > 0 && !terms.streamed() && terms.kernels.tile_rows == single.tile_rows &&
+         terms.kernels.panel_width == single.panel_width;
+}
+
+void run(Product product, PackedScratch& scratch) {
+  const auto& terms = product.terms;
+  if (terms.rows == 0) return;
+  for (const auto& operand : product.operands)
+    for (const auto& addend : operand.addends) check(terms, operand, addend);
+  const int64_t threads = threads_for(product);
+  const bool together = takes_addends(terms, scratch);
+  if (together) pack_addends(product, scratch, threads);
+  terms.depth > 0 ? multiply_all(product, scratch, threads) : clear(product);
+  if (together) return;
+  for (const auto& operand : product.operands)
+    for (const auto& [x, w] : operand.addends) {
+      const SideBySide after{w, {operand.y.data, operand.y.stride, true}};
+      terms.transposed ? times_transposed(x, std::span(&after, 1), scratch) : times(x, after, scratch);
+    }
+}
 
 }  // namespace
 
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   if (products.empty()) return;
-  Product product{.kernels = packed_kernels(scratch.instructions, x.pairs),
-                  .x = {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
-                  .rows = x.rows,
-                  .depth = products.front().w.in,
-                  .transposed = true,
+  Product product{.terms = {packed_kernels(scratch.instructions, x.pairs),
+                            {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
+                            x.rows,
+                            products.front().w.in,
+                            true},
                   .operands = {}};
-  for (const auto& [w, y] : products) {
-    EK_CHECK(w.in == product.depth, kShape, "a product: weights side by side have ", product.depth, " and ", w.in,
-             " columns, expected as many each");
-    product.operands.push_back({all_of(w), w.out, w.scales, y});
+  for (const auto& [w, y, addends] : products) {
+    EK_CHECK(w.in == product.terms.depth, kShape, "a product: weights side by side have ", product.terms.depth, " and ",
+             w.in, " columns, expected as many each");
+    product.operands.push_back({all_of(w), w.out, w.scales, y, addends});
   }
-  run(product, scratch);
+  run(std::move(product), scratch);
 }
 
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
@@ -296,25 +381,30 @@ void times_transposed(const Activations& x, const StoredMatrix& w, const Result&
   times_transposed(x, std::span(&one, 1), scratch);
 }
 
-void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
-  run({.kernels = packed_kernels(scratch.instructions, x.pairs),
-       .x = {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
-       .rows = x.rows,
-       .depth = w.out,
-       .transposed = false,
-       .operands = {{all_of(w), w.in, nullptr, y}}},
+void times(const Activations& x, const SideBySide& product, PackedScratch& scratch) {
+  const auto& [w, y, addends] = product;
+  run({.terms = {packed_kernels(scratch.instructions, x.pairs),
+                 {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
+                 x.rows,
+                 w.out,
+                 false},
+       .operands = {{all_of(w), w.in, nullptr, y, addends}}},
       scratch);
+}
+
+void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
+  times(x, SideBySide{w, y}, scratch);
 }
 
 void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
                       PackedScratch& scratch) {
   EK_CHECK(x.rows == w.out, kShape, "a product: the operands have ", x.rows, " and ", w.out, " rows, expected as many");
-  run({.kernels = packed_kernels(scratch.instructions, false),
-       .x = {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
-       .rows = width,
-       .depth = w.out,
-       .transposed = false,
-       .operands = {{all_of(w), w.in, nullptr, y}}},
+  run({.terms = {packed_kernels(scratch.instructions, false),
+                 {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
+                 width,
+                 w.out,
+                 false},
+       .operands = {{all_of(w), w.in, nullptr, y, {}}}},
       scratch);
 }
 

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/dispatch.h"
 #include "nn/kernels/scratch.h"
@@ -42,18 +43,29 @@ struct ResultOf {
 };
 using Result = ResultOf<float>;
 
-/// What products need beside their operands: the packed activations (at most 16 MiB) and, for each thread, panels of
-/// the weight (at most 128 KiB) and the sums of a share of the result (at most 512 KiB). Keep it between products.
+/// What products need beside their operands: the packed activations (at most 16 MiB, and those of addends) and, for
+/// each thread, panels of the weight (at most 128 KiB) and the sums of a share of the result (at most 512 KiB). Keep it
+/// between products.
 struct PackedScratch {
-  Scratch<float> x, w;
+  Scratch<float> x, w, addends;
   Isa instructions = isa();  ///< tests set a lower one than the processor has
 };
+
+/// What is added to a product while its sums are in the cache, to the bits of a second product that adds to the first:
+/// x W^T beside x W^T, x W beside x W. Never in pairs.
+template <typename T>
+struct AddendOf {
+  ActivationsOf<T> x;  ///< as many rows as the product's
+  StoredMatrix w;      ///< with as many columns of the result; not int8
+};
+using Addend = AddendOf<float>;
 
 /// One of several products with the same activations.
 template <typename T>
 struct SideBySideOf {
   StoredMatrix w;
   ResultOf<T> y;
+  std::vector<AddendOf<T>> addends{};  ///< in turn
 };
 using SideBySide = SideBySideOf<float>;
 
@@ -64,6 +76,7 @@ void times_transposed(const Activations& x, std::span<const SideBySide> products
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
 /// y [rows, in] (+)= x W, x [rows, out]: the gradient of what W was applied to.
+void times(const Activations& x, const SideBySide& product, PackedScratch& scratch);
 void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
 /// y [width, in] (+)= x^T W, x [rows, width] and as many rows in W: the gradient of a factor. Never in pairs.

@@ -295,5 +295,39 @@ TEST(PackedProduct, WeightsSideBySideEachGetTheirOwnProduct) {
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(at::equal(alone[i], together[i]));
 }
 
+TEST(PackedProduct, AddendsAreAddedToTheBitsOfProductsOfTheirOwn) {
+  at::manual_seed(9);
+  for (auto& scratch : every_instruction_set())
+    for (const auto& format : kFormats)
+      for (const bool forward : {true, false})
+        for (const int64_t rows : {3, 19, 50}) {
+          const auto w = weight(format.dtype, 300, 290);
+          const int64_t columns = forward ? 300 : 290;
+          const auto x = at::randn({rows, forward ? 290 : 300}), few = at::randn({rows, 20}),
+                     many = at::randn({rows, 170});
+          const auto b = forward ? weight(at::kFloat, columns, 20) : weight(at::kFloat, 20, columns),
+                     change = forward ? weight(at::kBFloat16, columns, 170) : weight(at::kBFloat16, 170, columns);
+          auto alone = at::ones({rows, columns}), together = at::ones({rows, columns});
+          const SideBySide product{w.matrix,
+                                   result(together, !forward),
+                                   {{activations(few, 0.7f), b.matrix}, {activations(many), change.matrix}}};
+          multiply(forward, activations(x, 1, format.pairs), w.matrix, result(alone, !forward), scratch);
+          multiply(forward, activations(few, 0.7f), b.matrix, result(alone, true), scratch);
+          multiply(forward, activations(many), change.matrix, result(alone, true), scratch);
+          forward ? times_transposed(activations(x, 1, format.pairs), std::span(&product, 1), scratch)
+                  : times(activations(x, 1, format.pairs), product, scratch);
+          EXPECT_TRUE(at::equal(alone, together)) << format.name() << (forward ? " forward " : " backward ") << rows;
+        }
+}
+
+TEST(PackedProduct, RefusesAddendsOfOtherShapes) {
+  PackedScratch scratch;
+  const auto w = weight(at::kFloat, 30, 40), narrow = weight(at::kFloat, 29, 5);
+  const auto x = at::randn({9, 40}), xa = at::randn({9, 5});
+  auto y = at::zeros({9, 30});
+  const SideBySide product{w.matrix, result(y), {{activations(xa), narrow.matrix}}};
+  EXPECT_THROW(times_transposed(activations(x), std::span(&product, 1), scratch), Error);
+}
+
 }  // namespace
 }  // namespace evenkeel::kernels
