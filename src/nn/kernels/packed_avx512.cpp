@@ -24,7 +24,7 @@ namespace avx512 {
 struct Simd {
   using F = __m512;
   using I = __m512i;
-  static constexpr int kTerms = 1, kLanes = 16, kTileRows = 14, kStreamedRows = 8;
+  static constexpr int kTerms = 1, kLanes = 16, kTileRows = 14, kStreamedRows = 8, kLyingRows = 8;
 
   static EK_TARGET EK_INLINE F zero() { return _mm512_setzero_ps(); }
   static EK_TARGET EK_INLINE F set(float x) { return _mm512_set1_ps(x); }

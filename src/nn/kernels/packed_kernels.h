@@ -12,7 +12,8 @@
 
 namespace evenkeel::kernels {
 
-constexpr int64_t kBlock = 128;  ///< steps summed from 0 before they are added to y
+constexpr int64_t kBlock = 128;                      ///< steps summed from 0 before they are added to y
+constexpr int64_t kWorthThreads = int64_t{1} << 21;  ///< multiply-adds
 
 /// Part of a stored weight, pointing at its first number.
 struct StoredPart {
@@ -25,6 +26,9 @@ struct StoredPart {
     return {static_cast<const char*>(data) + bytes(row * stride + column), dtype, stride, row_count, column_count};
   }
 };
+
+struct StoredMatrix;
+StoredPart all_of(const StoredMatrix& w);
 
 /// Cache lines that will be wanted soon; a tile fetches four of them, for each term of a step, every four steps.
 struct Ahead {
@@ -47,12 +51,18 @@ struct Ahead {
   }
 };
 
-/// Where a tile goes: `columns` of y, each with a scale where `scales` is given.
+/// Where a tile goes: `columns` of y, each with a scale where `scales` is given, and what it is added to, if anything.
 struct TileResult {
   float* y = nullptr;
   int64_t stride = 0, columns = 0;
   const float* scales = nullptr;
-  bool add = false;
+  const float* before = nullptr;
+  int64_t before_stride = 0;
+
+  void add_from_now_on() {
+    before = y;
+    before_stride = stride;
+  }
 };
 
 /// Rows of x as they are read: x[k * k_stride + r * row_stride], times scale and, where given, scales[k].
@@ -63,28 +73,45 @@ struct TileSource {
   const float* scales = nullptr;
 };
 
+/// Rows of an operand as they lie, in steps: float32 numbers, or words of two bfloat16.
+struct LyingRows {
+  const float* steps = nullptr;
+  int64_t stride = 0;
+  float scale = 1;              ///< of float32
+  const float* soon = nullptr;  ///< what is fetched meanwhile: as many rows, as far apart
+};
+
 struct PackedKernels {
   int64_t terms;          ///< of a step
   int64_t tile_rows;      ///< most rows of a tile
   int64_t panel_width;    ///< columns of a panel
   int64_t streamed_rows;  ///< up to so many rows the weight goes through registers without being packed
+  int64_t lanes;          ///< numbers of a vector
+  int64_t lying_rows;     ///< most rows that multiply_lying takes, a divisor of lanes
 
   int64_t steps(int64_t of_terms) const { return (of_terms + terms - 1) / terms; }
   int64_t block_terms() const { return kBlock * terms; }
 
-  /// out[step][r] of one tile, r < height <= tile_rows, of `depth` terms.
-  void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out);
+  /// out[step * stride + r] of one tile, r < height <= lanes, of `depth` terms.
+  void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out, int64_t stride);
   /// out [kBlock][panel_width], steps, of w^T when `transposed`: columns of w are the terms, its rows at most a panel's
   /// columns of y. Else [panel][kBlock][panel_width] of w. Columns beyond the last are 0.
   void (*pack_panels)(const StoredPart& w, bool transposed, float* out);
-  /// y (+)= tile * panel over at most kBlock steps.
+  /// y = (before +) tile * panel over at most kBlock steps.
   void (*multiply)(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
-  /// y (+)= x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms,
+  /// y = (before +) x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms,
   /// reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for each
   /// column, their count rounded up to a whole vector.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
+  /// sums [height][vectors * lanes] = (or, to `add`, +=) rows * panel [steps][vectors * lanes], of at most 3 vectors,
+  /// over at most kBlock steps.
+  void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, int64_t vectors, const float* panel,
+                         float* sums, bool add);
+  /// y = sums [height][vectors * lanes] as they lie, or across: y [columns of the panel][height], height <= lanes.
+  void (*put_lying)(const float* sums, int64_t height, int64_t vectors, const TileResult& y);
+  void (*put_across)(const float* sums, int64_t height, int64_t vectors, const TileResult& y);
 };
 
 /// \param pairs  steps of two bfloat16 terms, for weights in bfloat16 and int8; else of one float32.

@@ -17,7 +17,7 @@ namespace {
 
 // In no namespace of loops: a function of theirs that takes one of its vectors would be found beside another's.
 struct PlainSimd {
-  static constexpr int kTerms = 1, kLanes = 4, kTileRows = 4, kStreamedRows = 1;
+  static constexpr int kTerms = 1, kLanes = 4, kTileRows = 4, kStreamedRows = 1, kLyingRows = 4;
   struct F {
     float x[kLanes];
   };

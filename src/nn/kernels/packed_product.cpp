@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "nn/kernels/lying_product.h"
 #include "nn/kernels/packed_kernels.h"
 
 namespace evenkeel::kernels {
@@ -16,10 +17,9 @@ namespace {
 
 constexpr int64_t kPackedNumbers = int64_t{1} << 22;  // of x, packed at once
 constexpr int64_t kShareRows = 512;
-constexpr int64_t kLine = 32;                        // numbers of a line of cache, in 16 bits
-constexpr int64_t kWorthThreads = int64_t{1} << 21;  // multiply-adds
-constexpr int64_t kSums = 4096;                      // of a streamed share: 16 KiB, half of a first-level cache
-constexpr int64_t kStreamRoom = kSums + 256;         // for sums of whole vectors
+constexpr int64_t kLine = 32;                 // numbers of a line of cache, in 16 bits
+constexpr int64_t kSums = 4096;               // of a streamed share: 16 KiB, half of a first-level cache
+constexpr int64_t kStreamRoom = kSums + 256;  // for sums of whole vectors
 
 // Terms that a sum is made of: x [rows, depth], whichever way it lies; packed, [block][tile][step][row].
 struct Terms {
@@ -102,7 +102,8 @@ void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
     TileSource x = of.x;
     x.x += row * x.row_stride + first * x.k_stride;
     if (x.scales) x.scales += first;
-    of.kernels.pack_tile(x, of.height(tile), depth, out + of.packed_at(k) + row * of.kernels.steps(depth));
+    of.kernels.pack_tile(x, of.height(tile), depth, out + of.packed_at(k) + row * of.kernels.steps(depth),
+                         of.height(tile));
   });
 }
 
@@ -129,64 +130,58 @@ std::vector<Share> shares_of(const Product& product, int64_t threads) {
 TileResult result_of(const Share& share, int64_t row, int64_t column, int64_t columns, bool add) {
   const auto& y = share.operand->y;
   const float* scales = share.operand->scales;
-  return {.y = y.data + row * y.stride + column,
-          .stride = y.stride,
-          .columns = columns,
-          .scales = scales ? scales + column : nullptr,
-          .add = add || y.add};
+  TileResult result{.y = y.data + row * y.stride + column,
+                    .stride = y.stride,
+                    .columns = columns,
+                    .scales = scales ? scales + column : nullptr};
+  if (add) result.add_from_now_on();
+  return result;
 }
 
-bool one_block(const Product& product, const Share& share) {
-  return product.terms.depth <= product.terms.block() && share.operand->packed_addends.empty();
-}
+// One block of terms, of several that a share's sums are made of: the first begins with what was there or with nothing,
+// the last puts the sums where they belong.
+struct Block {
+  int64_t k, depth;
+  const float* x;
+  bool first, last;
+  bool scaled = true;  // by the scales of the operand
+};
 
 // A share's sums while its blocks are added, [panel][row][column of the panel]: rows of y are often a power of two
-// apart, and would push each other out of every cache. One block alone goes to y itself.
+// apart, and would push each other out of every cache.
 class ShareSums {
  public:
-  ShareSums(const Product& product, const Share& share, float* room)
+  ShareSums(const Product& product, const Share& share, bool add, float* room)
       : share_(share),
         first_row_(product.terms.first_row(share.tile)),
         rows_(product.terms.first_row(share.end_tile) - first_row_),
         width_(product.terms.kernels.panel_width),
-        room_(one_block(product, share) ? nullptr : room) {}
+        add_(add),
+        room_(room) {}
   static int64_t numbers(const Terms& terms, const Share& share) {
     const int64_t width = terms.kernels.panel_width, panels = (share.columns + width - 1) / width;
     return panels * width * (terms.first_row(share.end_tile) - terms.first_row(share.tile));
   }
 
-  void load() const {
-    each_row([](float* y, float* sums, size_t bytes) { std::memcpy(sums, y, bytes); });
-  }
-  void store() const {
-    each_row([](float* y, float* sums, size_t bytes) { std::memcpy(y, sums, bytes); });
-  }
-  TileResult tile(int64_t row, int64_t column, int64_t columns, bool add) const {
-    TileResult result = result_of(share_, row, column, columns, add);
-    if (!room_) return result;
-    result.y = at(row, column);
-    result.stride = width_;
-    result.add = add;
+  TileResult tile(int64_t row, int64_t column, int64_t columns, const Block& block) const {
+    TileResult result = result_of(share_, row, column, columns, block.first && add_);
+    float* sums = room_ + (column - share_.column) * rows_ + (row - first_row_) * width_;
+    if (!block.first) {
+      result.before = sums;
+      result.before_stride = width_;
+    }
+    if (!block.last) {
+      result.y = sums;
+      result.stride = width_;
+    }
+    if (!block.scaled) result.scales = nullptr;
     return result;
   }
 
  private:
-  float* at(int64_t row, int64_t column) const {
-    return room_ + (column - share_.column) * rows_ + (row - first_row_) * width_;
-  }
-  template <typename F>
-  void each_row(const F& f) const {
-    if (!room_) return;
-    const auto& y = share_.operand->y;
-    const int64_t end = share_.column + share_.columns;
-    for (int64_t column = share_.column; column < end; column += width_)
-      for (int64_t row = first_row_; row < first_row_ + rows_; ++row)
-        f(y.data + row * y.stride + column, at(row, column),
-          sizeof(float) * static_cast<size_t>(std::min(width_, end - column)));
-  }
-
   const Share& share_;
   int64_t first_row_, rows_, width_;
+  bool add_;
   float* room_;
 };
 
@@ -194,16 +189,9 @@ void stream(const Product& product, const Window& window, const Share& share, fl
   const auto& [kernels, x, rows, depth, transposed] = product.terms;
   const auto w =
       product.terms.part(share.operand->w, window.begin, window.end - window.begin, share.column, share.columns);
-  const auto y = result_of(share, 0, share.column, share.columns, window.begin > 0);
+  const auto y = result_of(share, 0, share.column, share.columns, window.begin > 0 || share.operand->y.add);
   kernels.stream(rows, window.packed, w, transposed, y, sums);
 }
-
-// One block of terms.
-struct Block {
-  int64_t k, depth;
-  const float* x;
-  bool add, scaled;  // to the sums so far; by the scales of the operand
-};
 
 void multiply_block(const Terms& terms, const StoredPart& w, const Share& share, const Block& block, float* panels,
                     const ShareSums& sums, Ahead& ahead) {
@@ -219,18 +207,22 @@ void multiply_block(const Terms& terms, const StoredPart& w, const Share& share,
     const float* panel = terms.transposed ? panels : panels + (column - share.column) * kBlock;
     for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
       const int64_t row = terms.first_row(tile);
-      auto to = sums.tile(row, column, columns, block.add);
-      if (!block.scaled) to.scales = nullptr;
-      kernels.multiply(terms.height(tile), steps, block.x + row * steps, panel, to, ahead);
+      kernels.multiply(terms.height(tile), steps, block.x + row * steps, panel, sums.tile(row, column, columns, block),
+                       ahead);
     }
   }
 }
 
-void multiply_addend(const PackedAddend& addend, const Share& share, float* panels, const ShareSums& sums) {
+void multiply_addend(const PackedAddend& addend, const Share& share, bool last, float* panels, const ShareSums& sums) {
   const auto& terms = addend.terms;
   Ahead none;
   for (int64_t k = 0; k < terms.depth; k += terms.block()) {
-    const Block block{k, std::min(terms.block(), terms.depth - k), addend.packed + terms.packed_at(k), true, false};
+    const Block block{.k = k,
+                      .depth = std::min(terms.block(), terms.depth - k),
+                      .x = addend.packed + terms.packed_at(k),
+                      .first = false,
+                      .last = last && k + terms.block() >= terms.depth,
+                      .scaled = false};
     multiply_block(terms, addend.w, share, block, panels, sums, none);
   }
 }
@@ -242,22 +234,24 @@ void multiply(const Product& product, const Window& window, const Share& share, 
   const auto block_of = [&](const Share& of, int64_t k) {
     return terms.part(of.operand->w, k, std::min(block, window.end - k), of.column, of.columns);
   };
-  const ShareSums sums(product, share, room + terms.panel_numbers(share.columns));
-  const bool add = window.begin > 0 || share.operand->y.add;
-  if (add) sums.load();
+  std::span<const PackedAddend> addends;
+  if (window.end == terms.depth) addends = share.operand->packed_addends;
+  const ShareSums sums(product, share, window.begin > 0 || share.operand->y.add,
+                       room + terms.panel_numbers(share.columns));
   for (int64_t k = window.begin; k < window.end; k += block) {
     Ahead ahead;
     if (k + block < window.end)
       ahead = Ahead(block_of(share, k + block));
     else if (next)
       ahead = Ahead(block_of(*next, window.begin));
-    const Block now{k, std::min(block, window.end - k), window.packed + terms.packed_at(k - window.begin),
-                    add || k > window.begin, true};
+    const Block now{.k = k,
+                    .depth = std::min(block, window.end - k),
+                    .x = window.packed + terms.packed_at(k - window.begin),
+                    .first = k == window.begin,
+                    .last = k + block >= window.end && addends.empty()};
     multiply_block(terms, share.operand->w, share, now, room, sums, ahead);
   }
-  if (window.end == terms.depth)
-    for (const auto& addend : share.operand->packed_addends) multiply_addend(addend, share, room, sums);
-  sums.store();
+  for (const auto& addend : addends) multiply_addend(addend, share, &addend == &addends.back(), room, sums);
 }
 
 // Of a thread, in numbers.
@@ -276,13 +270,15 @@ int64_t threads_for(const Product& product) {
   return small || at::in_parallel_region() ? 1 : at::get_num_threads();
 }
 
-StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.out, w.in}; }
-
-void check(const Terms& terms, const Operand& operand, const Addend& addend) {
-  const int64_t columns = terms.transposed ? addend.w.out : addend.w.in;
-  EK_CHECK(addend.x.rows == terms.rows && columns == operand.columns && !addend.w.scales, kShape,
-           "a product: an addend has ", addend.x.rows, " rows and ", columns, " columns, expected ", terms.rows,
-           " and ", operand.columns, ", not of int8");
+void check(const Product& product) {
+  const auto& terms = product.terms;
+  for (const auto& operand : product.operands)
+    for (const auto& [x, w] : operand.addends) {
+      const int64_t columns = terms.transposed ? w.out : w.in;
+      EK_CHECK(x.rows == terms.rows && columns == operand.columns && !w.scales, kShape, "a product: an addend has ",
+               x.rows, " rows and ", columns, " columns, expected ", terms.rows, " and ", operand.columns,
+               ", not of int8");
+    }
 }
 
 void pack_addends(Product& product, PackedScratch& scratch, int64_t threads) {
@@ -344,8 +340,6 @@ bool takes_addends(const Terms& terms, const PackedScratch& scratch) {
 void run(Product product, PackedScratch& scratch) {
   const auto& terms = product.terms;
   if (terms.rows == 0) return;
-  for (const auto& operand : product.operands)
-    for (const auto& addend : operand.addends) check(terms, operand, addend);
   const int64_t threads = threads_for(product);
   const bool together = takes_addends(terms, scratch);
   if (together) pack_addends(product, scratch, threads);
@@ -360,6 +354,8 @@ void run(Product product, PackedScratch& scratch) {
 
 }  // namespace
 
+StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.out, w.in}; }
+
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   if (products.empty()) return;
   Product product{.terms = {packed_kernels(scratch.instructions, x.pairs),
@@ -373,7 +369,8 @@ void times_transposed(const Activations& x, std::span<const SideBySide> products
              w.in, " columns, expected as many each");
     product.operands.push_back({all_of(w), w.out, w.scales, y, addends});
   }
-  run(std::move(product), scratch);
+  check(product);
+  if (!lying_times_transposed(x, products, scratch)) run(std::move(product), scratch);
 }
 
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
@@ -383,13 +380,14 @@ void times_transposed(const Activations& x, const StoredMatrix& w, const Result&
 
 void times(const Activations& x, const SideBySide& product, PackedScratch& scratch) {
   const auto& [w, y, addends] = product;
-  run({.terms = {packed_kernels(scratch.instructions, x.pairs),
-                 {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
-                 x.rows,
-                 w.out,
-                 false},
-       .operands = {{all_of(w), w.in, nullptr, y, addends}}},
-      scratch);
+  Product packed{.terms = {packed_kernels(scratch.instructions, x.pairs),
+                           {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
+                           x.rows,
+                           w.out,
+                           false},
+                 .operands = {{all_of(w), w.in, nullptr, y, addends}}};
+  check(packed);
+  if (!lying_times(x, product, scratch)) run(std::move(packed), scratch);
 }
 
 void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {

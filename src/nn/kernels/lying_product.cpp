@@ -1,0 +1,275 @@
+#include "nn/kernels/lying_product.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/parallel.h"
+#include "nn/kernels/packed_kernels.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+constexpr int64_t kMostVectors = 3, kMostLanes = 16;
+constexpr int64_t kFewColumns = 64, kFewRows = 128;
+constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
+constexpr int64_t kPieceRows = 64;          // of what lies, taken by a thread at once
+
+// What lies: rows of steps.
+struct Lying {
+  const PackedKernels& kernels;
+  const float* steps;
+  int64_t stride, depth;  // steps from one row to the next; terms
+  float scale;
+};
+
+// What is packed, for one product or one addend of it: at most kMostVectors, [block][step][vectors].
+struct LyingTerms {
+  Lying lying;
+  const float* packed;
+};
+
+// Columns of what is packed that are multiplied at once, and where the result goes: y [rows, columns], or [columns, rows]
+// when it goes across.
+struct Group {
+  std::vector<LyingTerms> summands;  // that of the product, then those of addends
+  int64_t columns, vectors;
+  Result y;
+};
+
+struct LyingProduct {
+  const PackedKernels& kernels;
+  int64_t rows;  // that lie
+  bool across;
+  std::vector<Group> groups;
+};
+
+// ---- multiplying
+
+// Fetched while block k of a few rows is multiplied: two blocks on, or of the next few.
+const float* soon(const Lying& lying, const float* rows, int64_t k, int64_t height, bool last) {
+  const int64_t ahead = k + 2 * lying.kernels.block_terms();
+  if (ahead < lying.depth) return rows + lying.kernels.steps(ahead);
+  return last ? rows + lying.kernels.steps(k) : rows + height * lying.stride + lying.kernels.steps(ahead - lying.depth);
+}
+
+void multiply_lying(const LyingTerms& terms, int64_t vectors, int64_t row, int64_t height, bool last, float* sums,
+                    bool add) {
+  const auto& [kernels, steps, stride, depth, scale] = terms.lying;
+  const int64_t block = kernels.block_terms();
+  const float* rows = steps + row * stride;
+  for (int64_t k = 0; k < depth; k += block) {
+    const LyingRows at{rows + kernels.steps(k), stride, scale, soon(terms.lying, rows, k, height, last)};
+    kernels.multiply_lying(height, kernels.steps(std::min(block, depth - k)), at, vectors,
+                           terms.packed + kernels.steps(k) * vectors * kernels.lanes, sums, add || k > 0);
+  }
+}
+
+// A vector's lanes of what lies.
+void multiply_rows(const LyingProduct& product, const Group& group, int64_t row, int64_t rows) {
+  alignas(64) float sums[kMostLanes * kMostVectors * kMostLanes];
+  const auto& kernels = product.kernels;
+  for (int64_t r = 0; r < rows; r += kernels.lying_rows) {
+    const int64_t height = std::min(kernels.lying_rows, rows - r);
+    const bool last = row + r + 2 * height > product.rows;
+    float* at = sums + r * group.vectors * kernels.lanes;
+    for (const auto& terms : group.summands)
+      multiply_lying(terms, group.vectors, row + r, height, last, at, &terms != &group.summands.front());
+  }
+  const auto& y = group.y;
+  float* first = y.data + (product.across ? row : row * y.stride);
+  const TileResult to{.y = first, .stride = y.stride, .columns = group.columns};
+  (product.across ? kernels.put_across : kernels.put_lying)(sums, rows, group.vectors, to);
+}
+
+void run_lying(const LyingProduct& product, bool worth_threads) {
+  const int64_t piece = worth_threads ? kPieceRows : product.rows, lanes = product.kernels.lanes;
+  for_each_piece((product.rows + piece - 1) / piece, [&](int64_t i) {
+    const int64_t end = std::min((i + 1) * piece, product.rows);
+    for (int64_t row = i * piece; row < end; row += lanes)
+      for (const auto& group : product.groups) multiply_rows(product, group, row, std::min(lanes, end - row));
+  });
+}
+
+// ---- packing
+
+int64_t whole_blocks(const PackedKernels& kernels, int64_t depth) {
+  return (kernels.steps(depth) + kBlock - 1) / kBlock * kBlock;
+}
+
+// Terms of rows of activations, which become columns of a panel.
+struct Rows {
+  const PackedKernels& kernels;
+  TileSource x;
+  int64_t depth;
+
+  int64_t numbers(int64_t vectors) const { return kernels.steps(depth) * vectors * kernels.lanes; }
+  void pack(int64_t first, int64_t rows, int64_t vectors, float* out) const {
+    const int64_t width = vectors * kernels.lanes;
+    if (rows < width) std::fill_n(out, numbers(vectors), 0.0f);
+    for (int64_t row = 0; row < rows; row += kernels.lanes) {
+      TileSource from = x;
+      from.x += (first + row) * x.row_stride;
+      kernels.pack_tile(from, std::min(kernels.lanes, rows - row), depth, out + row, width);
+    }
+  }
+};
+
+Rows rows_of(const PackedKernels& kernels, const Activations& x, int64_t depth) {
+  return {kernels, {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale}, depth};
+}
+
+// A piece of one weight, its terms packed; two vectors whatever its columns.
+void pack_columns(const PackedKernels& kernels, const StoredPart& w, bool transposed, float* out) {
+  const int64_t depth = transposed ? w.columns : w.rows;
+  for (int64_t k = 0; k < depth; k += kBlock) {
+    const int64_t terms = std::min(kBlock, depth - k);
+    const auto block = transposed ? w.part(0, k, w.rows, terms) : w.part(k, 0, terms, w.columns);
+    kernels.pack_panels(block, transposed, out + k * kernels.panel_width);
+  }
+}
+
+bool worth_threads(int64_t rows, int64_t depth, int64_t columns) {
+  return rows * depth * columns >= kWorthThreads && !at::in_parallel_region();
+}
+
+// x lies, the weights are packed.
+void with_few_columns(const Activations& x, std::span<const SideBySide> products, bool transposed,
+                      PackedScratch& scratch) {
+  const auto& kernels = packed_kernels(scratch.instructions, false);
+  const auto columns_of = [&](const StoredMatrix& w) { return transposed ? w.out : w.in; };
+  const int64_t depth = transposed ? products.front().w.in : products.front().w.out;
+  const int64_t width = kernels.panel_width, numbers = whole_blocks(kernels, depth) * width;
+  int64_t all_columns = 0, panels = 0;
+  for (const auto& product : products) {
+    all_columns += columns_of(product.w);
+    panels += (columns_of(product.w) + width - 1) / width;
+  }
+  float* packed = scratch.w.at_least(panels * numbers);
+  LyingProduct lying{kernels, x.rows, false, {}};
+  for (const auto& [w, y, addends] : products)
+    for (int64_t column = 0; column < columns_of(w); column += width, packed += numbers) {
+      const int64_t count = std::min(width, columns_of(w) - column);
+      pack_columns(kernels,
+                   transposed ? all_of(w).part(column, 0, count, depth) : all_of(w).part(0, column, depth, count),
+                   transposed, packed);
+      const LyingTerms terms{{kernels, x.data, x.stride, depth, x.scale}, packed};
+      lying.groups.push_back({{terms}, count, width / kernels.lanes, {y.data + column, y.stride}});
+    }
+  run_lying(lying, worth_threads(x.rows, depth, all_columns));
+}
+
+// Some rows of x, as equal in number as whole vectors allow.
+struct RowGroup {
+  int64_t first, rows, vectors;
+};
+std::vector<RowGroup> row_groups(const PackedKernels& kernels, int64_t rows) {
+  const int64_t vectors = (rows + kernels.lanes - 1) / kernels.lanes;
+  const int64_t count = (vectors + kMostVectors - 1) / kMostVectors;
+  std::vector<RowGroup> groups;
+  for (int64_t g = 0; g < count; ++g) {
+    const int64_t begin = g * vectors / count, end = (g + 1) * vectors / count, first = begin * kernels.lanes;
+    groups.push_back({first, std::min(end * kernels.lanes, rows) - first, end - begin});
+  }
+  return groups;
+}
+
+int64_t vectors_of(const std::vector<RowGroup>& groups) {
+  int64_t vectors = 0;
+  for (const auto& group : groups) vectors += group.vectors;
+  return vectors;
+}
+
+// The panels of each group; `out` is moved behind them.
+std::vector<const float*> packed_rows(const Rows& rows, const std::vector<RowGroup>& groups, float*& out) {
+  std::vector<const float*> packed;
+  for (const auto& group : groups) {
+    rows.pack(group.first, group.rows, group.vectors, out);
+    packed.push_back(out);
+    out += rows.numbers(group.vectors);
+  }
+  return packed;
+}
+
+// A weight as steps: words of bfloat16, or float32.
+Lying lying_weight(const PackedKernels& kernels, const StoredMatrix& w) {
+  return {kernels, static_cast<const float*>(w.data), w.stride / kernels.terms, w.in, 1};
+}
+
+// Each weight lies, x is packed.
+void with_few_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+  const auto &kernels = packed_kernels(scratch.instructions, x.pairs),
+             &single = packed_kernels(scratch.instructions, false);
+  const auto groups = row_groups(kernels, x.rows);
+  const auto rows = rows_of(kernels, x, products.front().w.in);
+  float* room = scratch.x.at_least(rows.numbers(vectors_of(groups)));
+  const auto packed = packed_rows(rows, groups, room);
+  for (const auto& [w, y, addends] : products) {
+    LyingProduct lying{kernels, w.out, true, {}};
+    for (size_t g = 0; g < groups.size(); ++g)
+      lying.groups.push_back({{{lying_weight(kernels, w), packed[g]}},
+                              groups[g].rows,
+                              groups[g].vectors,
+                              {y.data + groups[g].first * y.stride, y.stride}});
+    int64_t ranks = 0;
+    for (const auto& addend : addends) ranks += addend.w.in;
+    room = scratch.addends.at_least(ranks * vectors_of(groups) * single.lanes);
+    for (const auto& [xa, b] : addends) {
+      const auto inner = packed_rows(rows_of(single, xa, b.in), groups, room);
+      for (size_t g = 0; g < groups.size(); ++g)
+        lying.groups[g].summands.push_back({lying_weight(single, b), inner[g]});
+    }
+    run_lying(lying, worth_threads(w.out, rows.depth, x.rows));
+  }
+}
+
+// ---- what lies well
+
+bool lies_as_steps(const PackedKernels& kernels, const StoredMatrix& w) {
+  if (kernels.terms == 1) return w.dtype == c10::kFloat;
+  return w.dtype == c10::kBFloat16 && w.in % 2 == 0 && w.stride % 2 == 0 &&
+         reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
+}
+
+bool few_columns(const Activations& x, std::span<const SideBySide> products, bool transposed, Isa instructions) {
+  const auto fits = [&](const SideBySide& product) {
+    const auto& [w, y, addends] = product;
+    const int64_t depth = transposed ? w.in : w.out, columns = transposed ? w.out : w.in;
+    return !y.add && !w.scales && addends.empty() && columns <= kFewColumns && depth > 0 && depth <= kMostPanelTerms;
+  };
+  return !x.pairs && x.rows > packed_kernels(instructions, false).streamed_rows &&
+         std::all_of(products.begin(), products.end(), fits);
+}
+
+bool few_rows(const Activations& x, std::span<const SideBySide> products, Isa instructions) {
+  const auto &kernels = packed_kernels(instructions, x.pairs), &single = packed_kernels(instructions, false);
+  const auto fits = [&](const SideBySide& product) {
+    const auto& [w, y, addends] = product;
+    return !y.add && w.in > 0 && lies_as_steps(kernels, w) &&
+           std::all_of(addends.begin(), addends.end(), [&](const Addend& a) { return lies_as_steps(single, a.w); });
+  };
+  return kernels.lanes == single.lanes && x.rows > kernels.streamed_rows && x.rows <= kFewRows &&
+         std::all_of(products.begin(), products.end(), fits);
+}
+
+}  // namespace
+
+bool lying_times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+  if (few_columns(x, products, true, scratch.instructions))
+    with_few_columns(x, products, true, scratch);
+  else if (few_rows(x, products, scratch.instructions))
+    with_few_rows(x, products, scratch);
+  else
+    return false;
+  return true;
+}
+
+bool lying_times(const Activations& x, const SideBySide& product, PackedScratch& scratch) {
+  const auto one = std::span(&product, 1);
+  if (!few_columns(x, one, false, scratch.instructions)) return false;
+  with_few_columns(x, one, false, scratch);
+  return true;
+}
+
+}  // namespace evenkeel::kernels
