@@ -1,7 +1,7 @@
 #include "apps/program.h"
-#include "base/wait_policy.h"
+#include "base/process.h"
 
 int main(int argc, char** argv) {
-  evenkeel::let_waiting_threads_sleep(argv);
+  evenkeel::settle_process(argv);
   evenkeel::run_and_exit(argc, argv);
 }

@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/process.h"
 #include "bench/peak_memory.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
@@ -102,6 +103,7 @@ OrderedJson run(const Job& job) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
+  evenkeel::settle_process(argv);
   CLI::App program("Prompts of the commonsense sets answered on an OLMoE folder, timed");
   evenkeel::Job job;
   program.add_option("model", job.model)->required();

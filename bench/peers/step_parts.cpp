@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "base/json.h"
-#include "base/wait_policy.h"
+#include "base/process.h"
 #include "bench/machine_limits.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
@@ -195,7 +195,7 @@ OrderedJson run(const Job& job) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
-  evenkeel::let_waiting_threads_sleep(argv);
+  evenkeel::settle_process(argv);
   CLI::App program("The parts of a LoRA training step, each alone, against the machine's limits");
   evenkeel::Job job;
   program.add_option("--batch", job.batch);

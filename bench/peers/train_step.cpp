@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/wait_policy.h"
+#include "base/process.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
 #include "data/prompt.h"
@@ -107,7 +107,7 @@ OrderedJson run(const Job& job) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
-  evenkeel::let_waiting_threads_sleep(argv);
+  evenkeel::settle_process(argv);
   CLI::App program("One LoRA training step on an OLMoE folder, timed");
   evenkeel::Job job;
   program.add_option("model", job.model)->required();

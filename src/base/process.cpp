@@ -1,13 +1,23 @@
-#include "base/wait_policy.h"
+#include "base/process.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 namespace evenkeel {
+namespace {
+
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  ::mallopt(M_MMAP_THRESHOLD, INT_MAX);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
 
 void let_waiting_threads_sleep(char** argv) {
   const char* threads = std::getenv("OMP_NUM_THREADS");
@@ -18,6 +28,13 @@ void let_waiting_threads_sleep(char** argv) {
   const auto program =
       std::filesystem::read_symlink("/proc/self/exe", error);  // itself would rename the process to exe
   if (!error) ::execv(program.c_str(), argv);                  // where it cannot, threads spin
+}
+
+}  // namespace
+
+void settle_process(char** argv) {
+  let_waiting_threads_sleep(argv);
+  keep_freed_memory();
 }
 
 }  // namespace evenkeel
