@@ -102,6 +102,7 @@ class Follower {
     here_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
     state_.common = here_.place.shared->common();
     view_ = server_.draw(state_);
+    broadcasts_ = {};
     EK_CHECK(ids_of(view_.participants) == command.participants, kInternal, "rank ", member_.rank(), " draws ",
              join(ids_of(view_.participants)), " for round ", command.round + 1, ", rank 0 ",
              join(command.participants));
@@ -126,7 +127,7 @@ class Follower {
   }
 
   Task task_of(const ClientProfile& client) {
-    auto task = server_.training_task(state_, client, view_);
+    auto task = server_.training_task(state_, client, view_, &broadcasts_);
     auto& record = begun_[client.id];
     record.id = client.id;
     record.bytes_down = task.payload.size();
@@ -228,6 +229,7 @@ class Follower {
   RoundView view_;
   std::vector<int64_t> trained_;           // clients of the last exchange
   std::map<int64_t, ClientRecord> begun_;  // what is known of them before they reply
+  Broadcasts broadcasts_;                  // of the round
   std::optional<RoundJournal> journal_;
   int64_t journal_round_ = -1;
   std::chrono::steady_clock::time_point told_{};

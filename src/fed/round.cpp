@@ -34,6 +34,7 @@ struct Round {
   RoundView view;
   OtherTraffic other{};
   PhaseSeconds seconds{};
+  Broadcasts broadcasts{};
   std::map<int64_t, ClientRecord> begun{};  // of clients that have their task
   std::set<int64_t> awaited{};              // who has neither replied nor been lost
   std::set<int64_t> elsewhere{};            // whose upload stayed where it was made
@@ -59,7 +60,7 @@ struct Round {
 
   Task task_of(const ClientProfile& client) {
     progress.begin_client(client);
-    auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view); });
+    auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view, &broadcasts); });
     auto& record = begun[client.id];
     record.id = client.id;
     record.bytes_down = task.payload.size();

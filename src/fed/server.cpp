@@ -200,11 +200,14 @@ RoundView Server::draw(const ServerState& state) const {
   return draw_round(clients, config.clients.participation, seed(), state.round);
 }
 
-Task Server::training_task(const ServerState& state, const ClientProfile& client, const RoundView& round) const {
+Task Server::training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
+                           Broadcasts* sent) const {
+  Broadcasts alone;
+  auto& broadcasts = sent ? *sent : alone;
   return {.round = round.round,
           .client = client,
           .ask = Train{},
-          .payload = encode(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
+          .payload = broadcasts.encoded(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
 }
 
 News Server::change_news(const ServerState& state) const {

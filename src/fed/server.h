@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fed/broadcasts.h"
 #include "fed/config.h"
 #include "fed/fabric.h"
 #include "fed/served.h"
@@ -49,7 +50,9 @@ struct Server {
 
   /// The participants of the round that follows `state`.
   RoundView draw(const ServerState& state) const;
-  Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
+  /// \param sent  of the round so far, where there are several
+  Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
+                     Broadcasts* sent = nullptr) const;
   /// The change of the base that made `state`, for the clients that sit the next round out; nothing to say: no bytes.
   News change_news(const ServerState& state) const;
   /// The state after the round. \param updates  of all participants, in their order; of some of them where `others`

@@ -30,8 +30,8 @@ struct LyingTerms {
   const float* packed;
 };
 
-// Columns of what is packed that are multiplied at once, and where the result goes: y [rows, columns], or [columns, rows]
-// when it goes across.
+// Columns of what is packed that are multiplied at once, and where the result goes: y [rows, columns], or
+// [columns, rows] when it goes across.
 struct Group {
   std::vector<LyingTerms> summands;  // that of the product, then those of addends
   int64_t columns, vectors;

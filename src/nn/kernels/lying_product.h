@@ -1,5 +1,5 @@
-/// \file  Products of which one operand is read as it lies, no copy of it made: activations that meet so few columns that
-/// packing them would take longer than multiplying them (LoRA's factors), and weights that so few rows meet (an
+/// \file  Products of which one operand is read as it lies, no copy of it made: activations that meet so few columns
+/// that packing them would take longer than multiplying them (LoRA's factors), and weights that so few rows meet (an
 /// expert's share of a small batch). The sums of packed_product.h in the same order: to the same bits.
 #pragma once
 

@@ -100,9 +100,9 @@ struct PackedKernels {
   /// y = (before +) tile * panel over at most kBlock steps.
   void (*multiply)(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
-  /// y = (before +) x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of terms,
-  /// reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for each
-  /// column, their count rounded up to a whole vector.
+  /// y = (before +) x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of
+  /// terms, reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for
+  /// each column, their count rounded up to a whole vector.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
   /// sums [height][vectors * lanes] = (or, to `add`, +=) rows * panel [steps][vectors * lanes], of at most 3 vectors,
