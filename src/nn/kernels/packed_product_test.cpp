@@ -320,6 +320,56 @@ TEST(PackedProduct, AddendsAreAddedToTheBitsOfProductsOfTheirOwn) {
         }
 }
 
+// What is added to 0 is packed; what is written is read as it lies where that is faster (lying_product.h).
+void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w, const std::vector<Addend>& addends,
+                                PackedScratch& scratch) {
+  const int64_t columns = forward ? w.matrix.out : w.matrix.in;
+  const auto packed = at::zeros({x.rows, columns});
+  auto frame = framed(x.rows, columns);
+  const auto lying = inner(frame, x.rows, columns);
+  for (const auto& y : {result(packed, true), result(lying)}) {
+    const SideBySide product{w.matrix, y, addends};
+    forward ? times_transposed(x, std::span(&product, 1), scratch) : times(x, product, scratch);
+  }
+  EXPECT_TRUE(at::equal(packed, lying)) << (forward ? "forward " : "backward ") << x.rows << " rows";
+  expect_frame_untouched(frame, x.rows, columns);
+}
+
+TEST(PackedProduct, AWeightThatLiesGivesTheBitsOfOneThatIsPacked) {
+  at::manual_seed(10);
+  const int before = at::get_num_threads();
+  for (auto& scratch : every_instruction_set())
+    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16, true}})
+      for (const int64_t rows : {9, 16, 17, 40, 64, 100, 128, 129})
+        for (const int threads : {1, 3}) {
+          at::set_num_threads(threads);
+          const auto w = weight(format.dtype, 170, 602, 4), b = weight(at::kFloat, 170, 20);
+          const auto x = at::randn({rows, 602}), xa = at::randn({rows, 20});
+          const std::vector<Addend> addends{{activations(xa, 0.7f), b.matrix}};
+          expect_the_bits_of_packing(true, activations(x, 0.3f, format.pairs), w, {}, scratch);
+          expect_the_bits_of_packing(true, activations(x, 0.3f, format.pairs), w, addends, scratch);
+        }
+  at::set_num_threads(before);
+}
+
+TEST(PackedProduct, ActivationsThatLieGiveTheBitsOfPackedOnes) {
+  at::manual_seed(11);
+  const int before = at::get_num_threads();
+  for (auto& scratch : every_instruction_set())
+    for (const auto dtype : {at::kFloat, at::kBFloat16})
+      for (const int64_t columns : {1, 20, 45, 64, 65})
+        for (const int64_t rows : {9, 23, 130})
+          for (const int threads : {1, 3}) {
+            at::set_num_threads(threads);
+            const auto x = at::randn({rows, 900}).narrow(1, 0, 897);
+            for (const float scale : {1.0f, 0.7f}) {
+              expect_the_bits_of_packing(true, activations(x, scale), weight(dtype, columns, 897), {}, scratch);
+              expect_the_bits_of_packing(false, activations(x, scale), weight(dtype, 897, columns), {}, scratch);
+            }
+          }
+  at::set_num_threads(before);
+}
+
 TEST(PackedProduct, RefusesAddendsOfOtherShapes) {
   PackedScratch scratch;
   const auto w = weight(at::kFloat, 30, 40), narrow = weight(at::kFloat, 29, 5);
