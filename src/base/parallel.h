@@ -20,4 +20,10 @@ void for_each_piece(int64_t count, const Work& work) {
   });
 }
 
+/// Calls work(begin, end) for pieces of `grain` that make up [0, count), as above.
+template <typename Work>
+void for_each_range(int64_t count, int64_t grain, const Work& work) {
+  for_each_piece((count + grain - 1) / grain, [&](int64_t i) { work(i * grain, std::min((i + 1) * grain, count)); });
+}
+
 }  // namespace evenkeel

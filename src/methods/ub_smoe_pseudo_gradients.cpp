@@ -1,13 +1,13 @@
 #include "methods/ub_smoe_pseudo_gradients.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "base/parallel.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel::ubsmoe {
@@ -38,11 +38,9 @@ double squares_of(const at::Tensor& stack, int64_t e) {
 at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   auto norm_E = at::zeros({tensors.front().size(0)}, at::kDouble);
   auto* norms = norm_E.mutable_data_ptr<double>();
-  at::parallel_for(0, norm_E.numel(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e) {
-      for (const auto& tensor : tensors) norms[e] += squares_of(tensor, e);
-      norms[e] = std::sqrt(norms[e]);
-    }
+  for_each_piece(norm_E.numel(), [&](int64_t e) {
+    for (const auto& tensor : tensors) norms[e] += squares_of(tensor, e);
+    norms[e] = std::sqrt(norms[e]);
   });
   return norm_E;
 }
@@ -98,15 +96,13 @@ at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor>
   auto* norms = norm_E.mutable_data_ptr<double>();
   const auto* shares = injection.share_E.const_data_ptr<double>();
   const auto* scales = injection.scale_E.const_data_ptr<double>();
-  at::parallel_for(0, norm_E.numel(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t e = begin; e < end; ++e) {
-      double squares = 0;
-      for (size_t j = 0; j < g.size() && shares[e] > 0; ++j) {
-        const auto add = g[j].scalar_type() == at::kDouble ? add_as<double> : add_as<float>;
-        squares += add(targets[j], g[j], e, factor * shares[e], scales[e], injection.bound);
-      }
-      norms[e] = shares[e] * std::sqrt(squares);
+  for_each_piece(norm_E.numel(), [&](int64_t e) {
+    double squares = 0;
+    for (size_t j = 0; j < g.size() && shares[e] > 0; ++j) {
+      const auto add = g[j].scalar_type() == at::kDouble ? add_as<double> : add_as<float>;
+      squares += add(targets[j], g[j], e, factor * shares[e], scales[e], injection.bound);
     }
+    norms[e] = shares[e] * std::sqrt(squares);
   });
   return norm_E;
 }

@@ -1,7 +1,6 @@
 #include "nn/attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
@@ -25,7 +24,7 @@ void rotate_all(const at::Tensor& x_THP, const RotaryTable& table, double sign, 
   const T* x = x_THP.const_data_ptr<T>();
   T* out = out_THP.mutable_data_ptr<T>();
   const float *cos = table.cos.const_data_ptr<float>(), *sin = table.sin.const_data_ptr<float>();
-  at::parallel_for(0, x_THP.size(0), kernels::row_grain(heads * width), [&](int64_t begin, int64_t end) {
+  for_each_range(x_THP.size(0), kernels::row_grain(heads * width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin * heads; row < end * heads; ++row)
       kernels::rotate(x + row * width, cos + row / heads * width, sin + row / heads * width, static_cast<T>(sign),
                       out + row * width, width);

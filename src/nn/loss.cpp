@@ -1,7 +1,6 @@
 #include "nn/loss.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "nn/kernels/kept.h"
 #include "nn/kernels/scratch.h"
 #include "nn/kernels/vector.h"
@@ -39,7 +39,7 @@ template <typename T>
 void finish_rows(at::Tensor& logits_NV, const int64_t* targets, T* logprobs, bool to_gradient) {
   const int64_t vocabulary = logits_NV.size(1);
   T* logits = logits_NV.mutable_data_ptr<T>();
-  at::parallel_for(0, logits_NV.size(0), kernels::row_grain(vocabulary), [&](int64_t begin, int64_t end) {
+  for_each_range(logits_NV.size(0), kernels::row_grain(vocabulary), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)
       logprobs[n] = finish_row(logits + n * vocabulary, vocabulary, targets[n], to_gradient);
   });

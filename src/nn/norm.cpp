@@ -1,12 +1,12 @@
 #include "nn/norm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -20,7 +20,7 @@ void normalise(const at::Tensor& x_TD, const at::Tensor& w_D, double eps, at::Te
   const T *x = x_TD.const_data_ptr<T>(), *w = w_D.const_data_ptr<T>();
   T *y = y_TD.mutable_data_ptr<T>(), *rstd = rstd_T.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
-  at::parallel_for(0, x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
+  for_each_range(x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const T* row = x + t * width;
       const T mean_square = kernels::dot(row, row, width) / static_cast<T>(width);
@@ -38,7 +38,7 @@ void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const a
   const T* rstd = rstd_T.const_data_ptr<T>();
   T* dx = dx_TD.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
-  at::parallel_for(0, x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
+  for_each_range(x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       T* out = dx + t * width;
       kernels::scaled_product(rstd[t], dy + t * width, w, out, width);

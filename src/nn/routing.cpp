@@ -1,13 +1,13 @@
 #include "nn/routing.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -119,7 +119,7 @@ Routed route_tokens(const at::Tensor& logits_TE, const at::Tensor& phi_E, const 
   T *weights = out.weights_TK.mutable_data_ptr<T>(), *probs = out.probs_TE.mutable_data_ptr<T>();
   auto* chosen = out.experts_TK.mutable_data_ptr<int64_t>();
   auto* added = reinterpret_cast<char*>(out.added_TE.mutable_data_ptr<int8_t>());
-  at::parallel_for(0, tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
+  for_each_range(tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
     TokenRouter<T> router(plan, experts, phi);
     std::vector<T> m(static_cast<size_t>(experts));
     std::vector<char> unused(static_cast<size_t>(experts));
@@ -143,7 +143,7 @@ at::Tensor gate_backward(const at::Tensor& grad_TK, const Routed& routed) {
   const T* probs = routed.probs_TE.const_data_ptr<T>();
   const auto* chosen = routed.experts_TK.const_data_ptr<int64_t>();
   T* dm = dm_TE.mutable_data_ptr<T>();
-  at::parallel_for(0, tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
+  for_each_range(tokens, kTokensPerTask, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const T *g = grad + t * k, *w = weights + t * k;
       const T mean = kernels::dot(g, w, k);

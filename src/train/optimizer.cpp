@@ -1,7 +1,6 @@
 #include "train/optimizer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/parallel.h"
 #include "train/adamw_kernel.h"
 
 namespace evenkeel {
@@ -115,7 +115,7 @@ void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients g
   run_all(work);
 }
 
-/// Pieces of equal length over all tensors, so that threads are done together.
+/// Pieces of equal length over all tensors, which threads take as they get free.
 void AdamW::run_all(const std::vector<Work>& work) {
   struct Piece {
     const Work* work;
@@ -125,11 +125,9 @@ void AdamW::run_all(const std::vector<Work>& work) {
   for (const auto& one : work)
     for (int64_t begin = 0, n = one.tensors[0].numel(); begin < n; begin += kPiece)
       pieces.push_back({&one, begin, std::min(n, begin + kPiece)});
-  at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const auto& piece = pieces[static_cast<size_t>(i)];
-      piece.work->run(piece.begin, piece.end);
-    }
+  for_each_piece(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
+    const auto& piece = pieces[static_cast<size_t>(i)];
+    piece.work->run(piece.begin, piece.end);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/parallel.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel::kernels {
@@ -107,7 +108,7 @@ template <typename T>
 void combine(const ExpertBatch<T>& batch, const TokenRows<T>& out) {
   const int64_t top_k = batch.top_k, width = batch.hidden;
   const auto tokens = static_cast<int64_t>(batch.slots.token.size()) / top_k;
-  at::parallel_for(0, tokens, row_grain(width * top_k), [&](int64_t begin, int64_t end) {
+  for_each_range(tokens, row_grain(width * top_k), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       T* row = out.by_token + t * width;
       if (!batch.is_live(t)) std::fill_n(row, width, T(0));

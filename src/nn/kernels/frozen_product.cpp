@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/vector.h"
 
@@ -42,7 +43,7 @@ Panel<T> widened_rows(const StoredMatrix& w, int64_t first, int64_t rows, Scratc
   if (w.dtype == c10::CppTypeToScalarType<T>::value)
     return {static_cast<const T*>(w.data) + first * w.stride, w.stride};
   T* panel = scratch.at_least(rows * w.in);
-  at::parallel_for(0, rows, row_grain(w.in), [&](int64_t begin, int64_t end) {
+  for_each_range(rows, row_grain(w.in), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) widen_row(w, first + r, panel + r * w.in);
   });
   return {panel, w.in};
@@ -86,7 +87,7 @@ void native_product(const Activations& x, const StoredMatrix& w, Direction direc
   auto* narrow_x = reinterpret_cast<c10::BFloat16*>(scratch.narrow_in.at_least(x.rows * in));
   auto* narrow_y = reinterpret_cast<c10::BFloat16*>(scratch.narrow_out.at_least(x.rows * out));
   const auto each_row = [&](int64_t width, const auto& f) {
-    at::parallel_for(0, x.rows, row_grain(width), [&](int64_t begin, int64_t end) {
+    for_each_range(x.rows, row_grain(width), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) f(r);
     });
   };
