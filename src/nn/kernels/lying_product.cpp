@@ -51,7 +51,8 @@ struct LyingProduct {
 const float* soon(const Lying& lying, const float* rows, int64_t k, int64_t height, bool last) {
   const int64_t ahead = k + 2 * lying.kernels.block_terms();
   if (ahead < lying.depth) return rows + lying.kernels.steps(ahead);
-  return last ? rows + lying.kernels.steps(k) : rows + height * lying.stride + lying.kernels.steps(ahead - lying.depth);
+  if (last || ahead >= 2 * lying.depth) return rows + lying.kernels.steps(k);
+  return rows + height * lying.stride + lying.kernels.steps(ahead - lying.depth);
 }
 
 void multiply_lying(const LyingTerms& terms, int64_t vectors, int64_t row, int64_t height, bool last, float* sums,
