@@ -1,5 +1,7 @@
 #include "fed/training_run.h"
 
+#include <algorithm>
+
 #include "base/files.h"
 #include "base/log.h"
 #include "fed/arithmetic.h"
@@ -122,6 +124,28 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   return std::move(result.next);
 }
 
+/// Whether this command, not the one that began the run, says which kernels make products.
+bool tells_arithmetic(const RunRequest& request) {
+  return std::any_of(request.settings.begin(), request.settings.end(), [](const std::string& setting) {
+    return setting.starts_with("model.compute_dtype=") || setting.starts_with("model.products.");
+  });
+}
+
+void take_arithmetic(const ModelSection& from, ModelSection& to) {
+  to.compute_dtype = from.compute_dtype;
+  to.products = from.products;
+}
+
+/// The run's config, with the arithmetic that `asked` tells, on this machine.
+ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& asked) {
+  take_arithmetic(asked.model, run.model);
+  run.model.settle_products(machine_choices(run).products);
+  log::warning(
+      "[train] products with the base are made as this command says (model.compute_dtype, model.products): "
+      "other bits than those of a run that keeps its arithmetic");
+  return run;
+}
+
 }  // namespace
 
 Run begin_run(const RunRequest& request, const RunHooks& hooks) {
@@ -150,9 +174,14 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     return begin_run(request, hooks);
   }
   auto folder = RunFolder::open(path, from_round);
-  const auto begun_with = refuse_changes(request, folder);
+  const bool other_arithmetic = tells_arithmetic(request);
+  const auto begun_with = refuse_changes(request, folder, [&](ExperimentConfig asked) {
+    if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
+    return asked;
+  });
   check_manifest(path, read_manifest(path));
-  auto experiment = experiment_of(folder.config(), begun_with, hooks);
+  auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
+  auto experiment = experiment_of(std::move(config), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
   experiment.fabric.place.answers = folder.answers();

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -135,6 +136,25 @@ def test_a_resumed_run_keeps_its_config(undisturbed):
     out, _ = undisturbed
     one_line(evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=9"), "--set", "--resume",
              "train.rounds is 9, in the run 3")
+
+
+def test_arithmetic_alone_may_be_told_otherwise(tmp_path):
+    """The library's products from the second round on: other bits, and the run's own again where nothing is said."""
+    widen = settings(model__compute_dtype="auto", **{
+        f"model__products__{place}_{way}": ["widen"] * 8 for place in ("expert", "linear") for way in ("forward", "backward")})
+    begin = ["train", "configs/demo.toml", *settings(data__limit=64, train__rounds=2, evaluate__limit=4, clients__count=2,
+                                                     clients__budgets=[0.125, 1.0], evaluate__budgets=[1.0])]
+    succeed(*begin, "--out", tmp_path / "whole")
+    for out, more in (("kept", []), ("told", widen),
+                      ("measured", ["--set", "model.compute_dtype=auto"])):
+        shutil.copytree(tmp_path / "whole", tmp_path / out)
+        run = succeed("train", "configs/demo.toml", "--out", tmp_path / out, "--resume", "--from-round", 1, *more)
+        assert ("other bits than those of a run that keeps its arithmetic" in run.stderr) == bool(more)
+    adapters = {out: (tmp_path / out / ADAPTER).read_bytes() for out in ("whole", "kept", "told")}
+    assert adapters["kept"] == adapters["whole"] != adapters["told"]
+    refused = one_line(evenkeel("train", "configs/demo.toml", "--out", tmp_path / "told", "--resume",
+                                *widen, "--set", "lora.rank=4"), "lora.rank is 4, in the run 16")
+    assert "model.compute_dtype is" not in refused
 
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):
