@@ -40,8 +40,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
 /// needs was read and checked. \param from_round  go on from this round instead of the last committed one
 /// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or damaged, or a file the run was
 /// made with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has.
-/// What it leaves out of the settings that the run was begun with is not asked for. Arithmetic alone it may change, from
-/// here on and while it says so: settings of model.compute_dtype (auto: measured here and now) and model.products.
+/// What it leaves out of the settings that the run was begun with is not asked for. Arithmetic alone it may change,
+/// for as long as it says so: settings of model.compute_dtype (auto: measured here and now) and model.products.
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt, const RunHooks& hooks = {});
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed
