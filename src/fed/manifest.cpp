@@ -101,7 +101,7 @@ void check_machine(const JsonView& manifest) {
     log::warning(
         "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
         "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
-        "and bits may differ; --set model.compute_dtype=auto measures this one");
+        "and bits may differ; `train --resume --set model.compute_dtype=auto` measures this one");
 }
 
 }  // namespace
