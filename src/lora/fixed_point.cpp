@@ -20,8 +20,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{1} << 18;  // of all terms: what stays in a core's cache between two reads
-constexpr int64_t kRun = int64_t{1} << 10;         // elements whose sums stay in the nearest cache
+constexpr int64_t kBlock = int64_t{1} << 10;   // elements: their sums, and of some ten terms, stay in the nearest cache
+constexpr int64_t kBlocksAPiece = 64;         // one after another, so that the next can be asked for
+constexpr int64_t kCacheLine = 64;             // bytes
 constexpr uint16_t kMagnitude16 = 0x7fff;
 constexpr uint32_t kMagnitude32 = 0x7fffffff;
 constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);
@@ -120,6 +121,13 @@ class Operand {
       most = std::max(most, std::isfinite(weighted) ? weighted : HUGE_VAL);
     });
     return most;
+  }
+
+  /// Asks for [begin, end), what there is of it, before it is read.
+  void prefetch(int64_t begin, int64_t end) const {
+    const auto* bytes = static_cast<const char*>(values_.const_data_ptr());
+    const int64_t size = values_.element_size(), last = std::min(end, values_.numel()) * size;
+    for (int64_t i = begin * size; i < last; i += kCacheLine) __builtin_prefetch(bytes + i);
   }
 
   /// sum[i - begin] += round(2^exponent weight x[i]).
@@ -235,12 +243,10 @@ struct Output {
 class BlockedSum {
  public:
   BlockedSum(std::vector<Operand> operands, size_t everywhere, Output output)
-      : operands_(std::move(operands)), everywhere_(everywhere), output_(std::move(output)) {
-    int64_t bytes = 1;  // of one element of all
-    for (const auto& operand : operands_) bytes += static_cast<int64_t>(operand.values().element_size());
-    block_ = std::max(kRun, kBlockBytes / bytes / kRun * kRun);
-    exponents_.resize(static_cast<size_t>((output_.values.numel() + block_ - 1) / block_), kNone);
-  }
+      : operands_(std::move(operands)),
+        everywhere_(everywhere),
+        output_(std::move(output)),
+        exponents_(static_cast<size_t>((output_.values.numel() + kBlock - 1) / kBlock), kNone) {}
 
   /// \return the largest magnitude. \throws kNumeric as fixed_point_sum()
   double sum_as_seen(const Terms& terms) {
@@ -273,8 +279,9 @@ class BlockedSum {
 
   template <typename Work>
   void each_block(const Work& work) const {
-    for_each_piece(static_cast<int64_t>(exponents_.size()), [&](int64_t block) {
-      work(static_cast<size_t>(block), block * block_, std::min((block + 1) * block_, output_.values.numel()));
+    for_each_range(static_cast<int64_t>(exponents_.size()), kBlocksAPiece, [&](int64_t first, int64_t last) {
+      for (int64_t block = first; block < last; ++block)
+        work(static_cast<size_t>(block), block * kBlock, std::min((block + 1) * kBlock, output_.values.numel()));
     });
   }
 
@@ -287,19 +294,18 @@ class BlockedSum {
   }
 
   void sum(size_t block, int64_t begin, int64_t end, int exponent) {
-    std::array<int64_t, kRun> sums{};
-    for (int64_t first = begin; first < end; first += kRun) {
-      const int64_t last = std::min(first + kRun, end);
-      for (size_t i = 0; i < operands_.size(); ++i) operands_[i].add(first, last, exponent, i == 0, sums.data());
-      output_.write(first, last, sums.data(), exponent);
+    std::array<int64_t, kBlock> sums;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      operands_[i].prefetch(end, end + kBlock);
+      operands_[i].add(begin, end, exponent, i == 0, sums.data());
     }
+    output_.write(begin, end, sums.data(), exponent);
     exponents_[block] = exponent;
   }
 
   std::vector<Operand> operands_;
   size_t everywhere_;
   Output output_;
-  int64_t block_ = 0;
   std::vector<int> exponents_;  // that each block was summed on
   std::atomic<double> magnitude_{0};
 };
@@ -332,7 +338,7 @@ at::Tensor sum_with(const Terms& terms, const Reduction& others) {
   const auto total = any ? integers.values : at::zeros(all.sizes(), at::kLong);
   others.sum({total.mutable_data_ptr<int64_t>(), static_cast<size_t>(total.numel())});
   const Output out{at::empty(all.sizes(), all.type())};
-  at::parallel_for(0, total.numel(), kBlockBytes, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, total.numel(), kBlock * kBlocksAPiece, [&](int64_t begin, int64_t end) {
     out.write(begin, end, total.const_data_ptr<int64_t>() + begin, exponent);
   });
   return out.values;
