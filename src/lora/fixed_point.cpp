@@ -20,9 +20,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 10;   // elements: their sums, and of some ten terms, stay in the nearest cache
+constexpr int64_t kBlock = int64_t{1} << 10;  // elements: their sums, and of some ten terms, stay in the nearest cache
 constexpr int64_t kBlocksAPiece = 64;         // one after another, so that the next can be asked for
-constexpr int64_t kCacheLine = 64;             // bytes
+constexpr int64_t kCacheLine = 64;            // bytes
 constexpr uint16_t kMagnitude16 = 0x7fff;
 constexpr uint32_t kMagnitude32 = 0x7fffffff;
 constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);
