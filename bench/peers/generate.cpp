@@ -1,21 +1,26 @@
 /// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each, whatever they
 /// are. Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON
 /// line on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead,
-/// with ranking, and says seconds per row of each set.
+/// with ranking, and says seconds per row of each set, tokens that went through the model, and what a layer's products
+/// with the base would take at this machine's limits.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
+#include <utility>
 
 #include "base/files.h"
 #include "base/json.h"
 #include "base/process.h"
+#include "bench/machine_limits.h"
 #include "bench/peak_memory.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
+#include "models/cost.h"
 #include "nn/product_probe.h"
 #include "scoring/evaluation.h"
 #include "scoring/generation.h"
@@ -72,16 +77,73 @@ OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOption
   return {{"seconds", seconds_since(begin)}, {"prefill", prefill}, {"prompt_tokens", tokens}, {"outputs", outputs}};
 }
 
+/// A model that counts what goes through it.
+class CountedModel final : public CausalLm {
+ public:
+  explicit CountedModel(const CausalLm& model) : model_(model) {}
+  /// Tokens of each pass since the last call.
+  std::vector<int64_t> take_passes() { return std::exchange(passes_, {}); }
+
+  at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const override {
+    passes_.push_back(batch.tokens());
+    return model_.hidden(batch, options);
+  }
+  const ModelSpec& spec() const override { return model_.spec(); }
+  const FrozenWeight& head() const override { return model_.head(); }
+  const Sites& all_sites() const override { return model_.all_sites(); }
+  TensorMap parameters() const override { return model_.parameters(); }
+  const std::string& config_json() const override { return model_.config_json(); }
+
+ private:
+  const CausalLm& model_;
+  mutable std::vector<int64_t> passes_;
+};
+
+/// What one layer's products with a bfloat16 base take at least: multiply-adds at the rate of dot products, or reading
+/// the weights that are met once a pass, whichever takes longer.
+class LayerLimit {
+ public:
+  LayerLimit(const ModelSpec& spec, int64_t top_k, const bench::MachineLimits& machine) : machine_(machine) {
+    const auto cost = forward_cost(spec, {.tokens = 1, .length = 1, .top_k = top_k});
+    attention_ = cost.attention_projections / static_cast<double>(spec.num_layers);
+    experts_ = cost.experts / static_cast<double>(spec.num_layers);
+    top_k_ = static_cast<double>(top_k);
+    num_experts_ = static_cast<double>(spec.num_experts);
+  }
+
+  double seconds(int64_t tokens) const {
+    const auto n = static_cast<double>(tokens);
+    const double met = num_experts_ * (1 - std::pow(1 - top_k_ / num_experts_, n));  // where routing is even
+    const double multiply = 2e-9 * n * (attention_ + experts_) / machine_.dot_gflops,
+                 read = 2e-9 * (attention_ + met * experts_ / top_k_) / machine_.gbytes;
+    return std::max(multiply, read);
+  }
+
+ private:
+  bench::MachineLimits machine_;
+  double attention_ = 0, experts_ = 0, top_k_ = 0, num_experts_ = 0;  // multiply-adds of a token
+};
+
 OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOptions& forward,
                       const Tokenizer& tokenizer) {
-  OrderedJson seconds = OrderedJson::object();
+  const LayerLimit limit(model.spec(), job.top_k, bench::measure_limits(job.threads));
+  CountedModel counted(model);
+  OrderedJson seconds = OrderedJson::object(), tokens = seconds, limits = seconds;
   for (const auto& task : kTasks) {
     const auto set = rows_of(job, task);
-    const auto score = evaluate_task(model, tokenizer, forward, find_task(task, {.path = job.data}), set,
+    const auto score = evaluate_task(counted, tokenizer, forward, find_task(task, {.path = job.data}), set,
                                      {.max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)});
-    seconds[task] = score.seconds / static_cast<double>(score.rows);
+    const auto rows = static_cast<double>(score.rows);
+    double through = 0, least = 0;
+    for (const int64_t pass : counted.take_passes()) {
+      through += static_cast<double>(pass);
+      least += limit.seconds(pass);
+    }
+    seconds[task] = score.seconds / rows;
+    tokens[task] = through / rows;
+    limits[task] = least / rows;
   }
-  return {{"seconds_per_row", seconds}};
+  return {{"seconds_per_row", seconds}, {"tokens_per_row", tokens}, {"layer_limit_per_row", limits}};
 }
 
 OrderedJson run(const Job& job) {

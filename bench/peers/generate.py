@@ -3,7 +3,8 @@
 Two layers of OLMoE at its true widths, bf16, random weights; prompts of the eight commonsense sets ($EVENKEEL_DATA), the same
 token ids on both sides, batches in the same order, as many new tokens each. The peer pads on the left. Random weights ramble:
 no guessed answer is right, so the evaluation that is extrapolated is the slowest there can be. `--extrapolate` times whole
-evaluations with one and with two layers; 16 layers are one and fifteen times the difference.
+evaluations with one and with two layers; 16 layers are one and fifteen times the difference, beside what their products with the
+base would take at this machine's limits.
 """
 
 import argparse
@@ -82,19 +83,26 @@ def compare(job, top_k):
     return row
 
 
+def weighted(per_row):
+    """The mean of a figure per row over all rows of all sets."""
+    return sum(ROWS[task] * per_row[task] for task in ROWS) / sum(ROWS.values())
+
+
 def extrapolate(job):
-    hours = {}
+    hours, limits, rows = {}, {}, sum(ROWS.values())
     for top_k in job.top_k:
-        one, two = (own(job, checkpoint(BUILD / "olmoe", layers), top_k, "--evaluate",
-                        "--cache", job.cache)["seconds_per_row"] for layers in (1, 2))
-        seconds = {task: one[task] + (LAYERS - 1) * (two[task] - one[task]) for task in ROWS}
-        hours[top_k] = sum(ROWS[task] * seconds[task] for task in ROWS) / 3600
-        mean = [sum(ROWS[task] * part[task] for task in ROWS) / sum(ROWS.values()) for part in (one, two)]
+        one, two = (own(job, checkpoint(BUILD / "olmoe", layers), top_k, "--evaluate", "--cache", job.cache)
+                    for layers in (1, 2))
+        mean = [weighted(run["seconds_per_row"]) for run in (one, two)]
+        hours[top_k] = rows * (mean[0] + (LAYERS - 1) * (mean[1] - mean[0])) / 3600
+        limits[top_k] = rows * LAYERS * weighted(two["layer_limit_per_row"]) / 3600
         print(f"K={top_k}: {mean[0]:.3f} s a row with one layer, {mean[1]:.3f} with two (weighted by the sets' rows); "
               f"{mean[0]:.3f} + {LAYERS - 1} x {mean[1] - mean[0]:.3f} = {mean[0] + (LAYERS - 1) * (mean[1] - mean[0]):.2f} s "
-              f"with {LAYERS}; x {sum(ROWS.values()):,} rows = {hours[top_k]:.1f} h", flush=True)
-    print(f"all budgets: {sum(hours.values()):.1f} h, at {job.new} new tokens at most and batches of {job.batch}")
-    return {"layers": LAYERS, "rows": sum(ROWS.values()), "hours": hours, "new": job.new, "batch": job.batch}
+              f"with {LAYERS}; x {rows:,} rows = {hours[top_k]:.1f} h; {weighted(two['tokens_per_row']):.0f} tokens a row through the "
+              f"model, whose products with the base take {limits[top_k]:.1f} h at least", flush=True)
+    print(f"all budgets: {sum(hours.values()):.1f} h (limit {sum(limits.values()):.1f}), at {job.new} new tokens at most and "
+          f"batches of {job.batch}")
+    return {"layers": LAYERS, "rows": rows, "hours": hours, "limits": limits, "new": job.new, "batch": job.batch}
 
 
 def parse():
