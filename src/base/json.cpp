@@ -68,13 +68,14 @@ class UniqueKeys {
  public:
   UniqueKeys(std::string_view origin, ErrorKind kind) : origin_(origin), kind_(kind) {}
 
-  bool operator()(int /*depth*/, Json::parse_event_t event, const Json& value) {
+  template <typename J>
+  bool operator()(int /*depth*/, Json::parse_event_t event, const J& value) {
     if (event == Json::parse_event_t::object_start)
       open_.emplace_back();
     else if (event == Json::parse_event_t::object_end)
       open_.pop_back();
-    else if (event == Json::parse_event_t::key && !open_.back().insert(value.get_ref<const std::string&>()).second)
-      throw Error(kind_, concat(origin_, ": the key ", shown(value), " stands twice in one object"));
+    else if (event == Json::parse_event_t::key && !open_.back().insert(value.template get<std::string>()).second)
+      throw Error(kind_, concat(origin_, ": the key ", shown(Json(value)), " stands twice in one object"));
     return true;
   }
 
@@ -134,11 +135,12 @@ std::string limits_text(int64_t least, int64_t most) {
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view origin, ErrorKind kind, const JsonLimits& limits) {
+template <typename J>
+J parse_json(std::string_view text, std::string_view origin, ErrorKind kind, const JsonLimits& limits) {
   Measure(text, origin, kind, limits).check();
   try {
-    if (limits.unique_keys) return Json::parse(text.begin(), text.end(), UniqueKeys(origin, kind));
-    return Json::parse(text.begin(), text.end());
+    if (limits.unique_keys) return J::parse(text.begin(), text.end(), UniqueKeys(origin, kind));
+    return J::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
     throw Error(kind, concat(origin, ": not valid JSON at byte ", error.byte, " of ", text.size()));
   } catch (const Json::out_of_range&) {
@@ -146,9 +148,15 @@ Json parse_json(std::string_view text, std::string_view origin, ErrorKind kind, 
   }
 }
 
-Json load_json(const std::filesystem::path& file, ErrorKind kind, const JsonLimits& limits) {
-  return parse_json(read_file(file, limits.bytes), file.string(), kind, limits);
+template Json parse_json(std::string_view, std::string_view, ErrorKind, const JsonLimits&);
+template OrderedJson parse_json(std::string_view, std::string_view, ErrorKind, const JsonLimits&);
+
+template <typename J>
+J load_json(const std::filesystem::path& file, ErrorKind kind, const JsonLimits& limits) {
+  return parse_json<J>(read_file(file, limits.bytes), file.string(), kind, limits);
 }
+template Json load_json(const std::filesystem::path&, ErrorKind, const JsonLimits&);
+template OrderedJson load_json(const std::filesystem::path&, ErrorKind, const JsonLimits&);
 
 template <std::same_as<Json> J>
 std::string shown(const J& value, size_t limit) {

@@ -31,11 +31,13 @@ struct JsonLimits {
 };
 
 /// Parses `text`, which holds one value and nothing after it. \throws `kind` with `origin` and the byte at which the
-/// text went wrong or past a limit.
-Json parse_json(std::string_view text, std::string_view origin, ErrorKind kind = kData, const JsonLimits& limits = {});
+/// text went wrong or past a limit. \tparam J  Json, or OrderedJson where the order of keys means something
+template <typename J = Json>
+J parse_json(std::string_view text, std::string_view origin, ErrorKind kind = kData, const JsonLimits& limits = {});
 
 /// Reads and parses a file.
-Json load_json(const std::filesystem::path& file, ErrorKind kind = kData, const JsonLimits& limits = {});
+template <typename J = Json>
+J load_json(const std::filesystem::path& file, ErrorKind kind = kData, const JsonLimits& limits = {});
 
 /// A value for a message: `"abc"`, `[1,2]`, shortened when long or deep, in at most about `limit` bytes.
 template <std::same_as<Json> J>  // nothing is turned into JSON on the way: text has its own (base/text.h)

@@ -67,6 +67,14 @@ TEST(ParseJson, AKeyThatStandsTwiceIsRefusedWhereAskedFor) {
   EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "x")["a"], 2);
 }
 
+TEST(ParseJson, OrderedJsonKeepsTheOrderOfKeysUnderTheSameRules) {
+  const JsonLimits unique{.unique_keys = true};
+  const std::string text = R"({"b":{"z":1,"a":2},"a":3})";
+  EXPECT_EQ(parse_json<OrderedJson>(text, "x", kData, unique).dump(), text);
+  for (const std::string_view bad : {R"({"b": 1, "a": 2, "b": 3})", "[1,", "[1e999]"})
+    EXPECT_EQ(message_of([&] { parse_json<OrderedJson>(bad, "x.json", kCheckpoint, unique); }), refusal(bad, unique));
+}
+
 TEST(LoadJson, AnEndlessFileIsNotReadToItsEnd) {
   const auto text = message_of([] { load_json("/dev/zero", kData, {.bytes = 1000}); });
   EXPECT_EQ(text, "[io] /dev/zero: longer than 1000 bytes, the most that is read of it");

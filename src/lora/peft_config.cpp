@@ -17,41 +17,47 @@ namespace {
 constexpr uint32_t kMostSteps = 100'000;  // of one match; a name is short
 constexpr size_t kLongestPattern = 4096;
 
+/// OrderedJson looks at all keys of an object for each that it adds. A rank and an alpha for every linear of
+/// OLMoE-1B-7B are 13,000 keys and values.
+constexpr JsonLimits kLimits{.values = 100'000, .unique_keys = true};
+
 /// What a key of adapter_config.json may hold for the adapter to be plain LoRA.
 struct KnownKey {
   std::string_view name, allowed;
-  bool (*is_plain)(const Json& value);
+  bool (*is_plain)(const OrderedJson& value);
 };
 
-bool anything(const Json& /*value*/) { return true; }
-bool is_false(const Json& value) { return value == false; }
-bool is_boolean(const Json& value) { return value.is_boolean(); }
-bool is_rank(const Json& value) { return value.is_number_integer() && value > 0 && value <= 65536; }
-bool is_number(const Json& value) { return value.is_number(); }
-bool is_nothing(const Json& value) { return value.is_null() || (value.is_structured() && value.empty()); }
-bool are_ranks(const Json& value) {
+bool anything(const OrderedJson& /*value*/) { return true; }
+bool is_false(const OrderedJson& value) { return value == false; }
+bool is_boolean(const OrderedJson& value) { return value.is_boolean(); }
+bool is_rank(const OrderedJson& value) { return value.is_number_integer() && value > 0 && value <= 65536; }
+bool is_number(const OrderedJson& value) { return value.is_number(); }
+bool is_nothing(const OrderedJson& value) { return value.is_null() || (value.is_structured() && value.empty()); }
+bool are_ranks(const OrderedJson& value) {
   return value.is_null() || (value.is_object() && std::all_of(value.begin(), value.end(), is_rank));
 }
-bool are_numbers(const Json& value) {
+bool are_numbers(const OrderedJson& value) {
   return value.is_null() || (value.is_object() && std::all_of(value.begin(), value.end(), is_number));
 }
-bool are_texts(const Json& value) {
-  return value.is_null() ||
-         (value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_string(); }));
+bool are_texts(const OrderedJson& value) {
+  return value.is_null() || (value.is_array() && std::all_of(value.begin(), value.end(),
+                                                             [](const OrderedJson& one) { return one.is_string(); }));
 }
-bool is_text(const Json& value) { return value.is_null() || value.is_string(); }
+bool is_text(const OrderedJson& value) { return value.is_null() || value.is_string(); }
 
 /// Other ways to start change the base model as well.
-bool starts_plainly(const Json& value) { return value.is_boolean() || value == "gaussian" || value == "orthogonal"; }
+bool starts_plainly(const OrderedJson& value) {
+  return value.is_boolean() || value == "gaussian" || value == "orthogonal";
+}
 
 /// Every key that PEFT 0.17 to 0.21 writes; a key that is missing means its plain value. Names, dropout and versions do
 /// not change what saved factors mean: which modules are adapted, the tensors say themselves.
 constexpr KnownKey kKnownKeys[] = {
-    {"peft_type", "\"LORA\"", [](const Json& value) { return value == "LORA"; }},
+    {"peft_type", "\"LORA\"", [](const OrderedJson& value) { return value == "LORA"; }},
     {"r", "a whole number from 1 to 65536", is_rank},
     {"lora_alpha", "a number", is_number},
     {"use_rslora", "true or false", is_boolean},
-    {"bias", "\"none\"", [](const Json& value) { return value == "none"; }},
+    {"bias", "\"none\"", [](const OrderedJson& value) { return value == "none"; }},
     {"init_lora_weights", "true, false, \"gaussian\", \"orthogonal\" (others change the base model too)",
      starts_plainly},
     {"fan_in_fan_out", "false", is_false},
@@ -74,7 +80,8 @@ constexpr KnownKey kKnownKeys[] = {
     {"kasa_config", "nothing there", is_nothing},
     {"lora_ga_config", "nothing there", is_nothing},
     {"monteclora_config", "nothing there", is_nothing},
-    {"use_bdlora", "false or nothing there", [](const Json& value) { return is_false(value) || is_nothing(value); }},
+    {"use_bdlora", "false or nothing there",
+     [](const OrderedJson& value) { return is_false(value) || is_nothing(value); }},
     {"velora_config", "nothing there", is_nothing},
     {"task_type", "a text", is_text},
     {"base_model_name_or_path", "a text", is_text},
@@ -99,11 +106,11 @@ const KnownKey& known_key(const std::string& name, const std::string& file) {
   return *found;
 }
 
-void require_plain_lora(const Json& config, const std::string& file) {
+void require_plain_lora(const OrderedJson& config, const std::string& file) {
   EK_CHECK(config.is_object() && config.contains("peft_type"), kCheckpoint, file, ": not an adapter_config.json");
   for (const auto& [name, value] : config.items()) {
     const auto& known = known_key(name, file);
-    EK_CHECK(known.is_plain(value), kCheckpoint, file, ": ", shown(name), " is ", shown(value),
+    EK_CHECK(known.is_plain(value), kCheckpoint, file, ": ", shown(name), " is ", shown(Json(value)),
              ", allowed: ", known.allowed);
   }
   for (const auto* needed : {"r", "lora_alpha"})
@@ -186,9 +193,8 @@ bool AdapterConfig::adapts_parameter(std::string_view name) const {
 }
 
 AdapterConfig read_adapter_config(const fs::path& file) {
-  require_plain_lora(load_json(file, kCheckpoint, {.unique_keys = true}), file.string());
-  const auto json =
-      OrderedJson::parse(read_file(file));  // bounded and checked above; patterns are tried in their order
+  const auto json = load_json<OrderedJson>(file, kCheckpoint, kLimits);  // patterns are tried in order
+  require_plain_lora(json, file.string());
   AdapterConfig config{.rank = json["r"].get<int64_t>(),
                        .alpha = json["lora_alpha"].get<double>(),
                        .square_root = json.value("use_rslora", false),

@@ -130,7 +130,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
                                  .dy = dy_TO.const_data_ptr<T>(),
                                  .xa = xa_TR.const_data_ptr<T>(),
                                  .xa_stride = lora.rank,
-                                 .dy_b = workspace->dy_b.at_least(0)},
+                                 .dy_b = workspace->dy_b.data()},
                                 workspace->lora, workspace->product);
     if (dx_TI.defined() && live)
       dx_TI = at::zeros({tokens, dx_TI.size(1)}, dx_TI.options()).index_copy_(0, *live, dx_TI);

@@ -427,6 +427,7 @@ ADAPTER = SOME_DAMAGES + [
     ("modules of their own", changed(modules_to_save=["lm_head"]), ["modules_to_save", "lm_head"]),
     ("no rank by module", changed(rank_pattern={"q_proj": 0}), ["rank_pattern", "q_proj"]),
     ("a scale by module that is text", changed(alpha_pattern={"q_proj": "8"}), ["alpha_pattern", "q_proj"]),
+    ("more names than a model has", changed(rank_pattern={str(name): 1 for name in range(50_000)}), ["values and keys", "100000"]),
     ("a start that changes the base", changed(init_lora_weights="pissa"), ["init_lora_weights", "pissa"]),
     ("tokens that switch it on", changed(alora_invocation_tokens=[1, 2]), ["alora_invocation_tokens"]),
     ("a key of tomorrow", changed(use_everything=True), ["use_everything"]),

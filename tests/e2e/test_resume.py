@@ -138,23 +138,44 @@ def test_a_resumed_run_keeps_its_config(undisturbed):
              "train.rounds is 9, in the run 3")
 
 
-def test_arithmetic_alone_may_be_told_otherwise(tmp_path):
+DEMO = ["train", "configs/demo.toml"]
+MEASURED = settings(model__compute_dtype="auto")
+WIDEN = MEASURED + settings(**{f"model__products__{place}_{way}": ["widen"] * 8
+                               for place in ("expert", "linear") for way in ("forward", "backward")})
+
+
+@pytest.fixture(scope="module")
+def own_products(tmp_path_factory):
+    """Two rounds of two clients on a base in 16 bits, where the library's products have other bits."""
+    out = tmp_path_factory.mktemp("runs") / "own"
+    succeed(*DEMO, "--out", out, *settings(data__limit=64, train__rounds=2, evaluate__limit=4, clients__count=2,
+                                           clients__budgets=[0.125, 1.0], evaluate__budgets=[1.0]))
+    return out
+
+
+def second_round_again(run, out, *told):
+    shutil.copytree(run, out)
+    said = succeed(*DEMO, "--out", out, "--resume", "--from-round", 1, *told).stderr
+    return (out / ADAPTER).read_bytes(), "other bits than those of a run that keeps its arithmetic" in said
+
+
+def test_arithmetic_alone_may_be_told_otherwise(own_products, tmp_path):
     """The library's products from the second round on: other bits, and the run's own again where nothing is said."""
-    widen = settings(model__compute_dtype="auto", **{
-        f"model__products__{place}_{way}": ["widen"] * 8 for place in ("expert", "linear") for way in ("forward", "backward")})
-    begin = ["train", "configs/demo.toml", *settings(data__limit=64, train__rounds=2, evaluate__limit=4, clients__count=2,
-                                                     clients__budgets=[0.125, 1.0], evaluate__budgets=[1.0])]
-    succeed(*begin, "--out", tmp_path / "whole")
-    for out, more in (("kept", []), ("told", widen),
-                      ("measured", ["--set", "model.compute_dtype=auto"])):
-        shutil.copytree(tmp_path / "whole", tmp_path / out)
-        run = succeed("train", "configs/demo.toml", "--out", tmp_path / out, "--resume", "--from-round", 1, *more)
-        assert ("other bits than those of a run that keeps its arithmetic" in run.stderr) == bool(more)
-    adapters = {out: (tmp_path / out / ADAPTER).read_bytes() for out in ("whole", "kept", "told")}
-    assert adapters["kept"] == adapters["whole"] != adapters["told"]
-    refused = one_line(evenkeel("train", "configs/demo.toml", "--out", tmp_path / "told", "--resume",
-                                *widen, "--set", "lora.rank=4"), "lora.rank is 4, in the run 16")
+    whole = (own_products / ADAPTER).read_bytes()
+    assert second_round_again(own_products, tmp_path / "kept") == (whole, False)
+    assert second_round_again(own_products, tmp_path / "measured", *MEASURED)[1]
+    adapter, warned = second_round_again(own_products, tmp_path / "told", *WIDEN)
+    assert adapter != whole and warned
+    refused = one_line(evenkeel(*DEMO, "--out", tmp_path / "told", "--resume", *WIDEN, "--set", "lora.rank=4"),
+                       "lora.rank is 4, in the run 16")
     assert "model.compute_dtype is" not in refused
+
+
+def test_arithmetic_told_otherwise_is_that_of_every_rank(own_products, tmp_path):
+    alone = second_round_again(own_products, tmp_path / "alone", *WIDEN)
+    assert second_round_again(own_products, tmp_path / "ranks", *WIDEN, "--ranks", 2) == alone
+    assert alone[0] != (own_products / ADAPTER).read_bytes()
+    assert [len(share) for share in lines(tmp_path / "ranks/cluster.jsonl")[-1]["clients"]] == [1, 1]
 
 
 def test_a_folder_without_a_run_is_not_resumed(tmp_path):

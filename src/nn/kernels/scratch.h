@@ -22,8 +22,10 @@ class Scratch {
       memory_ = allocate(static_cast<size_t>(n) * sizeof(T));
       room_ = n;
     }
-    return memory_.get();
+    return data();
   }
+  /// The same pointer again: what at_least() gave last, none before its first call.
+  T* data() const { return memory_.get(); }
 
  private:
   struct Free {
