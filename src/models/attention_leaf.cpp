@@ -1,20 +1,13 @@
 #include "models/attention_leaf.h"
 
-#include <ATen/ATen.h>
-
 #include <numeric>
 #include <vector>
 
 #include "base/error.h"
 #include "nn/cached_attention.h"
-#include "nn/norm.h"
 
 namespace evenkeel {
 namespace {
-
-at::Tensor clipped(const at::Tensor& x, std::optional<double> bound) {
-  return bound ? at::clamp(x, -*bound, *bound) : x;
-}
 
 /// Whether the batch is all that the cache has of its sequences.
 bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
@@ -23,17 +16,17 @@ bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
   return true;
 }
 
+/// Attention to what is cached, after the tokens of the batch have been stored there.
 at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                     const LayerPass& pass) {
   const std::span<const int64_t> offsets = pass.batch.offsets;
-  const auto* cache = pass.options.cache;
-  if (!cache) return packed_attention(q, k, v, offsets);
-  store_keys(k.contiguous(), v.contiguous(), offsets, *cache, layer);
-  if (!pass.queries_N.defined() && begins(*cache, offsets)) return packed_attention(q, k, v, offsets);
-  if (!pass.queries_N.defined()) return cached_attention(q, offsets, *cache, layer);
+  const auto& cache = *pass.options.cache;
+  store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
+  if (!pass.queries_N.defined() && begins(cache, offsets)) return packed_attention(q, k, v, offsets);
+  if (!pass.queries_N.defined()) return cached_attention(q, offsets, cache, layer);
   std::vector<int64_t> one_each(offsets.size());
   std::iota(one_each.begin(), one_each.end(), 0);
-  return cached_attention(q, one_each, *cache, layer);
+  return cached_attention(q, one_each, cache, layer);
 }
 
 }  // namespace
@@ -64,28 +57,25 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
     k_norm_ = model.take(concat(module, ".", names.k_norm, ".weight"), {per_head ? spec.head_width : keys});
   }
   model.spec.work.scores += static_cast<double>(2 * queries);
-  model.spec.work.kept += static_cast<double>(2 * hidden + 3 * queries + 3 * keys);
+  model.spec.work.kept += static_cast<double>(2 * (hidden + queries + keys));
 }
 
-at::Tensor AttentionLeaf::normalised(const at::Tensor& x, const at::Tensor& weight) const {
-  if (!weight.defined()) return x;
-  return rms_norm(spec_.qk_norm == QkNorm::kPerHead ? x.view({-1, spec_.head_width}) : x, weight, norm_eps_);
-}
-
-/// Queries or keys as attention takes them, [T, H, P].
-at::Tensor AttentionLeaf::turned(at::Tensor x, const at::Tensor& norm, const RotaryTable& table) const {
-  const int64_t tokens = x.size(0);
-  x = clipped(normalised(x, norm), spec_.clip);
-  return apply_rotary(x.view({tokens, -1, spec_.head_width}), table);
+AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
+  const RotaryTable at_queries{pass.asked(pass.rotary.cos), pass.asked(pass.rotary.sin)};
+  return {.q = {.norm = q_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = at_queries},
+          .k = {.norm = k_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = pass.rotary},
+          .v = {.clip = spec_.clip}};
 }
 
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const {
   const auto& options = pass.options;
-  const RotaryTable at_queries{pass.asked(pass.rotary.cos), pass.asked(pass.rotary.sin)};
-  const auto q = turned(q_(pass.asked(x_TD), options), q_norm_, at_queries),
-             k = turned(k_(x_TD, options), k_norm_, pass.rotary);
-  const auto v = clipped(v_(x_TD, options), spec_.clip).view({x_TD.size(0), -1, spec_.head_width});
-  return o_(attended(q, k, v, static_cast<int64_t>(layer), pass), options);
+  const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
+  const auto q = heads(q_(pass.asked(x_TD), options)), k = heads(k_(x_TD, options)), v = heads(v_(x_TD, options));
+  const auto before = steps(pass);
+  if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before), options);
+  return o_(attended(apply_steps(q, before.q), apply_steps(k, before.k), apply_steps(v, before.v),
+                     static_cast<int64_t>(layer), pass),
+            options);
 }
 
 }  // namespace evenkeel

@@ -50,8 +50,7 @@ class AttentionLeaf {
   at::Tensor operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const;
 
  private:
-  at::Tensor normalised(const at::Tensor& x, const at::Tensor& weight) const;
-  at::Tensor turned(at::Tensor x, const at::Tensor& norm, const RotaryTable& table) const;
+  AttentionSteps steps(const LayerPass& pass) const;
 
   AttentionSpec spec_;
   double norm_eps_;

@@ -76,11 +76,11 @@ TEST(MemoryPlan, KeepsOfOlmoeWhatItsShapesSay) {
     "intermediate_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 16, "num_experts": 64,
     "num_experts_per_tok": 8})");
   const auto olmoe = load_shape(config.path())->spec();
-  // Per token and layer 10 hidden rows, 4 values per expert, and two inner rows of each active expert; 4 bytes.
+  // Per token and layer 8 hidden rows, 4 values per expert, and two inner rows of each active expert; 4 bytes.
   EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 1}),
-            int64_t{4} * 16 * 2048 * (20480 + 256 + 2048));
+            int64_t{4} * 16 * 2048 * (16384 + 256 + 2048));
   EXPECT_EQ(kept_bytes(olmoe, {.tokens = 2048, .targets = 0, .top_k = 8}),
-            int64_t{4} * 16 * 2048 * (20480 + 256 + 16384));
+            int64_t{4} * 16 * 2048 * (16384 + 256 + 16384));
   EXPECT_EQ(cache_bytes(olmoe, 3, 100), int64_t{4} * 2 * 16 * 2048 * 300);
   EXPECT_GT(passing_bytes(olmoe, {.tokens = 2048, .targets = 2048, .top_k = 8}),
             passing_bytes(olmoe, {.tokens = 2048, .targets = 2048, .top_k = 1}));

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "nn/kernels/causal_attention.h"
 #include "nn/kernels/kept.h"
 #include "nn/kernels/vector.h"
+#include "nn/norm.h"
 
 namespace evenkeel {
 namespace {
@@ -31,13 +33,16 @@ void rotate_all(const at::Tensor& x_THP, const RotaryTable& table, double sign, 
   });
 }
 
+// Both may be the same.
+void rotate(const at::Tensor& x_THP, const RotaryTable& table, double sign, at::Tensor& out_THP) {
+  x_THP.scalar_type() == at::kDouble ? rotate_all<double>(x_THP, table, sign, out_THP)
+                                     : rotate_all<float>(x_THP, table, sign, out_THP);
+}
+
 at::Tensor rotated(const at::Tensor& x_THP, const RotaryTable& table, double sign) {
   const auto x = x_THP.contiguous();
   auto out = at::empty_like(x);
-  if (x.scalar_type() == at::kDouble)
-    rotate_all<double>(x, table, sign, out);
-  else
-    rotate_all<float>(x, table, sign, out);
+  rotate(x, table, sign, out);
   return out;
 }
 
@@ -115,25 +120,68 @@ void attend_backward(const Attended& of, std::span<const int64_t> offsets, const
   });
 }
 
+// Of q, k and v.
+variable_list attention_gradients(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP) {
+  variable_list out{at::empty_like(of.q_THP), at::empty_like(of.k_TGP), at::empty_like(of.v_TGP)};
+  dout_THP.scalar_type() == at::kDouble ? attend_backward<double>(of, offsets, dout_THP, out)
+                                        : attend_backward<float>(of, offsets, dout_THP, out);
+  return out;
+}
+
+// What a call says besides its tensors.
+struct AttentionCall : torch::CustomClassHolder {
+  AttentionCall(std::span<const int64_t> o, const AttentionSteps& s)
+      : offsets(o.begin(), o.end()), steps{s.q, s.k, s.v} {}
+  const std::vector<int64_t> offsets;
+  const std::array<HeadSteps, 3> steps;
+};
+using AttentionCallPointer = c10::intrusive_ptr<AttentionCall>;
+
+at::Tensor normalised(const at::Tensor& x_THP, const HeadSteps& steps) {
+  if (!steps.norm.defined()) return x_THP;
+  const int64_t width = steps.norm.numel();
+  EK_CHECK(width == x_THP.size(2) || width == x_THP.size(1) * x_THP.size(2), kShape, "attention: a norm has ", width,
+           " weights, heads have sizes ", x_THP.sizes());
+  return rms_norm(x_THP.reshape({-1, width}), steps.norm, steps.norm_eps).view(x_THP.sizes());
+}
+
+// Makes the gradient of what steps gave that of x, in its place, and returns that of the norm's weight.
+at::Tensor go_back(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps& steps, bool weight_wanted) {
+  if (steps.rotary.cos.defined()) rotate(dy_THP, steps.rotary, -1, dy_THP);
+  // As at::clamp has it: a bound itself passes its gradient on, NaN does not.
+  if (steps.clip) dy_THP.masked_fill_(normalised(x_THP, steps).abs().le(*steps.clip).logical_not_(), 0);
+  if (!steps.norm.defined()) return {};
+  const std::array<int64_t, 2> rows{-1, steps.norm.numel()};
+  const auto weight = steps.norm.to(x_THP.scalar_type()).contiguous();
+  auto norm = rms_norm_backward(dy_THP.view(rows), x_THP.view(rows), weight, steps.norm_eps, true, weight_wanted);
+  dy_THP = norm.dx_TD.view(x_THP.sizes());
+  return weight_wanted ? norm.dw_D.to(steps.norm.scalar_type()) : at::Tensor();
+}
+
+// Inputs and their gradients: q, k, v, then the weights of their norms.
 struct AttentionNode : torch::autograd::Function<AttentionNode> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_THP, const at::Tensor& k_TGP,
-                            const at::Tensor& v_TGP, const std::vector<int64_t>& offsets) {
-    const Attended of{q_THP, k_TGP, v_TGP, at::empty_like(q_THP),
+  static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const AttentionCallPointer& call) {
+    const auto& steps = call->steps;
+    const auto q_THP = apply_steps(inputs[0], steps[0]);
+    const Attended of{q_THP, apply_steps(inputs[1], steps[1]), apply_steps(inputs[2], steps[2]), at::empty_like(q_THP),
                       at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
-    q_THP.scalar_type() == at::kDouble ? attend<double>(of, offsets) : attend<float>(of, offsets);
-    ctx->save_for_backward({q_THP, k_TGP, v_TGP, of.out_THP, of.logsumexp_TH});
-    ctx->saved_data["offsets"] = offsets;
+    q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
+    ctx->save_for_backward({inputs[0], inputs[1], inputs[2], of.out_THP, of.logsumexp_TH});
+    ctx->saved_data["call"] = c10::IValue::make_capsule(call);
     return of.out_THP;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const Attended of{saved[0], saved[1], saved[2], saved[3], saved[4]};
-    const auto offsets = ctx->saved_data["offsets"].toIntVector();
-    const auto dout_THP = grads[0].contiguous();
-    variable_list out{at::empty_like(of.q_THP), at::empty_like(of.k_TGP), at::empty_like(of.v_TGP), at::Tensor()};
-    dout_THP.scalar_type() == at::kDouble ? attend_backward<double>(of, offsets, dout_THP, out)
-                                          : attend_backward<float>(of, offsets, dout_THP, out);
+    const auto call = c10::static_intrusive_pointer_cast<AttentionCall>(ctx->saved_data["call"].toCapsule());
+    const auto& steps = call->steps;
+    auto out = attention_gradients({apply_steps(saved[0], steps[0]), apply_steps(saved[1], steps[1]),
+                                    apply_steps(saved[2], steps[2]), saved[3], saved[4]},
+                                   call->offsets, grads[0].contiguous());
+    out.resize(2 * steps.size() + 1);
+    for (size_t i = 0, weight = steps.size(); i < steps.size(); ++i, ++weight)
+      if (ctx->needs_input_grad(i) || ctx->needs_input_grad(weight))
+        out[weight] = go_back(out[i], saved[i], steps[i], ctx->needs_input_grad(weight));
     return out;
   }
 };
@@ -161,6 +209,12 @@ at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
   return RotaryNode::apply(x_THP, table.cos, table.sin);
 }
 
+at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {
+  auto x = normalised(x_THP, steps);
+  if (steps.clip) x = at::clamp(x, -*steps.clip, *steps.clip);
+  return steps.rotary.cos.defined() ? apply_rotary(x, steps.rotary) : x;
+}
+
 void check_offsets(std::span<const int64_t> offsets, int64_t tokens) {
   EK_CHECK(!offsets.empty() && offsets.front() == 0 && offsets.back() == tokens, kShape, "attention: offsets end at ",
            offsets.empty() ? -1 : offsets.back(), ", there are ", tokens, " tokens");
@@ -169,10 +223,13 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens) {
 }
 
 at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            std::span<const int64_t> offsets) {
+                            std::span<const int64_t> offsets, const AttentionSteps& steps) {
   check(q_THP, k_TGP, v_TGP, offsets);
-  return AttentionNode::apply(q_THP.contiguous(), k_TGP.contiguous(), v_TGP.contiguous(),
-                              std::vector<int64_t>(offsets.begin(), offsets.end()))
+  variable_list inputs{q_THP.contiguous(), k_TGP.contiguous(), v_TGP.contiguous()};
+  // The graph takes no undefined tensors: an absent weight is an empty one.
+  for (const auto* each : {&steps.q, &steps.k, &steps.v})
+    inputs.push_back(each->norm.defined() ? each->norm : at::empty({0}, q_THP.options()));
+  return AttentionNode::apply(at::TensorList(inputs), c10::make_intrusive<AttentionCall>(offsets, steps))
       .view({q_THP.size(0), -1});
 }
 

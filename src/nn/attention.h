@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace evenkeel {
@@ -19,14 +20,30 @@ RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, doub
 /// \param x [T, H, P] -> [T, H, P]
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
 
+/// What is done with the heads of each token before tokens meet, in this order; what is left out is not done.
+struct HeadSteps {
+  at::Tensor norm{};             ///< weight of an RMSNorm: [H P] over all heads together, [P] over each head
+  double norm_eps = 0;           ///< of that norm
+  std::optional<double> clip{};  ///< to [-clip, clip]
+  RotaryTable rotary{};          ///< of the tokens' positions
+};
+struct AttentionSteps {
+  HeadSteps q{}, k{}, v{};
+};
+
+/// \param x [T, H, P] -> [T, H, P]. \throws kShape for a norm of another width, a table of other rows
+at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
+
 /// Where each of B packed sequences begins, and where the last ends. \param offsets [B + 1]. \throws kShape unless they
 /// rise to `tokens` (nothing is empty).
 void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 
 /// Causal attention within each sequence; query heads share key/value heads in groups of H / G. Scale 1/sqrt(P).
+/// Kept for backward: q, k, v as they are given, the output and [T, H]; the steps are taken again there.
 /// \param q [T, H, P], k, v [T, G, P]; offsets B + 1.
+/// \param steps  taken first; their norms' weights get gradients if they require them (pre-training)
 /// \return [T, H * P]
 at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            std::span<const int64_t> offsets);
+                            std::span<const int64_t> offsets, const AttentionSteps& steps = {});
 
 }  // namespace evenkeel

@@ -3,8 +3,14 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "base/error.h"
+#include "nn/norm.h"
 #include "nn/testing.h"
 
 namespace evenkeel {
@@ -78,6 +84,120 @@ TEST(Attention, GradientsMatchCentralDifferencesWithSharedKeyHeads) {
         [&](const auto& in) { return packed_attention(in[0], in[1], in[2], offsets); },
         {random_tensor({9, 4, 6}, 1), random_tensor({9, kv_heads, 6}, 2), random_tensor({9, kv_heads, 6}, 3)});
   }
+}
+
+constexpr int64_t kStepsHeads = 6, kStepsKeyHeads = 2, kStepsWidth = 10;
+const std::vector<int64_t> kStepsOffsets{0, 5, 6, 80};
+
+struct StepsCase {
+  std::string name;
+  int64_t q_norm, k_norm;  // weights; 0: none
+  std::optional<double> clip;
+  bool turned;
+};
+const std::vector<StepsCase> kStepsCases{
+    {"nothing", 0, 0, {}, false},
+    {"turned", 0, 0, {}, true},
+    {"clipped", 0, 0, 0.7, true},
+    {"normalised over all heads", kStepsHeads* kStepsWidth, kStepsKeyHeads* kStepsWidth, {}, true},
+    {"normalised over all heads, clipped", kStepsHeads* kStepsWidth, kStepsKeyHeads* kStepsWidth, 0.7, true},
+    {"normalised over each head", kStepsWidth, kStepsWidth, {}, true},
+    {"normalised over each head, clipped", kStepsWidth, kStepsWidth, 0.7, true},
+    {"normalised keys alone", 0, kStepsWidth, 0.7, false},
+};
+
+/// q, k, v as projected, then the weights of the norms there are.
+std::vector<at::Tensor> inputs_of(const StepsCase& one, at::ScalarType dtype) {
+  const int64_t tokens = kStepsOffsets.back();
+  std::vector<at::Tensor> inputs{random_tensor({tokens, kStepsHeads, kStepsWidth}, 1, dtype),
+                                 random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 2, dtype),
+                                 random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 3, dtype)};
+  inputs[0][3][2][1] = 0.7;  // a bound itself passes its gradient on
+  if (one.q_norm > 0) inputs.push_back(random_tensor({one.q_norm}, 4, dtype));
+  if (one.k_norm > 0) inputs.push_back(random_tensor({one.k_norm}, 5, dtype));
+  return inputs;
+}
+
+AttentionSteps steps_of(const StepsCase& one, const std::vector<at::Tensor>& inputs) {
+  AttentionSteps steps{.v = {.clip = one.clip}};
+  steps.q.clip = steps.k.clip = one.clip;
+  steps.q.norm_eps = steps.k.norm_eps = 1e-5;
+  if (one.turned) steps.q.rotary = steps.k.rotary = rotary_table(at::arange(kStepsOffsets.back()), kStepsWidth, 100.0);
+  if (one.q_norm > 0) steps.q.norm = inputs[3];
+  if (one.k_norm > 0) steps.k.norm = inputs.back();
+  return steps;
+}
+
+at::Tensor in_nodes_of_their_own(const at::Tensor& x_THP, const HeadSteps& steps) {
+  auto x = x_THP;
+  if (steps.norm.defined()) x = rms_norm(x.view({-1, steps.norm.size(0)}), steps.norm, 1e-5).view(x.sizes());
+  if (steps.clip) x = at::clamp(x, -*steps.clip, *steps.clip);
+  return steps.rotary.cos.defined() ? apply_rotary(x, steps.rotary) : x;
+}
+
+at::Tensor with_steps(const StepsCase& one, const std::vector<at::Tensor>& in) {
+  return packed_attention(in[0], in[1], in[2], kStepsOffsets, steps_of(one, in));
+}
+
+TEST(AttentionSteps, AreToTheBitThoseOfNodesOfTheirOwn) {
+  for (const auto dtype : {at::kFloat, at::kDouble})
+    for (const auto& one : kStepsCases) {
+      auto inputs = inputs_of(one, dtype);
+      for (auto& input : inputs) input.requires_grad_(true);
+      const auto steps = steps_of(one, inputs);
+      const auto ours = with_steps(one, inputs);
+      const auto apart =
+          packed_attention(in_nodes_of_their_own(inputs[0], steps.q), in_nodes_of_their_own(inputs[1], steps.k),
+                           in_nodes_of_their_own(inputs[2], steps.v), kStepsOffsets);
+      EXPECT_TRUE(at::equal(ours, apart)) << one.name;
+      const auto flow = random_tensor(ours.sizes(), 6, dtype);
+      const auto grads = torch::autograd::grad({ours}, inputs, {flow});
+      const auto expected = torch::autograd::grad({apart}, inputs, {flow});
+      for (size_t i = 0; i < inputs.size(); ++i) EXPECT_TRUE(at::equal(grads[i], expected[i])) << one.name << ", " << i;
+    }
+}
+
+TEST(AttentionSteps, GradientsMatchCentralDifferences) {
+  const std::vector<int64_t> offsets{0, 3, 4, 9};
+  const auto table = rotary_table(at::arange(9), 6, 100.0);
+  for (const bool per_head : {false, true})
+    expect_gradients_match(
+        [&](const auto& in) {
+          const AttentionSteps steps{.q = {.norm = in[3], .norm_eps = 1e-5, .clip = 0.9, .rotary = table},
+                                     .k = {.norm = in[4], .norm_eps = 1e-5, .clip = 0.9, .rotary = table},
+                                     .v = {.clip = 0.9}};
+          return packed_attention(in[0], in[1], in[2], offsets, steps);
+        },
+        {random_tensor({9, 4, 6}, 1), random_tensor({9, 2, 6}, 2), random_tensor({9, 2, 6}, 3),
+         random_tensor({per_head ? 6 : 24}, 4), random_tensor({per_head ? 6 : 12}, 5)});
+}
+
+TEST(AttentionSteps, GradientsGoWhereTheyAreWantedAlone) {
+  const auto& one = kStepsCases[4];
+  const auto all = inputs_of(one, at::kFloat);
+  const auto grads_with = [&](const std::vector<size_t>& wanted) {
+    std::vector<at::Tensor> inputs, leaves;
+    for (const auto& x : all) inputs.push_back(x.detach().clone());
+    for (const size_t i : wanted) leaves.push_back(inputs[i].requires_grad_(true));
+    with_steps(one, inputs).sum().backward();
+    for (auto& input : inputs) input = input.grad();
+    return inputs;
+  };
+  const auto expected = grads_with({0, 1, 2, 3, 4});
+  for (const auto& wanted : std::vector<std::vector<size_t>>{{0}, {1}, {2}, {3}, {0, 2}, {1, 3}, {2, 4}}) {
+    const auto found = grads_with(wanted);
+    for (size_t i = 0; i < found.size(); ++i) {
+      const bool is_wanted = std::find(wanted.begin(), wanted.end(), i) != wanted.end();
+      EXPECT_EQ(found[i].defined(), is_wanted) << i;
+      EXPECT_TRUE(!is_wanted || at::equal(found[i], expected[i])) << i;
+    }
+  }
+}
+
+TEST(AttentionSteps, RefuseANormOfAnotherWidth) {
+  const auto x = random_tensor({3, 4, 6}, 1);
+  EXPECT_THROW(apply_steps(x, {.norm = random_tensor({12}, 2)}), Error);
+  EXPECT_THROW(packed_attention(x, x, x, std::vector<int64_t>{0, 3}, {.k = {.norm = random_tensor({12}, 2)}}), Error);
 }
 
 TEST(Rotary, TurnsPairsByPositionTimesFrequency) {

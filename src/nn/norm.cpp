@@ -16,17 +16,30 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 template <typename T>
-void normalise(const at::Tensor& x_TD, const at::Tensor& w_D, double eps, at::Tensor& y_TD, at::Tensor& rstd_T) {
+T inverse_rms(const T* row, int64_t width, double eps) {
+  return T(1) / std::sqrt(kernels::dot(row, row, width) / static_cast<T>(width) + static_cast<T>(eps));
+}
+
+template <typename T>
+void normalise(const at::Tensor& x_TD, const at::Tensor& w_D, double eps, at::Tensor& y_TD) {
   const T *x = x_TD.const_data_ptr<T>(), *w = w_D.const_data_ptr<T>();
-  T *y = y_TD.mutable_data_ptr<T>(), *rstd = rstd_T.mutable_data_ptr<T>();
+  T* y = y_TD.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
   for_each_range(x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const T* row = x + t * width;
-      const T mean_square = kernels::dot(row, row, width) / static_cast<T>(width);
-      rstd[t] = T(1) / std::sqrt(mean_square + static_cast<T>(eps));
-      kernels::scaled_product(rstd[t], row, w, y + t * width, width);
+      kernels::scaled_product(inverse_rms(row, width, eps), row, w, y + t * width, width);
     }
+  });
+}
+
+template <typename T>
+void inverse_rms_of_rows(const at::Tensor& x_TD, double eps, at::Tensor& rstd_T) {
+  const T* x = x_TD.const_data_ptr<T>();
+  T* rstd = rstd_T.mutable_data_ptr<T>();
+  const int64_t width = x_TD.size(1);
+  for_each_range(x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) rstd[t] = inverse_rms(x + t * width, width, eps);
   });
 }
 
@@ -48,32 +61,32 @@ void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const a
   });
 }
 
+template <typename T>
+RmsNormGradients gradients_as(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D, double eps,
+                              bool dx_wanted, bool dw_wanted) {
+  RmsNormGradients out;
+  auto rstd_T = at::empty({x_TD.size(0)}, x_TD.options());
+  inverse_rms_of_rows<T>(x_TD, eps, rstd_T);
+  if (dx_wanted) normalise_backward<T>(dy_TD, x_TD, w_D, rstd_T, out.dx_TD = at::empty_like(x_TD));
+  if (dw_wanted) out.dw_D = (dy_TD * x_TD).mul_(rstd_T.unsqueeze(1)).sum(0);
+  return out;
+}
+
 struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& w_D, double eps) {
     auto y_TD = at::empty_like(x_TD);
-    auto rstd_T = at::empty({x_TD.size(0)}, x_TD.options());
-    if (x_TD.scalar_type() == at::kDouble)
-      normalise<double>(x_TD, w_D, eps, y_TD, rstd_T);
-    else
-      normalise<float>(x_TD, w_D, eps, y_TD, rstd_T);
-    ctx->save_for_backward({x_TD, w_D, rstd_T});
+    x_TD.scalar_type() == at::kDouble ? normalise<double>(x_TD, w_D, eps, y_TD)
+                                      : normalise<float>(x_TD, w_D, eps, y_TD);
+    ctx->save_for_backward({x_TD, w_D});
+    ctx->saved_data["eps"] = eps;
     return y_TD;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto &x_TD = saved[0], &w_D = saved[1], &rstd_T = saved[2];
-    const auto dy_TD = grads[0].contiguous();
-    at::Tensor dx_TD, dw_D;
-    if (ctx->needs_input_grad(0)) {
-      dx_TD = at::empty_like(x_TD);
-      if (x_TD.scalar_type() == at::kDouble)
-        normalise_backward<double>(dy_TD, x_TD, w_D, rstd_T, dx_TD);
-      else
-        normalise_backward<float>(dy_TD, x_TD, w_D, rstd_T, dx_TD);
-    }
-    if (ctx->needs_input_grad(1)) dw_D = (dy_TD * x_TD).mul_(rstd_T.unsqueeze(1)).sum(0);
-    return {dx_TD, dw_D, at::Tensor()};
+    auto out = rms_norm_backward(grads[0].contiguous(), saved[0], saved[1], ctx->saved_data["eps"].toDouble(),
+                                 ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+    return {out.dx_TD, out.dw_D, at::Tensor()};
   }
 };
 
@@ -83,6 +96,12 @@ at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double e
   EK_CHECK(x_TD.dim() == 2 && weight_D.dim() == 1 && x_TD.size(1) == weight_D.size(0), kShape, "rms_norm: x has sizes ",
            x_TD.sizes(), ", the weight ", weight_D.sizes());
   return RmsNormNode::apply(x_TD.contiguous(), weight_D.to(x_TD.scalar_type()).contiguous(), eps);
+}
+
+RmsNormGradients rms_norm_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& weight_D,
+                                   double eps, bool dx_wanted, bool dw_wanted) {
+  const auto gradients = x_TD.scalar_type() == at::kDouble ? gradients_as<double> : gradients_as<float>;
+  return gradients(dy_TD, x_TD, weight_D, eps, dx_wanted, dw_wanted);
 }
 
 at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps) {
