@@ -19,14 +19,14 @@ bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
   return type == "bfloat16" || type == "float16";
 }
 
-/// Whether there is something to choose: a large weight in 16 bits.
+/// Whether there is something to choose: a large weight in 16 bits, or in int8.
 bool gains_from_choice(const ModelSection& section) {
   const auto folder = resolve_model_path(section.path);
   const auto parameters = load_shape(folder)->parameters();
   const bool large = std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
     return entry.second.dim() == 2 && entry.second.numel() >= kSmallestMeasuredWeight;
   });
-  return large && stores_16_bits(section, folder);
+  return large && (section.base_format == BaseFormat::kInt8 || stores_16_bits(section, folder));
 }
 
 }  // namespace
@@ -38,7 +38,8 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
   if (!open || !gains_from_choice(model)) return machine;
   const int before = at::get_num_threads();
   at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
-  machine.products = fastest_products(measure_products());
+  machine.products =
+      fastest_products(measure_products(model.base_format == BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
   at::set_num_threads(before);
   return machine;
 }

@@ -1,5 +1,5 @@
 /// \file  What the bits of a run depend on beside its data, where a config leaves it to the machine: how many threads
-/// compute, and which kernels make products with a 16-bit base.
+/// compute, and which kernels make products with the base.
 #pragma once
 
 #include "fed/config.h"
@@ -8,7 +8,7 @@ namespace evenkeel {
 
 /// What this machine stands in for where `config` leaves it open: all its cores, and the kernels that are fastest here,
 /// which takes seconds to measure (nn/product_probe.h) and is measured only where it is asked for and the model has
-/// a large weight in 16 bits. \throws as load_shape()
+/// a large weight in 16 bits or int8. \throws as load_shape()
 MachineChoices machine_choices(const ExperimentConfig& config);
 
 }  // namespace evenkeel

@@ -100,7 +100,7 @@ struct ModelSection {
   BaseStorage storage(const std::filesystem::path& beside) const;
   /// There is nothing to choose then.
   bool stores_wide() const {
-    return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64 || base_format == BaseFormat::kInt8;
+    return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64;
   }
 };
 

@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "base/dispatch.h"
+#include "nn/frozen_weight.h"
 #include "nn/kernels/frozen_product.h"
 
 namespace evenkeel {
@@ -19,13 +20,20 @@ using kernels::StoredMatrix;
 
 constexpr int kRepeats = 3;
 
-// 64 MiB of weights, some more than what caches hold.
-std::vector<at::Tensor> cold_weights(ProductPlace place) {
+// 64 MiB of weights in 16 bits, half in int8: some more than what caches hold.
+std::vector<FrozenWeight> cold_weights(ProductPlace place, at::ScalarType stored) {
   const int64_t out = place == ProductPlace::kExpert ? 1024 : 2048;
-  std::vector<at::Tensor> weights;
-  for (int64_t i = 0; i < 16 * 1024 / out; ++i) weights.push_back(at::full({out, 2048}, 0.01, at::kBFloat16));
+  std::vector<FrozenWeight> weights;
+  for (int64_t i = 0; i < 16 * 1024 / out; ++i) {
+    if (stored == at::kChar)
+      weights.emplace_back(at::ones({out, 2048}, at::kChar), at::full({out}, 0.01, at::kFloat));
+    else
+      weights.emplace_back(at::full({out, 2048}, 0.01, stored));
+  }
   return weights;
 }
+
+StoredMatrix stored(const FrozenWeight& weight) { return StoredMatrix::of(weight.values_OI, weight.scales_O); }
 
 struct ProbeOperands {
   at::Tensor x, y;
@@ -39,8 +47,8 @@ struct ProbeCell {
   ProductKernel kernel;
 };
 
-void multiply(const ProbeCell& cell, const at::Tensor& weight, ProbeOperands& with) {
-  const auto w = StoredMatrix::of(weight);
+void multiply(const ProbeCell& cell, const FrozenWeight& weight, ProbeOperands& with) {
+  const auto w = stored(weight);
   const bool forward = cell.direction == Direction::kForward;
   const kernels::Activations x{with.x.const_data_ptr<float>(), cell.rows, forward ? w.in : w.out};
   const kernels::Result y{with.y.mutable_data_ptr<float>(), forward ? w.out : w.in};
@@ -51,7 +59,7 @@ void multiply(const ProbeCell& cell, const at::Tensor& weight, ProbeOperands& wi
 }
 
 // Seconds of one product with each weight: one after the other, or dealt to the threads.
-double seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::vector<ProbeOperands>& operands) {
+double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std::vector<ProbeOperands>& operands) {
   const auto start = std::chrono::steady_clock::now();
   std::atomic<size_t> next{0};
   const auto work = [&](int64_t thread, int64_t) {
@@ -66,8 +74,8 @@ double seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::
 }
 
 // A kernel that is far behind on some of the weights is not tried on all.
-double median_seconds(const ProbeCell& cell, std::span<const at::Tensor> weights, std::vector<ProbeOperands>& operands,
-                      double best) {
+double median_seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights,
+                      std::vector<ProbeOperands>& operands, double best) {
   const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
   const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
   const double trial = seconds(cell, some, operands) / share;
@@ -84,14 +92,16 @@ size_t weights_for(int64_t rows, int64_t numbers, size_t threads, size_t most) {
   return std::clamp<size_t>(some, std::min(threads, most), most);
 }
 
-MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, std::span<const at::Tensor> weights,
+MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, std::span<const FrozenWeight> weights,
                         std::vector<ProbeOperands>& operands) {
-  const auto used = weights.first(weights_for(rows, weights[0].numel(), operands.size(), weights.size()));
-  const double work = 2e-9 * static_cast<double>(rows * weights[0].numel()) * static_cast<double>(used.size());
+  const int64_t numbers = weights[0].values_OI.numel();
+  const auto used = weights.first(weights_for(rows, numbers, operands.size(), weights.size()));
+  const double work = 2e-9 * static_cast<double>(rows * numbers) * static_cast<double>(used.size());
   MeasuredProduct result{.place = place, .direction = direction, .rows = rows};
   double best = 1e9;
   for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kNative, ProductKernel::kWiden}) {
     if (kernel == ProductKernel::kDot && !has_bfloat16_dots()) continue;
+    if (kernels::kernel_for(stored(weights[0]), kernel) != kernel) continue;
     const double taken = median_seconds({place, direction, rows, kernel}, used, operands, best);
     best = std::min(best, taken);
     result.gflops[static_cast<size_t>(kernel)] = work / taken;
@@ -109,12 +119,12 @@ ProductKernel MeasuredProduct::chosen() const {
   return best;
 }
 
-std::vector<MeasuredProduct> measure_products() {
+std::vector<MeasuredProduct> measure_products(at::ScalarType stored) {
   const c10::NoGradGuard no_grad;
   constexpr int64_t kMostRows = ProductTable::kRows.back(), kWidest = 2048;
   std::vector<MeasuredProduct> all;
   for (const auto place : {ProductPlace::kExpert, ProductPlace::kLinear}) {
-    const auto weights = cold_weights(place);
+    const auto weights = cold_weights(place, stored);
     const int threads = place == ProductPlace::kExpert ? at::get_num_threads() : 1;
     std::vector<ProbeOperands> operands(static_cast<size_t>(threads));
     for (auto& one : operands) {

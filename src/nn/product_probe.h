@@ -2,6 +2,8 @@
 /// do not tell.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -10,12 +12,12 @@
 
 namespace evenkeel {
 
-/// One cell of the table: GFLOP/s of each ProductKernel on bfloat16 weights that are not in cache, medians.
+/// One cell of the table: GFLOP/s of each ProductKernel on weights that are not in cache, medians.
 struct MeasuredProduct {
   ProductPlace place{};
   Direction direction{};
   int64_t rows = 0;
-  std::array<double, 4> gflops{};  ///< by kernel; 0: not tried, as the processor lacks its instructions
+  std::array<double, 4> gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
   /// The first of own, dot, native, widen that none after it beats by a tenth: less may be noise, own is exact, and
   /// bits of the last two depend on the number of threads.
   ProductKernel chosen() const;
@@ -23,7 +25,8 @@ struct MeasuredProduct {
 
 /// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
 /// side by side; linears of [2048, 2048] by all of them. Takes some seconds, more where the machine is busy.
-std::vector<MeasuredProduct> measure_products();
+/// \param stored  what the weights are: at::kBFloat16, or at::kChar for int8 with a scale per row
+std::vector<MeasuredProduct> measure_products(at::ScalarType stored = at::kBFloat16);
 
 /// What every cell chooses: the fastest kernel of each, but for near ties.
 ProductTable fastest_products(const std::vector<MeasuredProduct>& measured);

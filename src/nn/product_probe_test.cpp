@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/dispatch.h"
+
 namespace evenkeel {
 namespace {
 
@@ -21,6 +23,16 @@ TEST(ProductProbe, LeavesOurOwnKernelsOnlyForWhatIsClearlyFaster) {
   const auto table = fastest_products({cell(100, 111, 20)});
   EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kBackward, 20), ProductKernel::kWiden);
   EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kForward, 20), ProductKernel::kOwn);
+}
+
+TEST(ProductProbe, TriesOnInt8WhatTakesInt8) {
+  for (const auto& cell : measure_products(at::kChar)) {
+    const auto gflops = [&](ProductKernel kernel) { return cell.gflops[static_cast<size_t>(kernel)]; };
+    EXPECT_GT(gflops(ProductKernel::kOwn), 0);
+    EXPECT_EQ(gflops(ProductKernel::kDot) > 0, has_bfloat16_dots());
+    EXPECT_EQ(gflops(ProductKernel::kNative), 0);
+    EXPECT_EQ(gflops(ProductKernel::kWiden), 0);
+  }
 }
 
 }  // namespace
