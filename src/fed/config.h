@@ -99,9 +99,7 @@ struct ModelSection {
   /// How the weights are loaded. \param beside  the run folder
   BaseStorage storage(const std::filesystem::path& beside) const;
   /// There is nothing to choose then.
-  bool stores_wide() const {
-    return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64;
-  }
+  bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
 };
 
 struct LoraSection : LoraScale {
