@@ -82,7 +82,8 @@ struct ModelSection {
     field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
     field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
     field("compute_dtype", compute_dtype,
-          "arithmetic with a bfloat16 base: auto measures this machine once, and the bits depend on it; measured: as "
+          "arithmetic with a bfloat16 or int8 base: auto measures this machine once, and the bits depend on it; "
+          "measured: as "
           "model.products lists");
     field("base_format", base_format,
           "stored, or int8 with a scale per row for experts, attention, dense blocks and head: half of bfloat16's "

@@ -34,29 +34,32 @@ void normalise(const at::Tensor& x_TD, const at::Tensor& w_D, double eps, at::Te
 }
 
 template <typename T>
-void inverse_rms_of_rows(const at::Tensor& x_TD, double eps, at::Tensor& rstd_T) {
+at::Tensor inverse_rms_of_rows(const at::Tensor& x_TD, double eps) {
+  auto rstd_T = at::empty({x_TD.size(0)}, x_TD.options());
   const T* x = x_TD.const_data_ptr<T>();
   T* rstd = rstd_T.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
   for_each_range(x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) rstd[t] = inverse_rms(x + t * width, width, eps);
   });
+  return rstd_T;
 }
 
 // dx = rstd * (w dy - x * rstd^2 * mean(w dy x))
 template <typename T>
-void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D,
-                        const at::Tensor& rstd_T, at::Tensor& dx_TD) {
+void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D, double eps,
+                        at::Tensor& dx_TD) {
   const T *dy = dy_TD.const_data_ptr<T>(), *x = x_TD.const_data_ptr<T>(), *w = w_D.const_data_ptr<T>();
-  const T* rstd = rstd_T.const_data_ptr<T>();
   T* dx = dx_TD.mutable_data_ptr<T>();
   const int64_t width = x_TD.size(1);
   for_each_range(x_TD.size(0), kernels::row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
+      const T* row = x + t * width;
       T* out = dx + t * width;
-      kernels::scaled_product(rstd[t], dy + t * width, w, out, width);
-      const T inner = kernels::dot(out, x + t * width, width);
-      kernels::axpy(-inner * rstd[t] * rstd[t] / static_cast<T>(width), x + t * width, out, width);
+      const T rstd = inverse_rms(row, width, eps);
+      kernels::scaled_product(rstd, dy + t * width, w, out, width);
+      const T inner = kernels::dot(out, row, width);
+      kernels::axpy(-inner * rstd * rstd / static_cast<T>(width), row, out, width);
     }
   });
 }
@@ -65,10 +68,8 @@ template <typename T>
 RmsNormGradients gradients_as(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D, double eps,
                               bool dx_wanted, bool dw_wanted) {
   RmsNormGradients out;
-  auto rstd_T = at::empty({x_TD.size(0)}, x_TD.options());
-  inverse_rms_of_rows<T>(x_TD, eps, rstd_T);
-  if (dx_wanted) normalise_backward<T>(dy_TD, x_TD, w_D, rstd_T, out.dx_TD = at::empty_like(x_TD));
-  if (dw_wanted) out.dw_D = (dy_TD * x_TD).mul_(rstd_T.unsqueeze(1)).sum(0);
+  if (dx_wanted) normalise_backward<T>(dy_TD, x_TD, w_D, eps, out.dx_TD = at::empty_like(x_TD));
+  if (dw_wanted) out.dw_D = (dy_TD * x_TD).mul_(inverse_rms_of_rows<T>(x_TD, eps).unsqueeze(1)).sum(0);
   return out;
 }
 

@@ -20,11 +20,12 @@ using kernels::StoredMatrix;
 
 constexpr int kRepeats = 3;
 
-// 64 MiB of weights in 16 bits, half in int8: some more than what caches hold.
+// 64 MiB of weights, some more than what caches hold.
 std::vector<FrozenWeight> cold_weights(ProductPlace place, at::ScalarType stored) {
   const int64_t out = place == ProductPlace::kExpert ? 1024 : 2048;
+  const int64_t bytes = out * 2048 * static_cast<int64_t>(c10::elementSize(stored));
   std::vector<FrozenWeight> weights;
-  for (int64_t i = 0; i < 16 * 1024 / out; ++i) {
+  for (int64_t i = 0; i < (int64_t{1} << 26) / bytes; ++i) {
     if (stored == at::kChar)
       weights.emplace_back(at::ones({out, 2048}, at::kChar), at::full({out}, 0.01, at::kFloat));
     else
