@@ -61,7 +61,7 @@ std::vector<PackedBatch> batches_of(const Job& job, int64_t vocab_size) {
   std::vector<PackedBatch> batches;
   for (int64_t step = 0; step < job.steps; ++step)
     batches.push_back(rows.empty() ? random_batch(job, vocab_size, step)
-                                   : pack(std::span(rows).subspan(static_cast<size_t>(step) * count, count)));
+                                   : pack_shared(std::span(rows).subspan(static_cast<size_t>(step) * count, count)));
   return batches;
 }
 

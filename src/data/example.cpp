@@ -2,21 +2,30 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
+#include <utility>
+
 #include "base/error.h"
 
 namespace evenkeel {
 namespace {
 
+constexpr int64_t kLeastShared = 16;  // one token in so many: fewer rows are not worth their copies in attention
+
+enum class Rows { kOwn, kShared };
+
 /// Lays sequences end to end and gathers their targets.
 class Packer {
  public:
-  Packer() { batch_.offsets = {0}; }
+  explicit Packer(Rows rows) : shared_(rows == Rows::kShared) { batch_.offsets = {0}; }
 
   void add(std::span<const int64_t> ids, int64_t first_target, std::span<const IdSpan> between = {}) {
     EK_CHECK(!ids.empty(), kInternal, "pack: sequence ", batch_.sequences(), " is empty");
     const int64_t start = batch_.offsets.back(), length = static_cast<int64_t>(ids.size());
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
-    for (int64_t i = 0; i < length; ++i) positions_.push_back(i);
+    for (int64_t i = 0, row = kNone; i < length; ++i) {
+      row = row_of(row, ids[static_cast<size_t>(i)], i);
+      row_of_token_.push_back(row);
+    }
     int64_t from = std::max<int64_t>(first_target, 1);
     for (const auto& gap : between) {
       add_targets(ids, start, from, gap.begin);
@@ -29,22 +38,54 @@ class Packer {
   PackedBatch finish() {
     batch_.ids = at::tensor(ids_, at::kLong);
     batch_.positions = at::tensor(positions_, at::kLong);
-    batch_.target_rows = at::tensor(rows_, at::kLong);
+    if (shared_) batch_.rows_T = at::tensor(row_of_token_, at::kLong);
+    batch_.target_rows = at::tensor(target_rows_, at::kLong);
     batch_.targets = at::tensor(targets_, at::kLong);
     return std::move(batch_);
   }
 
  private:
+  static constexpr int64_t kNone = -1;
+
+  /// The row of `id` behind the token of row `before`.
+  int64_t row_of(int64_t before, int64_t id, int64_t position) {
+    const auto fresh = static_cast<int64_t>(ids_.size());
+    if (shared_) {
+      const auto [known, is_new] = behind_.try_emplace({before, id}, fresh);
+      if (!is_new) return known->second;
+    }
+    ids_.push_back(id);
+    positions_.push_back(position);
+    return fresh;
+  }
+
   void add_targets(std::span<const int64_t> ids, int64_t start, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i) {
-      rows_.push_back(start + i - 1);
+      target_rows_.push_back(row_of_token_[static_cast<size_t>(start + i - 1)]);
       targets_.push_back(ids[static_cast<size_t>(i)]);
     }
   }
 
+  bool shared_;
   PackedBatch batch_;
-  std::vector<int64_t> ids_, positions_, rows_, targets_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> behind_;  // (row, id) -> row
+  std::vector<int64_t> ids_, positions_, row_of_token_, target_rows_, targets_;
 };
+
+const Example& value(const Example& example) { return example; }
+const Example& value(const Example* example) { return *example; }
+
+PackedBatch packed(const auto& examples, Rows rows) {
+  Packer packer(rows);
+  for (const auto& each : examples) packer.add(value(each).ids, value(each).first_target, value(each).between);
+  return packer.finish();
+}
+
+PackedBatch shared_where_worth_it(const auto& examples) {
+  auto batch = packed(examples, Rows::kShared);
+  const int64_t copies = batch.tokens() - batch.ids.size(0);
+  return copies * kLeastShared >= batch.tokens() ? batch : packed(examples, Rows::kOwn);
+}
 
 }  // namespace
 
@@ -61,20 +102,14 @@ int64_t Example::targets() const {
   return count;
 }
 
-PackedBatch pack(std::span<const Example* const> examples) {
-  Packer packer;
-  for (const auto* example : examples) packer.add(example->ids, example->first_target, example->between);
-  return packer.finish();
-}
+PackedBatch pack(std::span<const Example* const> examples) { return packed(examples, Rows::kOwn); }
+PackedBatch pack(std::span<const Example> examples) { return packed(examples, Rows::kOwn); }
 
-PackedBatch pack(std::span<const Example> examples) {
-  Packer packer;
-  for (const auto& example : examples) packer.add(example.ids, example.first_target, example.between);
-  return packer.finish();
-}
+PackedBatch pack_shared(std::span<const Example* const> examples) { return shared_where_worth_it(examples); }
+PackedBatch pack_shared(std::span<const Example> examples) { return shared_where_worth_it(examples); }
 
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences) {
-  Packer packer;
+  Packer packer(Rows::kOwn);
   for (const auto& ids : sequences) packer.add(ids, 1);
   return packer.finish();
 }

@@ -1,5 +1,5 @@
 /// \file  Rows of a task, tokenised examples, and packed batches: the forms data takes on its way to the model.
-/// Dimension names: T tokens of a packed batch, B sequences, N targets.
+/// Dimension names: T tokens of a packed batch on R rows, B sequences, N targets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,13 +46,15 @@ struct Example {
   int64_t targets() const;
 };
 
-/// Sequences laid end to end, without padding. Attention is causal within each sequence.
+/// Sequences laid end to end, without padding. Attention is causal within each sequence. Rows are what goes through the
+/// model: one a token, or one for all tokens that stand behind the same tokens of their sequences.
 struct PackedBatch {
-  at::Tensor ids;                ///< [T] int64
-  at::Tensor positions;          ///< [T] int64, position within the sequence (plus its cached length when generating)
-  std::vector<int64_t> offsets;  ///< B + 1 starts; the last is T
-  at::Tensor target_rows;        ///< [N] int64, rows of [T] whose hidden state predicts a target
-  at::Tensor targets;            ///< [N] int64
+  at::Tensor ids;                ///< [R] int64
+  at::Tensor positions;          ///< [R] int64, position within the sequence (plus its cached length when generating)
+  std::vector<int64_t> offsets;  ///< B + 1 starts of sequences, in tokens; the last is T
+  at::Tensor rows_T{};     ///< [T] int64, each token's row, numbered as they first appear; undefined: one of its own
+  at::Tensor target_rows;  ///< [N] int64, rows of [R] whose hidden state predicts a target; one may predict several
+  at::Tensor targets;      ///< [N] int64
   int64_t tokens() const { return offsets.empty() ? 0 : offsets.back(); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };
@@ -60,6 +62,10 @@ struct PackedBatch {
 /// Packs examples in the order given. REQUIRES none is empty.
 PackedBatch pack(std::span<const Example* const> examples);
 PackedBatch pack(std::span<const Example> examples);
+
+/// The same with rows shared where at least a sixteenth of all tokens need none of their own; else as pack().
+PackedBatch pack_shared(std::span<const Example* const> examples);
+PackedBatch pack_shared(std::span<const Example> examples);
 
 /// Packs bare id sequences with every position from the second on a target (scoring, pre-training).
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences);

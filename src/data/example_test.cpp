@@ -57,6 +57,34 @@ TEST(Pack, PointersAndValuesPackAlike) {
   EXPECT_EQ(numbers(pack(reversed).ids), (Ids{8, 9, 5, 6, 7}));
 }
 
+TEST(PackShared, TokensBehindTheSameTokensShareARow) {
+  const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2},
+                                         {.ids = {5, 6, 8, 7}, .first_target = 2},
+                                         {.ids = {6, 5, 8}, .first_target = 2},
+                                         {.ids = {5, 6, 7, 9}, .first_target = 2}};
+  const auto batch = pack_shared(examples);
+  EXPECT_EQ(numbers(batch.ids), (Ids{5, 6, 7, 8, 7, 6, 5, 8, 9}));
+  EXPECT_EQ(numbers(batch.positions), (Ids{0, 1, 2, 2, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(batch.offsets, (Ids{0, 3, 7, 10, 14}));
+  EXPECT_EQ(numbers(batch.rows_T), (Ids{0, 1, 2, 0, 1, 3, 4, 5, 6, 7, 0, 1, 2, 8}));
+  EXPECT_EQ(numbers(batch.target_rows), (Ids{1, 1, 3, 6, 1, 2}));
+  EXPECT_EQ(numbers(batch.targets), numbers(pack(examples).targets));
+  EXPECT_EQ(batch.tokens(), 14);
+}
+
+TEST(PackShared, FewCopiesAreNotWorthSharing) {
+  Ids long_one(20), other(20);
+  for (int64_t i = 0; i < 20; ++i) {
+    long_one[static_cast<size_t>(i)] = i;
+    other[static_cast<size_t>(i)] = i < 2 ? i : i + 40;
+  }
+  const std::vector<Example> few = {{.ids = long_one}, {.ids = other}};
+  EXPECT_FALSE(pack_shared(few).rows_T.defined());
+  EXPECT_TRUE(at::equal(pack_shared(few).ids, pack(few).ids));
+  const std::vector<Example> more = {few[0], few[1], few[0]};
+  EXPECT_EQ(pack_shared(more).ids.size(0), 38);
+}
+
 TEST(PackIds, EveryPositionFromTheSecondOnIsATarget) {
   const std::vector<Ids> sequences = {{1, 2, 3}, {4}};
   const auto batch = pack_ids(sequences);

@@ -72,7 +72,7 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_TD, size_t layer, const
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
   const auto q = heads(q_(pass.asked(x_TD), options)), k = heads(k_(x_TD, options)), v = heads(v_(x_TD, options));
   const auto before = steps(pass);
-  if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before), options);
+  if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);
   return o_(attended(apply_steps(q, before.q), apply_steps(k, before.k), apply_steps(v, before.v),
                      static_cast<int64_t>(layer), pass),
             options);

@@ -32,16 +32,6 @@ struct AttentionSpec {
   AttentionNames names{};
 };
 
-/// One layer's part of a forward.
-struct LayerPass {
-  const PackedBatch& batch;
-  const RotaryTable& rotary;
-  const ForwardOptions& options;
-  at::Tensor queries_N{};  ///< the rows that are asked for, one per sequence: its last; undefined: all
-  /// Those rows of `x`.
-  at::Tensor asked(const at::Tensor& x) const { return queries_N.defined() ? x.index_select(0, queries_N) : x; }
-};
-
 class AttentionLeaf {
  public:
   /// \param module  "model.layers.3.self_attn"; \param norm_eps  of the QK-norm

@@ -1,5 +1,5 @@
 /// \file  The contract of a model family, and loading. A model is a frozen base: adapters, router options and caches
-/// are arguments, so one base serves every simulated client. Dimension names: T tokens, N rows, D hidden, V vocabulary.
+/// are arguments, so one base serves every simulated client. Dimension names: R rows of a batch, N of them, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -77,7 +77,7 @@ class CausalLm {
 
   virtual const ModelSpec& spec() const = 0;
 
-  /// Final hidden states, normalised, ready for the head. \return [T, D] float32, or as options.last_only says
+  /// Final hidden states, normalised, ready for the head. \return [R, D] float32, or as options.last_only says
   virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// The head matrix [V, D] (the embedding when tied): pass it to cross_entropy() with hidden states.
   virtual const FrozenWeight& head() const = 0;

@@ -114,7 +114,8 @@ void Decoder::take_head(const DecoderSpec& spec, const std::string& origin, Mode
 }
 
 void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& options) const {
-  EK_CHECK(batch.tokens() > 0 && batch.ids.dim() == 1 && batch.ids.size(0) == batch.tokens() &&
+  const int64_t given = (batch.rows_T.defined() ? batch.rows_T : batch.ids).size(0);
+  EK_CHECK(batch.tokens() > 0 && batch.ids.dim() == 1 && given == batch.tokens() &&
                batch.positions.sizes() == batch.ids.sizes(),
            kShape, "a batch of ", batch.tokens(), " tokens has ids of ", batch.ids.sizes(), " and positions of ",
            batch.positions.sizes());
@@ -125,6 +126,7 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
   const int64_t last = batch.positions.max().item<int64_t>();
   EK_CHECK(last < spec().max_positions, kData, "a sequence of ", last + 1, " tokens is longer than the model's ",
            spec().max_positions, " positions");
+  EK_CHECK(!options.cache || !batch.rows_T.defined(), kInternal, "a cache has no room for rows that tokens share");
   EK_CHECK(!options.last_only || options.cache, kInternal, "the last rows alone are asked for without a cache");
   for (const auto* state : {options.adapters, options.base_change})
     if (state) check_adapters(*state);
@@ -155,7 +157,7 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
     const LayerPass pass{batch, rotary, options, only_last ? last_rows(batch) : at::Tensor()};
     x_TD = pass.asked(x_TD) + layer.attention(layer.input_norm(x_TD), i, pass);
     const auto normed_TD = layer.feed_forward_norm(x_TD);
-    x_TD = x_TD + std::visit([&](const auto& block) { return block(normed_TD, options); }, layer.feed_forward);
+    x_TD = x_TD + std::visit([&](const auto& block) { return block(normed_TD, pass); }, layer.feed_forward);
   }
   return final_norm_(x_TD);
 }

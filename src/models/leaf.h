@@ -11,6 +11,7 @@
 
 #include "models/causal_lm.h"
 #include "models/checkpoint.h"
+#include "nn/attention.h"
 
 namespace evenkeel {
 
@@ -38,6 +39,16 @@ class ModelBuilder {
   void list(const std::string& name, const at::Tensor& tensor);
 
   TensorSource& source_;
+};
+
+/// One layer's part of a forward.
+struct LayerPass {
+  const PackedBatch& batch;
+  const RotaryTable& rotary;  ///< of the batch's rows
+  const ForwardOptions& options;
+  at::Tensor queries_N{};  ///< the rows that are asked for, one per sequence: its last; undefined: all
+  /// Those rows of `x`.
+  at::Tensor asked(const at::Tensor& x) const { return queries_N.defined() ? x.index_select(0, queries_N) : x; }
 };
 
 struct LinearSpec {

@@ -48,15 +48,16 @@ class MixtureLeaf {
   /// \param module  "model.layers.3.mlp": also the key of these experts' routing. \throws kConfig for experts of
   /// another activation than silu: nn/experts.h computes no other.
   MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_TD, const ForwardOptions& options) const;
+  at::Tensor operator()(const at::Tensor& x_TD, const LayerPass& pass) const;
 
  private:
   void take_router(ModelBuilder& model);
   std::vector<FrozenWeight> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
                                        std::string_view gguf, ModelBuilder& model);
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
-  at::Tensor routed(const at::Tensor& x_TD, const ForwardOptions& options) const;
-  at::Tensor shared(const at::Tensor& x_TD, const ForwardOptions& options) const;
+  at::Tensor routed(const at::Tensor& x_TD, const LayerPass& pass) const;
+  at::Tensor shared(const at::Tensor& x_TD, const LayerPass& pass) const;
+  RoutingStats stats(const at::Tensor& logits_TE, const Routing& routing, const PackedBatch& batch) const;
 
   MixtureSpec spec_;
   std::string module_, gate_site_, up_site_, down_site_;

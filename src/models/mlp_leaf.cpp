@@ -29,7 +29,8 @@ MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& m
   work.widest = std::max(work.widest, static_cast<double>(spec.width));
 }
 
-at::Tensor MlpLeaf::operator()(const at::Tensor& x_TD, const ForwardOptions& options) const {
+at::Tensor MlpLeaf::operator()(const at::Tensor& x_TD, const LayerPass& pass) const {
+  const auto& options = pass.options;
   return down_(activate(activation_, gate_(x_TD, options)) * up_(x_TD, options), options);
 }
 

@@ -13,6 +13,7 @@
 #include "nn/kernels/kept.h"
 #include "nn/kernels/vector.h"
 #include "nn/norm.h"
+#include "nn/shared_rows.h"
 
 namespace evenkeel {
 namespace {
@@ -130,9 +131,10 @@ variable_list attention_gradients(const Attended& of, std::span<const int64_t> o
 
 // What a call says besides its tensors.
 struct AttentionCall : torch::CustomClassHolder {
-  AttentionCall(std::span<const int64_t> o, const AttentionSteps& s)
-      : offsets(o.begin(), o.end()), steps{s.q, s.k, s.v} {}
+  AttentionCall(std::span<const int64_t> o, const AttentionSteps& s, const at::Tensor& rows_T)
+      : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v} {}
   const std::vector<int64_t> offsets;
+  const SharedRows rows;
   const std::array<HeadSteps, 3> steps;
 };
 using AttentionCallPointer = c10::intrusive_ptr<AttentionCall>;
@@ -158,26 +160,33 @@ at::Tensor go_back(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps&
   return weight_wanted ? norm.dw_D.to(steps.norm.scalar_type()) : at::Tensor();
 }
 
+// Input i, its steps taken, of each token.
+at::Tensor stepped(at::TensorList inputs, size_t i, const AttentionCall& call) {
+  return call.rows.copied(apply_steps(inputs[i], call.steps[i]));
+}
+
 // Inputs and their gradients: q, k, v, then the weights of their norms.
 struct AttentionNode : torch::autograd::Function<AttentionNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const AttentionCallPointer& call) {
-    const auto& steps = call->steps;
-    const auto q_THP = apply_steps(inputs[0], steps[0]);
-    const Attended of{q_THP, apply_steps(inputs[1], steps[1]), apply_steps(inputs[2], steps[2]), at::empty_like(q_THP),
+    const auto q_THP = stepped(inputs, 0, *call);
+    const Attended of{q_THP, stepped(inputs, 1, *call), stepped(inputs, 2, *call), at::empty_like(q_THP),
                       at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
     q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
-    ctx->save_for_backward({inputs[0], inputs[1], inputs[2], of.out_THP, of.logsumexp_TH});
+    const auto out_RHP = call->rows.firsts(of.out_THP);
+    ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.firsts(of.logsumexp_TH)});
     ctx->saved_data["call"] = c10::IValue::make_capsule(call);
-    return of.out_THP;
+    return out_RHP;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     const auto call = c10::static_intrusive_pointer_cast<AttentionCall>(ctx->saved_data["call"].toCapsule());
+    const auto& rows = call->rows;
     const auto& steps = call->steps;
-    auto out = attention_gradients({apply_steps(saved[0], steps[0]), apply_steps(saved[1], steps[1]),
-                                    apply_steps(saved[2], steps[2]), saved[3], saved[4]},
-                                   call->offsets, grads[0].contiguous());
+    auto out = attention_gradients({stepped(saved, 0, *call), stepped(saved, 1, *call), stepped(saved, 2, *call),
+                                    rows.copied(saved[3]), rows.copied(saved[4])},
+                                   call->offsets, rows.at_firsts(grads[0].contiguous()));
+    for (auto& gradient : out) gradient = rows.summed(gradient);
     out.resize(2 * steps.size() + 1);
     for (size_t i = 0, weight = steps.size(); i < steps.size(); ++i, ++weight)
       if (ctx->needs_input_grad(i) || ctx->needs_input_grad(weight))
@@ -186,11 +195,12 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
   }
 };
 
-void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::span<const int64_t> offsets) {
+void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::span<const int64_t> offsets,
+           const at::Tensor& rows_T) {
   EK_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(2) == k.size(2) &&
                k.size(1) > 0 && q.size(1) % k.size(1) == 0,
            kShape, "attention: q has sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
-  check_offsets(offsets, q.size(0));
+  check_offsets(offsets, rows_T.defined() ? rows_T.size(0) : q.size(0));
 }
 
 }  // namespace
@@ -222,15 +232,15 @@ void check_offsets(std::span<const int64_t> offsets, int64_t tokens) {
     EK_CHECK(offsets[b] < offsets[b + 1], kShape, "attention: sequence ", b, " is empty");
 }
 
-at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            std::span<const int64_t> offsets, const AttentionSteps& steps) {
-  check(q_THP, k_TGP, v_TGP, offsets);
-  variable_list inputs{q_THP.contiguous(), k_TGP.contiguous(), v_TGP.contiguous()};
+at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
+                            std::span<const int64_t> offsets, const AttentionSteps& steps, const at::Tensor& rows_T) {
+  check(q_RHP, k_RGP, v_RGP, offsets, rows_T);
+  variable_list inputs{q_RHP.contiguous(), k_RGP.contiguous(), v_RGP.contiguous()};
   // The graph takes no undefined tensors: an absent weight is an empty one.
   for (const auto* each : {&steps.q, &steps.k, &steps.v})
-    inputs.push_back(each->norm.defined() ? each->norm : at::empty({0}, q_THP.options()));
-  return AttentionNode::apply(at::TensorList(inputs), c10::make_intrusive<AttentionCall>(offsets, steps))
-      .view({q_THP.size(0), -1});
+    inputs.push_back(each->norm.defined() ? each->norm : at::empty({0}, q_RHP.options()));
+  return AttentionNode::apply(at::TensorList(inputs), c10::make_intrusive<AttentionCall>(offsets, steps, rows_T))
+      .view({q_RHP.size(0), -1});
 }
 
 }  // namespace evenkeel

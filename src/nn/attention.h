@@ -1,5 +1,5 @@
 /// \file  Rotary embedding and causal attention over packed sequences. What generation adds to it is
-/// nn/cached_attention.h. Dimension names: T tokens, H query heads, G key/value heads, P head width.
+/// nn/cached_attention.h. Dimension names: T tokens, R rows, H query heads, G key/value heads, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,11 +39,13 @@ at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 
 /// Causal attention within each sequence; query heads share key/value heads in groups of H / G. Scale 1/sqrt(P).
-/// Kept for backward: q, k, v as they are given, the output and [T, H]; the steps are taken again there.
-/// \param q [T, H, P], k, v [T, G, P]; offsets B + 1.
+/// Kept for backward: q, k, v as they are given, the output and [R, H]; the steps are taken again there.
+/// \param q [R, H, P], k, v [R, G, P]; offsets B + 1, the last is T.
 /// \param steps  taken first; their norms' weights get gradients if they require them (pre-training)
-/// \return [T, H * P]
-at::Tensor packed_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
-                            std::span<const int64_t> offsets, const AttentionSteps& steps = {});
+/// \param rows_T  each token's row (data/example.h); undefined: one of its own, R = T
+/// \return [R, H * P]
+at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
+                            std::span<const int64_t> offsets, const AttentionSteps& steps = {},
+                            const at::Tensor& rows_T = {});
 
 }  // namespace evenkeel

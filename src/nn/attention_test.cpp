@@ -86,6 +86,30 @@ TEST(Attention, GradientsMatchCentralDifferencesWithSharedKeyHeads) {
   }
 }
 
+TEST(Attention, SharedRowsEqualRowsOfTheirOwn) {
+  const std::vector<int64_t> offsets{0, 5, 8, 15};
+  const auto rows_T = at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 5, 0, 1, 2, 3, 6, 7, 8}, at::kLong);
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    const auto leaf = [&](int64_t heads, int64_t seed) {
+      return random_tensor({9, heads, 10}, seed, dtype).requires_grad_(true);
+    };
+    const auto q = leaf(4, 1), k = leaf(2, 2), v = leaf(2, 3), norm = random_tensor({10}, 4, dtype);
+    const auto at = rotary_table(at::tensor(std::vector<int64_t>{0, 1, 2, 3, 4, 2, 4, 5, 6}, at::kLong), 10, 100.0);
+    const AttentionSteps steps{.q = {.norm = norm, .norm_eps = 1e-5, .rotary = at}, .k = {.rotary = at}};
+    AttentionSteps of_tokens = steps;
+    of_tokens.q.rotary = of_tokens.k.rotary = {at.cos.index_select(0, rows_T), at.sin.index_select(0, rows_T)};
+    const auto each = [&](const at::Tensor& x) { return x.index_select(0, rows_T); };
+    const auto shared = packed_attention(q, k, v, offsets, steps, rows_T);
+    const auto own = packed_attention(each(q), each(k), each(v), offsets, of_tokens);
+    EXPECT_LT(max_difference(each(shared), own), dtype == at::kDouble ? 1e-14 : 1e-6);
+    const auto flow = random_tensor({15, 40}, 5, dtype);
+    const auto ours = torch::autograd::grad({each(shared)}, {q, k, v}, {flow});
+    const auto theirs = torch::autograd::grad({own}, {q, k, v}, {flow});
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_LT(max_difference(ours[i], theirs[i]), dtype == at::kDouble ? 1e-12 : 1e-5) << i;
+  }
+}
+
 constexpr int64_t kStepsHeads = 6, kStepsKeyHeads = 2, kStepsWidth = 10;
 const std::vector<int64_t> kStepsOffsets{0, 5, 6, 80};
 

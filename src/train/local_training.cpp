@@ -148,7 +148,8 @@ class LocalRound {
   /// Forward and backward of one micro-batch. Without a target there is no loss to take a mean of, and nothing to
   /// learn.
   void micro_batch() {
-    const auto batch = pack(rows_.take(training_.batch_size));
+    const auto rows = rows_.take(training_.batch_size);
+    const auto batch = training_.share_beginnings ? pack_shared(rows) : pack(rows);
     if (batch.target_rows.numel() == 0) return;
     auto& routing = micro_batches_.emplace_back();
     const auto loss = model_.loss(batch, {.adapters = &setup_.adapters,

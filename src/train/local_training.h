@@ -26,9 +26,10 @@ constexpr auto names(IdleExpertUpdate) {
 
 /// The part of [train] that a client needs.
 struct LocalTraining {
-  double local_epochs = 0.4;  ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
-  int64_t batch_size = 8;     ///< sequences per micro-batch
-  int64_t accumulation = 2;   ///< micro-batches per optimiser step
+  double local_epochs = 0.4;     ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
+  int64_t batch_size = 8;        ///< sequences per micro-batch
+  int64_t accumulation = 2;      ///< micro-batches per optimiser step
+  bool share_beginnings = true;  ///< pack_shared(): equal up to rounding of gradients, and faster
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
   ProductTable products;  ///< with the base; [model] says them, so no key here
@@ -37,6 +38,8 @@ struct LocalTraining {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
     field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
     field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
+    field("share_beginnings", share_beginnings,
+          "tokens with which sequences of a micro-batch begin alike go through the model once");
     field("idle_expert_update", idle_expert_update, "experts without a token in a step: zero_grad or skip");
     field("optimizer", optimizer, "");
   }
@@ -50,7 +53,7 @@ struct LocalTraining {
 /// What a client measured in a round.
 struct LocalReport {
   int64_t steps = 0;
-  int64_t tokens = 0;                    ///< real tokens through the model
+  int64_t tokens = 0;                    ///< real tokens, those that shared a row with others included
   int64_t targets = 0;                   ///< positions with a loss
   double loss_sum = 0;                   ///< task loss summed over targets, natural log
   double first_loss = 0, last_loss = 0;  ///< mean loss per target of the first and last step

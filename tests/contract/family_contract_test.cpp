@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <set>
@@ -9,6 +10,7 @@
 #include "lora/peft.h"
 #include "models/causal_lm.h"
 #include "models/testing.h"
+#include "nn/balance_losses.h"
 
 namespace evenkeel {
 namespace {
@@ -98,6 +100,56 @@ TEST_P(Family, AdapterGradientsOfTheWholeModelMatchCentralDifferences) {
           return model->loss(batch, options).sum;
         },
         {factors.a, factors.b}, 1e-5);
+}
+
+/// Sequences that begin alike, and one that begins like none of them.
+std::vector<Example> alike() {
+  return {{.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},
+          {.ids = {2, 7, 1}},
+          {.ids = {3, 1, 4, 1, 5, 2, 6}, .first_target = 4},
+          {.ids = {3, 1, 4, 8, 8}, .first_target = 2},
+          {.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3}};
+}
+
+struct Passed {
+  LossSum loss;
+  RoutingByLayer routing;
+  std::vector<at::Tensor> gradients;
+};
+
+Passed passed(const CausalLm& model, const AdapterState& adapters, const PackedBatch& batch) {
+  AdapterState own = adapters;
+  std::vector<at::Tensor> leaves;
+  for (auto& [site, factors] : own)
+    for (auto* tensor : {&factors.a, &factors.b})
+      leaves.push_back(tensor->detach().clone().requires_grad_(true)), *tensor = leaves.back();
+  Passed result;
+  result.loss = model.loss(batch, {.adapters = &own, .routing = &result.routing});
+  auto total = result.loss.sum;
+  if (!result.routing.empty())
+    total = total + load_balance_loss(result.routing) + pooled_load_balance_loss(result.routing) +
+            router_z_loss(result.routing);
+  result.gradients = torch::autograd::grad({total}, leaves);
+  return result;
+}
+
+TEST_P(Family, TokensThatShareARowCountAsIfEachHadItsOwn) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
+  const auto adapters = random_adapters(*model, 2, at::kDouble);
+  const auto examples = alike();
+  const auto shared_batch = pack_shared(examples);
+  ASSERT_LT(shared_batch.ids.size(0), shared_batch.tokens());
+  const auto shared = passed(*model, adapters, shared_batch), own = passed(*model, adapters, pack(examples));
+  EXPECT_EQ(shared.loss.count, own.loss.count);
+  EXPECT_NEAR(shared.loss.sum.item<double>(), own.loss.sum.item<double>(), 1e-11);
+  for (const auto& [layer, stats] : own.routing) {
+    const auto& ours = shared.routing.at(layer);
+    EXPECT_EQ(ours.tokens, stats.tokens) << layer;
+    EXPECT_TRUE(at::equal(ours.counts, stats.counts)) << layer;
+    EXPECT_LT(max_difference(ours.router_logits, stats.router_logits), 1e-12) << layer;
+  }
+  for (size_t i = 0; i < own.gradients.size(); ++i)
+    EXPECT_LT(max_difference(shared.gradients[i], own.gradients[i]), 1e-11) << i;
 }
 
 TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {

@@ -53,6 +53,18 @@ TEST(LocalTraining, GivesTheSameBitsTwiceAndWhoeverTrainedBefore) {
   EXPECT_EQ(alone.loss_sum, after.loss_sum);
 }
 
+TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
+  TinyFederation world;
+  for (auto& shard : world.shards)
+    for (auto& example : shard) example.ids.insert(example.ids.begin(), {3, 1, 4, 1, 5}), example.first_target += 5;
+  const auto method = make_method("ub-smoe");
+  const auto shared = world.run(*method, 2);
+  world.training.share_beginnings = false;
+  const auto own = world.run(*method, 2);
+  EXPECT_FALSE(equal(shared.global.adapters, own.global.adapters)) << "the key has no effect";
+  EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);
+}
+
 TEST(LocalTraining, SeesItsRowsInAnotherOrderInAnotherRound) {
   const TinyFederation world;
   const auto method = make_method("fedit");

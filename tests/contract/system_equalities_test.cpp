@@ -34,7 +34,7 @@ AdapterState train_centrally(const TinyFederation& world, AdapterState adapters,
         ForwardOptions options;
         options.adapters = &adapters;
         options.router.top_k = top_k;
-        const auto loss = world.model->loss(pack(rows), options);
+        const auto loss = world.model->loss(pack_shared(rows), options);
         (loss.sum / static_cast<double>(loss.count) / static_cast<double>(world.training.accumulation)).backward();
       }
       adamw.step();
