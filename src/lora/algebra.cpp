@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -105,14 +106,13 @@ LoraFactors rescaled(const LoraFactors& factors, double scaling) {
 }
 
 double squared_product_norm(const LoraFactors& factors) {
-  const int64_t rank = factors.rank(), experts = expert_count(factors);
-  const auto products_ERR = at::empty({experts, rank, rank}, at::kDouble);
-  for_each_piece(experts, [&](int64_t e) {
-    const auto one = rescaled(received(expert(factors, e)), 1.0);
-    const auto a = one.a.to(at::kDouble), b = one.b.to(at::kDouble);
-    products_ERR[e].copy_(at::mm(b.t(), b) * at::mm(a, a.t()));
+  std::vector<double> squares(static_cast<size_t>(expert_count(factors)));
+  for_each_piece(expert_count(factors), [&](int64_t e) {
+    const auto one = received(expert(factors, e));
+    const auto of_b = at::mm(one.b.t(), one.b), of_a = at::mm(one.a, one.a.t());
+    squares[static_cast<size_t>(e)] = (of_b.to(at::kDouble) * of_a.to(at::kDouble)).sum().item<double>();
   });
-  return products_ERR.sum().item<double>();
+  return std::accumulate(squares.begin(), squares.end(), 0.0) * factors.scaling * factors.scaling;
 }
 
 ProductSvd product_svd(const LoraFactors& factors) {

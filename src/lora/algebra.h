@@ -28,8 +28,8 @@ LoraFactors padded(const LoraFactors& factors, int64_t rank);
 /// sqrt(factor) into both A and B, scaling divided by it: the same product at another scale.
 LoraFactors rescaled(const LoraFactors& factors, double scaling);
 
-/// ||B A||_F^2 at scale 1 (see rescaled()), from r x r products: sum of (B^T B) * (A A^T). float64, over all experts;
-/// each thread widens the factors of one expert at a time.
+/// ||scaling B A||_F^2 over all experts, from r x r products: sum of (B^T B) * (A A^T). Products are taken in the factors'
+/// type, float32 at least, and added in float64; each thread widens the factors of one expert at a time.
 double squared_product_norm(const LoraFactors& factors);
 
 /// scaling B A = U diag(S) V^T, k = min(out, in, R) of them.

@@ -177,6 +177,14 @@ TEST(Algebra, TheNormOfAProductNeedsNoProduct) {
   EXPECT_NEAR(squared_product_norm(f), delta_weight(f).square().sum().item<double>(), 1e-9);
 }
 
+TEST(Algebra, TheNormOfAProductIsTakenOfWhatWasSentAtItsScale) {
+  auto sent = factors(4, 10, 2.5, kExperts);
+  sent.a = sent.a.to(at::kBFloat16), sent.b = sent.b.to(at::kBFloat16);
+  const LoraFactors wide{.a = sent.a.to(at::kDouble), .b = sent.b.to(at::kDouble), .scaling = sent.scaling};
+  const double exact = delta_weight(wide).square().sum().item<double>();
+  EXPECT_NEAR(squared_product_norm(sent), exact, 1e-6 * exact);
+}
+
 // The promise of decision 0014: fp32 factors, any number of rounds, bounded memory.
 TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {

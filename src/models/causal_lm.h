@@ -1,5 +1,6 @@
 /// \file  The contract of a model family, and loading. A model is a frozen base: adapters, router options and caches
-/// are arguments, so one base serves every simulated client. Dimension names: R rows of a batch, N of them, D hidden, V vocabulary.
+/// are arguments, so one base serves every simulated client. Dimension names: R rows of a batch, N of them, D hidden,
+/// V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>

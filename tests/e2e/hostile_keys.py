@@ -92,6 +92,7 @@ BAD = {
     "train.local_epochs": POSITIVE,
     "train.batch_size": AT_LEAST_ONE,
     "train.accumulation": AT_LEAST_ONE,
+    "train.share_beginnings": NO_OTHER,
     "train.idle_expert_update": word("zero_grad", "skip"),
     "train.transport_dtype": word("float32", "bfloat16"),
     "train.optimizer.name": word("adamw"),
