@@ -191,31 +191,49 @@ LoraFactors gathered(std::span<const LoraFactors> experts) {
   return {.a = at::stack(a), .b = at::stack(b), .ranks = at::tensor(ranks, at::kLong)};
 }
 
+constexpr size_t kMatricesAtOnce = 64;  // enough for all threads, and all that is held besides what is done
+
+using SiteParts = std::map<std::string, std::vector<LoraFactors>>;
+
+struct Matrix {
+  const std::vector<LoraFactors>& parts;
+  int64_t expert;
+};
+
+/// Those of the next sites; moves `site` past them.
+std::vector<Matrix> next_matrices(SiteParts::const_iterator& site, const SiteParts& parts) {
+  std::vector<Matrix> matrices;
+  for (; site != parts.end() && matrices.size() < kMatricesAtOnce; ++site) {
+    EK_CHECK(!site->second.empty(), kShape, "best_factors: no parts of ", site->first);
+    for (int64_t e = 0; e < expert_count(site->second[0]); ++e) matrices.push_back({site->second, e});
+  }
+  return matrices;
+}
+
+std::vector<LoraFactors> best_of_each(std::span<const Matrix> matrices, std::span<const double> weights,
+                                      const KeptRank& kept) {
+  std::vector<LoraFactors> best(matrices.size());
+  for_each_piece(static_cast<int64_t>(matrices.size()), [&](int64_t i) {
+    const auto& [parts, e] = matrices[static_cast<size_t>(i)];
+    best[static_cast<size_t>(i)] = best_of(parts, weights, e, kept);
+  });
+  return best;
+}
+
 }  // namespace
 
 AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
-                          const KeptRank& kept) {
-  struct Matrix {
-    const std::vector<LoraFactors>& parts;
-    int64_t expert;
-  };
-  std::vector<Matrix> matrices;
-  for (const auto& [site, own] : parts) {
-    EK_CHECK(!own.empty(), kShape, "best_factors: no parts of ", site);
-    for (int64_t e = 0; e < expert_count(own[0]); ++e) matrices.push_back({own, e});
-  }
-  std::vector<LoraFactors> best(matrices.size());
-  for_each_piece(static_cast<int64_t>(matrices.size()), [&](int64_t i) {
-    const auto& [own, e] = matrices[static_cast<size_t>(i)];
-    best[static_cast<size_t>(i)] = best_of(own, weights, e, kept);
-  });
+                          const KeptRank& kept, const HeldAs& held_as) {
   AdapterState sites;
-  size_t first = 0;
-  for (const auto& [site, own] : parts) {
-    const auto count = static_cast<size_t>(expert_count(own[0]));
-    sites[site] = own[0].a.dim() == 3 ? gathered(std::span(best).subspan(first, count)) : best[first];
-    for (size_t i = first; i < first + count; ++i) best[i] = {};
-    first += count;
+  for (auto next = parts.begin(), site = next; next != parts.end();) {
+    const auto best = best_of_each(next_matrices(next, parts), weights, kept);
+    for (std::span rest(best); site != next; ++site) {
+      const auto& first = site->second[0];
+      const auto count = static_cast<size_t>(expert_count(first));
+      const auto made = first.a.dim() == 3 ? gathered(rest.first(count)) : rest[0];
+      sites[site->first] = held_as ? held_as(made) : made;
+      rest = rest.subspan(count);
+    }
   }
   return sites;
 }

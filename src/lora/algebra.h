@@ -28,8 +28,8 @@ LoraFactors padded(const LoraFactors& factors, int64_t rank);
 /// sqrt(factor) into both A and B, scaling divided by it: the same product at another scale.
 LoraFactors rescaled(const LoraFactors& factors, double scaling);
 
-/// ||scaling B A||_F^2 over all experts, from r x r products: sum of (B^T B) * (A A^T). Products are taken in the factors'
-/// type, float32 at least, and added in float64; each thread widens the factors of one expert at a time.
+/// ||scaling B A||_F^2 over all experts, from r x r products: sum of (B^T B) * (A A^T). Products are taken in the
+/// factors' type, float32 at least, and added in float64; each thread widens one expert's factors at a time.
 double squared_product_norm(const LoraFactors& factors);
 
 /// scaling B A = U diag(S) V^T, k = min(out, in, R) of them.
@@ -42,6 +42,9 @@ struct ProductSvd {
 /// so equal input gives equal bits.
 ProductSvd product_svd(const LoraFactors& factors);
 
+/// How a site is held once it is made.
+using HeldAs = std::function<LoraFactors(const LoraFactors& factors)>;
+
 /// How many singular triplets of one matrix to keep. \param s  [k] float64, descending. \return 0 .. k
 using KeptRank = std::function<int64_t(const at::Tensor& s)>;
 
@@ -50,9 +53,10 @@ using KeptRank = std::function<int64_t(const at::Tensor& s)>;
 /// expert, which `ranks` of a stack holds. Neither a product nor all of U and V is formed, and each thread holds one
 /// matrix's parts in float64. From a sum of ranks of 96 on, through Gram matrices where every triplet that is kept is
 /// at least 1e-4 of the largest: values and B A then agree with those of product_svd() to 1e-7 of the largest value.
-/// Equal bits with any number of threads. Cost of a matrix: (in + 2 out) R^2 multiply-adds, an R x R eigenproblem.
+/// Equal bits with any number of threads. Beside what is handed back, memory is a stack of experts, or as many other
+/// matrices. \param held_as  empty: as they are. Cost of a matrix: (in + 2 out) R^2 multiply-adds, an R x R eigenproblem.
 AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
-                          const KeptRank& kept);
+                          const KeptRank& kept, const HeldAs& held_as = {});
 
 /// The `rank` largest singular triplets of a dense matrix [out, in], signs as in product_svd. Exact up to a side of
 /// 512; above by subspace iteration (10 rounds, fixed start), whose cost is O(out in rank). float64.

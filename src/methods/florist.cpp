@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "lora/algebra.h"
+#include "lora/payload.h"
 #include "methods/registry.h"
 
 namespace evenkeel {
@@ -96,9 +97,12 @@ class Florist : public FederatedMethod {
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
-    auto& kept = config_.mode == Mode::kPaper ? next.global.base_delta : next.global.adapters;
-    kept = best_factors(parts_of(server.sites, uploads.each()), round.weights,
-                        [&](const at::Tensor& s) { return kept_rank(s, config_); });
+    const bool paper = config_.mode == Mode::kPaper;
+    auto& kept = paper ? next.global.base_delta : next.global.adapters;
+    kept = best_factors(
+        parts_of(server.sites, uploads.each()), round.weights,
+        [&](const at::Tensor& s) { return kept_rank(s, config_); },
+        [&](const LoraFactors& made) { return paper ? on_the_wire(made, server.transport) : made; });
     next.memory[kMeanRank] = at::scalar_tensor(mean_rank(kept), at::kDouble);
     return next;
   }
