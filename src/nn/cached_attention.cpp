@@ -140,9 +140,10 @@ class HeadPass {
     if (takes_product(meeting))
       return kernels::gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale, q,
                            stride, keys, width, T(0), scores, next);
-    for (int64_t row = 0; row < meeting.count; ++row)
-      for (int64_t j = 0; j < meeting.keys; ++j)
-        scores[row * next + j] = kernels::dot(q + row * stride, keys + j * width, width) * scale;
+    for (int64_t row = 0; row < meeting.count; ++row) {
+      kernels::dots(q + row * stride, keys, meeting.keys, width, scores + row * next);
+      kernels::scaled_copy(scale, scores + row * next, scores + row * next, meeting.keys);
+    }
   }
 
   /// Softmax over what each query sees, zeros behind it.
@@ -164,8 +165,7 @@ class HeadPass {
       return kernels::gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1), weights,
                            next, values, width, T(1), out, stride);
     for (int64_t row = 0; row < meeting.count; ++row)
-      for (int64_t j = 0; j < meeting.keys; ++j)
-        kernels::axpy(weights[row * next + j], values + j * width, out + row * stride, width);
+      kernels::add_rows(weights + row * next, values, meeting.keys, width, out + row * stride);
   }
 
   const Piece& piece_;

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "base/dispatch.h"
@@ -167,6 +168,68 @@ struct Axpy {
   }
 };
 
+constexpr int64_t kRowsAtOnce = 4;  // enough chains of sums to hide how long one takes
+
+/// kLanes numbers that an array holds. The compiler keeps these in registers where it keeps arrays of lanes in memory.
+template <typename T>
+struct LanesOf {
+  typedef T Type __attribute__((vector_size(kLanes * sizeof(T)), aligned(sizeof(T)), may_alias));
+};
+template <typename T>
+using Lanes = typename LanesOf<T>::Type;
+
+template <typename T>
+struct Dots {
+  static EK_INLINE void run(const T* x, const T* rows, int64_t count, int64_t n, T* out) {
+    int64_t row = 0;
+    for (; row + kRowsAtOnce <= count; row += kRowsAtOnce) four(x, rows + row * n, n, out + row);
+    for (; row < count; ++row) out[row] = Dot<T>::run(x, rows + row * n, n);
+  }
+
+ private:
+  static EK_INLINE void four(const T* x, const T* rows, int64_t n, T* out) {
+    using Block = const Lanes<T>*;
+    Lanes<T> s0 = {}, s1 = {}, s2 = {}, s3 = {};
+    const int64_t whole = n - n % kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+      const Lanes<T> own = *reinterpret_cast<Block>(x + i);
+      s0 += own * *reinterpret_cast<Block>(rows + i);
+      s1 += own * *reinterpret_cast<Block>(rows + n + i);
+      s2 += own * *reinterpret_cast<Block>(rows + 2 * n + i);
+      s3 += own * *reinterpret_cast<Block>(rows + 3 * n + i);
+    }
+    const Lanes<T>* sums[kRowsAtOnce] = {&s0, &s1, &s2, &s3};
+    for (int64_t row = 0; row < kRowsAtOnce; ++row) {
+      T lanes[kLanes];
+      std::memcpy(lanes, sums[row], sizeof(lanes));
+      for (int64_t i = whole; i < n; ++i) lanes[i - whole] += x[i] * rows[row * n + i];
+      out[row] = lane_sum(lanes);
+    }
+  }
+};
+
+template <typename T>
+struct AddRows {
+  static EK_INLINE void run(const T* alphas, const T* rows, int64_t count, int64_t n, T* __restrict y) {
+    int64_t row = 0;
+    for (; row + kRowsAtOnce <= count; row += kRowsAtOnce) four(alphas + row, rows + row * n, n, y);
+    for (; row < count; ++row) Axpy<T>::run(alphas[row], rows + row * n, y, n);
+  }
+
+ private:
+  static EK_INLINE void four(const T* alphas, const T* rows, int64_t n, T* __restrict y) {
+    const T a0 = alphas[0], a1 = alphas[1], a2 = alphas[2], a3 = alphas[3];
+    for (int64_t i = 0; i < n; ++i) {
+      T sum = y[i];
+      sum += a0 * rows[i];
+      sum += a1 * rows[n + i];
+      sum += a2 * rows[2 * n + i];
+      sum += a3 * rows[3 * n + i];
+      y[i] = sum;
+    }
+  }
+};
+
 template <typename T>
 struct ScaledCopy {
   static EK_INLINE void run(T alpha, const T* x, T* y, int64_t n) {
@@ -281,6 +344,14 @@ void axpy(T alpha, const T* x, T* y, int64_t n) {
   vectorised<Axpy<T>>(alpha, x, y, n);
 }
 template <typename T>
+void dots(const T* x, const T* rows, int64_t count, int64_t n, T* out) {
+  vectorised<Dots<T>>(x, rows, count, n, out);
+}
+template <typename T>
+void add_rows(const T* alphas, const T* rows, int64_t count, int64_t n, T* y) {
+  vectorised<AddRows<T>>(alphas, rows, count, n, y);
+}
+template <typename T>
 void scaled_copy(T alpha, const T* x, T* y, int64_t n) {
   vectorised<ScaledCopy<T>>(alpha, x, y, n);
 }
@@ -311,6 +382,8 @@ void rotate(const T* x, const float* cos, const float* sin, T sign, T* out, int6
   template double sum_of_squares<T>(const T*, int64_t);                                \
   template double add_clamped<T>(T, T, T, const T*, T*, int64_t);                      \
   template void axpy<T>(T, const T*, T*, int64_t);                                     \
+  template void dots<T>(const T*, const T*, int64_t, int64_t, T*);                     \
+  template void add_rows<T>(const T*, const T*, int64_t, int64_t, T*);                 \
   template void scaled_copy<T>(T, const T*, T*, int64_t);                              \
   template void scaled_product<T>(T, const T*, const T*, T*, int64_t);                 \
   template T exp_shifted<T>(T*, T, int64_t);                                           \

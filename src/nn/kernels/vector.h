@@ -42,6 +42,14 @@ T dot(const T* a, const T* b, int64_t n);
 template <typename T>
 void axpy(T alpha, const T* x, T* y, int64_t n);
 
+/// out[j] = dot(x, rows + j n) for `count` rows side by side, several at once: the same bits.
+template <typename T>
+void dots(const T* x, const T* rows, int64_t count, int64_t n, T* out);
+
+/// y += sum_j alphas[j] * (rows + j n), several at once: the bits of axpy() row by row.
+template <typename T>
+void add_rows(const T* alphas, const T* rows, int64_t count, int64_t n, T* y);
+
 /// In float64.
 template <typename T>
 double sum_of_squares(const T* x, int64_t n);
