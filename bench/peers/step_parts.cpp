@@ -82,28 +82,36 @@ LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
   return lora;
 }
 
+/// The backward pass of y given what flows to it, into gradients that are gone before the next. Whatever a pass needs is
+/// drawn before the clock runs: random numbers of 2,048 tokens cost as much as their attention.
+void flow_back(const at::Tensor& y, const at::Tensor& dy, std::initializer_list<at::Tensor> leaves) {
+  y.backward(dy);
+  for (const auto& each : leaves) each.mutable_grad().reset();
+}
+
 /// Twice the multiply-adds of a product and of its gradient.
 double gflop(int64_t rows, int64_t in, int64_t out) { return 4e-9 * static_cast<double>(rows * in * out); }
 
 Part head_part(const Job& job, const ProductTable& products) {
   const FrozenWeight head = weight({kVocabulary, kHidden});
+  const auto hidden = leaf({job.tokens(), kHidden});
+  const auto targets = at::randint(kVocabulary, {job.tokens()}, at::kLong);
   return {"head", 1, gflop(job.tokens(), kHidden, kVocabulary), 0, 2 * 2e-9 * kVocabulary * kHidden, [=] {
-            const auto hidden = leaf({job.tokens(), kHidden});
-            cross_entropy(hidden, head, at::randint(kVocabulary, {job.tokens()}, at::kLong), products).sum.backward();
+            flow_back(cross_entropy(hidden, head, targets, products).sum, {}, {hidden});
           }};
 }
 
 Part projections_part(const Job& job, const ProductTable& products) {
   std::vector<FrozenWeight> weights;
   for (int i = 0; i < 4; ++i) weights.push_back(weight({kHidden, kHidden}));
+  const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
   return {"attention projections",
           static_cast<double>(job.layers),
           4 * gflop(job.tokens(), kHidden, kHidden),
           0,
           4 * 2 * 2e-9 * kHidden * kHidden,
           [=] {
-            const auto x = leaf({job.tokens(), kHidden});
-            for (const auto& w : weights) linear(x, w, {}, products).sum().backward();
+            for (const auto& w : weights) flow_back(linear(x, w, {}, products), dy, {x});
           }};
 }
 
@@ -111,11 +119,12 @@ Part attention_part(const Job& job) {
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i <= job.batch; ++i) offsets.push_back(i * job.length);
   const double scores = 2.0 * static_cast<double>(job.tokens() * job.length * kHidden) / 2;  // causal
-  return {"attention", static_cast<double>(job.layers), 0, 3.5e-9 * 2 * scores, 0, [=] {
-            const auto q = leaf({job.tokens(), kHeads, kHidden / kHeads}), k = at::randn_like(q).requires_grad_(true),
-                       v = at::randn_like(q).requires_grad_(true);
-            packed_attention(q, k, v, offsets).sum().backward();
-          }};
+  const auto heads = [&] { return leaf({job.tokens(), kHeads, kHidden / kHeads}); };
+  const auto q = heads(), k = heads(), v = heads(), dy = at::randn({job.tokens(), kHidden});
+  return {"attention", static_cast<double>(job.layers),
+          0,           3.5e-9 * 2 * scores,
+          0,           [=] {
+            flow_back(packed_attention(q, k, v, offsets), dy, {q, k, v}); }};
 }
 
 Part experts_part(const Job& job, const ProductTable& products, bool with_lora) {
@@ -128,6 +137,12 @@ Part experts_part(const Job& job, const ProductTable& products, bool with_lora) 
   std::vector<LoraFactors> lora;
   for (const bool down : {false, false, true})
     lora.push_back(factors(kExperts, job.rank, down ? kWidth : kHidden, down ? kHidden : kWidth));
+  const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
+  std::vector<Routing> routings;  // taken in turn: no two steps route alike
+  for (int64_t i = 0; i <= kRepeats; ++i)
+    routings.push_back(
+        {std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)), at::rand({job.tokens(), job.top_k})});
+  const auto pass = std::make_shared<size_t>(0);
   const int64_t rows = job.tokens() * job.top_k;
   const double base = 3 * gflop(rows, kHidden, kWidth);
   const double beside = 3 * 6e-9 * static_cast<double>(rows * job.rank * (kHidden + kWidth));
@@ -137,12 +152,10 @@ Part experts_part(const Job& job, const ProductTable& products, bool with_lora) 
           with_lora ? beside : 0,
           2 * 3 * 2e-9 * static_cast<double>(kExperts * kHidden * kWidth),
           [=] {
-            const auto x = leaf({job.tokens(), kHidden});
-            const Routing routing{std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)),
-                                  at::rand({job.tokens(), job.top_k})};
+            const auto& routing = routings[(*pass)++ % routings.size()];
             ExpertFactors beside_experts;
             if (with_lora) beside_experts = {{.adapter = &lora[0]}, {.adapter = &lora[1]}, {.adapter = &lora[2]}};
-            experts(x, routing, weights, beside_experts, products).sum().backward();
+            flow_back(experts(x, routing, weights, beside_experts, products), dy, {x});
           }};
 }
 
