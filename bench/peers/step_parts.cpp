@@ -82,8 +82,8 @@ LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
   return lora;
 }
 
-/// The backward pass of y given what flows to it, into gradients that are gone before the next. Whatever a pass needs is
-/// drawn before the clock runs: random numbers of 2,048 tokens cost as much as their attention.
+/// The backward pass of y given what flows to it, into gradients that are gone before the next. Whatever a pass needs
+/// is drawn before the clock runs: random numbers of 2,048 tokens cost as much as their attention.
 void flow_back(const at::Tensor& y, const at::Tensor& dy, std::initializer_list<at::Tensor> leaves) {
   y.backward(dy);
   for (const auto& each : leaves) each.mutable_grad().reset();
