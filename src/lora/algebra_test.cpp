@@ -185,6 +185,27 @@ TEST(Algebra, TheNormOfAProductIsTakenOfWhatWasSentAtItsScale) {
   EXPECT_NEAR(squared_product_norm(sent), exact, 1e-6 * exact);
 }
 
+// More matrices than are taken at once, stacks among them: each site is what it is alone, held as it was asked for.
+TEST(Algebra, BestFactorsOfManySitesAreThoseOfEachAlone) {
+  std::map<std::string, std::vector<LoraFactors>> parts;
+  for (int64_t i = 0; i < 70; ++i) {
+    const auto experts = i % 9 == 4 ? kExperts : int64_t{0};
+    parts[concat("site ", 100 + i)] = {factors(3, static_cast<uint64_t>(2 * i), 1.0, experts),
+                                       factors(2, static_cast<uint64_t>(2 * i + 1), 1.0, experts)};
+  }
+  const std::vector<double> weights{0.4, 0.6};
+  const KeptRank two = [](const at::Tensor&) { return 2; };
+  const auto narrow = [](const LoraFactors& made) {
+    return LoraFactors{.a = made.a.to(at::kBFloat16), .b = made.b.to(at::kBFloat16), .ranks = made.ranks};
+  };
+  const auto together = best_factors(parts, weights, two, narrow);
+  ASSERT_EQ(together.size(), parts.size());
+  for (const auto& [site, own] : parts) {
+    const auto alone = narrow(best_factors({{site, own}}, weights, two).at(site));
+    EXPECT_TRUE(at::equal(together.at(site).a, alone.a) && at::equal(together.at(site).b, alone.b)) << site;
+  }
+}
+
 // The promise of decision 0014: fp32 factors, any number of rounds, bounded memory.
 TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {

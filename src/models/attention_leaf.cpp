@@ -67,10 +67,10 @@ AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
           .v = {.clip = spec_.clip}};
 }
 
-at::Tensor AttentionLeaf::operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const {
+at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
   const auto& options = pass.options;
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
-  const auto q = heads(q_(pass.asked(x_TD), options)), k = heads(k_(x_TD, options)), v = heads(v_(x_TD, options));
+  const auto q = heads(q_(pass.asked(x_RD), options)), k = heads(k_(x_RD, options)), v = heads(v_(x_RD, options));
   const auto before = steps(pass);
   if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);
   return o_(attended(apply_steps(q, before.q), apply_steps(k, before.k), apply_steps(v, before.v),

@@ -1,5 +1,5 @@
 /// \file  Causal self-attention with rotary positions and grouped key heads, as the families differ in it. Dimension
-/// names: T tokens, D hidden, P head width.
+/// names: R rows of a batch, D hidden, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,8 +36,8 @@ class AttentionLeaf {
  public:
   /// \param module  "model.layers.3.self_attn"; \param norm_eps  of the QK-norm
   AttentionLeaf(const AttentionSpec& spec, const std::string& module, double norm_eps, ModelBuilder& model);
-  /// \param layer  which of the cache's layers is its own. \return [T, D], or [N, D] of the rows that are asked for
-  at::Tensor operator()(const at::Tensor& x_TD, size_t layer, const LayerPass& pass) const;
+  /// \param layer  which of the cache's layers is its own. \return [R, D], or [N, D] of the rows that are asked for
+  at::Tensor operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const;
 
  private:
   AttentionSteps steps(const LayerPass& pass) const;

@@ -150,16 +150,16 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
   if (options.cache) options.cache->extend(batch.offsets);
   const auto rotary = rotary_table(batch.positions, spec().head_width, rope_theta_);
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  auto x_TD = at::embedding(embedding_, batch.ids).to(dtype);
+  auto x_RD = at::embedding(embedding_, batch.ids).to(dtype);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer looks at the others
     const LayerPass pass{batch, rotary, options, only_last ? last_rows(batch) : at::Tensor()};
-    x_TD = pass.asked(x_TD) + layer.attention(layer.input_norm(x_TD), i, pass);
-    const auto normed_TD = layer.feed_forward_norm(x_TD);
-    x_TD = x_TD + std::visit([&](const auto& block) { return block(normed_TD, pass); }, layer.feed_forward);
+    x_RD = pass.asked(x_RD) + layer.attention(layer.input_norm(x_RD), i, pass);
+    const auto normed_RD = layer.feed_forward_norm(x_RD);
+    x_RD = x_RD + std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
   }
-  return final_norm_(x_TD);
+  return final_norm_(x_RD);
 }
 
 }  // namespace

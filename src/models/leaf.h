@@ -1,6 +1,6 @@
 /// \file  What the leaves of a decoder are made of: linears that an adapter may stand beside, and norms. A model under
 /// construction is a ModelBuilder, into which every leaf enters what it takes: tensors, sites and cost are therefore
-/// those of what was built. Dimension names: T tokens, D width, I in, O out.
+/// those of what was built. Dimension names: T rows, D width, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>

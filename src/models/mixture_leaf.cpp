@@ -91,37 +91,37 @@ std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, 
   return stack;
 }
 
-at::Tensor MixtureLeaf::operator()(const at::Tensor& x_TD, const LayerPass& pass) const {
-  const auto y_TD = routed(x_TD, pass);
-  return shared_ ? y_TD + shared(x_TD, pass) : y_TD;
+at::Tensor MixtureLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
+  const auto y_RD = routed(x_RD, pass);
+  return shared_ ? y_RD + shared(x_RD, pass) : y_RD;
 }
 
-at::Tensor MixtureLeaf::routed(const at::Tensor& x_TD, const LayerPass& pass) const {
+at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) const {
   const auto& options = pass.options;
   RouterOptions router = options.router;
   if (router.top_k == 0) router.top_k = spec_.top_k;
   const auto phi = router.modulation.find(module_);
-  const auto logits_TE = router_(x_TD, options);
+  const auto logits_RE = router_(x_RD, options);
   const auto routing =
-      route(logits_TE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, spec_.gate.renormalise);
-  if (options.routing) (*options.routing)[module_] = stats(logits_TE, routing, pass.batch);
-  return experts(x_TD, routing, experts_,
+      route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, spec_.gate.renormalise);
+  if (options.routing) (*options.routing)[module_] = stats(logits_RE, routing, pass.batch);
+  return experts(x_RD, routing, experts_,
                  {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
                  options.products);
 }
 
 // Of tokens, whatever rows they share: a copy counts.
-RoutingStats MixtureLeaf::stats(const at::Tensor& logits_TE, const Routing& routing, const PackedBatch& batch) const {
+RoutingStats MixtureLeaf::stats(const at::Tensor& logits_RE, const Routing& routing, const PackedBatch& batch) const {
   const auto& rows_T = batch.rows_T;
   const auto each = [&](const at::Tensor& x) { return rows_T.defined() ? x.index_select(0, rows_T) : x; };
   const auto experts_TK = each(routing.experts);
-  return {logits_TE.requires_grad() ? each(logits_TE) : at::Tensor(),
+  return {logits_RE.requires_grad() ? each(logits_RE) : at::Tensor(),
           at::bincount(experts_TK.reshape({-1}), {}, spec_.experts), experts_TK.size(0)};
 }
 
-at::Tensor MixtureLeaf::shared(const at::Tensor& x_TD, const LayerPass& pass) const {
-  const auto y_TD = (*shared_)(x_TD, pass);
-  return shared_gate_ ? at::sigmoid((*shared_gate_)(x_TD, pass.options)) * y_TD : y_TD;
+at::Tensor MixtureLeaf::shared(const at::Tensor& x_RD, const LayerPass& pass) const {
+  const auto y_RD = (*shared_)(x_RD, pass);
+  return shared_gate_ ? at::sigmoid((*shared_gate_)(x_RD, pass.options)) * y_RD : y_RD;
 }
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
 /// \file  The sparse feed-forward block: a router, experts of which each token takes the top k, and at most one shared
-/// expert that every token takes. Dimension names: T tokens, D hidden, E experts.
+/// expert that every token takes. Dimension names: R rows of a batch, D hidden, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,16 +48,16 @@ class MixtureLeaf {
   /// \param module  "model.layers.3.mlp": also the key of these experts' routing. \throws kConfig for experts of
   /// another activation than silu: nn/experts.h computes no other.
   MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_TD, const LayerPass& pass) const;
+  at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 
  private:
   void take_router(ModelBuilder& model);
   std::vector<FrozenWeight> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
                                        std::string_view gguf, ModelBuilder& model);
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
-  at::Tensor routed(const at::Tensor& x_TD, const LayerPass& pass) const;
-  at::Tensor shared(const at::Tensor& x_TD, const LayerPass& pass) const;
-  RoutingStats stats(const at::Tensor& logits_TE, const Routing& routing, const PackedBatch& batch) const;
+  at::Tensor routed(const at::Tensor& x_RD, const LayerPass& pass) const;
+  at::Tensor shared(const at::Tensor& x_RD, const LayerPass& pass) const;
+  RoutingStats stats(const at::Tensor& logits_RE, const Routing& routing, const PackedBatch& batch) const;
 
   MixtureSpec spec_;
   std::string module_, gate_site_, up_site_, down_site_;

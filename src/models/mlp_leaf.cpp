@@ -29,9 +29,9 @@ MlpLeaf::MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& m
   work.widest = std::max(work.widest, static_cast<double>(spec.width));
 }
 
-at::Tensor MlpLeaf::operator()(const at::Tensor& x_TD, const LayerPass& pass) const {
+at::Tensor MlpLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
   const auto& options = pass.options;
-  return down_(activate(activation_, gate_(x_TD, options)) * up_(x_TD, options), options);
+  return down_(activate(activation_, gate_(x_RD, options)) * up_(x_RD, options), options);
 }
 
 }  // namespace evenkeel

@@ -27,7 +27,7 @@ class MlpLeaf {
  public:
   /// \param module  "model.layers.3.mlp"
   MlpLeaf(const MlpSpec& spec, const std::string& module, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_TD, const LayerPass& pass) const;
+  at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 
  private:
   Activation activation_;
