@@ -411,6 +411,21 @@ TEST_F(Records, AConfigThatWasEditedNamesItsKeys) {
   EXPECT_REFUSAL(run_config(path_), "config.toml is not as the run wrote it");
 }
 
+TEST_F(Records, ARunBegunBeforeRowsWereSharedKeepsEachItsOwn) {
+  EXPECT_TRUE(run_config(path_).train.share_beginnings);
+  auto config = ExperimentConfig::read(config::Table::parse("model = {compute_dtype = 'float32'}", "x"));
+  config.settle({});
+  auto manifest = make_manifest(config, {}, {});
+  auto text = config.text();
+  const std::string line = "share_beginnings = true\n";
+  ASSERT_NE(text.find(line), std::string::npos);
+  text.erase(text.find(line), line.size());
+  manifest["config"] = text;
+  write_file_atomic(path_ / "config.toml", text);
+  write_manifest(path_, manifest);
+  EXPECT_FALSE(run_config(path_).train.share_beginnings);
+}
+
 TEST_F(Records, ARunWithoutChecksumsIsRefusedByWhatItIs) {
   write_file_atomic(path_ / "manifest.json", R"({"program": "evenkeel", "version": "0.1.0", "files": []})");
   EXPECT_REFUSAL(run_config(path_), "made by an older version, whose files carry no checksums");
