@@ -1,5 +1,5 @@
 """A Flower app as `flwr new` lays it out: its ServerApp sends a zoo of arrays to every node and checks that each comes back
-with all bytes changed (tests/parity/wire_echo.cpp does that); its ClientApp does the same for stock nodes."""
+with all bytes changed (tests/flower/wire_echo.cpp does that); its ClientApp does the same for stock nodes."""
 import pathlib
 import textwrap
 

@@ -141,6 +141,23 @@ def test_a_stock_and_a_native_node_at_our_coordinator_return_every_array_bit_for
 
 
 @peer.slow
+def test_a_single_array_of_more_bytes_than_31_bits_count_goes_and_comes_back(processes, tmp_path):
+    """A message of protocol buffers ends at 2 GiB; an array is chunks of 16 MiB. Both sides hold it in files."""
+    allowed = peer.keygen(tmp_path / "node.pem", "node")
+    (tmp_path / "keys.txt").write_text(allowed)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    server, port = serve(processes, tmp_path, "--allow", tmp_path / "keys.txt", "--spool", tmp_path / "here", "--bytes", 2_300_000_000,
+                         "--arrays", 1)
+    node = processes.start(peer.ECHO, "node", "--server", f"127.0.0.1:{port}", "--key", tmp_path / "node.pem", "--spool",
+                           tmp_path / "there", name="node")
+    assert server.wait(240) == 0, server.log.read_text()
+    (round_,) = (r for r in lines(server) if "round" in r)
+    assert round_["exact"] and round_["bytes"] > 2**31, round_
+    assert node.wait(20) == 0, node.log.read_text()
+
+
+@peer.slow
 def test_a_self_registered_node_registers_again_at_a_superlink_that_forgot_it(tmp_path):
     link = peer.SuperLink(tmp_path)
     with link.processes:
