@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr double kFlushSeconds = 2;  // of training that a machine without power may lose
+constexpr double kFlushSeconds = 0.5;  // of training that a machine without power may lose
 
 /// A run in the making.
 struct Course {
