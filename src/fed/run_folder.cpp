@@ -67,7 +67,7 @@ OrderedJson partition_json(const Shards& shards) {
 ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
   auto table = config::Table::parse(text, (folder / file).string());
   // A run's config names every key there was: one that it lacks came later, and the run keeps its bits without it.
-  if (text.find("\nshare_beginnings = ") == std::string::npos) table.set("train.share_beginnings=false");
+  if (!table.table("train").contains("share_beginnings")) table.set("train.share_beginnings=false");
   auto config = ExperimentConfig::read(table);
   config.output.dir = folder.string();
   return config;

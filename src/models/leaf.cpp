@@ -81,8 +81,8 @@ Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, Model
   if (spec.kind == NormKind::kRms) weight_D_ = model.take(module + ".weight", {width});
 }
 
-at::Tensor Norm::operator()(const at::Tensor& x_TD) const {
-  return spec_.kind == NormKind::kRms ? rms_norm(x_TD, weight_D_, spec_.eps) : layer_norm(x_TD, {}, {}, spec_.eps);
+at::Tensor Norm::operator()(const at::Tensor& x_RD) const {
+  return spec_.kind == NormKind::kRms ? rms_norm(x_RD, weight_D_, spec_.eps) : layer_norm(x_RD, {}, {}, spec_.eps);
 }
 
 Activation read_activation(const ModelConfig& config) {

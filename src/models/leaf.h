@@ -1,6 +1,6 @@
 /// \file  What the leaves of a decoder are made of: linears that an adapter may stand beside, and norms. A model under
 /// construction is a ModelBuilder, into which every leaf enters what it takes: tensors, sites and cost are therefore
-/// those of what was built. Dimension names: T rows, D width, I in, O out.
+/// those of what was built. Dimension names: R rows, D width, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -91,7 +91,7 @@ class Norm {
   Norm() = default;
   /// \param module  of its weight, where it has one
   Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_TD) const;
+  at::Tensor operator()(const at::Tensor& x_RD) const;
 
  private:
   NormSpec spec_;
