@@ -16,11 +16,12 @@
 #include "base/error.h"
 #include "base/huge_pages.h"
 #include "base/parallel.h"
+#include "lora/sum_in_registers.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 10;  // elements: their sums, and of some ten terms, stay in the nearest cache
+constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums, and of some ten terms, stay in the nearest caches
 constexpr int64_t kBlocksAPiece = 64;         // one after another, so that the next can be asked for
 constexpr int64_t kCacheLine = 64;            // bytes
 constexpr uint16_t kMagnitude16 = 0x7fff;
@@ -117,10 +118,20 @@ class Operand {
       const double largest = as_stored(values_.scalar_type(), [&](auto as) {
         return vectorised<Largest<decltype(as)>>(at<decltype(as)>(first), last - first);
       });
-      const double weighted = largest * std::abs(weight);  // not a number where 0 would hide an infinity
-      most = std::max(most, std::isfinite(weighted) ? weighted : HUGE_VAL);
+      most = std::max(most, magnitude(largest, weight));
     });
     return most;
+  }
+
+  /// Whether [begin, end) can be an Addend.
+  bool of_registers(int64_t begin, int64_t end) const {
+    return values_.scalar_type() == at::kBFloat16 && (end - begin) % kRegisterStep == 0 &&
+           begin / of_ == (end - 1) / of_;
+  }
+  Addend addend(int64_t begin, double scale) const { return {at<AsBFloat16>(begin), weight_at(begin) * scale}; }
+  /// As largest() of the block that begins there, from what sum_in_registers() saw.
+  double largest(int64_t begin, const Addend& seen) const {
+    return magnitude(AsBFloat16::read(seen.largest), weight_at(begin));
   }
 
   /// Asks for [begin, end), what there is of it, before it is read.
@@ -141,6 +152,11 @@ class Operand {
   }
 
  private:
+  static double magnitude(double largest, double weight) {
+    const double weighted = largest * std::abs(weight);  // not a number where 0 would hide an infinity
+    return std::isfinite(weighted) ? weighted : HUGE_VAL;
+  }
+  double weight_at(int64_t i) const { return weights_[static_cast<size_t>(i / of_)]; }
   template <typename As>
   const typename As::Bits* at(int64_t i) const {
     return static_cast<const typename As::Bits*>(values_.const_data_ptr()) + i;
@@ -251,14 +267,19 @@ class BlockedSum {
   /// \return the largest magnitude. \throws kNumeric as fixed_point_sum()
   double sum_as_seen(const Terms& terms) {
     std::vector<std::atomic<bool>> not_finite(operands_.size());
-    each_block([&](size_t block, int64_t begin, int64_t end) {
+    const auto raise_to = [&](const auto& largest_of) {
       double largest = 0;
       for (size_t i = 0; i < operands_.size(); ++i) {
-        const double own = operands_[i].largest(begin, end);
+        const double own = largest_of(i);
         if (!std::isfinite(own)) not_finite[i] = true;
         largest = std::max(largest, own);
       }
-      const double seen = raise(largest);
+      return raise(largest);
+    };
+    if (has_sum_in_registers()) raise(largest_of_some());
+    each_block([&](size_t block, int64_t begin, int64_t end) {
+      if (sum_and_see(block, begin, end, raise_to)) return;
+      const double seen = raise_to([&](size_t i) { return operands_[i].largest(begin, end); });
       if (std::isfinite(seen)) sum(block, begin, end, exponent_of(seen, everywhere_));
     });
     for (size_t i = 0; i < operands_.size(); ++i)
@@ -285,12 +306,45 @@ class BlockedSum {
     });
   }
 
+  /// Of a block here and there: a scale to begin with, which is hardly ever raised.
+  double largest_of_some() const {
+    double largest = 0;
+    for (int64_t begin = 0; begin < output_.values.numel(); begin += kBlocksAPiece * kBlock)
+      for (const auto& operand : operands_)
+        largest = std::max(largest, operand.largest(begin, std::min(begin + kBlock / 4, output_.values.numel())));
+    return largest;
+  }
+
   /// \return the largest magnitude that any thread has seen
   double raise(double magnitude) {
     double known = magnitude_;
     while (known < magnitude && !magnitude_.compare_exchange_weak(known, magnitude)) {
     }
     return std::max(known, magnitude);
+  }
+
+  /// Sums a block in one pass on the scale of what was seen before it; false where that cannot be, or was too fine.
+  template <typename RaiseTo>
+  bool sum_and_see(size_t block, int64_t begin, int64_t end, const RaiseTo& raise_to) {
+    const double known = magnitude_;
+    if (known == 0 || !std::isfinite(known) || !has_sum_in_registers() || !all_of_registers(begin, end)) return false;
+    const int exponent = exponent_of(known, everywhere_);
+    const double scale = std::ldexp(1.0, exponent);
+    std::vector<Addend> addends;
+    addends.reserve(operands_.size());
+    for (const auto& operand : operands_) addends.push_back(operand.addend(begin, scale));
+    std::array<int64_t, kBlock> sums;
+    sum_in_registers(addends, std::span(sums).first(static_cast<size_t>(end - begin)));
+    const double seen = raise_to([&](size_t i) { return operands_[i].largest(begin, addends[i]); });
+    if (!std::isfinite(seen) || exponent_of(seen, everywhere_) != exponent) return false;
+    output_.write(begin, end, sums.data(), exponent);
+    exponents_[block] = exponent;
+    return true;
+  }
+
+  bool all_of_registers(int64_t begin, int64_t end) const {
+    return std::all_of(operands_.begin(), operands_.end(),
+                       [&](const Operand& operand) { return operand.of_registers(begin, end); });
   }
 
   void sum(size_t block, int64_t begin, int64_t end, int exponent) {

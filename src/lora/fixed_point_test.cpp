@@ -160,6 +160,28 @@ TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplie
       Error);
 }
 
+TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwo) {
+  std::vector<at::Tensor> narrow, wide;
+  std::vector<double> weights;
+  for (uint64_t c = 0; c < 19; ++c) {  // more than are added at once
+    narrow.push_back(normal({7, 4100}, c, std::exp2(double(c % 5))).to(at::kBFloat16));
+    narrow.back()[6][4099 - int64_t(c)] = 1e4 * double(c);  // the scale changes late
+    wide.push_back(narrow.back().to(at::kFloat));
+    weights.push_back(c == 3 ? 0 : 0.3 - 0.04 * double(c));
+  }
+  const auto weights_E = normal({7}, 99).to(at::kDouble);
+  const auto sum = [&](const std::vector<at::Tensor>& parts, bool by_matrix) {
+    return fixed_point_sum({.here = parts.size(), .everywhere = parts.size(), .at = [&, by_matrix](size_t i) {
+                              return Term{parts[i], weights[i], by_matrix && i % 2 ? weights_E : at::Tensor()};
+                            }});
+  };
+  for (const bool by_matrix : {false, true}) EXPECT_TRUE(sum(narrow, by_matrix).equal(sum(wide, by_matrix)));
+  narrow[11][6][100] = -HUGE_VAL;
+  EXPECT_THROW(weighted_mean(narrow, weights), Error);
+  narrow[11][6][100] = 0, narrow[3][0][1] = NAN;  // of weight 0
+  EXPECT_THROW(weighted_mean(narrow, weights), Error);
+}
+
 TEST(FixedPointSum, IsUndefinedWithoutTerms) {
   EXPECT_FALSE(fixed_point_sum({.here = 1, .everywhere = 1, .at = [](size_t) { return Term{}; }}).defined());
   EXPECT_FALSE(fixed_point_sum(Terms{}).defined());

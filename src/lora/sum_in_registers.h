@@ -1,0 +1,27 @@
+/// \file  The innermost loop of a sum in fixed point (lora/fixed_point.h) over terms of bfloat16.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace evenkeel {
+
+constexpr int64_t kRegisterStep = 32;  ///< values: a cache line of bfloat16
+
+/// A term's part of a block.
+struct Addend {
+  const uint16_t* values;  ///< bfloat16
+  double factor;           ///< finite: the term's weight, times the scale
+  uint16_t largest = 0;    ///< out: the magnitude's bits; what is not finite comes last
+};
+
+/// Whether this processor has the instructions (AVX-512 F, BW, VL and DQ).
+bool has_sum_in_registers();
+
+/// sum[j] = sum_i round(factor_i x_ij), to the nearest, ties to even, and each term's largest magnitude, in one pass:
+/// sums of a few values stay in registers while all terms are added, and the values half a page on are asked
+/// for. Products beyond 2^63 and what is not finite give some number: see `largest` before it is used.
+/// \param sum  a multiple of kRegisterStep, as many as each addend has
+void sum_in_registers(std::span<Addend> addends, std::span<int64_t> sum);
+
+}  // namespace evenkeel
