@@ -7,9 +7,10 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-// GCC takes the header's own registers "of any value" for a mistake (its bug 105593).
+#if !defined(__clang__)  // g++ 12 takes the intrinsics' own undefined operands for ours (GCC bug 105593)
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #endif
 
 namespace evenkeel {
