@@ -262,28 +262,19 @@ class BlockedSum {
       : operands_(std::move(operands)),
         everywhere_(everywhere),
         output_(std::move(output)),
+        not_finite_(operands_.size()),
         exponents_(static_cast<size_t>((output_.values.numel() + kBlock - 1) / kBlock), kNone) {}
 
   /// \return the largest magnitude. \throws kNumeric as fixed_point_sum()
   double sum_as_seen(const Terms& terms) {
-    std::vector<std::atomic<bool>> not_finite(operands_.size());
-    const auto raise_to = [&](const auto& largest_of) {
-      double largest = 0;
-      for (size_t i = 0; i < operands_.size(); ++i) {
-        const double own = largest_of(i);
-        if (!std::isfinite(own)) not_finite[i] = true;
-        largest = std::max(largest, own);
-      }
-      return raise(largest);
-    };
-    if (has_sum_in_registers()) raise(largest_of_some());
+    raise(largest_of_some());
     each_block([&](size_t block, int64_t begin, int64_t end) {
-      if (sum_and_see(block, begin, end, raise_to)) return;
-      const double seen = raise_to([&](size_t i) { return operands_[i].largest(begin, end); });
+      if (sum_and_see(block, begin, end)) return;
+      const double seen = see([&](size_t i) { return operands_[i].largest(begin, end); });
       if (std::isfinite(seen)) sum(block, begin, end, exponent_of(seen, everywhere_));
     });
     for (size_t i = 0; i < operands_.size(); ++i)
-      EK_CHECK(!not_finite[i], kNumeric, who_of(terms, operands_[i].index()), " holds a value that is not finite");
+      EK_CHECK(!not_finite_[i], kNumeric, who_of(terms, operands_[i].index()), " holds a value that is not finite");
     return magnitude_;
   }
 
@@ -306,7 +297,7 @@ class BlockedSum {
     });
   }
 
-  /// Of a block here and there: a scale to begin with, which is hardly ever raised.
+  /// Of some values of one block in kBlocksAPiece: a scale to begin with, which is hardly ever raised.
   double largest_of_some() const {
     double largest = 0;
     for (int64_t begin = 0; begin < output_.values.numel(); begin += kBlocksAPiece * kBlock)
@@ -323,9 +314,20 @@ class BlockedSum {
     return std::max(known, magnitude);
   }
 
+  /// Takes in the largest magnitude of each operand in a block. \return as raise()
+  template <typename LargestOf>
+  double see(const LargestOf& largest_of) {
+    double largest = 0;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const double own = largest_of(i);
+      if (!std::isfinite(own)) not_finite_[i] = true;
+      largest = std::max(largest, own);
+    }
+    return raise(largest);
+  }
+
   /// Sums a block in one pass on the scale of what was seen before it; false where that cannot be, or was too fine.
-  template <typename RaiseTo>
-  bool sum_and_see(size_t block, int64_t begin, int64_t end, const RaiseTo& raise_to) {
+  bool sum_and_see(size_t block, int64_t begin, int64_t end) {
     const double known = magnitude_;
     if (known == 0 || !std::isfinite(known) || !has_sum_in_registers() || !all_of_registers(begin, end)) return false;
     const int exponent = exponent_of(known, everywhere_);
@@ -335,7 +337,7 @@ class BlockedSum {
     for (const auto& operand : operands_) addends.push_back(operand.addend(begin, scale));
     std::array<int64_t, kBlock> sums;
     sum_in_registers(addends, std::span(sums).first(static_cast<size_t>(end - begin)));
-    const double seen = raise_to([&](size_t i) { return operands_[i].largest(begin, addends[i]); });
+    const double seen = see([&](size_t i) { return operands_[i].largest(begin, addends[i]); });
     if (!std::isfinite(seen) || exponent_of(seen, everywhere_) != exponent) return false;
     output_.write(begin, end, sums.data(), exponent);
     exponents_[block] = exponent;
@@ -360,7 +362,8 @@ class BlockedSum {
   std::vector<Operand> operands_;
   size_t everywhere_;
   Output output_;
-  std::vector<int> exponents_;  // that each block was summed on
+  std::vector<std::atomic<bool>> not_finite_;  // by operand
+  std::vector<int> exponents_;                 // that each block was summed on
   std::atomic<double> magnitude_{0};
 };
 
