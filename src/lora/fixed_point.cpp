@@ -24,6 +24,7 @@ namespace {
 constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums, and of some ten terms, stay in the nearest caches
 constexpr int64_t kBlocksAPiece = 64;         // one after another, so that the next can be asked for
 constexpr int64_t kCacheLine = 64;            // bytes
+constexpr size_t kPastCaches = 4 << 20;       // bytes of a result that is not met again in a cache
 constexpr uint16_t kMagnitude16 = 0x7fff;
 constexpr uint32_t kMagnitude32 = 0x7fffffff;
 constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);
@@ -106,6 +107,7 @@ class Operand {
       for (double& weight : weights_) weight *= term.weight;
     }
     of_ = std::max<int64_t>(values_.numel() / static_cast<int64_t>(weights_.size()), 1);
+    data_ = values_.const_data_ptr();
   }
 
   size_t index() const { return index_; }
@@ -136,7 +138,7 @@ class Operand {
 
   /// Asks for [begin, end), what there is of it, before it is read.
   void prefetch(int64_t begin, int64_t end) const {
-    const auto* bytes = static_cast<const char*>(values_.const_data_ptr());
+    const auto* bytes = static_cast<const char*>(data_);
     const int64_t size = values_.element_size(), last = std::min(end, values_.numel()) * size;
     for (int64_t i = begin * size; i < last; i += kCacheLine) __builtin_prefetch(bytes + i);
   }
@@ -159,7 +161,7 @@ class Operand {
   double weight_at(int64_t i) const { return weights_[static_cast<size_t>(i / of_)]; }
   template <typename As>
   const typename As::Bits* at(int64_t i) const {
-    return static_cast<const typename As::Bits*>(values_.const_data_ptr()) + i;
+    return static_cast<const typename As::Bits*>(data_) + i;
   }
   template <typename See>
   void each_weight(int64_t begin, int64_t end, const See& see) const {
@@ -171,6 +173,7 @@ class Operand {
   }
 
   at::Tensor values_;
+  const void* data_ = nullptr;
   std::vector<double> weights_;
   int64_t of_ = 1;
   size_t index_;
@@ -250,7 +253,16 @@ struct Output {
     else if (values.scalar_type() == at::kDouble)
       vectorised<Write<double>>(sum, factor, values.mutable_data_ptr<double>() + begin, end - begin);
     else
-      vectorised<Write<float>>(sum, factor, values.mutable_data_ptr<float>() + begin, end - begin);
+      write_floats(sum, factor, values.mutable_data_ptr<float>() + begin, end - begin);
+  }
+
+ private:
+  void write_floats(const int64_t* sum, double factor, float* out, int64_t count) const {
+    const bool large = values.nbytes() >= kPastCaches;
+    if (large && has_sum_in_registers() && is_whole_lines(out, count))
+      write_past_caches({sum, static_cast<size_t>(count)}, factor, out);
+    else
+      vectorised<Write<float>>(sum, factor, out, count);
   }
 };
 
@@ -329,14 +341,10 @@ class BlockedSum {
   /// Sums a block in one pass on the scale of what was seen before it; false where that cannot be, or was too fine.
   bool sum_and_see(size_t block, int64_t begin, int64_t end) {
     const double known = magnitude_;
-    if (known == 0 || !std::isfinite(known) || !has_sum_in_registers() || !all_of_registers(begin, end)) return false;
+    if (known == 0 || !std::isfinite(known) || !all_of_registers(begin, end)) return false;
     const int exponent = exponent_of(known, everywhere_);
-    const double scale = std::ldexp(1.0, exponent);
-    std::vector<Addend> addends;
-    addends.reserve(operands_.size());
-    for (const auto& operand : operands_) addends.push_back(operand.addend(begin, scale));
     std::array<int64_t, kBlock> sums;
-    sum_in_registers(addends, std::span(sums).first(static_cast<size_t>(end - begin)));
+    const auto addends = sum_in_registers_of(begin, end, exponent, sums);
     const double seen = see([&](size_t i) { return operands_[i].largest(begin, addends[i]); });
     if (!std::isfinite(seen) || exponent_of(seen, everywhere_) != exponent) return false;
     output_.write(begin, end, sums.data(), exponent);
@@ -345,16 +353,33 @@ class BlockedSum {
   }
 
   bool all_of_registers(int64_t begin, int64_t end) const {
-    return std::all_of(operands_.begin(), operands_.end(),
-                       [&](const Operand& operand) { return operand.of_registers(begin, end); });
+    return has_sum_in_registers() && std::all_of(operands_.begin(), operands_.end(), [&](const Operand& operand) {
+             return operand.of_registers(begin, end);
+           });
   }
 
-  void sum(size_t block, int64_t begin, int64_t end, int exponent) {
-    std::array<int64_t, kBlock> sums;
+  std::vector<Addend> sum_in_registers_of(int64_t begin, int64_t end, int exponent,
+                                          std::array<int64_t, kBlock>& sums) const {
+    std::vector<Addend> addends;
+    addends.reserve(operands_.size());
+    for (const auto& operand : operands_) addends.push_back(operand.addend(begin, std::ldexp(1.0, exponent)));
+    sum_in_registers(addends, std::span(sums).first(static_cast<size_t>(end - begin)));
+    return addends;
+  }
+
+  void sum_term_by_term(int64_t begin, int64_t end, int exponent, std::array<int64_t, kBlock>& sums) const {
     for (size_t i = 0; i < operands_.size(); ++i) {
       operands_[i].prefetch(end, end + kBlock);
       operands_[i].add(begin, end, exponent, i == 0, sums.data());
     }
+  }
+
+  void sum(size_t block, int64_t begin, int64_t end, int exponent) {
+    std::array<int64_t, kBlock> sums;
+    if (all_of_registers(begin, end))
+      sum_in_registers_of(begin, end, exponent, sums);
+    else
+      sum_term_by_term(begin, end, exponent, sums);
     output_.write(begin, end, sums.data(), exponent);
     exponents_[block] = exponent;
   }

@@ -21,7 +21,9 @@ namespace evenkeel {
 
 namespace {
 
-constexpr int kAhead = 2048;  // bytes
+constexpr int kAhead = 2048;    // bytes
+constexpr size_t kLine = 64;    // bytes
+constexpr size_t kFloats = 16;  // of a line
 
 /// Four registers of eight sums.
 struct Sums {
@@ -88,9 +90,25 @@ void sum_in_registers(std::span<Addend> addends, std::span<int64_t> sum) {
   }
 }
 
+bool is_whole_lines(const float* out, int64_t count) {
+  return reinterpret_cast<uintptr_t>(out) % kLine == 0 && count % kFloats == 0;
+}
+
+EK_AVX512 void write_past_caches(std::span<const int64_t> sum, double factor, float* out) {
+  const __m512d factors = _mm512_set1_pd(factor);
+  for (size_t j = 0; j < sum.size(); j += kFloats) {
+    const __m256 low = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_loadu_si512(&sum[j])), factors));
+    const __m256 high = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_loadu_si512(&sum[j + 8])), factors));
+    _mm512_stream_ps(out + j, _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
+  }
+  _mm_sfence();  // such writes are in no order with those of a thread that says it is done
+}
+
 #else
 
 bool has_sum_in_registers() { return false; }
+bool is_whole_lines(const float*, int64_t) { return false; }
+void write_past_caches(std::span<const int64_t>, double, float*) {}
 void sum_in_registers(std::span<Addend>, std::span<int64_t>) {}
 
 #endif

@@ -1,4 +1,4 @@
-/// \file  The innermost loop of a sum in fixed point (lora/fixed_point.h) over terms of bfloat16.
+/// \file  The innermost loops of a sum in fixed point (lora/fixed_point.h), over terms of bfloat16 and to a float32 result.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,12 @@ bool has_sum_in_registers();
 /// for. Products beyond 2^63 and what is not finite give some number: see `largest` before it is used.
 /// \param sum  a multiple of kRegisterStep, as many as each addend has
 void sum_in_registers(std::span<Addend> addends, std::span<int64_t> sum);
+
+/// Whether `count` values at `out` are whole cache lines.
+bool is_whole_lines(const float* out, int64_t count);
+
+/// out[j] = sum[j] factor, rounded in double and to float, in whole cache lines that are not read first and do not stay
+/// in the caches; other threads see them once it returns.
+void write_past_caches(std::span<const int64_t> sum, double factor, float* out);
 
 }  // namespace evenkeel
