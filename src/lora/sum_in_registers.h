@@ -1,4 +1,4 @@
-/// \file  The innermost loops of a sum in fixed point (lora/fixed_point.h): over terms of bfloat16, to a float32 result.
+/// \file  Innermost loops of a sum in fixed point (lora/fixed_point.h): over terms of bfloat16, to a float32 result.
 #pragma once
 
 #include <cstdint>
