@@ -182,6 +182,14 @@ TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwo) {
   EXPECT_THROW(weighted_mean(narrow, weights), Error);
 }
 
+TEST(FixedPointSum, OfMoreThanCachesHoldIsExactWhereItCanBe) {
+  std::vector<at::Tensor> parts;  // whole numbers, and weights that are powers of two: every sum is exact
+  for (uint64_t i = 0; i < 3; ++i) parts.push_back(normal({1237, 1031}, i, 40).round_().to(at::kBFloat16));
+  const auto mean = weighted_mean(parts, std::vector<double>{0.5, 0.25, 2});
+  const auto exact = parts[0].to(at::kFloat) * 0.5 + parts[1].to(at::kFloat) * 0.25 + parts[2].to(at::kFloat) * 2;
+  EXPECT_TRUE(at::equal(mean, exact));
+}
+
 TEST(FixedPointSum, IsUndefinedWithoutTerms) {
   EXPECT_FALSE(fixed_point_sum({.here = 1, .everywhere = 1, .at = [](size_t) { return Term{}; }}).defined());
   EXPECT_FALSE(fixed_point_sum(Terms{}).defined());
