@@ -4,6 +4,7 @@
 // out, to compare builds by.
 //   aggregation_bench --full --clients 8 32 --folder uploads > server.json      OLMoE-1B-7B's layout, 370 MiB a client
 //   aggregation_bench --layers 2 --hidden 2048 --width 1024 --experts 64 --rank 20 --clients 2 4 8 --methods flexlora
+//   aggregation_bench --full --float32 --clients 8 --methods fedit --rounds 8    uploads that cross as they are
 // Files are written once and kept with --folder; without it they go to a temporary folder that is removed.
 // Memory is sampled every 2 ms from RssAnon of /proc/self/status: what is mapped from files does not count, since the
 // system can drop it. Page cache is left as it is; major faults say how often a page came from the disk.
@@ -39,6 +40,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Layout {
   int64_t layers = 1, hidden = 96, width = 64, experts = 8, rank = 4;
+  TransportDtype transport = TransportDtype::kBFloat16;
 
   std::string config() const {
     return concat(
@@ -50,7 +52,10 @@ struct Layout {
   "clip_qkv": null, "initializer_range": 0.02, "eos_token_id": 0, "pad_token_id": 1})");
   }
   /// Of the files: another layout is another folder.
-  std::string name() const { return concat(layers, "x", hidden, "x", width, "x", experts, "r", rank); }
+  std::string name() const {
+    return concat(layers, "x", hidden, "x", width, "x", experts, "r", rank,
+                  transport == TransportDtype::kBFloat16 ? "" : "-float32");
+  }
 };
 
 // --- memory and time ---
@@ -90,13 +95,12 @@ int64_t major_faults() {
 Server make_server(const fs::path& folder, const Layout& layout, const std::string& method, int64_t clients) {
   std::string budgets = "1.0";
   for (int64_t c = 1; c < clients; ++c) budgets += ", 1.0";
-  auto table =
-      config::Table::parse(concat("name = \"bench\"\nseed = 3\n[model]\ncompute_dtype = \"float32\"\npath = \"",
-                                  folder.string(), "\"\n[lora]\nrouter_lora = false\nrank = ", layout.rank,
-                                  "\nalpha = ", layout.rank, "\n[method]\nname = \"", method,
-                                  "\"\n[train]\ntransport_dtype = \"bfloat16\"\n[clients]\ncount = ", clients,
-                                  "\nbudgets = [", budgets, "]\n"),
-                           "bench");
+  auto table = config::Table::parse(
+      concat("name = \"bench\"\nseed = 3\n[model]\ncompute_dtype = \"float32\"\npath = \"", folder.string(),
+             "\"\n[lora]\nrouter_lora = false\nrank = ", layout.rank, "\nalpha = ", layout.rank,
+             "\n[method]\nname = \"", method, "\"\n[train]\ntransport_dtype = \"", config::name_of(layout.transport),
+             "\"\n[clients]\ncount = ", clients, "\nbudgets = [", budgets, "]\n"),
+      "bench");
   auto config = ExperimentConfig::read(table);
   config.settle({});
   const auto shape = load_shape(folder);
@@ -155,7 +159,7 @@ void write_uploads(const fs::path& folder, const Layout& layout, int64_t clients
   const auto server = make_server(folder, layout, "fedit", 1);
   for (int64_t c = 0; c < clients; ++c) {
     if (fs::exists(upload_file(folder, c))) continue;
-    const auto bytes = encode(whole_upload(server, layout, c), TransportDtype::kBFloat16, server.sites).bytes;
+    const auto bytes = encode(whole_upload(server, layout, c), layout.transport, server.sites).bytes;
     const auto part = upload_file(folder, c).string() + ".part";
     std::ofstream(part, std::ios::binary)
         .write(static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::streamsize>(bytes.nbytes()));
@@ -255,10 +259,17 @@ struct Options {
 };
 
 OrderedJson described(const Options& options, const std::string& method, int64_t clients, int64_t round) {
-  const auto& [layers, hidden, width, experts, rank] = options.layout;
-  return {{"method", method}, {"clients", clients}, {"rank", rank},
-          {"layers", layers}, {"experts", experts}, {"hidden", hidden},
-          {"width", width},   {"round", round + 1}, {"threads", options.threads}};
+  const auto& [layers, hidden, width, experts, rank, transport] = options.layout;
+  return {{"method", method},
+          {"clients", clients},
+          {"rank", rank},
+          {"layers", layers},
+          {"experts", experts},
+          {"hidden", hidden},
+          {"width", width},
+          {"round", round + 1},
+          {"threads", options.threads},
+          {"transport", config::name_of(transport)}};
 }
 
 void measure(const Options& options, const std::string& method, int64_t clients) {
@@ -346,11 +357,8 @@ int main(int argc, char** argv) {
   CLI::App app("the server's step of a round");
   app.allow_extras();  // those of other benchmarks
   app.add_flag_callback(
-      "--full",
-      [&] {
-        options.layout = {16, 2048, 1024, 64, 20};
-      },
-      "OLMoE-1B-7B at rank 20");
+      "--full", [&] { options.layout = {16, 2048, 1024, 64, 20, options.layout.transport}; }, "OLMoE-1B-7B at rank 20");
+  app.add_flag_callback("--float32", [&] { options.layout.transport = evenkeel::TransportDtype::kFloat32; });
   app.add_option("--layers", options.layout.layers);
   app.add_option("--hidden", options.layout.hidden);
   app.add_option("--width", options.layout.width);

@@ -126,14 +126,19 @@ class Operand {
   }
 
   /// Whether [begin, end) can be an Addend.
+  template <typename As>
   bool of_registers(int64_t begin, int64_t end) const {
-    return values_.scalar_type() == at::kBFloat16 && (end - begin) % kRegisterStep == 0 &&
-           begin / of_ == (end - 1) / of_;
+    return values_.scalar_type() == c10::CppTypeToScalarType<typename As::Stored>::value &&
+           (end - begin) % kRegisterStep == 0 && begin / of_ == (end - 1) / of_;
   }
-  Addend addend(int64_t begin, double scale) const { return {at<AsBFloat16>(begin), weight_at(begin) * scale}; }
+  template <typename As>
+  Addend<typename As::Bits> addend(int64_t begin, double scale) const {
+    return {at<As>(begin), weight_at(begin) * scale};
+  }
   /// As largest() of the block that begins there, from what sum_in_registers() saw.
-  double largest(int64_t begin, const Addend& seen) const {
-    return magnitude(AsBFloat16::read(seen.largest), weight_at(begin));
+  template <typename As>
+  double largest(int64_t begin, const Addend<typename As::Bits>& seen) const {
+    return magnitude(As::read(seen.largest), weight_at(begin));
   }
 
   /// Asks for [begin, end), what there is of it, before it is read.
@@ -300,6 +305,7 @@ class BlockedSum {
 
  private:
   static constexpr int kNone = std::numeric_limits<int>::min();
+  using Sums = std::array<int64_t, kBlock>;
 
   template <typename Work>
   void each_block(const Work& work) const {
@@ -340,34 +346,44 @@ class BlockedSum {
 
   /// Sums a block in one pass on the scale of what was seen before it; false where that cannot be, or was too fine.
   bool sum_and_see(size_t block, int64_t begin, int64_t end) {
+    return all_of_registers<AsBFloat16>(begin, end) ? sum_and_see_as<AsBFloat16>(block, begin, end)
+           : all_of_registers<AsFloat>(begin, end)  ? sum_and_see_as<AsFloat>(block, begin, end)
+                                                    : false;
+  }
+
+  template <typename As>
+  bool sum_and_see_as(size_t block, int64_t begin, int64_t end) {
     const double known = magnitude_;
-    if (known == 0 || !std::isfinite(known) || !all_of_registers(begin, end)) return false;
+    if (known == 0 || !std::isfinite(known)) return false;
     const int exponent = exponent_of(known, everywhere_);
-    std::array<int64_t, kBlock> sums;
-    const auto addends = sum_in_registers_of(begin, end, exponent, sums);
-    const double seen = see([&](size_t i) { return operands_[i].largest(begin, addends[i]); });
+    Sums sums;
+    const auto addends = sum_in_registers_as<As>(begin, end, exponent, sums);
+    const double seen = see([&](size_t i) { return operands_[i].template largest<As>(begin, addends[i]); });
     if (!std::isfinite(seen) || exponent_of(seen, everywhere_) != exponent) return false;
     output_.write(begin, end, sums.data(), exponent);
     exponents_[block] = exponent;
     return true;
   }
 
+  template <typename As>
   bool all_of_registers(int64_t begin, int64_t end) const {
     return has_sum_in_registers() && std::all_of(operands_.begin(), operands_.end(), [&](const Operand& operand) {
-             return operand.of_registers(begin, end);
+             return operand.of_registers<As>(begin, end);
            });
   }
 
-  std::vector<Addend> sum_in_registers_of(int64_t begin, int64_t end, int exponent,
-                                          std::array<int64_t, kBlock>& sums) const {
-    std::vector<Addend> addends;
+  template <typename As>
+  std::vector<Addend<typename As::Bits>> sum_in_registers_as(int64_t begin, int64_t end, int exponent,
+                                                             Sums& sums) const {
+    std::vector<Addend<typename As::Bits>> addends;
     addends.reserve(operands_.size());
-    for (const auto& operand : operands_) addends.push_back(operand.addend(begin, std::ldexp(1.0, exponent)));
+    for (const auto& operand : operands_)
+      addends.push_back(operand.template addend<As>(begin, std::ldexp(1.0, exponent)));
     sum_in_registers(addends, std::span(sums).first(static_cast<size_t>(end - begin)));
     return addends;
   }
 
-  void sum_term_by_term(int64_t begin, int64_t end, int exponent, std::array<int64_t, kBlock>& sums) const {
+  void sum_term_by_term(int64_t begin, int64_t end, int exponent, Sums& sums) const {
     for (size_t i = 0; i < operands_.size(); ++i) {
       operands_[i].prefetch(end, end + kBlock);
       operands_[i].add(begin, end, exponent, i == 0, sums.data());
@@ -375,9 +391,11 @@ class BlockedSum {
   }
 
   void sum(size_t block, int64_t begin, int64_t end, int exponent) {
-    std::array<int64_t, kBlock> sums;
-    if (all_of_registers(begin, end))
-      sum_in_registers_of(begin, end, exponent, sums);
+    Sums sums;
+    if (all_of_registers<AsBFloat16>(begin, end))
+      sum_in_registers_as<AsBFloat16>(begin, end, exponent, sums);
+    else if (all_of_registers<AsFloat>(begin, end))
+      sum_in_registers_as<AsFloat>(begin, end, exponent, sums);
     else
       sum_term_by_term(begin, end, exponent, sums);
     output_.write(begin, end, sums.data(), exponent);

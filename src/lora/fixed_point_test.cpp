@@ -160,13 +160,15 @@ TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplie
       Error);
 }
 
-TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwo) {
-  std::vector<at::Tensor> narrow, wide;
+// In 16 and in 32 bits they are summed in registers where the processor can, in 64 term after term.
+TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour) {
+  std::vector<at::Tensor> narrow, wide, widest;
   std::vector<double> weights;
   for (uint64_t c = 0; c < 19; ++c) {  // more than are added at once
     narrow.push_back(normal({7, 4100}, c, std::exp2(double(c % 5))).to(at::kBFloat16));
     narrow.back()[6][4099 - int64_t(c)] = 1e4 * double(c);  // the scale changes late
     wide.push_back(narrow.back().to(at::kFloat));
+    widest.push_back(narrow.back().to(at::kDouble));
     weights.push_back(c == 3 ? 0 : 0.3 - 0.04 * double(c));
   }
   const auto weights_E = normal({7}, 99).to(at::kDouble);
@@ -175,11 +177,28 @@ TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwo) {
                               return Term{parts[i], weights[i], by_matrix && i % 2 ? weights_E : at::Tensor()};
                             }});
   };
-  for (const bool by_matrix : {false, true}) EXPECT_TRUE(sum(narrow, by_matrix).equal(sum(wide, by_matrix)));
-  narrow[11][6][100] = -HUGE_VAL;
-  EXPECT_THROW(weighted_mean(narrow, weights), Error);
-  narrow[11][6][100] = 0, narrow[3][0][1] = NAN;  // of weight 0
-  EXPECT_THROW(weighted_mean(narrow, weights), Error);
+  for (const bool by_matrix : {false, true}) {
+    const auto expected = sum(widest, by_matrix).to(at::kFloat);
+    EXPECT_TRUE(sum(narrow, by_matrix).equal(expected));
+    EXPECT_TRUE(sum(wide, by_matrix).equal(expected));
+  }
+  for (auto* parts : {&narrow, &wide}) {
+    (*parts)[11][6][100] = -HUGE_VAL;
+    EXPECT_THROW(weighted_mean(*parts, weights), Error);
+    (*parts)[11][6][100] = 0, (*parts)[3][0][1] = NAN;  // of weight 0
+    EXPECT_THROW(weighted_mean(*parts, weights), Error);
+  }
+}
+
+TEST(FixedPointSum, OfFullMantissasIsThatOfTheSameNumbersInSixtyFourBits) {
+  std::vector<at::Tensor> wide, widest;
+  std::vector<double> weights;
+  for (uint64_t c = 0; c < 18; ++c) {
+    wide.push_back(normal({5, 2053}, c, std::exp2(-double(c))));
+    widest.push_back(wide.back().to(at::kDouble));
+    weights.push_back(0.02 + 0.007 * double(c));
+  }
+  EXPECT_TRUE(weighted_mean(wide, weights).equal(weighted_mean(widest, weights).to(at::kFloat)));
 }
 
 TEST(FixedPointSum, OfMoreThanCachesHoldIsExactWhereItCanBe) {

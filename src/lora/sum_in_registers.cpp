@@ -34,45 +34,90 @@ EK_AVX512 inline __m512i rounded(__m256 x, __m512d factor) {
   return _mm512_cvtpd_epi64(_mm512_mul_pd(_mm512_cvtps_pd(x), factor));
 }
 
-EK_AVX512 inline void add_half(__m256i bfloat16, __m512d factor, __m512i& low, __m512i& high) {
-  const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(bfloat16), 16);
-  const auto upper = _mm512_extracti64x4_epi64(wide, 1);
-  low = _mm512_add_epi64(low, rounded(_mm256_castsi256_ps(_mm512_castsi512_si256(wide)), factor));
-  high = _mm512_add_epi64(high, rounded(_mm256_castsi256_ps(upper), factor));
+/// Sixteen values to two registers of sums.
+EK_AVX512 inline void add_half(__m512 x, __m512d factor, __m512i& low, __m512i& high) {
+  low = _mm512_add_epi64(low, rounded(_mm512_castps512_ps256(x), factor));
+  high = _mm512_add_epi64(high, rounded(_mm512_extractf32x8_ps(x, 1), factor));
 }
 
-EK_AVX512 inline void add(__m512i bfloat16, double factor, Sums& sums) {
-  const __m512d factors = _mm512_set1_pd(factor);
-  add_half(_mm512_castsi512_si256(bfloat16), factors, sums.eight[0], sums.eight[1]);
-  add_half(_mm512_extracti64x4_epi64(bfloat16, 1), factors, sums.eight[2], sums.eight[3]);
-}
+/// A step's values of a term, as they lie.
+struct Narrow {
+  using Bits = uint16_t;
+  static constexpr int kRegisters = 1;
+  __m512i all[kRegisters];
+
+  EK_AVX512 static __m512i magnitude(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff)); }
+  EK_AVX512 static __m512i larger(__m512i x, __m512i y) { return _mm512_max_epu16(x, y); }
+  EK_AVX512 __m512 low() const { return widened(_mm512_castsi512_si256(all[0])); }
+  EK_AVX512 __m512 high() const { return widened(_mm512_extracti64x4_epi64(all[0], 1)); }
+  EK_AVX512 static __m512 widened(__m256i bfloat16) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bfloat16), 16));
+  }
+};
+struct Wide {
+  using Bits = uint32_t;
+  static constexpr int kRegisters = 2;
+  __m512i all[kRegisters];
+
+  EK_AVX512 static __m512i magnitude(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi32(0x7fffffff)); }
+  EK_AVX512 static __m512i larger(__m512i x, __m512i y) { return _mm512_max_epu32(x, y); }
+  EK_AVX512 __m512 low() const { return _mm512_castsi512_ps(all[0]); }
+  EK_AVX512 __m512 high() const { return _mm512_castsi512_ps(all[1]); }
+};
 
 /// Largest magnitudes of a term so far, lane by lane.
-using Lanes = std::array<uint16_t, kRegisterStep>;
+template <typename Step>
+using Lanes = std::array<typename Step::Bits, kRegisterStep>;
 
-EK_AVX512 inline void see(__m512i bfloat16, Lanes& largest) {
-  const __m512i magnitude = _mm512_and_si512(bfloat16, _mm512_set1_epi16(0x7fff));
-  _mm512_storeu_si512(largest.data(), _mm512_max_epu16(_mm512_loadu_si512(largest.data()), magnitude));
+template <typename Step>
+EK_AVX512 inline Step load(const typename Step::Bits* values) {
+  Step step;
+  for (int i = 0; i < Step::kRegisters; ++i) {
+    const auto* line = reinterpret_cast<const char*>(values) + static_cast<size_t>(i) * kLine;
+    __builtin_prefetch(line + kAhead);
+    step.all[i] = _mm512_loadu_si512(line);
+  }
+  return step;
 }
 
-EK_AVX512 uint16_t largest_of(const Lanes& lanes) {
-  uint16_t largest = 0;
-  for (const uint16_t lane : lanes) largest = std::max(largest, lane);
-  return largest;
+template <typename Step>
+EK_AVX512 inline void see(const Step& step, Lanes<Step>& largest) {
+  for (int i = 0; i < Step::kRegisters; ++i) {
+    auto* lanes = reinterpret_cast<char*>(largest.data()) + static_cast<size_t>(i) * kLine;
+    _mm512_storeu_si512(lanes, Step::larger(_mm512_loadu_si512(lanes), Step::magnitude(step.all[i])));
+  }
 }
 
-EK_AVX512 void sum_few(std::span<Addend> addends, bool first, std::span<int64_t> sum, Lanes* largest) {
+template <typename Step>
+EK_AVX512 inline void add(const Step& step, double factor, Sums& sums) {
+  const __m512d factors = _mm512_set1_pd(factor);
+  add_half(step.low(), factors, sums.eight[0], sums.eight[1]);
+  add_half(step.high(), factors, sums.eight[2], sums.eight[3]);
+}
+
+template <typename Step>
+EK_AVX512 void sum_few(std::span<Addend<typename Step::Bits>> addends, bool first, std::span<int64_t> sum,
+                       Lanes<Step>* largest) {
   for (size_t j = 0; j < sum.size(); j += kRegisterStep) {
     Sums sums;
     for (size_t r = 0; r < 4; ++r) sums.eight[r] = first ? _mm512_setzero_si512() : _mm512_loadu_si512(&sum[j + 8 * r]);
     for (size_t i = 0; i < addends.size(); ++i) {
-      const auto* values = addends[i].values + j;
-      __builtin_prefetch(reinterpret_cast<const char*>(values) + kAhead);
-      const __m512i bfloat16 = _mm512_loadu_si512(values);
-      see(bfloat16, largest[i]);
-      add(bfloat16, addends[i].factor, sums);
+      const auto step = load<Step>(addends[i].values + j);
+      see(step, largest[i]);
+      add(step, addends[i].factor, sums);
     }
     for (size_t r = 0; r < 4; ++r) _mm512_storeu_si512(&sum[j + 8 * r], sums.eight[r]);
+  }
+}
+
+template <typename Step>
+void sum_all(std::span<Addend<typename Step::Bits>> addends, std::span<int64_t> sum) {
+  constexpr size_t kTogether = 16;  // as many streams as a processor follows
+  for (size_t begin = 0; begin < addends.size(); begin += kTogether) {
+    const auto some = addends.subspan(begin, std::min(kTogether, addends.size() - begin));
+    std::array<Lanes<Step>, kTogether> largest{};
+    sum_few<Step>(some, begin == 0, sum, largest.data());
+    for (size_t i = 0; i < some.size(); ++i) some[i].largest = *std::max_element(largest[i].begin(), largest[i].end());
   }
 }
 
@@ -80,15 +125,8 @@ EK_AVX512 void sum_few(std::span<Addend> addends, bool first, std::span<int64_t>
 
 bool has_sum_in_registers() { return isa() == Isa::kAvx512; }
 
-void sum_in_registers(std::span<Addend> addends, std::span<int64_t> sum) {
-  constexpr size_t kTogether = 16;  // as many streams as a processor follows
-  for (size_t begin = 0; begin < addends.size(); begin += kTogether) {
-    const auto some = addends.subspan(begin, std::min(kTogether, addends.size() - begin));
-    std::array<Lanes, kTogether> largest{};
-    sum_few(some, begin == 0, sum, largest.data());
-    for (size_t i = 0; i < some.size(); ++i) some[i].largest = largest_of(largest[i]);
-  }
-}
+void sum_in_registers(std::span<Addend<uint16_t>> addends, std::span<int64_t> sum) { sum_all<Narrow>(addends, sum); }
+void sum_in_registers(std::span<Addend<uint32_t>> addends, std::span<int64_t> sum) { sum_all<Wide>(addends, sum); }
 
 bool is_whole_lines(const float* out, int64_t count) {
   return reinterpret_cast<uintptr_t>(out) % kLine == 0 && count % kFloats == 0;
@@ -109,7 +147,8 @@ EK_AVX512 void write_past_caches(std::span<const int64_t> sum, double factor, fl
 bool has_sum_in_registers() { return false; }
 bool is_whole_lines(const float*, int64_t) { return false; }
 void write_past_caches(std::span<const int64_t>, double, float*) {}
-void sum_in_registers(std::span<Addend>, std::span<int64_t>) {}
+void sum_in_registers(std::span<Addend<uint16_t>>, std::span<int64_t>) {}
+void sum_in_registers(std::span<Addend<uint32_t>>, std::span<int64_t>) {}
 
 #endif
 
