@@ -117,7 +117,6 @@ void Checkpoint::commit(const Snapshot& snapshot, const std::string& record) con
   const Commit commit{round, record, {FileSeal::of(folder / kState), FileSeal::of(folder / kMemory)}};
   write_sealed(folder / kMarker, record::write(commit));
   write_sealed(folder_ / kMarker, record::write(commit));
-  remove_but(round);
 }
 
 void Checkpoint::settle(const Commit& commit) const {
@@ -131,10 +130,10 @@ void Checkpoint::settle(const Commit& commit) const {
   remove_parts(folder_, {std::string(kMarker)});
   const std::vector<std::string> names = {std::string(kState), std::string(kMemory), std::string(kMarker)};
   for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), names);
-  remove_but(commit.round);
+  clear(commit.round);
 }
 
-void Checkpoint::remove_but(int64_t last_round) const {
+void Checkpoint::clear(int64_t last_round) const {
   for (const auto& entry : entries_of(folder_)) {
     const auto name = entry.filename().string();
     const auto round = number_after(kRound, name), upload = number_after(kUploads, name);

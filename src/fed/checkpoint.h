@@ -7,7 +7,7 @@
 ///   round-<t>/         after t rounds: state.safetensors (server), memory.safetensors (clients) and commit.json, which
 ///                      names both with their SHA-256 and holds the round's line of rounds.jsonl
 ///   round-<t-1>/       the round before, in case the last one is damaged
-///   uploads-<t+1>/     the journal (fed/journal.h) of the next round, removed when it is committed
+///   uploads-<t+1>/     the journal (fed/journal.h) of the next round, removed after it is committed
 ///
 /// Readers need no lock: two rounds are kept, so what a marker names stays until the round after the next is committed,
 /// and Checkpoint::read() looks again when it is gone.
@@ -73,10 +73,12 @@ class Checkpoint {
   /// `damage`, with the last round in front of it that is whole and `fits`, and how to go on from there.
   Error with_way_out(const Error& damage, const RoundFilter& fits = {}) const;
 
-  /// Writes the snapshot and its commit.json, then the marker; then removes the round before the last and the journal.
+  /// Writes the snapshot and its commit.json, then the marker.
   void commit(const Snapshot& snapshot, const std::string& record) const;
-  /// Makes `commit` the last one, and removes what a killed process left: temporary files, rounds but the last two, and
-  /// journals but that of the next round.
+  /// Removes what nobody needs once `last_round` is committed: rounds but it and the one before, journals but that of
+  /// the next. While that one is written, too.
+  void clear(int64_t last_round) const;
+  /// Makes `commit` the last one, and removes what a killed process left: temporary files, and as clear().
   void settle(const Commit& commit) const;
 
   /// Folder of the journal of the round that makes `round`.
@@ -87,7 +89,6 @@ class Checkpoint {
   CommittedRound load(Commit commit) const;
   CommittedRound load_kept(int64_t round) const;
   std::vector<int64_t> whole_rounds() const;
-  void remove_but(int64_t last_round) const;
 
   std::filesystem::path folder_;
 };

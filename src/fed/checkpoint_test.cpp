@@ -92,7 +92,9 @@ TEST_F(CheckpointFolder, TheLastTwoRoundsAreKept) {
   checkpoint.begin();
   EXPECT_EQ(checkpoint.read().commit.round, 0);
   for (int64_t round : {1, 2, 3}) checkpoint.commit(snapshot(round), line_of(round));
-  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-2", "round-3"}));
+  for (int64_t round : {3, 4}) fs::create_directories(checkpoint.uploads(round));
+  checkpoint.clear(3);
+  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-2", "round-3", "uploads-4"}));
   EXPECT_EQ(checkpoint.read().commit.record, line_of(3));
   EXPECT_EQ(checkpoint.read(2).commit.record, line_of(2));
   EXPECT_REFUSAL(checkpoint.read(1), "--from-round is 1, allowed for " + path_.string() + ": 3, 2, 0");

@@ -124,6 +124,15 @@ size_t lines_until(const SealedLines& evaluations, int64_t round) {
   return static_cast<size_t>(later - lines.begin());
 }
 
+/// Whether its adapter is little memory and little work, beside whatever the next round does.
+bool is_small(const ServerState& state) {
+  constexpr int64_t kMostNumbers = int64_t{1} << 24;
+  int64_t numbers = 0;
+  for (const auto& [site, factors] : completed(state.global.adapters, state.common.fixed))
+    for (const auto* factor : {&factors.a, &factors.b}) numbers += factor->numel();
+  return state.common.base_change.empty() && numbers <= kMostNumbers;
+}
+
 }  // namespace
 
 FolderLock RunFolder::prepare(const fs::path& folder) {
@@ -227,12 +236,20 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   const auto line = sealed(record::write(record));
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
-  save_adapter(snapshot.state, server);
+  beside_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round); });
+  if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
+  beside_->give(adapter_writer(snapshot.state, server));
 }
 
-void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
-  const Joined adapter(state.common.base_change, completed(state.global.adapters, state.common.fixed));
-  save_joined_peft_adapter(folder_ / "adapter", adapter, server.sites, server.model_folder.string());
+void RunFolder::save_adapter(const ServerState& state, const Server& server) const { adapter_writer(state, server)(); }
+
+/// Needs nothing of the run any more.
+std::function<void()> RunFolder::adapter_writer(const ServerState& state, const Server& server) const {
+  return [folder = folder_ / "adapter", change = state.common.base_change,
+          adapters = completed(state.global.adapters, state.common.fixed), sites = server.sites,
+          base = server.model_folder.string()] {
+    save_joined_peft_adapter(folder, Joined(change, adapters), sites, base);
+  };
 }
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/folder_lock.h"
+#include "fed/background.h"
 #include "fed/checkpoint.h"
 #include "fed/records.h"
 #include "fed/run_request.h"
@@ -59,8 +60,12 @@ class RunFolder {
   /// The round that was opened; nothing before the first one.
   std::optional<Snapshot> take_snapshot();
 
-  /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/.
+  /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/. What takes the round's place is on
+  /// disk by then: what it replaces is removed beside the next round, and an adapter/ of at most 64 MiB written there.
+  /// What fails beside is an error of the next call of this or of finish().
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
+  /// Returns when nothing is under way beside the caller any more.
+  void finish() const { beside_->finish(); }
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const EvaluationRecord& score) const;
@@ -71,8 +76,12 @@ class RunFolder {
 
  private:
   RunFolder(const std::filesystem::path& folder, FolderLock lock)
-      : folder_(folder), lock_(std::move(lock)), checkpoint_(folder / "checkpoint") {}
+      : folder_(folder),
+        lock_(std::move(lock)),
+        checkpoint_(folder / "checkpoint"),
+        beside_(std::make_unique<Background>()) {}
   void read_records(std::optional<int64_t> from_round);
+  std::function<void()> adapter_writer(const ServerState& state, const Server& server) const;
 
   std::filesystem::path folder_;
   FolderLock lock_;
@@ -81,7 +90,8 @@ class RunFolder {
   CommittedRound opened_;
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // of the lines that the opened round leaves standing
   mutable std::shared_ptr<AnswerJournal> answers_;
-  bool record_missing_ = false;  // its own line of rounds.jsonl was not written any more
+  bool record_missing_ = false;         // its own line of rounds.jsonl was not written any more
+  std::unique_ptr<Background> beside_;  // last: it is done before the lock goes
 };
 
 /// The config a run was made with. \throws kIo when no run lives there, kCheckpoint, kConfig when config.toml is not

@@ -210,7 +210,10 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
   for (;;) {
     std::vector<TaskScore> scores;
     if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
-    if (now.state.round >= config.train.rounds) return scores;
+    if (now.state.round >= config.train.rounds) {
+      folder.finish();
+      return scores;
+    }
     now = advance(run, now, progress);
   }
 }
