@@ -165,21 +165,18 @@ std::string shown(const J& value, size_t limit) {
 template std::string shown(const Json&, size_t);
 
 JsonView::JsonView(const Json& document, std::string origin, ErrorKind kind)
-    : value_(&document), within_(std::make_shared<Container>(Container{std::move(origin), kind, {}})) {}
+    : value_(&document), document_(std::make_shared<Document>(Document{std::move(origin), kind})) {}
 
 std::string JsonView::path() const {
-  if (index_ != kNone) return concat(within_->path, "[", index_, "]");
-  if (key_ == nullptr) return within_->path;
-  return within_->path.empty() ? shown(*key_) : concat(within_->path, ".", shown(*key_));
+  if (!outer_) return {};
+  const std::string outer = outer_->path();
+  if (key_ == nullptr) return concat(outer, "[", index_, "]");
+  return outer.empty() ? shown(*key_) : concat(outer, ".", shown(*key_));
 }
 
 std::string JsonView::place() const {
   const std::string inside = path();
-  return inside.empty() ? within_->origin : concat(within_->origin, ": ", inside);
-}
-
-std::shared_ptr<const JsonView::Container> JsonView::as_container() const {
-  return std::make_shared<Container>(Container{within_->origin, within_->kind, path()});
+  return inside.empty() ? document_->origin : concat(document_->origin, ": ", inside);
 }
 
 void JsonView::expected(std::string_view what) const { refuse(" is ", shown(*value_), ", expected ", what); }
@@ -187,35 +184,35 @@ void JsonView::expected(std::string_view what) const { refuse(" is ", shown(*val
 std::optional<JsonView> JsonView::find(std::string_view key) const {
   const auto found = object().value_->find(key);
   if (found == value_->end() || found->is_null()) return std::nullopt;
-  return JsonView(*found, as_container(), &found.key(), kNone);
+  return JsonView(*found, as_outer(), &found.key(), kNone);
 }
 
 JsonView JsonView::at(std::string_view key) const {
   const auto found = object().value_->find(key);
   if (found == value_->end())
-    throw Error(within_->kind, concat(place(), path().empty() ? ": " : ".", shown(key), " is missing"));
-  return JsonView(*found, as_container(), &found.key(), kNone);
+    throw Error(document_->kind, concat(place(), path().empty() ? ": " : ".", shown(key), " is missing"));
+  return JsonView(*found, as_outer(), &found.key(), kNone);
 }
 
 JsonView JsonView::at(size_t index) const {
   list().require(index < size(), " has ", size(), " entries, expected at least ", index + 1);
-  return JsonView((*value_)[index], as_container(), nullptr, index);
+  return JsonView((*value_)[index], as_outer(), nullptr, index);
 }
 
 std::vector<JsonView> JsonView::items() const {
-  const auto container = list().as_container();
+  const auto outer = list().as_outer();
   std::vector<JsonView> result;
   result.reserve(size());
-  for (const auto& item : *value_) result.push_back(JsonView(item, container, nullptr, result.size()));
+  for (const auto& item : *value_) result.push_back(JsonView(item, outer, nullptr, result.size()));
   return result;
 }
 
 std::vector<JsonView> JsonView::members() const {
-  const auto container = object().as_container();
+  const auto outer = object().as_outer();
   std::vector<JsonView> result;
   result.reserve(size());
   for (auto item = value_->begin(); item != value_->end(); ++item)
-    result.push_back(JsonView(*item, container, &item.key(), kNone));
+    result.push_back(JsonView(*item, outer, &item.key(), kNone));
   return result;
 }
 

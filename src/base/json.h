@@ -62,7 +62,7 @@ class JsonView {
   std::string place() const;
   template <typename... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    throw Error(within_->kind, concat(place(), parts...));
+    throw Error(document_->kind, concat(place(), parts...));
   }
   /// \throws "<place><parts>" unless `condition`. Example:  view.require(n < 5, " is ", n, ", allowed: up to 4")
   template <typename... Parts>
@@ -103,21 +103,22 @@ class JsonView {
   std::string string_or(std::string_view key, std::string_view otherwise) const;
 
  private:
-  /// What all values of a list or object share: a path is put together for an error only.
-  struct Container {
+  struct Document {
     std::string origin;
     ErrorKind kind;
-    std::string path;
   };
-  JsonView(const Json& value, std::shared_ptr<const Container> in, const std::string* key, size_t index)
-      : value_(&value), within_(std::move(in)), key_(key), index_(index) {}
-  std::shared_ptr<const Container> as_container() const;
+  /// A value within `outer`: at `key` of an object, or at `index` of a list.
+  JsonView(const Json& value, std::shared_ptr<const JsonView> outer, const std::string* key, size_t index)
+      : value_(&value), document_(outer->document_), outer_(std::move(outer)), key_(key), index_(index) {}
+  /// For the values in it. Nothing is put together for a path that no error asks for.
+  std::shared_ptr<const JsonView> as_outer() const { return std::make_shared<JsonView>(*this); }
   std::string path() const;
   [[noreturn]] void expected(std::string_view what) const;
 
   static constexpr size_t kNone = static_cast<size_t>(-1);
   const Json* value_;
-  std::shared_ptr<const Container> within_;  // the list or object that this value is in
+  std::shared_ptr<const Document> document_;
+  std::shared_ptr<const JsonView> outer_{};  // the list or object that this value is in; null for the whole document
   const std::string* key_ = nullptr;         // in an object
   size_t index_ = kNone;                     // in a list
 };

@@ -103,6 +103,17 @@ std::string part_of(std::string_view name, const Sites& sites) {
   return concat(router ? "router_" : "", name.starts_with(kAdapter) ? "adapters" : "base_delta");
 }
 
+/// \param size  of the whole file: what no tensor takes is its header
+std::map<std::string, int64_t> parts_of(const TensorMap& shapes, int64_t size, const Sites& sites) {
+  std::map<std::string, int64_t> parts{{"header", size}};
+  for (const auto& [name, tensor] : shapes) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    parts[part_of(name, sites)] += bytes;
+    parts["header"] -= bytes;
+  }
+  return parts;
+}
+
 /// Whether ranks [E] are numbers of rows that have `rows` as their sum, which may not be computed: it could overflow.
 bool are_ranks(const at::Tensor& ranks, int64_t rows) {
   if (ranks.dim() != 1 || ranks.numel() == 0 || ranks.scalar_type() != at::kLong) return false;
@@ -159,9 +170,10 @@ Payload received(const Payload& sent) {
 }
 
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites) {
+  const auto shapes = shapes_on_the_wire(payload, dtype);
   const auto tensors = file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType) { return t; });
-  return {encode_safetensors_as(shapes_on_the_wire(payload, dtype), tensors, file_metadata(payload), array_key),
-          payload_parts(payload, dtype, sites)};
+  auto bytes = encode_safetensors_as(shapes, tensors, file_metadata(payload), array_key);
+  return {bytes, parts_of(shapes, bytes.numel(), sites)};
 }
 
 namespace {
@@ -195,13 +207,7 @@ int64_t payload_size(const Payload& payload, TransportDtype dtype) {
 }
 
 std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites) {
-  std::map<std::string, int64_t> parts{{"header", payload_size(payload, dtype)}};
-  for (const auto& [name, tensor] : shapes_on_the_wire(payload, dtype)) {
-    const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    parts[part_of(name, sites)] += bytes;
-    parts["header"] -= bytes;
-  }
-  return parts;
+  return parts_of(shapes_on_the_wire(payload, dtype), payload_size(payload, dtype), sites);
 }
 
 }  // namespace evenkeel
