@@ -90,6 +90,11 @@ FileSeal FileSeal::of(const fs::path& file) {
   return {file.filename().string(), before.bytes, sha256_file(file), before};
 }
 
+FileSeal FileSeal::of(const fs::path& file, std::string_view bytes) {
+  return {file.filename().string(), static_cast<int64_t>(bytes.size()), evenkeel::sha256(bytes),
+          FileIdentity::of(file)};
+}
+
 void FileSeal::check(const fs::path& folder) const {
   const auto file = folder / name;
   if (hashed && *hashed == FileIdentity::of(file)) return;

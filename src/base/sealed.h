@@ -74,6 +74,8 @@ struct FileSeal {
   std::optional<FileIdentity> hashed{};
 
   static FileSeal of(const std::filesystem::path& file);
+  /// The same of a file that the caller has just written, from the bytes it holds.
+  static FileSeal of(const std::filesystem::path& file, std::string_view bytes);
   /// \throws kCheckpoint when the file in `folder` is not the one that was sealed, kIo when it is gone.
   void check(const std::filesystem::path& folder) const;
   /// The same bytes under the same name, whoever hashed them.

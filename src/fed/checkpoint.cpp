@@ -130,14 +130,15 @@ void Checkpoint::settle(const Commit& commit) const {
   remove_parts(folder_, {std::string(kMarker)});
   const std::vector<std::string> names = {std::string(kState), std::string(kMemory), std::string(kMarker)};
   for (const int64_t round : {commit.round, commit.round - 1}) remove_parts(round_folder(round), names);
-  clear(commit.round);
+  clear(commit.round, commit.round + 1);
 }
 
-void Checkpoint::clear(int64_t last_round) const {
+void Checkpoint::clear(int64_t last_round, int64_t first_journal) const {
   for (const auto& entry : entries_of(folder_)) {
     const auto name = entry.filename().string();
-    const auto round = number_after(kRound, name), upload = number_after(kUploads, name);
-    if ((round && *round != last_round && *round != last_round - 1) || (upload && *upload != last_round + 1))
+    const auto round = number_after(kRound, name), journal = number_after(kUploads, name);
+    if ((round && *round != last_round && *round != last_round - 1) ||
+        (journal && (*journal < first_journal || *journal > last_round + 1)))
       remove_path(entry);
   }
 }

@@ -7,7 +7,8 @@
 ///   round-<t>/         after t rounds: state.safetensors (server), memory.safetensors (clients) and commit.json, which
 ///                      names both with their SHA-256 and holds the round's line of rounds.jsonl
 ///   round-<t-1>/       the round before, in case the last one is damaged
-///   uploads-<t+1>/     the journal (fed/journal.h) of the next round, removed after it is committed
+///   uploads-<t+1>/     the journal (fed/journal.h) of the next round
+///   uploads-<t>/       that of the last one, until its files are replaced by the next one's
 ///
 /// Readers need no lock: two rounds are kept, so what a marker names stays until the round after the next is committed,
 /// and Checkpoint::read() looks again when it is gone.
@@ -75,10 +76,11 @@ class Checkpoint {
 
   /// Writes the snapshot and its commit.json, then the marker.
   void commit(const Snapshot& snapshot, const std::string& record) const;
-  /// Removes what nobody needs once `last_round` is committed: rounds but it and the one before, journals but that of
-  /// the next. While that one is written, too.
-  void clear(int64_t last_round) const;
-  /// Makes `commit` the last one, and removes what a killed process left: temporary files, and as clear().
+  /// Removes what nobody needs once `last_round` is committed: rounds but it and the one before, journals of rounds
+  /// before `first_journal` or beyond the next. May go on while the next one is written.
+  void clear(int64_t last_round, int64_t first_journal) const;
+  /// Makes `commit` the last one, and removes what a killed process left: temporary files, and all that clear() does
+  /// but the next journal.
   void settle(const Commit& commit) const;
 
   /// Folder of the journal of the round that makes `round`.

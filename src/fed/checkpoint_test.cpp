@@ -92,8 +92,10 @@ TEST_F(CheckpointFolder, TheLastTwoRoundsAreKept) {
   checkpoint.begin();
   EXPECT_EQ(checkpoint.read().commit.round, 0);
   for (int64_t round : {1, 2, 3}) checkpoint.commit(snapshot(round), line_of(round));
-  for (int64_t round : {3, 4}) fs::create_directories(checkpoint.uploads(round));
-  checkpoint.clear(3);
+  for (int64_t round : {2, 3, 4, 5}) fs::create_directories(checkpoint.uploads(round));
+  checkpoint.clear(3, 3);
+  EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-2", "round-3", "uploads-3", "uploads-4"}));
+  checkpoint.clear(3, 4);
   EXPECT_EQ(names_in(path_), (std::set<std::string>{"commit.json", "round-2", "round-3", "uploads-4"}));
   EXPECT_EQ(checkpoint.read().commit.record, line_of(3));
   EXPECT_EQ(checkpoint.read(2).commit.record, line_of(2));

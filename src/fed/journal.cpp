@@ -26,8 +26,11 @@ int64_t bytes_of(const TensorMap& tensors) {
 
 }  // namespace
 
-RoundJournal::RoundJournal(fs::path folder, double flush_s) : folder_(std::move(folder)), flush_s_(flush_s) {
+RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces)
+    : folder_(std::move(folder)), flush_s_(flush_s) {
   make_folders(folder_);
+  if (is_folder(replaces)) replaced_ = entries_of(replaces);
+  std::erase_if(replaced_, [](const fs::path& file) { return !file.filename().string().ends_with(kUploadSuffix); });
   if (flush_s_ > 0) beside_ = std::make_unique<Background>();
 }
 
@@ -68,10 +71,15 @@ void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
 }
 
 void RoundJournal::write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
-  put(file(record.id, kUploadSuffix), text_of(upload.bytes));
+  if (!replaced_.empty()) {
+    remove_path(replaced_.back());
+    replaced_.pop_back();
+  }
+  const auto path = file(record.id, kUploadSuffix);
+  put(path, text_of(upload.bytes));
   record.bytes_up = upload.size();
   record.up_parts = upload.parts;
-  record.files = {FileSeal::of(file(record.id, kUploadSuffix))};
+  record.files = {FileSeal::of(path, text_of(upload.bytes))};
   finish(std::move(record), memory);
 }
 

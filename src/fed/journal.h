@@ -58,7 +58,11 @@ class RoundJournal {
   ///                 more than 64 MiB is also written beside the caller, who goes on to the next client. A killed
   ///                 process loses the last two at most; a machine that loses power loses those that waited: their
   ///                 clients are trained again, to the bit. 0 where a client cannot be asked again at no other cost.
-  explicit RoundJournal(std::filesystem::path folder, double flush_s = 0);
+  /// \param replaces  the journal of the round before, which is committed: one upload of it is removed for each that
+  ///                  is written here. Its memory in the system's cache is then taken over as it is; left free for
+  ///                  seconds, a virtual machine gives it back to its host, and getting it again costs more than
+  ///                  writing to it.
+  explicit RoundJournal(std::filesystem::path folder, double flush_s = 0, const std::filesystem::path& replaces = {});
 
   /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the
   /// client makes it again, to the bit.
@@ -97,6 +101,7 @@ class RoundJournal {
 
   std::filesystem::path folder_;
   double flush_s_;
+  std::vector<std::filesystem::path> replaced_{};     ///< uploads of the round before
   std::map<int64_t, std::vector<FileSeal>> written_;  ///< by client
   std::vector<std::filesystem::path> waiting_{};      ///< to be flushed
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();

@@ -236,9 +236,14 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   const auto line = sealed(record::write(record));
   checkpoint_.commit(snapshot, line);
   append_line(folder_ / kRounds, line);
-  beside_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round); });
+  beside_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
   if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
   beside_->give(adapter_writer(snapshot.state, server));
+}
+
+void RunFolder::finish(int64_t last_round) const {
+  beside_->finish();
+  checkpoint_.clear(last_round, last_round + 1);
 }
 
 void RunFolder::save_adapter(const ServerState& state, const Server& server) const { adapter_writer(state, server)(); }

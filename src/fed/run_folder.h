@@ -60,12 +60,12 @@ class RunFolder {
   /// The round that was opened; nothing before the first one.
   std::optional<Snapshot> take_snapshot();
 
-  /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/. What takes the round's place is on
-  /// disk by then: what it replaces is removed beside the next round, and an adapter/ of at most 64 MiB written there.
-  /// What fails beside is an error of the next call of this or of finish().
+  /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/. Older rounds are removed beside the
+  /// next one, and an adapter/ of at most 64 MiB written there; the round's journal gives way to the next one's. What
+  /// fails beside is an error of the next call of this or of finish().
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
-  /// Returns when nothing is under way beside the caller any more.
-  void finish() const { beside_->finish(); }
+  /// No round comes after the last: returns when nothing is under way any more, and its journal is gone.
+  void finish(int64_t last_round) const;
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const EvaluationRecord& score) const;

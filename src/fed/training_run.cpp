@@ -106,8 +106,9 @@ void log_round(const RoundRecord& record, int64_t rounds) {
 /// The round after `now`; again where the fabric recovers from what broke it. What had arrived is in the journal.
 RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& progress) {
   for (;;) try {
-      RoundJournal journal(run.folder.checkpoint().uploads(now.state.round + 1),
-                           run.fabric.may_ask_again() ? kFlushSeconds : 0);
+      const auto& checkpoint = run.folder.checkpoint();
+      RoundJournal journal(checkpoint.uploads(now.state.round + 1), run.fabric.may_ask_again() ? kFlushSeconds : 0,
+                           checkpoint.uploads(now.state.round));
       return run_round(run.server, run.fabric, now, std::move(journal), progress);
     } catch (const Error& error) {
       if (!run.fabric.recovers()) throw;
@@ -211,7 +212,7 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
     std::vector<TaskScore> scores;
     if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
     if (now.state.round >= config.train.rounds) {
-      folder.finish();
+      folder.finish(now.state.round);
       return scores;
     }
     now = advance(run, now, progress);
