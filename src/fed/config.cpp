@@ -395,7 +395,7 @@ ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::
 }
 
 void ExperimentConfig::settle(const MachineChoices& machine) {
-  if (threads == 0) threads = machine.threads;
+  if (threads == 0) threads = std::max<int64_t>(1, machine.threads / clients.parallel);
   model.settle_products(machine.products);
   settle_budgets();
   data.path = expand_data_path(data.path, "data.path").string();

@@ -295,7 +295,9 @@ struct ExperimentConfig {
   void visit(auto& field) {
     field("name", name, "name of the run, also of its folder");
     field("seed", seed, "seed of every random draw, 0 or more");
-    field("threads", threads, "processor threads, 0: all cores of this machine, and the bits depend on it");
+    field("threads", threads,
+          "processor threads of each client that trains, 0: all cores of this machine, dealt out to those side by "
+          "side; the bits depend on it where the library makes a product");
     field("model", model, "");
     field("lora", lora, "");
     field("data", data, "");

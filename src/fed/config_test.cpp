@@ -68,6 +68,18 @@ optimizer = { lr = 1.7e-3 }
   EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;
 }
 
+TEST(ExperimentConfig, ThreadsThatNobodySaidAreDealtOutToClientsSideBySide) {
+  const auto threads = [](const std::string& text, int64_t machine) {
+    auto config = read(text + "\n[model]\ncompute_dtype = \"float32\"");
+    config.settle({.threads = machine, .products = {}});
+    return config.threads;
+  };
+  EXPECT_EQ(threads("", 7), 7);
+  EXPECT_EQ(threads("clients.parallel = 3", 7), 2);
+  EXPECT_EQ(threads("clients.parallel = 3", 2), 1);
+  EXPECT_EQ(threads("clients.parallel = 3\nthreads = 5", 7), 5);
+}
+
 TEST(ExperimentConfig, TelequadRowsAreLabelledByThePartitionsKey) {
   const auto config = read(R"(
 [data]

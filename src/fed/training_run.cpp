@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "fed/arithmetic.h"
 #include "fed/evaluation.h"
 #include "fed/manifest.h"
@@ -101,6 +102,15 @@ void log_beginning(const Server& server, int64_t rounds_done) {
 void log_round(const RoundRecord& record, int64_t rounds) {
   log::info("[train] round ", record.round, "/", rounds, ": loss ", record.loss, ", ", record.tokens, " tokens, ",
             static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
+}
+
+/// More threads than processors wait for each other.
+void warn_of_threads(const ExperimentConfig& config) {
+  const int64_t threads = config.threads * config.clients.parallel, processors = machine::processors();
+  if (config.clients.parallel == 1 || threads <= processors) return;
+  log::warning("[train] clients.parallel ", config.clients.parallel, " x threads ", config.threads, " = ", threads,
+               " threads, this machine has ", processors,
+               " processors: slower than with threads = ", std::max<int64_t>(1, processors / config.clients.parallel));
 }
 
 /// The round after `now`; again where the fabric recovers from what broke it. What had arrived is in the journal.
@@ -206,7 +216,10 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
   const Course run{server, fabric, folder, stop};
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
-  if (now.state.round < config.train.rounds) log_beginning(server, now.state.round);
+  if (now.state.round < config.train.rounds) {
+    log_beginning(server, now.state.round);
+    warn_of_threads(config);
+  }
   RunProgress progress(server, now.state.round, stop);
   for (;;) {
     std::vector<TaskScore> scores;

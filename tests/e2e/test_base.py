@@ -1,6 +1,7 @@
 """What the frozen base is stored in and multiplied by: kernels, threads, an int8 base."""
 
 import hashlib
+import os
 import tomllib
 
 from test_train import train
@@ -22,6 +23,17 @@ def trained(model, out, *more, **changes):
 def test_threads_do_not_change_the_bits(tiny_model, tmp_path):  # noqa: F811
     one, *several = (trained(tiny_model, tmp_path / f"threads-{n}", threads=n, model__dtype="bfloat16") for n in (1, 2, 3))
     assert several == [one, one]
+
+
+def test_more_threads_side_by_side_than_processors_are_warned_of_and_give_the_same_bits(tiny_model, tmp_path):  # noqa: F811
+    processors = len(os.sched_getaffinity(0))
+    alone, beside = tmp_path / "alone", tmp_path / "beside"
+    quiet = train(tiny_model, alone, threads=1, **SHORT)
+    warned = train(tiny_model, beside, threads=processors, clients__parallel=2, **SHORT)
+    assert f"clients.parallel 2 x threads {processors} = {2 * processors} threads" in warned.stderr
+    assert "clients.parallel" not in quiet.stderr
+    assert f"this machine has {processors} processors: slower than with threads = {max(1, processors // 2)}" in warned.stderr
+    assert adapter(alone) == adapter(beside)
 
 
 def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_model, tmp_path):  # noqa: F811
