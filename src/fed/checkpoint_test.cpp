@@ -217,6 +217,27 @@ TEST_F(JournalFolder, WhatWaitsToBeFlushedIsThereForEveryProcess) {
   EXPECT_THROW(flush_files(std::vector{path_ / "gone"}), Error);
 }
 
+TEST_F(JournalFolder, AnUploadOfTheRoundBeforeGivesWayToEachThatArrives) {
+  Payload upload;
+  upload.adapters["s"] = factors(1);
+  const auto encoded = encode(upload, TransportDtype::kFloat32, {});
+  RoundJournal before(path_ / "1");
+  for (int64_t id = 0; id < 3; ++id) before.store(record(id), encoded, {{"kept", at::ones({2})}});
+  RoundJournal journal(path_ / "2", 0, path_ / "1");
+  for (int64_t id = 5; id < 7; ++id) {
+    const auto held = [&] { return before.holds(0) + before.holds(1) + before.holds(2); };
+    const int still = held();
+    journal.store(record(id), encoded, {});
+    EXPECT_TRUE(journal.holds(id));
+    EXPECT_EQ(held(), still - 1);
+  }
+  const auto left = names_in(path_ / "1");
+  EXPECT_EQ(std::count_if(left.begin(), left.end(), [](const auto& name) { return name.find("memory") == name.npos; }),
+            2)
+      << "one upload and its record";
+  RoundJournal(path_ / "3", 0, path_ / "never").store(record(8), encoded, {});
+}
+
 TEST_F(JournalFolder, WhatCannotBeWrittenBesideIsAnErrorOfTheNextCallAndOfNoOther) {
   Payload upload;
   upload.adapters["s"] = factors(1);

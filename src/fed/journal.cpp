@@ -24,13 +24,25 @@ int64_t bytes_of(const TensorMap& tensors) {
   return static_cast<int64_t>(bytes);
 }
 
+std::vector<fs::path> uploads_in(const fs::path& journal) {
+  auto files = entries_of(journal);
+  std::erase_if(files, [](const fs::path& file) { return !file.filename().string().ends_with(kUploadSuffix); });
+  return files;
+}
+
+/// The record first: what it names is always there.
+void remove_upload(const fs::path& upload) {
+  const auto name = upload.filename().string();
+  remove_path(upload.parent_path() / concat(name.substr(0, name.size() - kUploadSuffix.size()), kRecordSuffix));
+  remove_path(upload);
+}
+
 }  // namespace
 
 RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces)
     : folder_(std::move(folder)), flush_s_(flush_s) {
   make_folders(folder_);
-  if (is_folder(replaces)) replaced_ = entries_of(replaces);
-  std::erase_if(replaced_, [](const fs::path& file) { return !file.filename().string().ends_with(kUploadSuffix); });
+  if (is_folder(replaces)) replaced_ = uploads_in(replaces);
   if (flush_s_ > 0) beside_ = std::make_unique<Background>();
 }
 
@@ -72,7 +84,7 @@ void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
 
 void RoundJournal::write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
   if (!replaced_.empty()) {
-    remove_path(replaced_.back());
+    remove_upload(replaced_.back());
     replaced_.pop_back();
   }
   const auto path = file(record.id, kUploadSuffix);
