@@ -124,6 +124,14 @@ size_t lines_until(const SealedLines& evaluations, int64_t round) {
   return static_cast<size_t>(later - lines.begin());
 }
 
+/// Holds all it needs of the run.
+std::function<void()> adapter_writer(const fs::path& folder, const ServerState& state, const Server& server) {
+  return [folder, change = state.common.base_change, adapters = completed(state.global.adapters, state.common.fixed),
+          sites = server.sites, base = server.model_folder.string()] {
+    save_joined_peft_adapter(folder, Joined(change, adapters), sites, base);
+  };
+}
+
 /// Whether its adapter is little memory and little work, beside whatever the next round does.
 bool is_small(const ServerState& state) {
   constexpr int64_t kMostNumbers = int64_t{1} << 24;
@@ -238,7 +246,7 @@ void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, cons
   append_line(folder_ / kRounds, line);
   beside_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
   if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
-  beside_->give(adapter_writer(snapshot.state, server));
+  beside_->give(adapter_writer(folder_ / "adapter", snapshot.state, server));
 }
 
 void RunFolder::finish(int64_t last_round) const {
@@ -246,15 +254,8 @@ void RunFolder::finish(int64_t last_round) const {
   checkpoint_.clear(last_round, last_round + 1);
 }
 
-void RunFolder::save_adapter(const ServerState& state, const Server& server) const { adapter_writer(state, server)(); }
-
-/// Needs nothing of the run any more.
-std::function<void()> RunFolder::adapter_writer(const ServerState& state, const Server& server) const {
-  return [folder = folder_ / "adapter", change = state.common.base_change,
-          adapters = completed(state.global.adapters, state.common.fixed), sites = server.sites,
-          base = server.model_folder.string()] {
-    save_joined_peft_adapter(folder, Joined(change, adapters), sites, base);
-  };
+void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
+  adapter_writer(folder_ / "adapter", state, server)();
 }
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {

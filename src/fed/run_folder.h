@@ -81,7 +81,6 @@ class RunFolder {
         checkpoint_(folder / "checkpoint"),
         beside_(std::make_unique<Background>()) {}
   void read_records(std::optional<int64_t> from_round);
-  std::function<void()> adapter_writer(const ServerState& state, const Server& server) const;
 
   std::filesystem::path folder_;
   FolderLock lock_;

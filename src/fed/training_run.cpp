@@ -222,12 +222,11 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
   }
   RunProgress progress(server, now.state.round, stop);
   for (;;) {
+    const bool done = now.state.round >= config.train.rounds;
+    if (done) folder.finish(now.state.round);
     std::vector<TaskScore> scores;
     if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
-    if (now.state.round >= config.train.rounds) {
-      folder.finish(now.state.round);
-      return scores;
-    }
+    if (done) return scores;
     now = advance(run, now, progress);
   }
 }
