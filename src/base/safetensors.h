@@ -39,7 +39,7 @@ struct SafetensorsHead {
 };
 
 /// Reads the beginning of a file; what follows the header is not looked at. \param place  whose bytes they are, for
-/// errors. 	hrows kCheckpoint as load_safetensors()
+/// errors. \throws kCheckpoint as load_safetensors()
 SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& place);
 
 /// Maps `file`. Strict: \throws kCheckpoint (file, tensor, what is wrong) on a truncated file, a header that is not
