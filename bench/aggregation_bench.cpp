@@ -358,7 +358,8 @@ int main(int argc, char** argv) {
   app.allow_extras();  // those of other benchmarks
   app.add_flag_callback(
       "--full", [&] { options.layout = {16, 2048, 1024, 64, 20, options.layout.transport}; }, "OLMoE-1B-7B at rank 20");
-  app.add_flag_callback("--float32", [&] { options.layout.transport = evenkeel::TransportDtype::kFloat32; });
+  app.add_flag_callback(
+      "--float32", [&] { options.layout.transport = evenkeel::TransportDtype::kFloat32; }, "uploads in float32");
   app.add_option("--layers", options.layout.layers);
   app.add_option("--hidden", options.layout.hidden);
   app.add_option("--width", options.layout.width);

@@ -91,8 +91,8 @@ FileSeal FileSeal::of(const fs::path& file) {
 }
 
 FileSeal FileSeal::of(const fs::path& file, std::string_view bytes) {
-  return {file.filename().string(), static_cast<int64_t>(bytes.size()), evenkeel::sha256(bytes),
-          FileIdentity::of(file)};
+  const auto before = FileIdentity::of(file);
+  return {file.filename().string(), static_cast<int64_t>(bytes.size()), evenkeel::sha256(bytes), before};
 }
 
 void FileSeal::check(const fs::path& folder) const {
