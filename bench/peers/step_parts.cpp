@@ -1,6 +1,7 @@
 /// The parts of a LoRA training step at OLMoE's widths, each alone, forward and backward, against what the machine
 /// can do at most for its operations or its bytes, whichever takes longer. Random bf16 weights, fresh routing in every
-/// pass. Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T. One JSON line on stdout.
+/// pass. Usage: step_parts --batch B --length L --top-k K --layers N --rank R --threads T [--only attention --repeats
+/// 100]. One JSON line on stdout.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -21,12 +22,13 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kHidden = 2048, kWidth = 1024, kExperts = 64, kHeads = 16, kVocabulary = 50304, kRepeats = 3;
+constexpr int64_t kHidden = 2048, kWidth = 1024, kExperts = 64, kHeads = 16, kVocabulary = 50304;
 
 struct Job {
   int64_t batch = 1, length = 256, top_k = 1, layers = 2, rank = 20;
   int threads = 2;
-  std::string products = "measured";
+  std::string products = "measured", only;
+  int64_t repeats = 3;
   int64_t tokens() const { return batch * length; }
 };
 
@@ -51,16 +53,16 @@ struct Limits {
   double bytes(const Part& part) const { return part.gbyte / machine.gbytes; }
 };
 
-double median_seconds(const std::function<void()>& pass) {
+double median_seconds(const std::function<void()>& pass, int64_t repeats) {
   std::vector<double> seconds;
   pass();
-  for (int64_t i = 0; i < kRepeats; ++i) {
+  for (int64_t i = 0; i < repeats; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     pass();
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(seconds.begin(), seconds.end());
-  return seconds[kRepeats / 2];
+  return seconds[seconds.size() / 2];
 }
 
 /// What the library's product makes of two square matrices, GFLOP/s: what is called a GEMM's peak.
@@ -68,7 +70,7 @@ double library_gflops(at::ScalarType dtype) {
   constexpr int64_t kSide = 2048;
   const auto x = at::ones({kSide, kSide}, dtype);
   auto y = at::empty_like(x);
-  const double seconds = median_seconds([&] { at::mm_out(y, x, x.t()); });
+  const double seconds = median_seconds([&] { at::mm_out(y, x, x.t()); }, 3);
   return 2e-9 * static_cast<double>(kSide * kSide * kSide) / seconds;
 }
 
@@ -139,7 +141,7 @@ Part experts_part(const Job& job, const ProductTable& products, bool with_lora) 
     lora.push_back(factors(kExperts, job.rank, down ? kWidth : kHidden, down ? kHidden : kWidth));
   const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
   std::vector<Routing> routings;  // taken in turn: no two steps route alike
-  for (int64_t i = 0; i <= kRepeats; ++i)
+  for (int64_t i = 0; i <= std::min<int64_t>(job.repeats, 16); ++i)
     routings.push_back(
         {std::get<1>(at::rand({job.tokens(), kExperts}).topk(job.top_k)), at::rand({job.tokens(), job.top_k})});
   const auto pass = std::make_shared<size_t>(0);
@@ -187,7 +189,8 @@ OrderedJson run(const Job& job) {
                                                      [&] { return optimizer_part(job); }};
   for (const auto& make : makers) {
     const Part part = make();
-    const double seconds = median_seconds(part.pass);
+    if (!job.only.empty() && job.only != part.name) continue;
+    const double seconds = median_seconds(part.pass, job.repeats);
     const double limit = std::max(limits.operations(part), limits.bytes(part));
     parts.push_back({{"part", part.name},
                      {"seconds", part.times * seconds},
@@ -217,6 +220,10 @@ int main(int argc, char** argv) {
   program.add_option("--layers", job.layers);
   program.add_option("--rank", job.rank);
   program.add_option("--threads", job.threads);
+  program.add_option("--only", job.only, "the part of this name alone");
+  program.add_option("--repeats", job.repeats, "passes of which the median is taken")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
       ->capture_default_str();
   CLI11_PARSE(program, argc, argv);

@@ -18,7 +18,7 @@ namespace {
 using kernels::ProductScratch;
 using kernels::StoredMatrix;
 
-constexpr int kRepeats = 3;
+constexpr int kRepeats = 5;
 
 // 64 MiB of weights, some more than what caches hold.
 std::vector<FrozenWeight> cold_weights(ProductPlace place, at::ScalarType stored) {
@@ -74,39 +74,54 @@ double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// A kernel that is far behind on some of the weights is not tried on all.
-double median_seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights,
-                      std::vector<ProbeOperands>& operands, double best) {
-  const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
-  const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
-  const double trial = seconds(cell, some, operands) / share;
-  if (trial > 2 * best) return trial;
-  std::vector<double> all;
-  while (all.size() < kRepeats) all.push_back(seconds(cell, weights, operands));
+// As many weights as make some GFLOP, one for each thread at least.
+size_t weights_for(int64_t rows, int64_t numbers, size_t threads, size_t most) {
+  const auto some = static_cast<size_t>((int64_t{1} << 29) / (rows * numbers));
+  return std::clamp<size_t>(some, std::min(threads, most), most);
+}
+
+double median(std::vector<double> all) {
   std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
   return all[all.size() / 2];
 }
 
-// As many weights as make some 0.5 GFLOP, one for each thread at least.
-size_t weights_for(int64_t rows, int64_t numbers, size_t threads, size_t most) {
-  const auto some = static_cast<size_t>((int64_t{1} << 28) / (rows * numbers));
-  return std::clamp<size_t>(some, std::min(threads, most), most);
-}
+// A kernel and the seconds that it took for all weights, or would have taken.
+struct Candidate {
+  ProbeCell cell;
+  double trial = 0;
+  std::vector<double> taken{};
+};
 
-MeasuredProduct measure(ProductPlace place, Direction direction, int64_t rows, std::span<const FrozenWeight> weights,
-                        std::vector<ProbeOperands>& operands) {
-  const int64_t numbers = weights[0].values_OI.numel();
-  const auto used = weights.first(weights_for(rows, numbers, operands.size(), weights.size()));
-  const double work = 2e-9 * static_cast<double>(rows * numbers) * static_cast<double>(used.size());
-  MeasuredProduct result{.place = place, .direction = direction, .rows = rows};
-  double best = 1e9;
+std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenWeight> weights,
+                                  std::vector<ProbeOperands>& operands) {
+  const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
+  const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
+  std::vector<Candidate> all;
   for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kNative, ProductKernel::kWiden}) {
     if (kernel == ProductKernel::kDot && !has_bfloat16_dots()) continue;
     if (kernels::kernel_for(stored(weights[0]), kernel) != kernel) continue;
-    const double taken = median_seconds({place, direction, rows, kernel}, used, operands, best);
-    best = std::min(best, taken);
-    result.gflops[static_cast<size_t>(kernel)] = work / taken;
+    auto& one = all.emplace_back(Candidate{{cell.place, cell.direction, cell.rows, kernel}});
+    one.trial = seconds(one.cell, some, operands) / share;
   }
+  return all;
+}
+
+// Kernels take turns, so that what disturbs the machine for a while disturbs all of them; one that is far behind on
+// some of the weights is not tried on all.
+MeasuredProduct measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
+                        std::vector<ProbeOperands>& operands) {
+  const int64_t numbers = weights[0].values_OI.numel();
+  const auto used = weights.first(weights_for(cell.rows, numbers, operands.size(), weights.size()));
+  auto all = candidates(cell, used, operands);
+  const double best =
+      std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.trial < b.trial; })->trial;
+  for (int i = 0; i < kRepeats; ++i)
+    for (auto& one : all)
+      if (one.trial <= 2 * best) one.taken.push_back(seconds(one.cell, used, operands));
+  const double work = 2e-9 * static_cast<double>(cell.rows * numbers) * static_cast<double>(used.size());
+  MeasuredProduct result{.place = cell.place, .direction = cell.direction, .rows = cell.rows};
+  for (const auto& one : all)
+    result.gflops[static_cast<size_t>(one.cell.kernel)] = work / (one.taken.empty() ? one.trial : median(one.taken));
   return result;
 }
 
@@ -133,7 +148,8 @@ std::vector<MeasuredProduct> measure_products(at::ScalarType stored) {
       one.y = at::zeros({kMostRows, kWidest}, at::kFloat);
     }
     for (const auto direction : {Direction::kForward, Direction::kBackward})
-      for (const int64_t rows : ProductTable::kRows) all.push_back(measure(place, direction, rows, weights, operands));
+      for (const int64_t rows : ProductTable::typical_rows())
+        all.push_back(measure({place, direction, rows, ProductKernel::kOwn}, weights, operands));
   }
   return all;
 }

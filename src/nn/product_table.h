@@ -47,6 +47,13 @@ class ProductTable {
     return table;
   }
   int64_t packed() const { return static_cast<int64_t>(bits_); }
+  /// The middle of each bucket, and the last one's first: what stands for its rows where one number must. A bucket's
+  /// first rows may be the last that a kernel takes another way.
+  static constexpr std::array<int64_t, kRows.size()> typical_rows() {
+    auto rows = kRows;
+    for (size_t i = 0; i + 1 < kRows.size(); ++i) rows[i] = (kRows[i] + kRows[i + 1]) / 2;
+    return rows;
+  }
 
   static size_t bucket(int64_t rows) {
     size_t i = 0;

@@ -11,7 +11,7 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kMostVectors = 3, kMostLanes = 16;
+constexpr int64_t kMostVectors = kMostLyingVectors, kMostLanes = 16;
 constexpr int64_t kFewColumns = 64, kFewRows = 128;
 constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
 constexpr int64_t kPieceRows = 64;          // of what lies, taken by a thread at once
@@ -24,7 +24,7 @@ struct Lying {
   float scale;
 };
 
-// What is packed, for one product or one addend of it: at most kMostVectors, [block][step][vectors].
+// What is packed, for one product or one addend of it: [block][step][width of the group].
 struct LyingTerms {
   Lying lying;
   const float* packed;
@@ -34,7 +34,7 @@ struct LyingTerms {
 // [columns, rows] when it goes across.
 struct Group {
   std::vector<LyingTerms> summands;  // that of the product, then those of addends
-  int64_t columns, vectors;
+  int64_t columns, width;            // asked for, and in the panel: at most kMostVectors
   Result y;
 };
 
@@ -55,15 +55,15 @@ const float* soon(const Lying& lying, const float* rows, int64_t k, int64_t heig
   return rows + height * lying.stride + lying.kernels.steps(ahead - lying.depth);
 }
 
-void multiply_lying(const LyingTerms& terms, int64_t vectors, int64_t row, int64_t height, bool last, float* sums,
+void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, int64_t height, bool last, float* sums,
                     bool add) {
   const auto& [kernels, steps, stride, depth, scale] = terms.lying;
   const int64_t block = kernels.block_terms();
   const float* rows = steps + row * stride;
   for (int64_t k = 0; k < depth; k += block) {
     const LyingRows at{rows + kernels.steps(k), stride, scale, soon(terms.lying, rows, k, height, last)};
-    kernels.multiply_lying(height, kernels.steps(std::min(block, depth - k)), at, vectors,
-                           terms.packed + kernels.steps(k) * vectors * kernels.lanes, sums, add || k > 0);
+    const LyingPanel panel{terms.packed + kernels.steps(k) * group.width, group.width, group.columns};
+    kernels.multiply_lying(height, kernels.steps(std::min(block, depth - k)), at, panel, sums, add || k > 0);
   }
 }
 
@@ -74,14 +74,14 @@ void multiply_rows(const LyingProduct& product, const Group& group, int64_t row,
   for (int64_t r = 0; r < rows; r += kernels.lying_rows) {
     const int64_t height = std::min(kernels.lying_rows, rows - r);
     const bool last = row + r + 2 * height > product.rows;
-    float* at = sums + r * group.vectors * kernels.lanes;
+    float* at = sums + r * group.width;
     for (const auto& terms : group.summands)
-      multiply_lying(terms, group.vectors, row + r, height, last, at, &terms != &group.summands.front());
+      multiply_lying(terms, group, row + r, height, last, at, &terms != &group.summands.front());
   }
   const auto& y = group.y;
   float* first = y.data + (product.across ? row : row * y.stride);
   const TileResult to{.y = first, .stride = y.stride, .columns = group.columns};
-  (product.across ? kernels.put_across : kernels.put_lying)(sums, rows, group.vectors, to);
+  (product.across ? kernels.put_across : kernels.put_lying)(sums, rows, group.width, to);
 }
 
 void run_lying(const LyingProduct& product, bool worth_threads) {
@@ -156,7 +156,7 @@ void with_few_columns(const Activations& x, std::span<const SideBySide> products
                    transposed ? all_of(w).part(column, 0, count, depth) : all_of(w).part(0, column, depth, count),
                    transposed, packed);
       const LyingTerms terms{{kernels, x.data, x.stride, depth, x.scale}, packed};
-      lying.groups.push_back({{terms}, count, width / kernels.lanes, {y.data + column, y.stride}});
+      lying.groups.push_back({{terms}, count, width, {y.data + column, y.stride}});
     }
   run_lying(lying, worth_threads(x.rows, depth, all_columns));
 }
@@ -211,7 +211,7 @@ void with_few_rows(const Activations& x, std::span<const SideBySide> products, P
     for (size_t g = 0; g < groups.size(); ++g)
       lying.groups.push_back({{{lying_weight(kernels, w), packed[g]}},
                               groups[g].rows,
-                              groups[g].vectors,
+                              groups[g].vectors * kernels.lanes,
                               {y.data + groups[g].first * y.stride, y.stride}});
     int64_t ranks = 0;
     for (const auto& addend : addends) ranks += addend.w.in;

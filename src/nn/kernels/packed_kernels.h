@@ -13,6 +13,7 @@
 namespace evenkeel::kernels {
 
 constexpr int64_t kBlock = 128;                      ///< steps summed from 0 before they are added to y
+constexpr int64_t kMostLyingVectors = 3;             ///< of a panel that rows meet as they lie
 constexpr int64_t kWorthThreads = int64_t{1} << 21;  ///< multiply-adds
 
 /// Part of a stored weight, pointing at its first number.
@@ -81,6 +82,13 @@ struct LyingRows {
   const float* soon = nullptr;  ///< what is fetched meanwhile: as many rows, as far apart
 };
 
+/// What they meet: [steps][width], a multiple of the lanes and at most kMostLyingVectors of them, of which the first
+/// `columns` are asked for.
+struct LyingPanel {
+  const float* steps = nullptr;
+  int64_t width = 0, columns = 0;
+};
+
 struct PackedKernels {
   int64_t terms;          ///< of a step
   int64_t tile_rows;      ///< most rows of a tile
@@ -105,13 +113,13 @@ struct PackedKernels {
   /// each column, their count rounded up to a whole vector.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
-  /// sums [height][vectors * lanes] = (or, to `add`, +=) rows * panel [steps][vectors * lanes], of at most 3 vectors,
-  /// over at most kBlock steps.
-  void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, int64_t vectors, const float* panel,
-                         float* sums, bool add);
-  /// y = sums [height][vectors * lanes] as they lie, or across: y [columns of the panel][height], height <= lanes.
-  void (*put_lying)(const float* sums, int64_t height, int64_t vectors, const TileResult& y);
-  void (*put_across)(const float* sums, int64_t height, int64_t vectors, const TileResult& y);
+  /// sums [height][panel.width] = (or, to `add`, +=) rows * panel, over at most kBlock steps; columns that are not asked
+  /// for are left out as far as that saves anything.
+  void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, const LyingPanel& panel, float* sums,
+                         bool add);
+  /// y = sums [height][width] as they lie, or across: y [columns of the panel][height], height <= lanes.
+  void (*put_lying)(const float* sums, int64_t height, int64_t width, const TileResult& y);
+  void (*put_across)(const float* sums, int64_t height, int64_t width, const TileResult& y);
 };
 
 /// \param pairs  steps of two bfloat16 terms, for weights in bfloat16 and int8; else of one float32.
