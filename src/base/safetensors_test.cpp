@@ -104,6 +104,23 @@ TEST_F(SafetensorsTest, TruncatedFilesAreRefused) {
   EXPECT_EQ(refusal().substr(0, 37), ": not safetensors: its header would b");
 }
 
+TEST_F(SafetensorsTest, BytesThatBeginAsOthersDidAreHeldAgainstTheirOwnEnd) {
+  const auto bytes = encode_safetensors({{"a", at::arange(6, at::kFloat).view({2, 3})}}, {{"k", "v"}});
+  const auto other = encode_safetensors({{"a", at::arange(6, at::kFloat).view({3, 2}) + 1}}, {{"k", "w"}});
+  ASSERT_EQ(bytes.numel(), other.numel());
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& [each, rows] : {std::pair(bytes, 2), std::pair(bytes, 2), std::pair(other, 3)}) {
+      const auto read = decode_safetensors(each, "x");
+      EXPECT_EQ(read.tensors.at("a").size(0), rows);
+      EXPECT_EQ(read.tensors.at("a")[0][0].item<float>(), rows - 2);
+      EXPECT_EQ(read.metadata.at("k"), rows == 2 ? "v" : "w");
+    }
+    EXPECT_THROW(decode_safetensors(other.narrow(0, 0, other.numel() - 1), "x"), Error);
+    EXPECT_THROW(decode_safetensors(at::cat({other, at::zeros({1}, at::kByte)}), "x"), Error);
+    EXPECT_THROW(decode_safetensors(other.narrow(0, 0, 40), "x"), Error);
+  }
+}
+
 TEST_F(SafetensorsTest, OverlapsHolesAndStrayBytesAreRefused) {
   const auto two = [](int first_begin, int first_end, int second_begin, int second_end) {
     return concat(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[)", first_begin, ",", first_end,
