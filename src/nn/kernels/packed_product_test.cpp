@@ -175,6 +175,26 @@ TEST(PackedProduct, RowHasTheSameBitsAloneAndAmongOthers) {
       }
 }
 
+TEST(PackedProduct, ColumnHasTheSameBitsAloneAndAmongOthers) {
+  at::manual_seed(12);
+  for (auto& scratch : every_instruction_set())
+    for (const auto& format : kFormats)
+      for (const int64_t rows : {5, 20, 140}) {  // streamed, few, many
+        const auto w = weight(format.dtype, 70, 150);
+        const auto x = at::randn({rows, 150});
+        auto together = at::empty({rows, 70}), parts = at::empty({rows, 70});
+        multiply(true, activations(x, 1, format.pairs), w.matrix, result(together), scratch);
+        for (int64_t column = 0, columns = 1; column < 70; column += columns, columns += 4) {
+          auto some = w.matrix;
+          some.data = w.stored[column].const_data_ptr();
+          some.out = std::min(columns, 70 - column);
+          if (some.scales) some.scales += column;
+          multiply(true, activations(x, 1, format.pairs), some, result(parts.narrow(1, column, some.out)), scratch);
+        }
+        EXPECT_TRUE(at::equal(together, parts)) << format.name() << " " << rows << " rows";
+      }
+}
+
 TEST(PackedProduct, ThreadsDoNotChangeBits) {
   at::manual_seed(6);
   const int before = at::get_num_threads();
@@ -340,7 +360,7 @@ TEST(PackedProduct, AWeightThatLiesGivesTheBitsOfOneThatIsPacked) {
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
     for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16, true}})
-      for (const int64_t rows : {9, 16, 17, 40, 64, 100, 128, 129})
+      for (const int64_t rows : {9, 16, 17, 24, 25, 40, 41, 64, 100, 128, 129})
         for (const int threads : {1, 3}) {
           at::set_num_threads(threads);
           const auto w = weight(format.dtype, 170, 602, 4), b = weight(at::kFloat, 170, 20);
@@ -357,7 +377,7 @@ TEST(PackedProduct, ActivationsThatLieGiveTheBitsOfPackedOnes) {
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
     for (const auto dtype : {at::kFloat, at::kBFloat16})
-      for (const int64_t columns : {1, 20, 45, 64, 65})
+      for (const int64_t columns : {1, 8, 9, 20, 24, 25, 45, 64, 65})
         for (const int64_t rows : {9, 23, 130})
           for (const int threads : {1, 3}) {
             at::set_num_threads(threads);
