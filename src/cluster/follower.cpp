@@ -113,7 +113,8 @@ class Follower {
       if (!journal_->holds(id)) missing.push_back(server_.clients.at(static_cast<size_t>(id)));
     here_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return task_of(client); },
                              .on_reply = [&](const Reply& reply) { keep(reply); },
-                             .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); }});
+                             .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
+                             .encodes = true});
     send(command, [&](int64_t client) { return kept(client); });
   }
 
@@ -138,7 +139,7 @@ class Follower {
   void keep(const Reply& reply) {
     auto record = begun_.at(reply.client);
     static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-    journal_->store(std::move(record), reply.payload, reply.memory);
+    journal_->store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
   }
 
   /// As it goes to rank 0: with the upload where the server has to see it.

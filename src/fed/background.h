@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// A thread that does what it is given, in order. At most one thing waits while another is being done: who gives more
+/// A thread that does what it is given, in order, with as many of the pool's threads as `threads` says. At most one thing waits while another is being done: who gives more
 /// waits. Threads: one gives.
 class Background {
  public:
@@ -45,27 +45,7 @@ class Background {
   void rethrow() {
     if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
   }
-  void run(const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return next_ || stop.stop_requested(); });
-      if (!next_) return;
-      const auto work = std::exchange(next_, nullptr);
-      busy_ = true;
-      changed_.notify_all();
-      lock.unlock();
-      std::exception_ptr failed;
-      try {
-        work();
-      } catch (...) {
-        failed = std::current_exception();
-      }
-      lock.lock();
-      busy_ = false;
-      if (failed && !failed_) failed_ = failed;
-      changed_.notify_all();
-    }
-  }
+  void run(const std::stop_token& stop);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -206,7 +206,7 @@ TEST_F(JournalFolder, WhatWaitsToBeFlushedIsThereForEveryProcess) {
   Payload upload;
   upload.adapters["s"] = factors(1);
   RoundJournal journal(path_, 3600);
-  for (int64_t id = 0; id < 300; ++id) journal.store(record(id), encode(upload, TransportDtype::kFloat32, {}), {});
+  for (int64_t id = 0; id < 300; ++id) journal.store(record(id), LatePayload(upload, TransportDtype::kFloat32, {}), {});
   const RoundJournal other(path_);
   for (int64_t id = 0; id < 298; ++id) EXPECT_TRUE(other.holds(id)) << id << ": the last two may be under way";
   EXPECT_TRUE(journal.holds(299));

@@ -39,10 +39,10 @@ Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progre
   const auto on_step = [&](int64_t done, int64_t, int64_t tokens) {
     if (on_progress) on_progress({.client = task.client.id, .steps = done, .tokens = tokens});
   };
-  const auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.training(), on_step);
+  auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.training(), on_step);
   check_mapped_files();
   return {.client = task.client.id,
-          .payload = encode(result.upload, place_.config.train.transport_dtype, place_.sites),
+          .late = LatePayload(std::move(result.upload), place_.config.train.transport_dtype, place_.sites),
           .report = static_cast<const LocalReport&>(result),
           .memory = memory_};
 }

@@ -46,6 +46,7 @@ struct Exchange {
   /// A client that will not reply any more. Without it, that is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
   std::optional<TrainingRound> training{};  ///< where the tasks are those of one
+  bool encodes = false;                     ///< on_reply takes replies whose payload is still to be made (Reply::late)
 };
 
 /// Threads: one call at a time, from whichever thread; what a fabric runs side by side inside is its own matter.

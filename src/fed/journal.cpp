@@ -73,8 +73,8 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
-  write(upload.size() + bytes_of(memory), [=, this] { write_upload(record, upload, memory); });
+void RoundJournal::store(ClientRecord record, const LatePayload& upload, const TensorMap& memory) {
+  write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
 }
 
 void RoundJournal::note(ClientRecord record, const TensorMap& memory) {

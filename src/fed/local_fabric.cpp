@@ -5,6 +5,14 @@
 #include "fed/side_by_side.h"
 
 namespace evenkeel {
+namespace {
+
+Reply encoded(Reply reply) {
+  if (const auto late = std::exchange(reply.late, {})) reply.payload = late->encode();
+  return reply;
+}
+
+}  // namespace
 
 void LocalFabric::announce(std::span<const ClientProfile>, const News& news) { place.shared->receive(news); }
 
@@ -15,11 +23,15 @@ bool LocalFabric::share(const ServerState& state) {
 
 void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& exchange) {
   const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
-  const auto work = [this](const Task& task, const OnProgress& on_progress) { return answer(task, on_progress); };
-  if (side_by_side > 1) return exchange_side_by_side(to, exchange, side_by_side, work);
+  // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
+  if (side_by_side > 1)
+    return exchange_side_by_side(
+        to, exchange, side_by_side,
+        [this](const Task& task, const OnProgress& on_progress) { return encoded(answer(task, on_progress)); });
   for (const auto& client : to) {
     const Task task = exchange.task_of(client);
-    exchange.on_reply(work(task, exchange.on_progress));
+    auto reply = answer(task, exchange.on_progress);
+    exchange.on_reply(exchange.encodes ? std::move(reply) : encoded(std::move(reply)));
   }
 }
 

@@ -104,6 +104,8 @@ struct Crossed {
 struct Reply {
   int64_t client = 0;
   EncodedPayload payload{};
+  /// Only of a client of this process, whose payload is still to be made (Exchange::encodes).
+  std::optional<LatePayload> late{};
   std::variant<LocalReport, Scored> report{};
   TensorMap
       memory{};  ///< what the client keeps until its next round. Only whoever runs the client sees it: it never crosses

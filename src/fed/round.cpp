@@ -76,11 +76,11 @@ struct Round {
     static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
     const auto& client = *participant(reply.client);
     record.flops = client_flops(server, client, record);
-    const bool stays = reply.crossed && reply.payload.size() == 0;
+    const bool stays = reply.crossed && !reply.late && reply.payload.size() == 0;
     if (stays) elsewhere.insert(client.id);
     timed(seconds.upload, [&] {
       stays ? journal.note(std::move(record), reply.memory)
-            : journal.store(std::move(record), reply.payload, reply.memory);
+            : journal.store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
       return true;
     });
     progress.end_client(client);
@@ -123,7 +123,8 @@ struct Round {
                   .check = [&](const ClientProfile& client,
                                const Reply& reply) { return check_training_reply(server, now.state, client, reply); },
                   .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
-                  .training = TrainingRound{now.state, view}});
+                  .training = TrainingRound{now.state, view},
+                  .encodes = true});
     leave_out(lost);
     if (!clock.runs()) return;
     const auto late = clock.close(view, journalled(), !lost.empty());

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "base/json.h"
 #include "lora/adapter_tensors.h"
@@ -174,6 +176,19 @@ EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites&
   const auto tensors = file_tensors(payload, dtype, [](const at::Tensor& t, at::ScalarType) { return t; });
   auto bytes = encode_safetensors_as(shapes, tensors, file_metadata(payload), array_key);
   return {bytes, parts_of(shapes, bytes.numel(), sites)};
+}
+
+LatePayload::LatePayload(EncodedPayload payload)
+    : encode([payload] { return payload; }), bytes(payload.size()) {}
+
+LatePayload::LatePayload(Payload payload, TransportDtype dtype, const Sites& sites) {
+  const auto count = [&](const at::Tensor& t) { bytes += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; };
+  for (const auto* adapters : {&payload.adapters, &payload.base_delta})
+    for (const auto& [site, f] : *adapters)
+      for (const auto* factor : {&f.a, &f.b, &f.core}) count(*factor);
+  for (const auto& [name, tensor] : payload.extras) count(tensor);
+  const auto kept = std::make_shared<const std::pair<Payload, Sites>>(std::move(payload), sites);
+  encode = [kept, dtype] { return evenkeel::encode(kept->first, dtype, kept->second); };
 }
 
 namespace {

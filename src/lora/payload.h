@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -37,6 +38,16 @@ struct EncodedPayload {
 
 /// Floating-point tensors in transport precision. \param sites  which of the sites are routers, for the parts
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites);
+
+/// A payload that whoever wants its bytes makes, in whichever thread that is.
+struct LatePayload {
+  std::function<EncodedPayload()> encode{};  ///< keeps the tensors alive; nobody may write to them
+  int64_t bytes = 0;                         ///< that they take in memory
+
+  LatePayload() = default;
+  LatePayload(EncodedPayload payload);  // NOLINT(google-explicit-constructor): made already
+  LatePayload(Payload payload, TransportDtype dtype, const Sites& sites);
+};
 
 /// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes.
 /// Extras are widened. \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload.

@@ -67,6 +67,22 @@ TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
   }
 }
 
+TEST_F(PayloadTest, WhatIsEncodedLaterIsTheSame) {
+  for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
+    const auto now = encode(example(), dtype, {});
+    const LatePayload late(example(), dtype, {}), made(now);
+    int64_t bytes = 0;
+    for (const auto& [name, part] : payload_parts(example(), TransportDtype::kAsTheyAre, {}))
+      bytes += name == "header" ? 0 : part;
+    EXPECT_EQ(late.bytes, bytes) << "in memory, not on the wire";
+    EXPECT_EQ(made.bytes, now.size());
+    for (const auto& each : {late.encode(), late.encode(), made.encode()}) {
+      EXPECT_TRUE(at::equal(each.bytes, now.bytes));
+      EXPECT_EQ(each.parts, now.parts);
+    }
+  }
+}
+
 TEST_F(PayloadTest, WhatIsDecodedKeepsItsBytesAlive) {
   const auto original = example();
   const auto decoded = decode(encode(original, TransportDtype::kFloat32, {}).bytes.clone(), "gone");
