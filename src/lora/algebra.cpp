@@ -133,19 +133,46 @@ ProductSvd narrowed(const ProductSvd& svd, int64_t kept) {
   return {.u = svd.u.narrow(-1, 0, kept), .s = svd.s.narrow(-1, 0, kept), .vt = svd.vt.narrow(-2, 0, kept)};
 }
 
-/// L with L L^T = x, also where x is singular.
-at::Tensor square_root(const at::Tensor& x) {
+constexpr int64_t kSide = 128;  // rows or columns of a product of which half is known
+
+/// x x^T. Blocks above the diagonal are those below it, turned.
+at::Tensor gram(const at::Tensor& x_RN) {
+  const int64_t rank = x_RN.size(0);
+  auto product_RR = at::empty({rank, rank}, x_RN.options());
+  for (int64_t begin = 0; begin < rank; begin += kSide) {
+    const int64_t count = std::min(kSide, rank - begin);
+    const auto row = at::mm(x_RN.narrow(0, begin, count), x_RN.narrow(0, 0, begin + count).t());
+    product_RR.narrow(0, begin, count).narrow(1, 0, begin + count).copy_(row);
+    product_RR.narrow(1, begin, count).narrow(0, 0, begin + count).copy_(row.t());
+  }
+  return product_RR;
+}
+
+/// b times a triangle, above which there are zeros.
+at::Tensor times_lower(const at::Tensor& b_NR, const at::Tensor& lower_RR) {
+  const int64_t rank = lower_RR.size(0);
+  std::vector<at::Tensor> columns;
+  for (int64_t begin = 0; begin < rank; begin += kSide) {
+    const int64_t count = std::min(kSide, rank - begin), below = rank - begin;
+    columns.push_back(
+        at::mm(b_NR.narrow(1, begin, below), lower_RR.narrow(0, begin, below).narrow(1, begin, count)));
+  }
+  return at::cat(columns, 1);
+}
+
+/// b L with L L^T = x, also where x is singular.
+at::Tensor times_square_root(const at::Tensor& b, const at::Tensor& x) {
   const auto [lower, info] = at::linalg_cholesky_ex(x);
-  if (info.item<int64_t>() == 0) return lower;
+  if (info.item<int64_t>() == 0) return times_lower(b, lower);
   const auto [values, vectors] = at::linalg_eigh(x);
-  return vectors * values.clamp_min(0).sqrt();
+  return at::mm(b, vectors * values.clamp_min(0).sqrt());
 }
 
 /// Of B A = (B L) (L^-1 A) with L L^T = A A^T: (B L)^T (B L) = W S^2 W^T, U = B L W / S, V^T = U^T B A / S.
 /// \return nothing where one that is kept is too small to be had from squares
 std::optional<ProductSvd> gram_svd(const at::Tensor& b, const at::Tensor& a, const KeptRank& kept) {
-  const auto left = at::mm(b, square_root(at::mm(a, a.t())));
-  const auto [values, vectors] = at::linalg_eigh(at::mm(left.t(), left));
+  const auto left = times_square_root(b, gram(a));
+  const auto [values, vectors] = at::linalg_eigh(gram(left.t()));
   const auto s = values.flip(0).clamp_min(0).sqrt();
   const int64_t most = std::min({kept(s), b.size(0), a.size(1)});
   const auto own = s.narrow(0, 0, most);
