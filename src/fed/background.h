@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-/// A thread that does what it is given, in order, with as many of the pool's threads as `threads` says. At most one thing waits while another is being done: who gives more
-/// waits. Threads: one gives.
+/// A thread that does what it is given, in order, with as many of the pool's threads as `threads` says. At most one
+/// thing waits while another is being done: who gives more waits. Threads: one gives.
 class Background {
  public:
   Background() : thread_([this](const std::stop_token& stop) { run(stop); }) {}

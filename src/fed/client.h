@@ -19,7 +19,8 @@ class Client {
   Client(const Workplace& place, std::span<const Example> rows, TensorMap memory = {})
       : place_(place), rows_(rows), memory_(std::move(memory)) {}
 
-  /// Does what the task asks; the payload of a Train is still to be made (Reply::late). The reply depends on the task, the rows, the memory and the news so far alone.
+  /// Does what the task asks; the payload of a Train is still to be made (Reply::late). The reply depends on the task,
+  /// the rows, the memory and the news so far alone.
   /// \throws kData where a task needs rows that are not there, kNumeric, and whatever `on_progress` throws.
   Reply answer(const Task& task, const OnProgress& on_progress = {});
 

@@ -25,9 +25,9 @@ void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& ex
   const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
   // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
   if (side_by_side > 1)
-    return exchange_side_by_side(
-        to, exchange, side_by_side,
-        [this](const Task& task, const OnProgress& on_progress) { return encoded(answer(task, on_progress)); });
+    return exchange_side_by_side(to, exchange, side_by_side, [this](const Task& task, const OnProgress& on_progress) {
+      return encoded(answer(task, on_progress));
+    });
   for (const auto& client : to) {
     const Task task = exchange.task_of(client);
     auto reply = answer(task, exchange.on_progress);

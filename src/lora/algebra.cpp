@@ -154,8 +154,7 @@ at::Tensor times_lower(const at::Tensor& b_NR, const at::Tensor& lower_RR) {
   std::vector<at::Tensor> columns;
   for (int64_t begin = 0; begin < rank; begin += kSide) {
     const int64_t count = std::min(kSide, rank - begin), below = rank - begin;
-    columns.push_back(
-        at::mm(b_NR.narrow(1, begin, below), lower_RR.narrow(0, begin, below).narrow(1, begin, count)));
+    columns.push_back(at::mm(b_NR.narrow(1, begin, below), lower_RR.narrow(0, begin, below).narrow(1, begin, count)));
   }
   return at::cat(columns, 1);
 }

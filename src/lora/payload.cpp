@@ -178,8 +178,7 @@ EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites&
   return {bytes, parts_of(shapes, bytes.numel(), sites)};
 }
 
-LatePayload::LatePayload(EncodedPayload payload)
-    : encode([payload] { return payload; }), bytes(payload.size()) {}
+LatePayload::LatePayload(EncodedPayload payload) : encode([payload] { return payload; }), bytes(payload.size()) {}
 
 LatePayload::LatePayload(Payload payload, TransportDtype dtype, const Sites& sites) {
   const auto count = [&](const at::Tensor& t) { bytes += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; };

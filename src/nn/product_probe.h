@@ -24,7 +24,8 @@ struct MeasuredProduct {
 };
 
 /// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
-/// side by side; linears of [2048, 2048] by all of them; a bucket's rows are its typical ones. Takes some seconds, more where the machine is busy.
+/// side by side; linears of [2048, 2048] by all of them; a bucket's rows are its typical ones. Takes some seconds, more
+/// where the machine is busy.
 /// \param stored  what the weights are: at::kBFloat16, or at::kChar for int8 with a scale per row
 std::vector<MeasuredProduct> measure_products(at::ScalarType stored = at::kBFloat16);
 

@@ -113,7 +113,7 @@ struct PackedKernels {
   /// each column, their count rounded up to a whole vector.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
-  /// sums [height][panel.width] = (or, to `add`, +=) rows * panel, over at most kBlock steps; columns that are not asked
+  /// sums [height][panel.width] = (or, to `add`, +=) rows * panel, over at most kBlock steps; columns not asked
   /// for are left out as far as that saves anything.
   void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, const LyingPanel& panel, float* sums,
                          bool add);
