@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/process.h"
 #include "bench/machine_limits.h"
@@ -198,6 +199,8 @@ OrderedJson run(const Job& job) {
                      {"bound", limits.operations(part) > limits.bytes(part) ? "operations" : "bytes"},
                      {"share", limit / seconds}});
   }
+  EK_CHECK(!parts.empty(), kConfig, "--only is \"", job.only,
+           "\", which is no part of a step: see what runs without it");
   const bool narrow = limits.base_gflops > measured.gflops;
   return {{"gflops", limits.base_gflops},
           {"library_gflops", library_gflops(narrow ? at::kBFloat16 : at::kFloat)},
