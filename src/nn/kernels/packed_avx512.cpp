@@ -41,6 +41,18 @@ struct Simd {
     return _mm512_castps256_ps512(
         _mm256_fmadd_ps(_mm512_castps512_ps256(a), _mm512_castps512_ps256(b), _mm512_castps512_ps256(c)));
   }
+  // Quarters, two of which make a lower half: four numbers twice, and a beside b.
+  static EK_TARGET EK_INLINE F twice(const float* p) {
+    return _mm512_castps256_ps512(_mm256_broadcast_ps(as<__m128>(p)));
+  }
+  static EK_TARGET EK_INLINE F beside(F a, F b) {
+    return _mm512_castps256_ps512(_mm256_mask_blend_ps(0xf0, _mm512_castps512_ps256(a), _mm512_castps512_ps256(b)));
+  }
+  static EK_TARGET EK_INLINE void put_quarters(float* first, float* second, F v, bool add) {
+    const __m128 a = _mm512_castps512_ps128(v), b = _mm512_extractf32x4_ps(v, 1);
+    _mm_storeu_ps(first, add ? _mm_add_ps(_mm_loadu_ps(first), a) : a);
+    _mm_storeu_ps(second, add ? _mm_add_ps(_mm_loadu_ps(second), b) : b);
+  }
   static EK_TARGET EK_INLINE F as_floats(I v) { return _mm512_castsi512_ps(v); }
   static EK_TARGET EK_INLINE I as_words(F v) { return _mm512_castps_si512(v); }
   static EK_TARGET EK_INLINE I zero_words() { return _mm512_setzero_si512(); }

@@ -114,7 +114,7 @@ struct PackedKernels {
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
   /// sums [height][panel.width] = (or, to `add`, +=) rows * panel, over at most kBlock steps; columns not asked
-  /// for are left out as far as that saves anything.
+  /// for are left out, and their sums as they were, as far as that saves anything.
   void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, const LyingPanel& panel, float* sums,
                          bool add);
   /// y = sums [height][width] as they lie, or across: y [columns of the panel][height], height <= lanes.

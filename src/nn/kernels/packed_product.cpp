@@ -107,11 +107,13 @@ void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
   });
 }
 
-// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least.
+// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least. Panels
+// packed at once lie 16 KiB apart, at the same places of a first-level cache: six of them crowd less than eight, where
+// there are tiles enough to fetch the next block meanwhile, and no shares to be dealt evenly.
 int64_t columns_at_once(const Terms& terms, int64_t threads) {
   if (terms.transposed) return 128;
-  if (!terms.streamed()) return 256;
-  return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
+  if (terms.streamed()) return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
+  return threads == 1 && terms.tiles() > 1 ? 192 : 256;
 }
 
 std::vector<Share> shares_of(const Product& product, int64_t threads) {
