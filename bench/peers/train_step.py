@@ -220,7 +220,10 @@ def parse():
     parser.add_argument("--check", action="store_true", help="exit 1 when a ratio is above its limit")
     parser.add_argument("--json", type=pathlib.Path, help="append one line per comparison to this file")
     parser.add_argument("--peer", choices=sorted(TARGETS), help="run a peer's half and print its JSON line")
-    return parser.parse_args()
+    job = parser.parse_args()
+    if job.steps <= WARM_UP:
+        parser.error(f"--steps: got {job.steps}, allowed: more than {WARM_UP}, which warm up")
+    return job
 
 
 def main():
