@@ -4,7 +4,7 @@
 Hidden 2048, 64 experts of width 1024, vocabulary 50304, bf16 base, fp32 LoRA of rank 20 on attention and every expert, loss at
 every position, AdamW; the same token ids on all sides. Peers: v4 (transformers 4.57, PEFT 0.17: a linear per expert) and v5
 (transformers 5, PEFT 0.21: fused experts, grouped_mm). Each side runs in its own process on the same checkpoint with the same
-number of threads; the sides alternate. Printed: the median step after warm-up, the peak resident memory of the steps (loading
+number of threads; the sides alternate. Printed: the median step after warm-up, the two of the warm-up, the peak resident memory of the steps (loading
 left out everywhere), our share of the peer's, and how far losses are apart. --data and --tokenizer take rows of the commonsense
 training set instead, loss on the answers, which the peers pad to the longest of a batch: tokens a second count no padding. --parts also times the parts of our step, each
 against the machine's own limit (step_parts): multiply-adds in registers and reads, beside what the library makes of a square product. --busy puts a process beside every side that never rests.
@@ -158,10 +158,12 @@ def compare(job, layers, batch, top_k):
         steps = [s for run in runs for s in run["seconds"][WARM_UP:]]
         rate = statistics.median(sum(tokens) / sum(run["seconds"][WARM_UP:]) for run in runs)
         row[side] = {"s_per_step": statistics.median(steps), "best": min(steps), "worst": max(steps), "losses": runs[0]["losses"],
+                     "first": [statistics.median(run["seconds"][i] for run in runs) for i in range(WARM_UP)],
                      "tokens_per_second": rate, "peak_gib": max(run["peak_gib"] for run in runs)}
     for peer in job.peers:
         ours, theirs = row["ours"], row[peer]
         theirs["time_ratio"] = ours["s_per_step"] / theirs["s_per_step"]
+        theirs["first_ratio"] = sum(ours["first"]) / sum(theirs["first"])
         theirs["memory_ratio"] = ours["peak_gib"] / theirs["peak_gib"]
         theirs["loss_apart"] = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"]))
     return row
@@ -179,16 +181,20 @@ def add_parts(job, row):
     row["gemm_share"] = row["gemm_s"] / row["ours"]["s_per_step"]
 
 
+def seconds(steps):
+    return " and ".join(f"{step:.2f}" for step in steps) + " s"
+
+
 def print_row(job, row):
     ours = row["ours"]
     shape = f"{row['batch']} x {row['length']}" if row["rows"] == "random" else f"{row['batch']} {row['rows']} rows"
     print(f"{row['layers']} layers, {shape}, K={row['top_k']}{', busy' if row['busy'] else ''}: "
           f"ours {ours['s_per_step']:.2f} s ({ours['best']:.2f} to {ours['worst']:.2f}), {ours['tokens_per_second']:.0f} tokens/s, "
-          f"{ours['peak_gib']:.2f} GiB ({row['products']})")
+          f"{ours['peak_gib']:.2f} GiB ({row['products']}); the first {seconds(ours['first'])}")
     for peer in job.peers:
         theirs = row[peer]
         print(f"    {peer} {theirs['s_per_step']:.2f} s ({theirs['best']:.2f} to {theirs['worst']:.2f}), {theirs['tokens_per_second']:.0f} tokens/s, {theirs['peak_gib']:.2f} GiB; "
-              f"time x{theirs['time_ratio']:.2f}, memory x{theirs['memory_ratio']:.2f}; losses within {theirs['loss_apart']:.1e}")
+              f"time x{theirs['time_ratio']:.2f}, memory x{theirs['memory_ratio']:.2f}; the first {seconds(theirs['first'])}, x{theirs['first_ratio']:.2f}; losses within {theirs['loss_apart']:.1e}")
     if "limits" in row:
         limits = row["limits"]
         print(f"    this machine: {limits['gflops']:.0f} Gop/s with the base ({limits['float32_gflops']:.0f} in float32), {limits['gbytes']:.1f} GB/s read; products with the base at "

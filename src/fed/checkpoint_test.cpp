@@ -251,6 +251,21 @@ TEST_F(JournalFolder, WhatCannotBeWrittenBesideIsAnErrorOfTheNextCallAndOfNoOthe
   EXPECT_EQ(journal.memory(6).size(), 1u);
 }
 
+TEST_F(JournalFolder, WhatCannotBeEncodedBesideNeverArrives) {
+  Payload upload;
+  upload.adapters["s"] = factors(1);
+  LatePayload broken(upload, TransportDtype::kFloat32, {});
+  broken.encode = []() -> EncodedPayload { fail(kData, "a factor that is none"); };
+  RoundJournal journal(path_, 3600);
+  journal.store(record(5), broken, {{"kept", at::ones({2})}});
+  EXPECT_REFUSAL(journal.flush(), "a factor that is none");
+  EXPECT_FALSE(journal.holds(5));
+  EXPECT_TRUE(names_in(path_).empty()) << "neither memory nor record without an upload";
+  journal.store(record(5), LatePayload(upload, TransportDtype::kFloat32, {}), {});
+  journal.flush();
+  EXPECT_TRUE(journal.holds(5));
+}
+
 TEST_F(JournalFolder, AnUploadWithoutItsRecordNeverArrived) {
   RoundJournal journal(path_);
   write_file_atomic(path_ / "5.upload.safetensors", "half");

@@ -1,11 +1,15 @@
 """What the frozen base is stored in and multiplied by: kernels, threads, an int8 base."""
 
 import hashlib
+import json
 import os
+import shutil
 import tomllib
 
+import pytest
+
 from test_train import train
-from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
 
 SHORT = dict(train__rounds=1, evaluate__limit=1, evaluate__budgets=[1.0])
 LISTS = ("expert_forward", "expert_backward", "linear_forward", "linear_backward")
@@ -67,6 +71,34 @@ def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path)
     assert "made again" in done.stderr
     assert adapter(out) == first
     assert next(cache.glob("*.safetensors")).read_bytes() == whole
+
+
+@pytest.fixture(scope="module")
+def wide_model(tiny_model, tmp_path_factory):  # noqa: F811
+    """Experts and attention of 2^20 numbers a weight and more, the least that is measured; the tiny model's tokenizer."""
+    folder = tmp_path_factory.mktemp("wide")
+    shape = json.loads((ROOT / "configs/tiny/model.json").read_text())
+    shape |= dict(hidden_size=1024, intermediate_size=1088, num_hidden_layers=1, num_key_value_heads=4, num_experts=3,
+                  num_experts_per_tok=2)
+    (folder / "shape.json").write_text(json.dumps(shape))
+    succeed("init", folder / "shape.json", "--out", folder / "model", "--dtype", "bfloat16")
+    for file in tiny_model.glob("token*"):
+        shutil.copy(file, folder / "model")
+    return folder / "model"
+
+
+def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wide_model, tmp_path):
+    few = dict(model__base_format="int8", data__limit=20, clients__budgets=[0.5, 1.0, 0.5, 1.0, 0.5])
+    own = trained(wide_model, tmp_path / "own", model__compute_dtype="float32", **few)
+    dot = trained(wide_model, tmp_path / "dot", model__compute_dtype="bfloat16", **few)
+    assert own != dot
+    measured = trained(wide_model, tmp_path / "auto", model__compute_dtype="auto", **few)
+    products = tomllib.loads((tmp_path / "auto/config.toml").read_text())["model"]["products"]
+    kernels = {kernel for key in LISTS for kernel in products[key]}
+    assert kernels <= {"own", "dot"}, "the others are for 16 bits"
+    assert (measured == own) == (kernels == {"own"})
+    listed = {f"model__products__{key}": products[key] for key in LISTS}
+    assert trained(wide_model, tmp_path / "listed", model__compute_dtype="auto", **few, **listed) == measured
 
 
 def test_an_int8_base_is_made_of_the_checkpoint_as_it_is(tiny_model, tmp_path):  # noqa: F811

@@ -114,6 +114,38 @@ def test_uploads_that_arrived_are_not_made_again(undisturbed, tiny_model, tmp_pa
     expect_same_run(out, undisturbed[0])
 
 
+def half_given_way(out):
+    """Whether some of the last whole round's three uploads are gone, each for one that arrived in the next round."""
+    marker = out / "checkpoint/commit.json"
+    done = json.loads(marker.read_text())["round"] if marker.exists() else 0
+    left, arrived = (len(list(out.glob(f"checkpoint/uploads-{r}/*.json"))) for r in (done, done + 1))
+    return 0 < left < 3 and arrived > 0
+
+
+@pytest.fixture(scope="module")
+def killed_halfway(tiny_model, tmp_path_factory):  # noqa: F811
+    for attempt in range(20):  # between two looks both may have happened
+        out = tmp_path_factory.mktemp("killed") / "run"
+        process = start(*arguments(tiny_model, out, resume=False))
+        while process.poll() is None and not half_given_way(out):
+            time.sleep(0.001)
+        process.kill()
+        process.communicate()
+        if half_given_way(out):
+            return out
+    raise AssertionError("never seen while uploads gave way")
+
+
+@pytest.mark.parametrize("rounds_back", [None, 0, 1])
+def test_killed_while_uploads_give_way(undisturbed, killed_halfway, tmp_path, rounds_back):
+    """From the last whole round on, and from the one before it, whose next round finds a part of its uploads."""
+    out = tmp_path / "run"
+    shutil.copytree(killed_halfway, out)
+    told = [] if rounds_back is None else ["--from-round", committed(out) - rounds_back]
+    succeed(*arguments(None, out, resume=True), *told)
+    expect_same_run(out, undisturbed[0])
+
+
 def test_a_finished_run_resumes_to_itself(undisturbed, tmp_path):
     out, _ = undisturbed
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "report.html"}
