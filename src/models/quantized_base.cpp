@@ -72,17 +72,22 @@ TensorMap quantized_shapes(const fs::path& folder) {
   return shapes;
 }
 
-/// Scales come first in the file, so every weight is read twice; in memory are the scales, and one weight at a time.
+/// Scales come first in the file, so every weight is read twice; in memory are the scales, and one weight at a time, of
+/// the stored files too: a machine that takes int8 may not hold their pages.
 void write_quantized(const fs::path& folder, const fs::path& file) {
   const auto shapes = quantized_shapes(folder);
   machine::require_disk(file.parent_path(), safetensors_size(shapes), "the int8 base");
   const auto stored = folder_source(folder, {});
   TensorMap weights, scales;
   for (const auto& [name, shape] : shapes)
-    if (!name.ends_with(kScales)) weights[name] = stored->take(name, shape.sizes());
+    if (!name.ends_with(kScales)) {
+      weights[name] = stored->take(name, shape.sizes());  // which looks for what is not finite
+      release_mapped_pages();
+    }
   stream_safetensors(file, shapes, [&](const std::string& name) {
     const bool is_scale = name.ends_with(kScales);
     const auto weight = quantized(weights.at(is_scale ? name.substr(0, name.size() - kScales.size()) : name));
+    release_mapped_pages();
     return is_scale ? weight.scales_O : weight.values_OI;
   });
 }
