@@ -78,7 +78,7 @@ void write_quantized(const fs::path& folder, const fs::path& file) {
   const auto shapes = quantized_shapes(folder);
   machine::require_disk(file.parent_path(), safetensors_size(shapes), "the int8 base");
   const auto stored = folder_source(folder, {});
-  TensorMap weights, scales;
+  TensorMap weights;
   for (const auto& [name, shape] : shapes)
     if (!name.ends_with(kScales)) {
       weights[name] = stored->take(name, shape.sizes());  // which looks for what is not finite
