@@ -6,8 +6,8 @@
 //   aggregation_bench --layers 2 --hidden 2048 --width 1024 --experts 64 --rank 20 --clients 2 4 8 --methods flexlora
 //   aggregation_bench --full --float32 --clients 8 --methods fedit --rounds 8    uploads that cross as they are
 // Files are written once and kept with --folder; without it they go to a temporary folder that is removed.
-// Memory is sampled every 2 ms from RssAnon of /proc/self/status: what is mapped from files does not count, since the
-// system can drop it. Page cache is left as it is; major faults say how often a page came from the disk.
+// Memory is sampled every 2 ms: RssAnon of /proc/self/status, and apart from it the pages of mapped files, RssFile,
+// which the system can drop. Page cache is left as it is; major faults say how often a page came from the disk.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <malloc.h>
@@ -60,23 +60,32 @@ struct Layout {
 
 // --- memory and time ---
 
-int64_t anonymous_bytes() {
+struct Resident {
+  int64_t anonymous = 0, of_files = 0;  // bytes
+};
+
+Resident resident() {
+  Resident now;
   std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
-  return 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) now.anonymous = std::stoll(line.substr(8)) * 1024;
+    if (line.starts_with("RssFile:")) now.of_files = std::stoll(line.substr(8)) * 1024;
+  }
+  return now;
 }
 
-/// The most anonymous memory while it lives.
+/// The most of either kind while it lives, each at its own time.
 class PeakMemory {
  public:
-  int64_t bytes() const { return most_; }
+  Resident most() const { return {anonymous_, of_files_}; }
 
  private:
-  std::atomic<int64_t> most_{anonymous_bytes()};
+  std::atomic<int64_t> anonymous_{resident().anonymous}, of_files_{resident().of_files};
   std::jthread sampler_{[this](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      most_ = std::max(most_.load(), anonymous_bytes());
+      const auto now = resident();
+      anonymous_ = std::max(anonymous_.load(), now.anonymous);
+      of_files_ = std::max(of_files_.load(), now.of_files);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }};
@@ -287,7 +296,9 @@ void measure(const Options& options, const std::string& method, int64_t clients)
                         .weights = std::vector<double>(server.clients.size(), 1.0 / static_cast<double>(clients))};
   for (int64_t t = 0; t < options.rounds; ++t) {
     if (t == 0) ::malloc_trim(0);  // later rounds find the memory of earlier ones, as a server does
-    const int64_t before = anonymous_bytes(), faults = major_faults(), old_state = bytes_of(state);
+    release_mapped_pages();
+    const int64_t faults = major_faults(), old_state = bytes_of(state);
+    const auto before = resident();
     const PeakMemory peak;
     const auto begin = Clock::now();
     auto next = server.aggregate(state, round, updates);
@@ -301,7 +312,8 @@ void measure(const Options& options, const std::string& method, int64_t clients)
                  {"state_before_bytes", old_state},
                  {"state_after_bytes", bytes_of(next)},
                  {"site_of_all_clients_bytes", site},
-                 {"peak_beside_bytes", peak.bytes() - before},
+                 {"peak_beside_bytes", peak.most().anonymous - before.anonymous},
+                 {"peak_mapped_bytes", peak.most().of_files - before.of_files},
                  {"major_faults", major_faults() - faults}});
     if (options.hash) line["sha256"] = hash_of(next);
     std::cout << line.dump() << std::endl;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/parallel.h"
 #include "lora/payload.h"
 
@@ -260,6 +261,7 @@ AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>&
       sites[site->first] = held_as ? held_as(made) : made;
       rest = rest.subspan(count);
     }
+    release_mapped_pages();
   }
   return sites;
 }

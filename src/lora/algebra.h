@@ -54,7 +54,8 @@ using KeptRank = std::function<int64_t(const at::Tensor& s)>;
 /// matrix's parts in float64. From a sum of ranks of 96 on, through Gram matrices where every triplet that is kept is
 /// at least 1e-4 of the largest: values and B A then agree with those of product_svd() to 1e-7 of the largest value.
 /// Equal bits with any number of threads. Memory beside what is handed back: a stack of experts, or as many other
-/// matrices. Cost of a matrix: (in + 2 out) R^2 multiply-adds, an R x R eigenproblem.
+/// matrices, whose pages leave it again where parts are mapped. Cost of a matrix: (in + 2 out) R^2 multiply-adds, an
+/// R x R eigenproblem.
 /// \param held_as  empty: as they are
 AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
                           const KeptRank& kept, const HeldAs& held_as = {});

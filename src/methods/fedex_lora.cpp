@@ -8,6 +8,7 @@
 // the last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
 #include <ATen/ATen.h>
 
+#include "base/files.h"
 #include "methods/registry.h"
 
 namespace evenkeel {
@@ -24,9 +25,11 @@ class FedExLora : public FederatedMethod {
     auto next = FederatedMethod::aggregate(server, state, round, uploads);
     next.global.base_delta.clear();
     if (uploads.size() < 2) return next;
-    for (const auto& [site, mean] : next.global.adapters)
+    for (const auto& [site, mean] : next.global.adapters) {
       next.global.base_delta[site] =
           on_the_wire(scaled_residual(site, mean, round.weights, uploads.each()), server.transport);
+      release_mapped_pages();
+    }
     return next;
   }
 

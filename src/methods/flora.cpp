@@ -8,6 +8,7 @@
 
 #include <array>
 
+#include "base/files.h"
 #include "base/random.h"
 #include "lora/algebra.h"
 #include "methods/registry.h"
@@ -63,6 +64,7 @@ class Flora : public FederatedMethod {
       std::vector<LoraFactors> parts;
       for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
       next.global.base_delta[site] = on_the_wire(stack(parts, round.weights), server.transport);
+      release_mapped_pages();
     }
     return next;
   }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/files.h"
 #include "lora/algebra.h"
 #include "lora/fixed_point.h"
 #include "methods/registry.h"
@@ -99,6 +100,8 @@ class HetLora : public FederatedMethod {
   ServerState aggregate(const ServerView&, const ServerState& state, const RoundView&,
                         const Uploads& uploads) const override {
     ServerState next = state;
+    for (const auto& update : uploads.each())
+      next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
     const auto weights = norm_weights(state, uploads.each());
     for (auto& [site, factors] : next.global.adapters) {
       std::vector<at::Tensor> a, b;
@@ -109,9 +112,8 @@ class HetLora : public FederatedMethod {
       }
       factors.a = weighted_mean(a, weights);
       factors.b = weighted_mean(b, weights);
+      release_mapped_pages();
     }
-    for (const auto& update : uploads.each())
-      next.memory[rank_of(update.client.id)] = update.extra(kRank).to(at::kLong);
     return next;
   }
 
@@ -162,6 +164,7 @@ class HetLora : public FederatedMethod {
     for (const auto& update : updates) {
       double squares = 0;
       for (const auto& [site, factors] : state.global.adapters) squares += squared_product_norm(update.sent(site));
+      release_mapped_pages();
       scores.push_back(std::sqrt(squares));
       sum += scores.back();
     }

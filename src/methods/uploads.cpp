@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace evenkeel {
 
@@ -53,7 +54,9 @@ at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weight
                     .everywhere = size(),
                     .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
                     .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
-  return share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);
+  auto total = share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);
+  release_mapped_pages();
+  return total;
 }
 
 at::Tensor Uploads::mean(const std::string& site, at::Tensor LoraFactors::*factor,

@@ -44,7 +44,9 @@ struct UploadShare {
 /// The uploads of a round, behind two doors. Sums of what each client could compute of its own upload are all that most
 /// methods need: they come out the same, to the bit, wherever the uploads are, in any order (lora/fixed_point.h).
 /// each() shows them one by one; a method whose row does not say that it needs that (MethodEntry::needs_individuals)
-/// finds it locked. Borrows the updates; weights are p_c of all clients of the round, in its order.
+/// finds it locked. Borrows the updates; weights are p_c of all clients of the round, in its order. Pages of mapped
+/// files leave memory after each sum, so that one site of all clients is there at a time; whoever reads them through
+/// each() sees to that.
 class Uploads {
  public:
   /// Of all clients of the round, in its order. \param one_by_one  whether each() opens

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <tuple>
 
+#include "base/files.h"
 #include "base/testing.h"
 #include "tiny_federation.h"
 
@@ -41,6 +43,30 @@ std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup)
     if (setup.trainable == Trainable::kCore) result.emplace_back(site, factors.core);
   }
   return result;
+}
+
+/// Kibibytes of mapped files of a folder that are in this process' memory.
+int64_t resident_kib(const fs::path& folder) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t kib = 0;
+  bool ours = false;
+  for (std::string line; std::getline(maps, line);)
+    if (line.find(folder.string()) != std::string::npos)
+      ours = true;
+    else if (ours && line.starts_with("Rss:"))
+      kib += std::stoll(line.substr(4)), ours = false;
+  return kib;
+}
+
+/// The updates as a journal holds them: mapped, from files in `folder`.
+std::vector<ClientUpdate> mapped(std::vector<ClientUpdate> updates, const fs::path& folder) {
+  for (auto& update : updates) {
+    const auto file = folder / concat(update.client.id, ".payload");
+    const auto bytes = encode(update.payload, TransportDtype::kFloat32, {}).bytes;
+    write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+    update.payload = load_payload(file);
+  }
+  return updates;
 }
 
 class MethodContract : public ::testing::TestWithParam<Case> {
@@ -131,6 +157,17 @@ TEST_P(MethodContract, UploadsAreReadOneByOneWhereTheRowSaysSoAndNotElsewhere) {
   const auto locked = method->aggregate(world.server(), state, round, sums_only);
   EXPECT_TRUE(equal(open.global.adapters, locked.global.adapters));
   for (const auto& [name, tensor] : open.memory) EXPECT_TRUE(tensor.equal(locked.memory.at(name))) << name;
+}
+
+TEST_P(MethodContract, MappedUploadsLeaveMemoryOnceTheyAreAggregated) {
+  const testing::TemporaryFolder folder;
+  const auto round = world.round(0);
+  const auto trained = world.train_all(*method, state, round);
+  const auto updates = mapped(trained, folder.path());
+  EXPECT_GT(resident_kib(folder.path()), 0) << "headers were read";
+  const auto next = method->aggregate(world.server(), state, round, updates);
+  EXPECT_EQ(resident_kib(folder.path()), 0);
+  EXPECT_TRUE(equal(next.global.adapters, method->aggregate(world.server(), state, round, trained).global.adapters));
 }
 
 TEST_P(MethodContract, ReportedBytesAreWhatIsSentAndReadsBackEqual) {
