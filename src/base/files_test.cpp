@@ -232,16 +232,6 @@ TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
   }
 }
 
-// Of files on disks and in memory.
-int64_t resident_file_kib() {
-  std::ifstream status("/proc/self/status");
-  int64_t kib = 0;
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("RssFile:") || line.starts_with("RssShmem:"))
-      kib += std::stoll(line.substr(line.find(':') + 1));
-  return kib;
-}
-
 TEST_F(Files, MappedPagesAreLetGoAndComeBackAsTheyWere) {
   constexpr int64_t kMiB = 32;
   const std::string content(size_t{kMiB} << 20, 'x');
@@ -249,9 +239,14 @@ TEST_F(Files, MappedPagesAreLetGoAndComeBackAsTheyWere) {
   const MappedFile mapped(folder_ / "model.bin");
   const auto same = [&] { return std::memcmp(mapped.bytes().data(), content.data(), content.size()) == 0; };
   EXPECT_TRUE(same());
-  const int64_t touched = resident_file_kib();
+  EXPECT_EQ(testing::resident_kib(folder_), kMiB * 1024);
   release_mapped_pages();
-  EXPECT_LT(resident_file_kib(), touched - (kMiB - 1) * 1024);
+  EXPECT_EQ(testing::resident_kib(folder_), 0);
+  EXPECT_TRUE(same());
+  done_with_mapped((64 << 20) - 1);
+  EXPECT_EQ(testing::resident_kib(folder_), kMiB * 1024) << "too little to let go";
+  done_with_mapped(1);
+  EXPECT_EQ(testing::resident_kib(folder_), 0);
   EXPECT_TRUE(same());
 }
 

@@ -34,6 +34,8 @@ struct Slot {
 };
 std::array<Slot, 4096> slots;
 
+std::atomic<size_t> done_with{0};  // bytes, since pages went
+
 std::mutex mutex;
 std::map<const void*, Mapped>& mappings() {
   static auto* all = new std::map<const void*, Mapped>;  // outlives every static object that maps a file
@@ -108,9 +110,15 @@ void check_mapped_files() {
 }
 
 void release_mapped_pages() {
+  done_with = 0;
   const std::scoped_lock lock(mutex);
   for (const auto& [address, mapped] : mappings())
     ::madvise(const_cast<void*>(address), static_cast<size_t>(mapped.status.st_size), MADV_DONTNEED);
+}
+
+void done_with_mapped(size_t bytes) {
+  constexpr size_t kAtOnce = 64 << 20;
+  if (done_with.fetch_add(bytes) + bytes >= kAtOnce) release_mapped_pages();
 }
 
 }  // namespace evenkeel

@@ -1,7 +1,9 @@
 /// \file  Folders and files of a test's own: several test programs may run at once.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -50,6 +52,19 @@ class TemporaryFile {
   TemporaryFolder folder_;
   fs::path path_;
 };
+
+/// Kibibytes of mapped files of a folder that are in this process' memory.
+inline int64_t resident_kib(const fs::path& folder) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t kib = 0;
+  bool ours = false;
+  for (std::string line; std::getline(maps, line);)
+    if (line.find(folder.string()) != std::string::npos)
+      ours = true;
+    else if (ours && line.starts_with("Rss:"))
+      kib += std::stoll(line.substr(4)), ours = false;
+  return kib;
+}
 
 /// What the Error says that `use` throws; "no error" where it throws none.
 template <typename Use>

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/testing.h"
+
 namespace evenkeel {
 namespace {
 
@@ -29,6 +31,36 @@ ServerView view(const Sites& sites) {
           .scale = {.alpha = 1, .rank = 1},
           .lr = 0.1,
           .seed = 3};
+}
+
+/// As a journal holds it.
+ClientUpdate mapped(ClientUpdate update, const fs::path& file) {
+  const auto bytes = encode(update.payload, TransportDtype::kFloat32, {}).bytes;
+  write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
+  update.payload = load_payload(file);
+  return update;
+}
+
+TEST(Uploads, OfMappedFilesLeaveMemoryAsTheyAreSummed) {
+  constexpr int64_t kMiB = 1 << 20;
+  const testing::TemporaryFolder folder;
+  std::vector<ClientUpdate> updates;
+  const std::vector<std::string> sites{"first", "second", "third"};  // 40 MiB of two clients each
+  for (const int64_t id : {0, 1}) {
+    ClientUpdate whole = update(id, at::zeros({1, 3}), at::zeros({2, 1}));
+    for (const auto& site : sites)
+      whole.payload.adapters[site] = {.a = at::full({5, kMiB}, 2 + id, at::kFloat), .b = at::zeros({7, 5})};
+    updates.push_back(mapped(std::move(whole), folder.path() / std::to_string(id)));
+  }
+  release_mapped_pages();
+  int64_t most_kib = 0;
+  for (const auto& site : sites) {
+    const auto mean = Uploads(updates).mean(site, &LoraFactors::a, std::vector{0.25, 0.75});
+    EXPECT_TRUE(mean.eq(2.75).all().item<bool>()) << site;
+    most_kib = std::max(most_kib, testing::resident_kib(folder.path()));
+  }
+  EXPECT_GT(most_kib, 39 * 1024) << "a sum of less than 64 MiB lets nothing go";
+  EXPECT_LT(most_kib, 64 * 1024);
 }
 
 TEST(Methods, ARowWithoutAMethodOrWithAKnownNameIsRefused) {

@@ -55,7 +55,7 @@ at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weight
                     .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
                     .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
   auto total = share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);
-  release_mapped_pages();
+  if (total.defined()) done_with_mapped(updates_.size() * total.nbytes());
   return total;
 }
 

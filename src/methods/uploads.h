@@ -45,8 +45,8 @@ struct UploadShare {
 /// methods need: they come out the same, to the bit, wherever the uploads are, in any order (lora/fixed_point.h).
 /// each() shows them one by one; a method whose row does not say that it needs that (MethodEntry::needs_individuals)
 /// finds it locked. Borrows the updates; weights are p_c of all clients of the round, in its order. Pages of mapped
-/// files leave memory after each sum, so that one site of all clients is there at a time; whoever reads them through
-/// each() sees to that.
+/// files leave memory as they are summed, so that 64 MiB or one site of all clients are there at a time; whoever reads
+/// them through each() sees to that.
 class Uploads {
  public:
   /// Of all clients of the round, in its order. \param one_by_one  whether each() opens
