@@ -122,8 +122,8 @@ void check_mapped_files();
 /// are read again: call it where a large file is not needed for a while and something else is.
 void release_mapped_pages();
 
-/// Says that so many bytes of mapped files were read and are not needed again. Pages go as above once those of all calls
-/// come to 64 MiB: what is small does not pay for it.
+/// Says that so many bytes of mapped files were read and are not needed again. Pages go as above once those of all
+/// calls come to 64 MiB: what is small does not pay for it.
 void done_with_mapped(size_t bytes);
 
 /// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable.

@@ -62,6 +62,27 @@ at::Tensor exact_product(const LoraFactors& factors) {
   return at::stack(experts);
 }
 
+/// One factor of several parts, in a tensor that is made once and filled part by part.
+class Gathered {
+ public:
+  /// \param axis  that of ranks, of which all parts have `rank`
+  Gathered(int64_t axis, int64_t rank) : axis_(axis), rank_(rank) {}
+  void add(const at::Tensor& part) {
+    if (!all_.defined()) {
+      auto sizes = part.sizes().vec();
+      sizes[static_cast<size_t>(part.dim() + axis_)] = rank_;
+      all_ = at::empty(sizes, part.options());
+    }
+    all_.narrow(axis_, filled_, part.size(axis_)).copy_(part);
+    filled_ += part.size(axis_);
+  }
+  const at::Tensor& all() const { return all_; }
+
+ private:
+  int64_t axis_, rank_, filled_ = 0;
+  at::Tensor all_;
+};
+
 /// A stack at least as high as a side of its weight, as one product beside an identity.
 LoraFactors folded(const LoraFactors& stack) {
   const int64_t in = stack.a.size(-1), out = stack.b.size(-2);
@@ -73,15 +94,37 @@ LoraFactors folded(const LoraFactors& stack) {
 
 }  // namespace
 
+LoraFactors weighted(const LoraFactors& factors, double weight) {
+  const double all = weight * factors.scaling;
+  return {.a = all == 1 ? factors.a : factors.a * all, .b = with_core(factors), .scaling = 1};
+}
+
+LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at) {
+  const int64_t rank = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+  Gathered a(-2, rank), b(-1, rank);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto part = part_at(i);
+    EK_CHECK(part.rank() == ranks[i], kInternal, "side_by_side: rank ", part.rank(), ", said to be ", ranks[i]);
+    a.add(part.a);
+    b.add(part.b);
+  }
+  return {.a = a.all(), .b = b.all(), .scaling = 1};
+}
+
 LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> weights) {
   EK_CHECK(!parts.empty() && parts.size() == weights.size(), kShape, "stack: ", parts.size(), " parts and ",
            weights.size(), " weights");
-  std::vector<at::Tensor> a, b;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    a.push_back(parts[i].a * (weights[i] * parts[i].scaling));
-    b.push_back(with_core(parts[i]));
+  std::vector<int64_t> ranks;
+  auto type_of_a = parts[0].a.scalar_type(), type_of_b = parts[0].b.scalar_type();
+  for (const auto& part : parts) {
+    ranks.push_back(part.rank());
+    type_of_a = at::promote_types(type_of_a, part.a.scalar_type());
+    type_of_b = at::promote_types(type_of_b, part.b.scalar_type());
   }
-  return {.a = at::cat(a, -2), .b = at::cat(b, -1), .scaling = 1};
+  return side_by_side(ranks, [&](size_t i) {
+    const auto part = weighted(parts[i], weights[i]);
+    return LoraFactors{.a = part.a.to(type_of_a), .b = part.b.to(type_of_b)};
+  });
 }
 
 LoraFactors truncated(const LoraFactors& factors, int64_t rank) {

@@ -13,9 +13,19 @@
 
 namespace evenkeel {
 
-/// Factors of sum_i weights[i] scaling_i B_i A_i with scaling 1: B = [B_1 ... B_n] side by side, A = [weights[i]
-/// scaling_i A_i] on top of each other. The weights stand on A alone: on both they would be squared. Rank: the sum of
-/// the ranks. Source: FLoRA (Wang et al. 2024), eq. 5.
+/// weight scaling B A with scaling 1 and without a core. The weight stands on A alone: on both it would be squared. Not
+/// copied where nothing changes.
+LoraFactors weighted(const LoraFactors& factors, double weight);
+
+/// The i-th of some parts, of scaling 1 and without a core.
+using PartAt = std::function<LoraFactors(size_t i)>;
+
+/// Factors of the sum of the parts' B A: B = [B_0 B_1 ...] side by side, A on top of each other, in the type of the
+/// first part. Each part is asked for when its turn comes and let go: one of them is in memory beside the result.
+LoraFactors side_by_side(std::span<const int64_t> ranks, const PartAt& part_at);
+
+/// Factors of sum_i weights[i] scaling_i B_i A_i: weighted() parts side by side, in the widest of their types. Source:
+/// FLoRA (Wang et al. 2024), eq. 5.
 LoraFactors stack(std::span<const LoraFactors> parts, std::span<const double> weights);
 
 /// The first `rank` rows of A and columns of B (all of them when there are no more); scaling stays.

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "lora/payload.h"
 
 namespace evenkeel {
 namespace {
@@ -37,6 +38,39 @@ TEST(Algebra, AStackIsTheWeightedSumOfProducts) {
     EXPECT_EQ(stacked.scaling, 1.0);
     EXPECT_LT(difference(delta_weight(stacked), 0.3 * delta_weight(parts[0]) + 0.7 * delta_weight(parts[1])), 1e-12);
   }
+}
+
+TEST(Algebra, AStackHasTheWidestTypeOfItsParts) {
+  const auto wide = factors(2, 1), narrow = on_the_wire(factors(3, 2, 0.5), TransportDtype::kBFloat16);
+  constexpr std::array kWeights{1.0, 2.0};
+  const auto stacked = stack(std::array{narrow, wide}, kWeights);
+  EXPECT_EQ(stacked.a.scalar_type(), at::kDouble);
+  EXPECT_TRUE(stacked.a.narrow(0, 0, 3).equal((narrow.a * 0.5).to(at::kDouble)));
+  EXPECT_TRUE(stacked.b.narrow(1, 3, 2).equal(wide.b));
+  EXPECT_EQ(stack(std::array{narrow, narrow}, kWeights).b.scalar_type(), at::kBFloat16);
+}
+
+TEST(Algebra, AWeightStandsOnAAndACoreGoesIntoB) {
+  auto part = factors(2, 1, 0.5, kExperts);
+  EXPECT_TRUE(weighted(part, 2).a.is_same(part.a)) << "nothing changes";
+  part.core = at::randn({kExperts, 2, 2}, part.a.options());
+  const auto one = weighted(part, 0.3);
+  EXPECT_FALSE(one.core.defined());
+  EXPECT_EQ(one.scaling, 1.0);
+  EXPECT_TRUE(one.a.equal(part.a * 0.15));
+  EXPECT_LT(difference(delta_weight(one), 0.3 * delta_weight(part)), 1e-12);
+}
+
+TEST(Algebra, PartsSideBySideAreAskedForOnceInTurnAndHaveTheRanksTheySaid) {
+  const std::array parts{factors(2, 1), factors(3, 2), factors(0, 3)};
+  std::vector<size_t> asked;
+  const auto all = side_by_side(std::array<int64_t, 3>{2, 3, 0}, [&](size_t i) {
+    asked.push_back(i);
+    return parts[i];
+  });
+  EXPECT_EQ(asked, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_LT(difference(delta_weight(all), delta_weight(parts[0]) + delta_weight(parts[1])), 1e-12);
+  EXPECT_THROW(side_by_side(std::array<int64_t, 1>{3}, [&](size_t) { return parts[0]; }), Error);
 }
 
 TEST(Algebra, TwoClientsOfRankOneAsOnPaper) {

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include "base/files.h"
+#include "lora/algebra.h"
 #include "methods/registry.h"
 
 namespace evenkeel {
@@ -26,8 +27,7 @@ class FedExLora : public FederatedMethod {
     next.global.base_delta.clear();
     if (uploads.size() < 2) return next;
     for (const auto& [site, mean] : next.global.adapters) {
-      next.global.base_delta[site] =
-          on_the_wire(scaled_residual(site, mean, round.weights, uploads.each()), server.transport);
+      next.global.base_delta[site] = scaled_residual(site, mean, round.weights, uploads.each(), server.transport);
       release_mapped_pages();
     }
     return next;
@@ -36,15 +36,13 @@ class FedExLora : public FederatedMethod {
  private:
   /// s res as factors: B = [s p_c (B_c - mean B)], A = [A_c - A_C], c < C.
   static LoraFactors scaled_residual(const std::string& site, const LoraFactors& mean, std::span<const double> weights,
-                                     std::span<const ClientUpdate> updates) {
+                                     std::span<const ClientUpdate> updates, TransportDtype transport) {
     const auto last = updates.back().factors(site);
-    std::vector<at::Tensor> a, b;
-    for (size_t c = 0; c + 1 < updates.size(); ++c) {
+    const std::vector<int64_t> ranks(updates.size() - 1, last.rank());
+    return side_by_side(ranks, [&](size_t c) {
       const auto own = updates[c].factors(site);
-      a.push_back(own.a - last.a);
-      b.push_back((own.b - mean.b) * (weights[c] * mean.scaling));
-    }
-    return {.a = at::cat(a, -2), .b = at::cat(b, -1)};
+      return on_the_wire({.a = own.a - last.a, .b = (own.b - mean.b) * (weights[c] * mean.scaling)}, transport);
+    });
   }
 };
 

@@ -60,10 +60,13 @@ class Flora : public FederatedMethod {
   ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                         const Uploads& uploads) const override {
     ServerState next = state;
+    const auto updates = uploads.each();
     for (const auto& [site, shape] : server.sites) {
-      std::vector<LoraFactors> parts;
-      for (const auto& update : uploads.each()) parts.push_back(update.factors(site));
-      next.global.base_delta[site] = on_the_wire(stack(parts, round.weights), server.transport);
+      std::vector<int64_t> ranks;
+      for (const auto& update : updates) ranks.push_back(update.sent(site).rank());
+      next.global.base_delta[site] = side_by_side(ranks, [&](size_t c) {
+        return on_the_wire(weighted(updates[c].factors(site), round.weights[c]), server.transport);
+      });
       release_mapped_pages();
     }
     return next;

@@ -15,6 +15,9 @@ LoraFactors detach(const LoraFactors& factors) {
           factors.scaling};
 }
 
+/// Too low to be folded into a product (lora/algebra.h).
+bool is_stack(const LoraFactors& factors) { return factors.rank() < std::min(factors.a.size(-1), factors.b.size(-2)); }
+
 }  // namespace
 
 AdapterState whole_adapter(const ServerState& state) {
@@ -25,10 +28,15 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
   for (auto& [site, delta] : next.global.base_delta) {
     if (delta.rank() == 0) continue;
     delta = on_the_wire(delta, dtype);
-    add_to_base(next.common.base_change, {{site, delta}});
-    const auto& all = next.common.base_change.at(site);
-    const bool stacked = all.rank() < std::min(all.a.size(-1), all.b.size(-2)) && delta.scaling == 1;
-    if (!stacked) continue;
+    auto& base_change = next.common.base_change;
+    const bool first = !base_change.contains(site) && !delta.core.defined();
+    if (first && is_stack(delta) && delta.scaling == 1) {
+      base_change[site] = {.a = delta.a, .b = delta.b};
+      continue;
+    }
+    add_to_base(base_change, {{site, delta}});
+    const auto& all = base_change.at(site);
+    if (!is_stack(all) || delta.scaling != 1) continue;
     // The end of the stack: held once.
     delta.a = all.a.narrow(-2, all.rank() - delta.rank(), delta.rank());
     delta.b = all.b.narrow(-1, all.rank() - delta.rank(), delta.rank());
