@@ -246,19 +246,22 @@ LoraFactors best_of(std::span<const LoraFactors> parts, std::span<const double> 
   return {.a = svd.vt.to(stacked.a.scalar_type()), .b = (svd.u * svd.s).to(stacked.b.scalar_type())};
 }
 
-/// A stack of what was kept of each expert, filled up with zeros.
-LoraFactors gathered(std::span<const LoraFactors> experts) {
-  int64_t rank = 0;
-  for (const auto& one : experts) rank = std::max(rank, one.rank());
-  std::vector<at::Tensor> a, b;
+/// A stack of what was kept of each expert, filled up with zeros. Made in the type that it is held in.
+LoraFactors gathered(std::span<const LoraFactors> experts, const HeldAs& held_as) {
   std::vector<int64_t> ranks;
-  for (const auto& one : experts) {
-    const auto full = padded(one, rank);
-    a.push_back(full.a);
-    b.push_back(full.b);
-    ranks.push_back(one.rank());
+  for (const auto& one : experts) ranks.push_back(one.rank());
+  const auto count = static_cast<int64_t>(experts.size()), rank = *std::max_element(ranks.begin(), ranks.end());
+  LoraFactors all{.ranks = at::tensor(ranks, at::kLong)};
+  for (int64_t e = 0; e < count; ++e) {
+    const auto one = held_as(experts[static_cast<size_t>(e)]);
+    if (e == 0) {
+      all.a = at::zeros({count, rank, one.a.size(1)}, one.a.options());
+      all.b = at::zeros({count, one.b.size(0), rank}, one.b.options());
+    }
+    all.a[e].narrow(0, 0, one.rank()).copy_(one.a);
+    all.b[e].narrow(1, 0, one.rank()).copy_(one.b);
   }
-  return {.a = at::stack(a), .b = at::stack(b), .ranks = at::tensor(ranks, at::kLong)};
+  return all;
 }
 
 constexpr size_t kMatricesAtOnce = 64;  // enough for all threads, and all that is held besides what is done
@@ -300,8 +303,7 @@ AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>&
     for (std::span rest(best); site != next; ++site) {
       const auto& first = site->second[0];
       const auto count = static_cast<size_t>(expert_count(first));
-      const auto made = first.a.dim() == 3 ? gathered(rest.first(count)) : rest[0];
-      sites[site->first] = held_as ? held_as(made) : made;
+      sites[site->first] = first.a.dim() == 3 ? gathered(rest.first(count), held_as) : held_as(rest[0]);
       rest = rest.subspan(count);
     }
     release_mapped_pages();

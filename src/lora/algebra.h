@@ -52,7 +52,7 @@ struct ProductSvd {
 /// so equal input gives equal bits.
 ProductSvd product_svd(const LoraFactors& factors);
 
-/// How a site is held once it is made.
+/// How the factors of a matrix are held once they are made.
 using HeldAs = std::function<LoraFactors(const LoraFactors& factors)>;
 
 /// How many singular triplets of one matrix to keep. \param s  [k] float64, descending. \return 0 .. k
@@ -66,9 +66,9 @@ using KeptRank = std::function<int64_t(const at::Tensor& s)>;
 /// Equal bits with any number of threads. Memory beside what is handed back: a stack of experts, or as many other
 /// matrices, whose pages leave it again where parts are mapped. Cost of a matrix: (in + 2 out) R^2 multiply-adds, an
 /// R x R eigenproblem.
-/// \param held_as  empty: as they are
-AdapterState best_factors(const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights,
-                          const KeptRank& kept, const HeldAs& held_as = {});
+AdapterState best_factors(
+    const std::map<std::string, std::vector<LoraFactors>>& parts, std::span<const double> weights, const KeptRank& kept,
+    const HeldAs& held_as = [](const LoraFactors& made) { return made; });
 
 /// The `rank` largest singular triplets of a dense matrix [out, in], signs as in product_svd. Exact up to a side of
 /// 512; above by subspace iteration (10 rounds, fixed start), whose cost is O(out in rank). float64.

@@ -25,7 +25,7 @@ constexpr int kAhead = 2048;    // bytes
 constexpr size_t kLine = 64;    // bytes
 constexpr size_t kFloats = 16;  // of a line
 
-/// Four registers of eight sums.
+/// Four registers of eight sums, in the order in which a step's low() and high() give values.
 struct Sums {
   __m512i eight[4];
 };
@@ -48,10 +48,31 @@ struct Narrow {
 
   EK_AVX512 static __m512i magnitude(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff)); }
   EK_AVX512 static __m512i larger(__m512i x, __m512i y) { return _mm512_max_epu16(x, y); }
-  EK_AVX512 __m512 low() const { return widened(_mm512_castsi512_si256(all[0])); }
-  EK_AVX512 __m512 high() const { return widened(_mm512_extracti64x4_epi64(all[0], 1)); }
-  EK_AVX512 static __m512 widened(__m256i bfloat16) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bfloat16), 16));
+  // Every other value, from the first and from the second: one instruction each.
+  EK_AVX512 __m512 low() const { return _mm512_castsi512_ps(_mm512_slli_epi32(all[0], 16)); }
+  EK_AVX512 __m512 high() const {
+    return _mm512_castsi512_ps(_mm512_and_si512(all[0], _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+  }
+
+  EK_AVX512 static Sums sums_at(const int64_t* sum) {
+    const __m512i even = _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14),
+                  odd = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    Sums sums;
+    for (size_t half = 0; half < 2; ++half) {
+      const __m512i x = _mm512_loadu_si512(sum + 16 * half), y = _mm512_loadu_si512(sum + 16 * half + 8);
+      sums.eight[half] = _mm512_permutex2var_epi64(x, even, y);
+      sums.eight[half + 2] = _mm512_permutex2var_epi64(x, odd, y);
+    }
+    return sums;
+  }
+  EK_AVX512 static void put(const Sums& sums, int64_t* sum) {
+    const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11),
+                  second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+    for (size_t half = 0; half < 2; ++half) {
+      const __m512i even = sums.eight[half], odd = sums.eight[half + 2];
+      _mm512_storeu_si512(sum + 16 * half, _mm512_permutex2var_epi64(even, first, odd));
+      _mm512_storeu_si512(sum + 16 * half + 8, _mm512_permutex2var_epi64(even, second, odd));
+    }
   }
 };
 struct Wide {
@@ -63,6 +84,15 @@ struct Wide {
   EK_AVX512 static __m512i larger(__m512i x, __m512i y) { return _mm512_max_epu32(x, y); }
   EK_AVX512 __m512 low() const { return _mm512_castsi512_ps(all[0]); }
   EK_AVX512 __m512 high() const { return _mm512_castsi512_ps(all[1]); }
+
+  EK_AVX512 static Sums sums_at(const int64_t* sum) {
+    Sums sums;
+    for (size_t r = 0; r < 4; ++r) sums.eight[r] = _mm512_loadu_si512(sum + 8 * r);
+    return sums;
+  }
+  EK_AVX512 static void put(const Sums& sums, int64_t* sum) {
+    for (size_t r = 0; r < 4; ++r) _mm512_storeu_si512(sum + 8 * r, sums.eight[r]);
+  }
 };
 
 /// Largest magnitudes of a term so far, lane by lane.
@@ -99,14 +129,13 @@ template <typename Step>
 EK_AVX512 void sum_few(std::span<Addend<typename Step::Bits>> addends, bool first, std::span<int64_t> sum,
                        Lanes<Step>* largest) {
   for (size_t j = 0; j < sum.size(); j += kRegisterStep) {
-    Sums sums;
-    for (size_t r = 0; r < 4; ++r) sums.eight[r] = first ? _mm512_setzero_si512() : _mm512_loadu_si512(&sum[j + 8 * r]);
+    Sums sums = first ? Sums{} : Step::sums_at(&sum[j]);
     for (size_t i = 0; i < addends.size(); ++i) {
       const auto step = load<Step>(addends[i].values + j);
       see(step, largest[i]);
       add(step, addends[i].factor, sums);
     }
-    for (size_t r = 0; r < 4; ++r) _mm512_storeu_si512(&sum[j + 8 * r], sums.eight[r]);
+    Step::put(sums, &sum[j]);
   }
 }
 
