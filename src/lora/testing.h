@@ -1,4 +1,4 @@
-/// \file  Processes that hold shares of one sum, for tests: threads stand for them.
+/// \file  For tests: processes that hold shares of one sum, for which threads stand, and payloads in files.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,18 @@
 #include <span>
 #include <vector>
 
+#include "base/files.h"
 #include "lora/fixed_point.h"
+#include "lora/payload.h"
 
 namespace evenkeel::testing {
+
+/// A payload as a journal holds it: written to `file`, and mapped. float32.
+inline Payload mapped(const Payload& payload, const fs::path& file) {
+  const auto bytes = encode(payload, TransportDtype::kFloat32, {}).bytes;
+  write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())});
+  return load_payload(file);
+}
 
 /// Where as many as it has seats meet: each sees the reductions of all.
 class Meeting {

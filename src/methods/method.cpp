@@ -31,6 +31,8 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
     auto& base_change = next.common.base_change;
     const bool first = !base_change.contains(site) && !delta.core.defined();
     if (first && is_stack(delta) && delta.scaling == 1) {
+      delta.a = delta.a.contiguous();  // what a decomposition made may lie the other way
+      delta.b = delta.b.contiguous();
       base_change[site] = {.a = delta.a, .b = delta.b};
       continue;
     }

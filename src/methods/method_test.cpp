@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing.h"
+#include "lora/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -33,14 +34,6 @@ ServerView view(const Sites& sites) {
           .seed = 3};
 }
 
-/// As a journal holds it.
-ClientUpdate mapped(ClientUpdate update, const fs::path& file) {
-  const auto bytes = encode(update.payload, TransportDtype::kFloat32, {}).bytes;
-  write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
-  update.payload = load_payload(file);
-  return update;
-}
-
 TEST(Uploads, OfMappedFilesLeaveMemoryAsTheyAreSummed) {
   constexpr int64_t kMiB = 1 << 20;
   const testing::TemporaryFolder folder;
@@ -50,7 +43,8 @@ TEST(Uploads, OfMappedFilesLeaveMemoryAsTheyAreSummed) {
     ClientUpdate whole = update(id, at::zeros({1, 3}), at::zeros({2, 1}));
     for (const auto& site : sites)
       whole.payload.adapters[site] = {.a = at::full({5, kMiB}, 2 + id, at::kFloat), .b = at::zeros({7, 5})};
-    updates.push_back(mapped(std::move(whole), folder.path() / std::to_string(id)));
+    whole.payload = testing::mapped(whole.payload, folder.path() / std::to_string(id));
+    updates.push_back(std::move(whole));
   }
   release_mapped_pages();
   int64_t most_kib = 0;

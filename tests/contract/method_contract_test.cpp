@@ -6,8 +6,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "base/files.h"
 #include "base/testing.h"
+#include "lora/testing.h"
 #include "tiny_federation.h"
 
 namespace evenkeel {
@@ -42,17 +42,6 @@ std::vector<std::pair<std::string, at::Tensor>> trained(const LocalSetup& setup)
     if (setup.trainable == Trainable::kCore) result.emplace_back(site, factors.core);
   }
   return result;
-}
-
-/// The updates as a journal holds them: mapped, from files in `folder`.
-std::vector<ClientUpdate> mapped(std::vector<ClientUpdate> updates, const fs::path& folder) {
-  for (auto& update : updates) {
-    const auto file = folder / concat(update.client.id, ".payload");
-    const auto bytes = encode(update.payload, TransportDtype::kFloat32, {}).bytes;
-    write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()});
-    update.payload = load_payload(file);
-  }
-  return updates;
 }
 
 class MethodContract : public ::testing::TestWithParam<Case> {
@@ -150,7 +139,9 @@ TEST_P(MethodContract, MappedUploadsThatAreReadOneByOneLeaveMemory) {
   const testing::TemporaryFolder folder;
   const auto round = world.round(0);
   const auto trained = world.train_all(*method, state, round);
-  const auto updates = mapped(trained, folder.path());
+  auto updates = trained;
+  for (auto& update : updates)
+    update.payload = testing::mapped(update.payload, folder.path() / std::to_string(update.client.id));
   EXPECT_GT(testing::resident_kib(folder.path()), 0) << "headers were read";
   const auto next = method->aggregate(world.server(), state, round, updates);
   EXPECT_EQ(testing::resident_kib(folder.path()), 0);
