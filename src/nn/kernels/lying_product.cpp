@@ -12,9 +12,10 @@ namespace evenkeel::kernels {
 namespace {
 
 constexpr int64_t kMostVectors = kMostLyingVectors, kMostLanes = 16;
-constexpr int64_t kFewColumns = 64, kFewRows = 128;
+constexpr int64_t kFewColumns = 64, kFewestRows = 3, kFewRows = 128;
 constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
 constexpr int64_t kPieceRows = 64;          // of what lies, taken by a thread at once
+constexpr int64_t kWorthPanels = 256;       // rows of a weight that pay for whole vectors of few rows of x
 
 // What lies: rows of steps.
 struct Lying {
@@ -47,23 +48,21 @@ struct LyingProduct {
 
 // ---- multiplying
 
-// Fetched while block k of a few rows is multiplied: two blocks on, or of the next few.
-const float* soon(const Lying& lying, const float* rows, int64_t k, int64_t height, bool last) {
-  const int64_t ahead = k + 2 * lying.kernels.block_terms();
-  if (ahead < lying.depth) return rows + lying.kernels.steps(ahead);
-  if (last || ahead >= 2 * lying.depth) return rows + lying.kernels.steps(k);
-  return rows + height * lying.stride + lying.kernels.steps(ahead - lying.depth);
+// What comes into the cache while some rows are multiplied for the first time: the next as many.
+Ahead rows_after(const LyingTerms& terms, int64_t row, int64_t rows) {
+  const auto& [kernels, steps, stride, depth, scale] = terms.lying;
+  return Ahead({steps + row * stride, c10::kFloat, stride, rows, kernels.steps(depth)});
 }
 
-void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, int64_t height, bool last, float* sums,
-                    bool add) {
+void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, int64_t height, float* sums, bool add,
+                    Ahead& ahead) {
   const auto& [kernels, steps, stride, depth, scale] = terms.lying;
   const int64_t block = kernels.block_terms();
   const float* rows = steps + row * stride;
   for (int64_t k = 0; k < depth; k += block) {
-    const LyingRows at{rows + kernels.steps(k), stride, scale, soon(terms.lying, rows, k, height, last)};
+    const LyingRows at{rows + kernels.steps(k), stride, scale};
     const LyingPanel panel{terms.packed + kernels.steps(k) * group.width, group.width, group.columns};
-    kernels.multiply_lying(height, kernels.steps(std::min(block, depth - k)), at, panel, sums, add || k > 0);
+    kernels.multiply_lying(height, kernels.steps(std::min(block, depth - k)), at, panel, sums, add || k > 0, ahead);
   }
 }
 
@@ -71,12 +70,13 @@ void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, in
 void multiply_rows(const LyingProduct& product, const Group& group, int64_t row, int64_t rows) {
   alignas(64) float sums[kMostLanes * kMostVectors * kMostLanes];
   const auto& kernels = product.kernels;
-  for (int64_t r = 0; r < rows; r += kernels.lying_rows) {
-    const int64_t height = std::min(kernels.lying_rows, rows - r);
-    const bool last = row + r + 2 * height > product.rows;
-    float* at = sums + r * group.width;
-    for (const auto& terms : group.summands)
-      multiply_lying(terms, group, row + r, height, last, at, &terms != &group.summands.front());
+  for (const auto& terms : group.summands) {
+    Ahead ahead;
+    if (&group == &product.groups.front())
+      ahead = rows_after(terms, row + rows, std::min(rows, product.rows - row - rows));
+    for (int64_t r = 0; r < rows; r += kernels.lying_rows)
+      multiply_lying(terms, group, row + r, std::min(kernels.lying_rows, rows - r), sums + r * group.width,
+                     &terms != &group.summands.front(), ahead);
   }
   const auto& y = group.y;
   float* first = y.data + (product.across ? row : row * y.stride);
@@ -247,10 +247,11 @@ bool few_rows(const Activations& x, std::span<const SideBySide> products, Isa in
   const auto &kernels = packed_kernels(instructions, x.pairs), &single = packed_kernels(instructions, false);
   const auto fits = [&](const SideBySide& product) {
     const auto& [w, y, addends] = product;
-    return !y.add && w.in > 0 && lies_as_steps(kernels, w) &&
+    return !y.add && w.in > 0 && (x.rows > kernels.streamed_rows || w.out >= kWorthPanels) &&
+           lies_as_steps(kernels, w) &&
            std::all_of(addends.begin(), addends.end(), [&](const Addend& a) { return lies_as_steps(single, a.w); });
   };
-  return kernels.lanes == single.lanes && x.rows > kernels.streamed_rows && x.rows <= kFewRows &&
+  return kernels.lanes == single.lanes && x.rows >= kFewestRows && x.rows <= kFewRows &&
          std::all_of(products.begin(), products.end(), fits);
 }
 

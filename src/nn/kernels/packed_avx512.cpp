@@ -41,6 +41,17 @@ struct Simd {
     return _mm512_castps256_ps512(
         _mm256_fmadd_ps(_mm512_castps512_ps256(a), _mm512_castps512_ps256(b), _mm512_castps512_ps256(c)));
   }
+  // Vectors half as long, for what has no more columns.
+  struct Half {
+    using F = __m256;
+    static constexpr int kLanes = 8;
+    static EK_TARGET EK_INLINE F zero() { return _mm256_setzero_ps(); }
+    static EK_TARGET EK_INLINE F set(float x) { return _mm256_set1_ps(x); }
+    static EK_TARGET EK_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
+    static EK_TARGET EK_INLINE void store(float* p, F v) { _mm256_storeu_ps(p, v); }
+    static EK_TARGET EK_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
+    static EK_TARGET EK_INLINE F step(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  };
   // Quarters, two of which make a lower half: four numbers twice, and a beside b.
   static EK_TARGET EK_INLINE F twice(const float* p) {
     return _mm512_castps256_ps512(_mm256_broadcast_ps(as<__m128>(p)));
@@ -178,6 +189,11 @@ struct Simd : avx512::Simd {
                                                    reinterpret_cast<__m256bh>(_mm512_castps512_ps256(a)),
                                                    reinterpret_cast<__m256bh>(_mm512_castps512_ps256(b))));
   }
+  struct Half : avx512::Simd::Half {
+    static EK_TARGET EK_INLINE F step(F a, F b, F sum) {
+      return _mm256_dpbf16_ps(sum, reinterpret_cast<__m256bh>(a), reinterpret_cast<__m256bh>(b));
+    }
+  };
   static EK_TARGET EK_INLINE F pair(F low, F high) {
     return as_floats(_mm512_or_si512(_mm512_srli_epi32(as_words(low), 16), as_words(high)));
   }

@@ -31,7 +31,9 @@ struct StoredPart {
 struct StoredMatrix;
 StoredPart all_of(const StoredMatrix& w);
 
-/// Cache lines that will be wanted soon; a tile fetches four of them, for each term of a step, every four steps.
+/// Cache lines that will be wanted soon, one row after the other as they lie: what reads a weight in another order than
+/// memory has it leaves the processor's own foresight, which follows lines that follow each other, nothing to see.
+/// Fetched into the second level, where waiting for them takes none of a thread's few places.
 struct Ahead {
   const char* at = nullptr;
   int64_t run = 0, done = 0, stride = 0, rows = 0;
@@ -39,10 +41,10 @@ struct Ahead {
   Ahead() = default;
   explicit Ahead(const StoredPart& w)
       : at(static_cast<const char*>(w.data)), run(w.bytes(w.columns)), stride(w.bytes(w.stride)), rows(w.rows) {}
-  template <int kTerms>
+  /// The next so many bytes.
+  template <int64_t kBytes>
   EK_INLINE void fetch() {
-    constexpr int64_t kBytes = 256 * kTerms;
-    if (rows == 0) return;
+    if (rows <= 0) return;
     for (int64_t line = 0; line < kBytes; line += 64) __builtin_prefetch(at + done + line, 0, 2);
     done += kBytes;
     if (done < run) return;
@@ -78,8 +80,7 @@ struct TileSource {
 struct LyingRows {
   const float* steps = nullptr;
   int64_t stride = 0;
-  float scale = 1;              ///< of float32
-  const float* soon = nullptr;  ///< what is fetched meanwhile: as many rows, as far apart
+  float scale = 1;  ///< of float32
 };
 
 /// What they meet: [steps][width], a multiple of the lanes and at most kMostLyingVectors of them, of which the first
@@ -114,9 +115,10 @@ struct PackedKernels {
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
   /// sums [height][panel.width] = (or, to `add`, +=) rows * panel, over at most kBlock steps; columns not asked
-  /// for are left out, and their sums as they were, as far as that saves anything.
+  /// for are left out, and their sums as they were, as far as that saves anything. As many bytes as the rows have are
+  /// fetched meanwhile.
   void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, const LyingPanel& panel, float* sums,
-                         bool add);
+                         bool add, Ahead& ahead);
   /// y = sums [height][width] as they lie, or across: y [columns of the panel][height], height <= lanes.
   void (*put_lying)(const float* sums, int64_t height, int64_t width, const TileResult& y);
   void (*put_across)(const float* sums, int64_t height, int64_t width, const TileResult& y);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kPackedNumbers = int64_t{1} << 22;  // of x, packed at once
 constexpr int64_t kShareRows = 512;
-constexpr int64_t kLine = 32;                 // numbers of a line of cache, in 16 bits
-constexpr int64_t kSums = 4096;               // of a streamed share: 16 KiB, half of a first-level cache
+constexpr int64_t kLine = 32;     // numbers of a line of cache, in 16 bits
+constexpr int64_t kSums = 16384;  // of a streamed share: 64 KiB, so that 8 whole rows of the weight are read at once
 constexpr int64_t kStreamRoom = kSums + 256;  // for sums of whole vectors
 
 // Terms that a sum is made of: x [rows, depth], whichever way it lies; packed, [block][tile][step][row].

@@ -360,10 +360,10 @@ TEST(PackedProduct, AWeightThatLiesGivesTheBitsOfOneThatIsPacked) {
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
     for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16, true}})
-      for (const int64_t rows : {9, 16, 17, 20, 21, 24, 25, 33, 36, 40, 41, 64, 100, 128, 129})
+      for (const int64_t rows : {1, 3, 5, 8, 9, 16, 17, 20, 21, 24, 25, 33, 36, 40, 41, 64, 100, 128, 129})
         for (const int threads : {1, 3}) {
           at::set_num_threads(threads);
-          const auto w = weight(format.dtype, 170, 602, 4), b = weight(at::kFloat, 170, 20);
+          const auto w = weight(format.dtype, 270, 602, 4), b = weight(at::kFloat, 270, 20);
           const auto x = at::randn({rows, 602}), xa = at::randn({rows, 20});
           const std::vector<Addend> addends{{activations(xa, 0.7f), b.matrix}};
           expect_the_bits_of_packing(true, activations(x, 0.3f, format.pairs), w, {}, scratch);
