@@ -127,7 +127,7 @@ void pack_columns(const PackedKernels& kernels, const StoredPart& w, bool transp
   for (int64_t k = 0; k < depth; k += kBlock) {
     const int64_t terms = std::min(kBlock, depth - k);
     const auto block = transposed ? w.part(0, k, w.rows, terms) : w.part(k, 0, terms, w.columns);
-    kernels.pack_panels(block, transposed, out + k * kernels.panel_width);
+    kernels.pack_panel(block, transposed, out + k * kernels.panel_width);
   }
 }
 

@@ -198,13 +198,13 @@ struct Simd : avx512::Simd {
     return as_floats(_mm512_or_si512(_mm512_srli_epi32(as_words(low), 16), as_words(high)));
   }
   // A panel's width of two rows, number by number in turn.
-  static EK_TARGET EK_INLINE void interleaved(const c10::BFloat16* rows, int64_t stride, float* out) {
+  static EK_TARGET EK_INLINE void interleaved(const c10::BFloat16* rows, int64_t stride, F (&columns)[2]) {
     const I low = _mm512_loadu_si512(rows), high = _mm512_loadu_si512(rows + stride);
     const I lanes = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,
                                      36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    store(out, as_floats(_mm512_permutex2var_epi16(low, lanes, high)));
+    columns[0] = as_floats(_mm512_permutex2var_epi16(low, lanes, high));
     const I later = _mm512_add_epi16(lanes, _mm512_set1_epi16(16));
-    store(out + kLanes, as_floats(_mm512_permutex2var_epi16(low, later, high)));
+    columns[1] = as_floats(_mm512_permutex2var_epi16(low, later, high));
   }
   static EK_TARGET EK_INLINE I narrowed(F first, F second) {
     return reinterpret_cast<I>(_mm512_cvtne2ps_pbh(second, first));

@@ -104,11 +104,14 @@ struct PackedKernels {
   /// out[step * stride + r] of one tile, r < height <= lanes, of `depth` terms.
   void (*pack_tile)(const TileSource& x, int64_t height, int64_t depth, float* out, int64_t stride);
   /// out [kBlock][panel_width], steps, of w^T when `transposed`: columns of w are the terms, its rows at most a panel's
-  /// columns of y. Else [panel][kBlock][panel_width] of w. Columns beyond the last are 0.
-  void (*pack_panels)(const StoredPart& w, bool transposed, float* out);
+  /// columns of y; else of w, at most as wide. Columns beyond the last are 0 up to a whole vector.
+  void (*pack_panel)(const StoredPart& w, bool transposed, float* out);
   /// y = (before +) tile * panel over at most kBlock steps.
   void (*multiply)(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
+  /// As multiply(), of a part of a weight that is not packed: w [terms, panel_width], whole steps; writes the panel.
+  void (*multiply_first)(int64_t height, const float* tile, const StoredPart& w, float* panel, const TileResult& y,
+                         Ahead& ahead);
   /// y = (before +) x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of
   /// terms, reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for
   /// each column, their count rounded up to a whole vector.

@@ -32,11 +32,7 @@ struct Terms {
   int64_t first_row(int64_t tile) const { return tile * rows / tiles(); }
   int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
   bool streamed() const { return rows <= kernels.streamed_rows; }
-  // Of panels that are packed together.
-  int64_t panel_numbers(int64_t columns) const {
-    const int64_t width = kernels.panel_width;
-    return kBlock * (transposed ? width : (columns + width - 1) / width * width);
-  }
+  int64_t panel_numbers() const { return kBlock * kernels.panel_width; }
   int64_t block() const { return kernels.block_terms(); }
   int64_t packed_at(int64_t k) const { return kernels.steps(k) * rows; }  // where a block begins
   StoredPart part(const StoredPart& w, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
@@ -107,9 +103,9 @@ void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
   });
 }
 
-// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least. Panels
-// packed at once lie 16 KiB apart, at the same places of a first-level cache: six of them crowd less than eight, where
-// there are tiles enough to fetch the next block meanwhile, and no shares to be dealt evenly.
+// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least. One
+// thread's next block of 192 crowds less in its caches, where there are tiles enough to fetch it meanwhile and no shares
+// to be dealt evenly.
 int64_t columns_at_once(const Terms& terms, int64_t threads) {
   if (terms.transposed) return 128;
   if (terms.streamed()) return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
@@ -195,27 +191,32 @@ void stream(const Product& product, const Window& window, const Share& share, fl
   kernels.stream(rows, window.packed, w, transposed, y, sums);
 }
 
-void multiply_block(const Terms& terms, const StoredPart& w, const Share& share, const Block& block, float* panels,
-                    const ShareSums& sums, Ahead& ahead) {
+// A panel's columns of one block meet a share's tiles. Of x w, the first tile packs what it meets.
+void multiply_panel(const Terms& terms, const StoredPart& w, const Share& share, int64_t column, const Block& block,
+                    float* panel, const ShareSums& sums, Ahead& ahead) {
   const auto& kernels = terms.kernels;
-  const int64_t end = share.column + share.columns, steps = kernels.steps(block.depth), width = kernels.panel_width;
-  const auto pack = [&](int64_t column, int64_t columns) {
-    kernels.pack_panels(terms.part(w, block.k, block.depth, column, columns), terms.transposed, panels);
-  };
-  if (!terms.transposed) pack(share.column, share.columns);
-  for (int64_t column = share.column; column < end; column += width) {
-    const int64_t columns = std::min(width, end - column);
-    if (terms.transposed) pack(column, columns);
-    const float* panel = terms.transposed ? panels : panels + (column - share.column) * kBlock;
-    for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
-      const int64_t row = terms.first_row(tile);
-      kernels.multiply(terms.height(tile), steps, block.x + row * steps, panel, sums.tile(row, column, columns, block),
-                       ahead);
-    }
+  const int64_t columns = std::min(kernels.panel_width, share.column + share.columns - column);
+  const auto part = terms.part(w, block.k, block.depth, column, columns);
+  const bool first_packs = !terms.transposed && columns == kernels.panel_width && block.depth % kernels.terms == 0;
+  if (!first_packs) kernels.pack_panel(part, terms.transposed, panel);
+  for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
+    const int64_t row = terms.first_row(tile), height = terms.height(tile), steps = kernels.steps(block.depth);
+    const float* x = block.x + row * steps;
+    const auto result = sums.tile(row, column, columns, block);
+    if (first_packs && tile == share.tile)
+      kernels.multiply_first(height, x, part, panel, result, ahead);
+    else
+      kernels.multiply(height, steps, x, panel, result, ahead);
   }
 }
 
-void multiply_addend(const PackedAddend& addend, const Share& share, bool last, float* panels, const ShareSums& sums) {
+void multiply_block(const Terms& terms, const StoredPart& w, const Share& share, const Block& block, float* panel,
+                    const ShareSums& sums, Ahead& ahead) {
+  for (int64_t column = share.column; column < share.column + share.columns; column += terms.kernels.panel_width)
+    multiply_panel(terms, w, share, column, block, panel, sums, ahead);
+}
+
+void multiply_addend(const PackedAddend& addend, const Share& share, bool last, float* panel, const ShareSums& sums) {
   const auto& terms = addend.terms;
   Ahead none;
   for (int64_t k = 0; k < terms.depth; k += terms.block()) {
@@ -225,7 +226,7 @@ void multiply_addend(const PackedAddend& addend, const Share& share, bool last, 
                       .first = false,
                       .last = last && k + terms.block() >= terms.depth,
                       .scaled = false};
-    multiply_block(terms, addend.w, share, block, panels, sums, none);
+    multiply_block(terms, addend.w, share, block, panel, sums, none);
   }
 }
 
@@ -238,8 +239,7 @@ void multiply(const Product& product, const Window& window, const Share& share, 
   };
   std::span<const PackedAddend> addends;
   if (window.end == terms.depth) addends = share.operand->packed_addends;
-  const ShareSums sums(product, share, window.begin > 0 || share.operand->y.add,
-                       room + terms.panel_numbers(share.columns));
+  const ShareSums sums(product, share, window.begin > 0 || share.operand->y.add, room + terms.panel_numbers());
   for (int64_t k = window.begin; k < window.end; k += block) {
     Ahead ahead;
     if (k + block < window.end)
@@ -259,10 +259,9 @@ void multiply(const Product& product, const Window& window, const Share& share, 
 // Of a thread, in numbers.
 int64_t room_for(const Terms& terms, const std::vector<Share>& shares) {
   if (terms.streamed()) return kStreamRoom;
-  int64_t most = 0;
-  for (const auto& share : shares)
-    most = std::max(most, terms.panel_numbers(share.columns) + ShareSums::numbers(terms, share));
-  return most;
+  int64_t sums = 0;
+  for (const auto& share : shares) sums = std::max(sums, ShareSums::numbers(terms, share));
+  return terms.panel_numbers() + sums;
 }
 
 int64_t threads_for(const Product& product) {
