@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "nn/loss.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr double kFloat = 4;
-constexpr double kHeadChunk = 64.0 * 1024 * 1024;  // nn/loss.cpp
 
 /// Sizes are multiplied in double: a sum beyond 64 bits is simply too large.
 int64_t bytes(double value) {
@@ -80,7 +80,7 @@ int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
   const double workspaces = d(pass.threads) * tokens * (2 * hidden + 4 * spec.work.widest);
   const double head = 3 * d(pass.targets) * hidden;
   return bytes(kFloat * (residual + slots + workspaces + head) +
-               std::min(2 * kHeadChunk, 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
+               std::min(1.25 * d(kLogitsBytes), 2 * kFloat * d(pass.targets) * d(spec.vocab_size)));
 }
 
 int64_t cache_bytes(const KvShape& shape, int64_t tokens) { return bytes(d(shape.token_bytes()) * d(tokens)); }

@@ -20,8 +20,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// 64 MiB of float32 logits at a time.
-int64_t chunk_rows(int64_t vocabulary) { return std::clamp<int64_t>((int64_t{1} << 24) / vocabulary, 16, 4096); }
+// Rows whose logits are made at once.
+int64_t chunk_rows(int64_t rows, int64_t vocabulary) {
+  const int64_t most = std::clamp<int64_t>(kLogitsBytes / 4 / vocabulary, 16, 4096);
+  const int64_t chunks = (rows + most - 1) / most;
+  return chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
+}
 
 // Writes the log-probability of one row's target; with `to_gradient`, turns the logits into softmax - onehot.
 template <typename T>
@@ -57,7 +61,7 @@ struct Parts {
   at::Tensor logprobs_N, dhidden_ND, dhead_VD;  // gradients of -sum(logprobs); undefined unless asked for
 };
 
-// Kept between steps: 64 MiB of fresh pages would cost what the softmax does.
+// Kept between steps: 128 MiB of fresh pages would cost what the softmax does.
 struct LogitsRoom {
   kernels::Scratch<char> bytes;
 };
@@ -68,7 +72,7 @@ struct Wanted {
 
 Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                 const ProductTable& products, Wanted want) {
-  const int64_t rows = hidden_ND.size(0), step = std::min(rows, chunk_rows(head.out()));
+  const int64_t rows = hidden_ND.size(0), step = chunk_rows(rows, head.out());
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
   if (want.head) parts.dhead_VD = at::zeros(head.values_OI.sizes(), hidden_ND.options());
