@@ -104,8 +104,8 @@ void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
 }
 
 // Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least. One
-// thread's next block of 192 crowds less in its caches, where there are tiles enough to fetch it meanwhile and no shares
-// to be dealt evenly.
+// thread's next block of 192 crowds less in its caches, where there are tiles enough to fetch it meanwhile and no
+// shares to be dealt evenly.
 int64_t columns_at_once(const Terms& terms, int64_t threads) {
   if (terms.transposed) return 128;
   if (terms.streamed()) return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
