@@ -23,8 +23,8 @@ using torch::autograd::variable_list;
 // Rows whose logits are made at once.
 int64_t chunk_rows(int64_t rows, int64_t vocabulary) {
   const int64_t most = std::clamp<int64_t>(kLogitsBytes / 4 / vocabulary, 16, 4096);
-  const int64_t chunks = (rows + most - 1) / most;
-  return chunks == 0 ? 0 : (rows + chunks - 1) / chunks;
+  const int64_t chunks = std::max<int64_t>(1, (rows + most - 1) / most);
+  return (rows + chunks - 1) / chunks;
 }
 
 // Writes the log-probability of one row's target; with `to_gradient`, turns the logits into softmax - onehot.

@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// What logits take at most, float32, and all else beside them a quarter of that: rows of a large vocabulary are dealt
+/// Bytes that logits take at most (float32; 16 rows at least), and all else beside them a quarter of that: rows are dealt
 /// to as few chunks as that allows, as equal as they go.
 constexpr int64_t kLogitsBytes = int64_t{1} << 27;
 

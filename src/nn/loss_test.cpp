@@ -26,7 +26,8 @@ TEST(RmsNorm, GradientsMatchCentralDifferences) {
 }
 
 TEST(CrossEntropy, EqualsMinusTheSummedLogSoftmaxAcrossChunks) {
-  const int64_t rows = 45, vocabulary = 600000;  // more rows than one chunk takes
+  constexpr int64_t rows = 59, vocabulary = 600000;
+  static_assert(4 * rows * vocabulary > kLogitsBytes, "more rows than one chunk takes");
   const auto hidden = random_tensor({rows, 3}, 1, at::kFloat), head = random_tensor({vocabulary, 3}, 2, at::kFloat);
   const auto targets = at::randint(vocabulary, {rows}, at::kLong);
   const auto logits = at::mm(hidden, head.t()).to(at::kDouble);

@@ -110,8 +110,8 @@ struct PackedKernels {
   void (*multiply)(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                    Ahead& ahead);
   /// As multiply(), of a part of a weight that is not packed: w [terms, panel_width], whole steps; writes the panel.
-  void (*multiply_first)(int64_t height, const float* tile, const StoredPart& w, float* panel, const TileResult& y,
-                         Ahead& ahead);
+  void (*multiply_and_pack)(int64_t height, const float* tile, const StoredPart& w, float* panel, const TileResult& y,
+                            Ahead& ahead);
   /// y = (before +) x w^T (transposed) or x w for one packed tile of at most streamed_rows rows over all blocks of
   /// terms, reading w once. `tiles` holds the blocks of x in turn; `sums` is room, for x w alone: height numbers for
   /// each column, their count rounded up to a whole vector.

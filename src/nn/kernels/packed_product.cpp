@@ -204,7 +204,7 @@ void multiply_panel(const Terms& terms, const StoredPart& w, const Share& share,
     const float* x = block.x + row * steps;
     const auto result = sums.tile(row, column, columns, block);
     if (first_packs && tile == share.tile)
-      kernels.multiply_first(height, x, part, panel, result, ahead);
+      kernels.multiply_and_pack(height, x, part, panel, result, ahead);
     else
       kernels.multiply(height, steps, x, panel, result, ahead);
   }

@@ -44,7 +44,7 @@ struct ResultOf {
 using Result = ResultOf<float>;
 
 /// What products need beside their operands: the packed activations (at most 16 MiB, and those of addends) and, for
-/// each thread, panels of the weight (16 KiB) and the sums of a share of the result (at most 512 KiB). Keep it
+/// each thread, a panel of the weight (16 KiB) and the sums of a share of the result (at most 512 KiB). Keep it
 /// between products.
 struct PackedScratch {
   Scratch<float> x, w, addends;
