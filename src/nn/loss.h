@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-/// Bytes that logits take at most (float32; 16 rows at least), and all else beside them a quarter of that: rows are dealt
-/// to as few chunks as that allows, as equal as they go.
+/// Bytes that logits take at most (float32; 16 rows at least), and all else beside them a quarter of that: rows are
+/// dealt to as few chunks as that allows, as equal as they go.
 constexpr int64_t kLogitsBytes = int64_t{1} << 27;
 
 /// A loss is a pair; only who reports it divides. `sum` is in the graph.
