@@ -15,7 +15,7 @@ namespace {
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   ::mallopt(M_MMAP_THRESHOLD, INT_MAX);
-  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  ::mallopt(M_TRIM_THRESHOLD, -1);  // never
 #endif
 }
 

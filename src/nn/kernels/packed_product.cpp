@@ -199,14 +199,15 @@ void multiply_panel(const Terms& terms, const StoredPart& w, const Share& share,
   const auto part = terms.part(w, block.k, block.depth, column, columns);
   const bool first_packs = !terms.transposed && columns == kernels.panel_width && block.depth % kernels.terms == 0;
   if (!first_packs) kernels.pack_panel(part, terms.transposed, panel);
-  for (int64_t tile = share.tile; tile < share.end_tile; ++tile) {
-    const int64_t row = terms.first_row(tile), height = terms.height(tile), steps = kernels.steps(block.depth);
+  const int64_t steps = kernels.steps(block.depth), tiles = terms.tiles();
+  for (int64_t tile = share.tile, row = terms.first_row(tile), end; tile < share.end_tile; ++tile, row = end) {
+    end = (tile + 1) * terms.rows / tiles;
     const float* x = block.x + row * steps;
     const auto result = sums.tile(row, column, columns, block);
     if (first_packs && tile == share.tile)
-      kernels.multiply_and_pack(height, x, part, panel, result, ahead);
+      kernels.multiply_and_pack(end - row, x, part, panel, result, ahead);
     else
-      kernels.multiply(height, steps, x, panel, result, ahead);
+      kernels.multiply(end - row, steps, x, panel, result, ahead);
   }
 }
 
