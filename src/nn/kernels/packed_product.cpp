@@ -199,9 +199,9 @@ void multiply_panel(const Terms& terms, const StoredPart& w, const Share& share,
   const auto part = terms.part(w, block.k, block.depth, column, columns);
   const bool first_packs = !terms.transposed && columns == kernels.panel_width && block.depth % kernels.terms == 0;
   if (!first_packs) kernels.pack_panel(part, terms.transposed, panel);
-  const int64_t steps = kernels.steps(block.depth), tiles = terms.tiles();
+  const int64_t steps = kernels.steps(block.depth);
   for (int64_t tile = share.tile, row = terms.first_row(tile), end; tile < share.end_tile; ++tile, row = end) {
-    end = (tile + 1) * terms.rows / tiles;
+    end = terms.first_row(tile + 1);
     const float* x = block.x + row * steps;
     const auto result = sums.tile(row, column, columns, block);
     if (first_packs && tile == share.tile)
