@@ -8,6 +8,7 @@ number of threads; the sides alternate. Printed: the median step after warm-up, 
 left out everywhere), our share of the peer's, and how far losses are apart. --data and --tokenizer take rows of the commonsense
 training set instead, loss on the answers, which the peers pad to the longest of a batch: tokens a second count no padding. --parts also times the parts of our step, each
 against the machine's own limit (step_parts): multiply-adds in registers and reads, beside what the library makes of a square product. --busy puts a process beside every side that never rests.
+--peer-dtype float32 gives the peers a base in float32: with AVX2 alone the library multiplies bfloat16 on one thread, minutes a step.
 Exit 1 when losses differ by more than 1e-2, and with --check when a ratio is above its limit.
 
     make bench-peers                    1 x 256 and 8 x 256 tokens, K = 1 and 8, two layers, v4
@@ -86,7 +87,7 @@ def peer_step(job):
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(7)
-    base = OlmoeForCausalLM.from_pretrained(job.model, dtype=torch.bfloat16, num_experts_per_tok=job.top_k[0])
+    base = OlmoeForCausalLM.from_pretrained(job.model, dtype=getattr(torch, job.peer_dtype), num_experts_per_tok=job.top_k[0])
     model = get_peft_model(base, LoraConfig(r=job.rank, lora_alpha=job.rank, **TARGETS[job.peer])).train()
     adapted = [p for p in model.parameters() if p.requires_grad]
     for p in adapted:
@@ -102,7 +103,7 @@ def peer_step(job):
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
         losses.append(loss.item())
-    return {"who": job.peer, "path": "bf16", "seconds": seconds, "losses": losses, "peak_gib": peak_gib()}
+    return {"who": job.peer, "path": job.peer_dtype, "seconds": seconds, "losses": losses, "peak_gib": peak_gib()}
 
 
 def checkpoint(folder, layers):
@@ -145,14 +146,14 @@ def compare(job, layers, batch, top_k):
     rows = [] if not real else ["--rows", BUILD / "train_step_rows.json"]
     ours = [BUILD / "train_step", *flags, "--products", job.products, *rows]
     sides = {"ours": ours + (["--data", job.data, "--tokenizer", job.tokenizer] if real else []),
-             **{peer: [ROOT / f".venv-{peer}/bin/python", __file__, *flags, "--peer", peer, *rows] for peer in job.peers}}
+             **{peer: [ROOT / f".venv-{peer}/bin/python", __file__, *flags, "--peer", peer, "--peer-dtype", job.peer_dtype, *rows] for peer in job.peers}}
     results = {side: [] for side in sides}
     with neighbour(job.busy):
         for _ in range(job.repeats):
             for side, command in sides.items():
                 results[side].append(measure(command))
     row = {"layers": layers, "batch": batch, "length": job.length, "top_k": top_k, "threads": job.threads, "busy": job.busy,
-           "products": job.products, "rows": "commonsense" if real else "random"}
+           "products": job.products, "peer_dtype": job.peer_dtype, "rows": "commonsense" if real else "random"}
     tokens = results["ours"][0]["tokens"][WARM_UP:]
     for side, runs in results.items():
         steps = [s for run in runs for s in run["seconds"][WARM_UP:]]
@@ -193,7 +194,7 @@ def print_row(job, row):
           f"{ours['peak_gib']:.2f} GiB ({row['products']}); the first {seconds(ours['first'])}")
     for peer in job.peers:
         theirs = row[peer]
-        print(f"    {peer} {theirs['s_per_step']:.2f} s ({theirs['best']:.2f} to {theirs['worst']:.2f}), {theirs['tokens_per_second']:.0f} tokens/s, {theirs['peak_gib']:.2f} GiB; "
+        print(f"    {peer}{'' if job.peer_dtype == 'bfloat16' else ' in ' + job.peer_dtype} {theirs['s_per_step']:.2f} s ({theirs['best']:.2f} to {theirs['worst']:.2f}), {theirs['tokens_per_second']:.0f} tokens/s, {theirs['peak_gib']:.2f} GiB; "
               f"time x{theirs['time_ratio']:.2f}, memory x{theirs['memory_ratio']:.2f}; the first {seconds(theirs['first'])}, x{theirs['first_ratio']:.2f}; losses within {theirs['loss_apart']:.1e}")
     if "limits" in row:
         limits = row["limits"]
@@ -217,6 +218,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=1, help="times the sides alternate")
     parser.add_argument("--peers", nargs="*", choices=sorted(TARGETS), default=["v4"])
+    parser.add_argument("--peer-dtype", choices=["bfloat16", "float32"], default="bfloat16", help="of the peers' base")
     parser.add_argument("--products", default="measured", help="our kernels: own, dot, native or widen for all, or measured")
     parser.add_argument("--busy", action="store_true", help="beside a process that never rests")
     parser.add_argument("--parts", action="store_true", help="time the parts of our step against the machine's limits")

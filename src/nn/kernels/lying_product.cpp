@@ -12,16 +12,16 @@ namespace evenkeel::kernels {
 namespace {
 
 constexpr int64_t kMostVectors = kMostLyingVectors, kMostLanes = 16;
-constexpr int64_t kFewColumns = 64, kFewestRows = 3, kFewRows = 128;
+constexpr int64_t kFewColumns = 64;
+constexpr RowRange kLyingFloat{3, 128};
 constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
 constexpr int64_t kPieceRows = 64;          // of what lies, taken by a thread at once
 constexpr int64_t kWorthPanels = 256;       // rows of a weight that pay for whole vectors of few rows of x
 
-// What lies: rows of steps.
+// What lies.
 struct Lying {
   const PackedKernels& kernels;
-  const float* steps;
-  int64_t stride, depth;  // steps from one row to the next; terms
+  StoredPart rows;
   float scale;
 };
 
@@ -50,19 +50,18 @@ struct LyingProduct {
 
 // What comes into the cache while some rows are multiplied for the first time: the next as many.
 Ahead rows_after(const LyingTerms& terms, int64_t row, int64_t rows) {
-  const auto& [kernels, steps, stride, depth, scale] = terms.lying;
-  return Ahead({steps + row * stride, c10::kFloat, stride, rows, kernels.steps(depth)});
+  const auto& lying = terms.lying.rows;
+  return Ahead(lying.part(row, 0, rows, lying.columns));
 }
 
 void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, int64_t height, float* sums, bool add,
                     Ahead& ahead) {
-  const auto& [kernels, steps, stride, depth, scale] = terms.lying;
-  const int64_t block = kernels.block_terms();
-  const float* rows = steps + row * stride;
-  for (int64_t k = 0; k < depth; k += block) {
-    const LyingRows at{rows + kernels.steps(k), stride, scale};
+  const auto& [kernels, rows, scale] = terms.lying;
+  const int64_t most = kernels.block_terms();
+  for (int64_t k = 0; k < rows.columns; k += most) {
+    const LyingRows block{rows.part(row, k, height, std::min(most, rows.columns - k)), scale};
     const LyingPanel panel{terms.packed + kernels.steps(k) * group.width, group.width, group.columns};
-    kernels.multiply_lying(height, kernels.steps(std::min(block, depth - k)), at, panel, sums, add || k > 0, ahead);
+    kernels.multiply_lying(block, panel, sums, add || k > 0, ahead);
   }
 }
 
@@ -155,7 +154,7 @@ void with_few_columns(const Activations& x, std::span<const SideBySide> products
       pack_columns(kernels,
                    transposed ? all_of(w).part(column, 0, count, depth) : all_of(w).part(0, column, depth, count),
                    transposed, packed);
-      const LyingTerms terms{{kernels, x.data, x.stride, depth, x.scale}, packed};
+      const LyingTerms terms{{kernels, {x.data, c10::kFloat, x.stride, x.rows, depth}, x.scale}, packed};
       lying.groups.push_back({{terms}, count, width, {y.data + column, y.stride}});
     }
   run_lying(lying, worth_threads(x.rows, depth, all_columns));
@@ -193,11 +192,6 @@ std::vector<const float*> packed_rows(const Rows& rows, const std::vector<RowGro
   return packed;
 }
 
-// A weight as steps: words of bfloat16, or float32.
-Lying lying_weight(const PackedKernels& kernels, const StoredMatrix& w) {
-  return {kernels, static_cast<const float*>(w.data), w.stride / kernels.terms, w.in, 1};
-}
-
 // Each weight lies, x is packed.
 void with_few_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   const auto &kernels = packed_kernels(scratch.instructions, x.pairs),
@@ -209,7 +203,7 @@ void with_few_rows(const Activations& x, std::span<const SideBySide> products, P
   for (const auto& [w, y, addends] : products) {
     LyingProduct lying{kernels, w.out, true, {}};
     for (size_t g = 0; g < groups.size(); ++g)
-      lying.groups.push_back({{{lying_weight(kernels, w), packed[g]}},
+      lying.groups.push_back({{{{kernels, all_of(w), 1}, packed[g]}},
                               groups[g].rows,
                               groups[g].vectors * kernels.lanes,
                               {y.data + groups[g].first * y.stride, y.stride}});
@@ -218,8 +212,7 @@ void with_few_rows(const Activations& x, std::span<const SideBySide> products, P
     room = scratch.addends.at_least(ranks * vectors_of(groups) * single.lanes);
     for (const auto& [xa, b] : addends) {
       const auto inner = packed_rows(rows_of(single, xa, b.in), groups, room);
-      for (size_t g = 0; g < groups.size(); ++g)
-        lying.groups[g].summands.push_back({lying_weight(single, b), inner[g]});
+      for (size_t g = 0; g < groups.size(); ++g) lying.groups[g].summands.push_back({{single, all_of(b), 1}, inner[g]});
     }
     run_lying(lying, worth_threads(w.out, rows.depth, x.rows));
   }
@@ -227,9 +220,10 @@ void with_few_rows(const Activations& x, std::span<const SideBySide> products, P
 
 // ---- what lies well
 
-bool lies_as_steps(const PackedKernels& kernels, const StoredMatrix& w) {
-  if (kernels.terms == 1) return w.dtype == c10::kFloat;
-  return w.dtype == c10::kBFloat16 && w.in % 2 == 0 && w.stride % 2 == 0 &&
+// For so many rows of x.
+bool lies_well(const PackedKernels& kernels, const StoredMatrix& w, int64_t rows) {
+  if (w.dtype == c10::kFloat) return kernels.terms == 1 && kLyingFloat.holds(rows);
+  return w.dtype == c10::kBFloat16 && kernels.lying_bfloat16.holds(rows) && w.in % 2 == 0 && w.stride % 2 == 0 &&
          reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
 }
 
@@ -248,11 +242,10 @@ bool few_rows(const Activations& x, std::span<const SideBySide> products, Isa in
   const auto fits = [&](const SideBySide& product) {
     const auto& [w, y, addends] = product;
     return !y.add && w.in > 0 && (x.rows > kernels.streamed_rows || w.out >= kWorthPanels) &&
-           lies_as_steps(kernels, w) &&
-           std::all_of(addends.begin(), addends.end(), [&](const Addend& a) { return lies_as_steps(single, a.w); });
+           lies_well(kernels, w, x.rows) &&
+           std::all_of(addends.begin(), addends.end(), [&](const Addend& a) { return lies_well(single, a.w, x.rows); });
   };
-  return kernels.lanes == single.lanes && x.rows >= kFewestRows && x.rows <= kFewRows &&
-         std::all_of(products.begin(), products.end(), fits);
+  return kernels.lanes == single.lanes && std::all_of(products.begin(), products.end(), fits);
 }
 
 }  // namespace

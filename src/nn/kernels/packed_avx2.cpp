@@ -20,7 +20,8 @@ namespace avx2 {
 struct Simd {
   using F = __m256;
   using I = __m256i;
-  static constexpr int kTerms = 1, kLanes = 8, kTileRows = 6, kStreamedRows = 8, kLyingRows = 4;
+  static constexpr int kTerms = 1, kLanes = 8, kTileRows = 6, kUnrolledSteps = 2, kStreamedRows = 8, kLyingRows = 4;
+  static constexpr RowRange kLyingBfloat16{6, 64};
 
   static EK_TARGET EK_INLINE F zero() { return _mm256_setzero_ps(); }
   static EK_TARGET EK_INLINE F set(float x) { return _mm256_set1_ps(x); }

@@ -24,7 +24,8 @@ namespace avx512 {
 struct Simd {
   using F = __m512;
   using I = __m512i;
-  static constexpr int kTerms = 1, kLanes = 16, kTileRows = 14, kStreamedRows = 8, kLyingRows = 8;
+  static constexpr int kTerms = 1, kLanes = 16, kTileRows = 14, kUnrolledSteps = 4, kStreamedRows = 8, kLyingRows = 8;
+  static constexpr RowRange kLyingBfloat16{};
 
   static EK_TARGET EK_INLINE F zero() { return _mm512_setzero_ps(); }
   static EK_TARGET EK_INLINE F set(float x) { return _mm512_set1_ps(x); }
@@ -181,6 +182,7 @@ namespace avx512_pairs {
 
 struct Simd : avx512::Simd {
   static constexpr int kTerms = 2;
+  static constexpr RowRange kLyingBfloat16{3, 128};
   static EK_TARGET EK_INLINE F step(F a, F b, F sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }

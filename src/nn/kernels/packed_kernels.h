@@ -76,10 +76,9 @@ struct TileSource {
   const float* scales = nullptr;
 };
 
-/// Rows of an operand as they lie, in steps: float32 numbers, or words of two bfloat16.
+/// Rows of an operand as they lie, of a type that lies well: whole words of it.
 struct LyingRows {
-  const float* steps = nullptr;
-  int64_t stride = 0;
+  StoredPart rows;
   float scale = 1;  ///< of float32
 };
 
@@ -90,13 +89,21 @@ struct LyingPanel {
   int64_t width = 0, columns = 0;
 };
 
+/// From first to last; of none, by default.
+struct RowRange {
+  int64_t first = 1, last = 0;
+
+  bool holds(int64_t rows) const { return first <= rows && rows <= last; }
+};
+
 struct PackedKernels {
-  int64_t terms;          ///< of a step
-  int64_t tile_rows;      ///< most rows of a tile
-  int64_t panel_width;    ///< columns of a panel
-  int64_t streamed_rows;  ///< up to so many rows the weight goes through registers without being packed
-  int64_t lanes;          ///< numbers of a vector
-  int64_t lying_rows;     ///< most rows that multiply_lying takes, a divisor of lanes
+  int64_t terms;            ///< of a step
+  int64_t tile_rows;        ///< most rows of a tile
+  int64_t panel_width;      ///< columns of a panel
+  int64_t streamed_rows;    ///< up to so many rows the weight goes through registers without being packed
+  int64_t lanes;            ///< numbers of a vector
+  int64_t lying_rows;       ///< most rows that multiply_lying takes, a divisor of lanes
+  RowRange lying_bfloat16;  ///< of x, that meet a weight in bfloat16 best as it lies
 
   int64_t steps(int64_t of_terms) const { return (of_terms + terms - 1) / terms; }
   int64_t block_terms() const { return kBlock * terms; }
@@ -117,11 +124,10 @@ struct PackedKernels {
   /// each column, their count rounded up to a whole vector.
   void (*stream)(int64_t height, const float* tiles, const StoredPart& w, bool transposed, const TileResult& y,
                  float* sums);
-  /// sums [height][panel.width] = (or, to `add`, +=) rows * panel, over at most kBlock steps; columns not asked
-  /// for are left out, and their sums as they were, as far as that saves anything. As many bytes as the rows have are
-  /// fetched meanwhile.
-  void (*multiply_lying)(int64_t height, int64_t steps, const LyingRows& rows, const LyingPanel& panel, float* sums,
-                         bool add, Ahead& ahead);
+  /// sums [rows][panel.width] = (or, to `add`, +=) rows * panel, at most lying_rows rows of kBlock steps; columns not
+  /// asked for are left out, and their sums as they were, as far as that saves anything. As many bytes as the rows have
+  /// are fetched meanwhile.
+  void (*multiply_lying)(const LyingRows& rows, const LyingPanel& panel, float* sums, bool add, Ahead& ahead);
   /// y = sums [height][width] as they lie, or across: y [columns of the panel][height], height <= lanes.
   void (*put_lying)(const float* sums, int64_t height, int64_t width, const TileResult& y);
   void (*put_across)(const float* sums, int64_t height, int64_t width, const TileResult& y);

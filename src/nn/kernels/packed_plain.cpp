@@ -17,7 +17,8 @@ namespace {
 
 // In no namespace of loops: a function of theirs that takes one of its vectors would be found beside another's.
 struct PlainSimd {
-  static constexpr int kTerms = 1, kLanes = 4, kTileRows = 4, kStreamedRows = 1, kLyingRows = 4;
+  static constexpr int kTerms = 1, kLanes = 4, kTileRows = 4, kUnrolledSteps = 4, kStreamedRows = 1, kLyingRows = 4;
+  static constexpr RowRange kLyingBfloat16{};
   struct F {
     float x[kLanes];
   };

@@ -359,7 +359,7 @@ TEST(PackedProduct, AWeightThatLiesGivesTheBitsOfOneThatIsPacked) {
   at::manual_seed(10);
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
-    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16, true}})
+    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16}, Format{at::kBFloat16, true}})
       for (const int64_t rows : {1, 3, 5, 8, 9, 16, 17, 20, 21, 24, 25, 33, 36, 40, 41, 64, 100, 128, 129})
         for (const int threads : {1, 3}) {
           at::set_num_threads(threads);
