@@ -89,7 +89,7 @@ struct LyingPanel {
   int64_t width = 0, columns = 0;
 };
 
-/// From first to last; of none, by default.
+/// Numbers of rows, from first to last; none, by default.
 struct RowRange {
   int64_t first = 1, last = 0;
 
