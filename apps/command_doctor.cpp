@@ -66,14 +66,14 @@ void print_machine() {
 void print_products() {
   const auto measured = measure_products();
   std::cout << "\nproducts with a bfloat16 base, GFLOP/s on weights that are not in cache\n"
-            << "                          rows |     own     dot  native   widen | chosen\n";
+            << "                          rows |     own     dot    tile  native   widen | chosen\n";
   for (const auto& cell : measured) {
     const auto gflops = [&](ProductKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
     std::cout << (cell.place == ProductPlace::kExpert ? "an expert" : "a linear ")
               << (cell.direction == Direction::kForward ? ", x W^T       " : ", dY W        ")
               << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(ProductKernel::kOwn)
-              << gflops(ProductKernel::kDot) << gflops(ProductKernel::kNative) << gflops(ProductKernel::kWiden) << " | "
-              << config::name_of(cell.chosen()) << '\n';
+              << gflops(ProductKernel::kDot) << gflops(ProductKernel::kTile) << gflops(ProductKernel::kNative)
+              << gflops(ProductKernel::kWiden) << " | " << config::name_of(cell.chosen()) << '\n';
   }
   std::cout
       << "own: widened in registers, exact products; dot: activations rounded to bfloat16 (0: no such instructions). "

@@ -58,8 +58,25 @@ __attribute__((target("avx512f,avx512bf16"))) inline int64_t dot_products(int64_
   sum_seen = _mm512_cvtss_f32(sums[0]);
   return int64_t{kSums} * 32;
 }
+
+// As above, of tiles of 16 by 16 sums and 32 terms each: four of sums, which hide the time that one product takes.
+__attribute__((target("amx-tile,amx-bf16"))) inline int64_t tile_products(int64_t steps) {
+  struct alignas(64) {
+    uint8_t palette = 1, start_row = 0, reserved[14]{};
+    uint16_t row_bytes[16]{64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16]{16, 16, 16, 16, 16, 16, 16, 16};
+  } shape;
+  __asm__ volatile("ldtilecfg %0" : : "m"(shape));
+  for (int64_t i = 0; i < steps; i += 16)
+    __asm__ volatile(
+        "tdpbf16ps %tmm6, %tmm4, %tmm0\n\ttdpbf16ps %tmm7, %tmm4, %tmm1\n\t"
+        "tdpbf16ps %tmm6, %tmm5, %tmm2\n\ttdpbf16ps %tmm7, %tmm5, %tmm3");
+  __asm__ volatile("tilerelease");
+  return 4 * 16 * 16 * 32 / 16;
+}
 #else
 inline int64_t dot_products(int64_t) { return 0; }
+inline int64_t tile_products(int64_t) { return 0; }
 #endif
 
 inline int64_t multiply_adds(int64_t steps) {
@@ -100,9 +117,10 @@ inline double seconds_of(const std::function<void(int64_t thread)>& work, int64_
 }
 
 struct MachineLimits {
-  double gflops = 0;      ///< float32 multiply-adds, two operations each
-  double dot_gflops = 0;  ///< the same of bfloat16 pairs, at least as many: without the instructions, float32's
-  double gbytes = 0;      ///< GB/s read from memory
+  double gflops = 0;  ///< float32 multiply-adds, two operations each
+  double bfloat16_gflops =
+      0;              ///< of bfloat16 into float32: tiles, pairs, or what float32 makes where there are neither
+  double gbytes = 0;  ///< GB/s read from memory
 };
 
 /// Twice what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.
@@ -123,8 +141,10 @@ inline MachineLimits measure_limits(int64_t threads) {
   const auto read = [&](int64_t thread) {
     bits_seen = vectorised<ReadAll>(memory.const_data_ptr<int64_t>() + thread * share, share);
   };
-  const double gflops = gflops_of(multiply_adds), dots = has_bfloat16_dots() ? gflops_of(dot_products) : 0;
-  return {gflops, std::max(gflops, dots), 8e-9 * static_cast<double>(share * threads) / seconds_of(read, threads)};
+  const double gflops = gflops_of(multiply_adds), dots = has_bfloat16_dots() ? gflops_of(dot_products) : 0,
+               tiles = has_bfloat16_tiles() ? gflops_of(tile_products) : 0;
+  return {gflops, std::max({gflops, dots, tiles}),
+          8e-9 * static_cast<double>(share * threads) / seconds_of(read, threads)};
 }
 
 }  // namespace evenkeel::bench

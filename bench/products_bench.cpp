@@ -1,5 +1,5 @@
 // Products of float32 activations with stored weights that are not in cache, both directions, by rows: our packed
-// products over bfloat16, int8 and float32, and in pairs over the first two, beside widening to float32 + the
+// products over bfloat16, int8 and float32, and in pairs and tiles over the first two, beside widening to float32 + the
 // library's product, and the library's bfloat16 product. Counters: GFLOP/s and GB/s of weight read, each with its
 // share of what this machine did in a loop of multiply-adds in registers and in a loop of reads, measured just before
 // with as many threads, each time, as neighbours on the same processor come and go.
@@ -18,17 +18,29 @@ namespace {
 
 // ---- the products
 
-enum class Kernel { kPackedBf16, kPackedInt8, kPackedFloat, kPairsBf16, kPairsInt8, kWiden, kLibraryBf16 };
-constexpr std::array<std::pair<Kernel, const char*>, 7> kKernels{{{Kernel::kPackedBf16, "packed_bf16"},
+enum class Kernel {
+  kPackedBf16,
+  kPackedInt8,
+  kPackedFloat,
+  kPairsBf16,
+  kPairsInt8,
+  kTilesBf16,
+  kTilesInt8,
+  kWiden,
+  kLibraryBf16
+};
+constexpr std::array<std::pair<Kernel, const char*>, 9> kKernels{{{Kernel::kPackedBf16, "packed_bf16"},
                                                                   {Kernel::kPackedInt8, "packed_int8"},
                                                                   {Kernel::kPackedFloat, "packed_float"},
                                                                   {Kernel::kPairsBf16, "pairs_bf16"},
                                                                   {Kernel::kPairsInt8, "pairs_int8"},
+                                                                  {Kernel::kTilesBf16, "tiles_bf16"},
+                                                                  {Kernel::kTilesInt8, "tiles_int8"},
                                                                   {Kernel::kWiden, "widen_sgemm"},
                                                                   {Kernel::kLibraryBf16, "library_bf16"}}};
 
 at::ScalarType stored_as(Kernel kernel) {
-  if (kernel == Kernel::kPackedInt8 || kernel == Kernel::kPairsInt8) return at::kChar;
+  if (kernel == Kernel::kPackedInt8 || kernel == Kernel::kPairsInt8 || kernel == Kernel::kTilesInt8) return at::kChar;
   return kernel == Kernel::kPackedFloat ? at::kFloat : at::kBFloat16;
 }
 
@@ -37,9 +49,14 @@ struct Setting {
   int64_t rows, out, in;
   bool forward;
 
-  bool pairs() const { return kernel == Kernel::kPairsBf16 || kernel == Kernel::kPairsInt8; }
+  kernels::Arithmetic arithmetic() const {
+    if (kernel == Kernel::kPairsBf16 || kernel == Kernel::kPairsInt8) return kernels::Arithmetic::kPairs;
+    return kernel == Kernel::kTilesBf16 || kernel == Kernel::kTilesInt8 ? kernels::Arithmetic::kTiles
+                                                                        : kernels::Arithmetic::kSingles;
+  }
   double peak(const bench::MachineLimits& limits) const {
-    return pairs() || kernel == Kernel::kLibraryBf16 ? limits.dot_gflops : limits.gflops;
+    const bool exact = arithmetic() == kernels::Arithmetic::kSingles && kernel != Kernel::kLibraryBf16;
+    return !exact ? limits.bfloat16_gflops : limits.gflops;
   }
 };
 
@@ -52,7 +69,7 @@ void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, co
                                      .stride = setting.in,
                                      .scales = scales.const_data_ptr<float>()};
   const kernels::Activations rows{
-      .data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.size(1), .pairs = setting.pairs()};
+      .data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.size(1), .arithmetic = setting.arithmetic()};
   const kernels::Result result{.data = y.mutable_data_ptr<float>(), .stride = y.size(1)};
   setting.forward ? kernels::times_transposed(rows, matrix, result, scratch)
                   : kernels::times(rows, matrix, result, scratch);

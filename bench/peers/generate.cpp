@@ -114,7 +114,7 @@ class LayerLimit {
   double seconds(int64_t tokens) const {
     const auto n = static_cast<double>(tokens);
     const double met = num_experts_ * (1 - std::pow(1 - top_k_ / num_experts_, n));  // where routing is even
-    const double multiply = 2e-9 * n * (attention_ + experts_) / machine_.dot_gflops,
+    const double multiply = 2e-9 * n * (attention_ + experts_) / machine_.bfloat16_gflops,
                  read = 2e-9 * (attention_ + met * experts_ / top_k_) / machine_.gbytes;
     return std::max(multiply, read);
   }

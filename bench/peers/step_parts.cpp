@@ -40,7 +40,7 @@ struct Part {
   std::function<void()> pass;
 };
 
-/// Kernels that take a bfloat16 base exactly are held against multiply-adds in float32, others against dot products.
+/// Kernels that take a bfloat16 base exactly are held against multiply-adds in float32, others against tiles or dot products.
 struct Limits {
   bench::MachineLimits machine;
   double base_gflops;
@@ -49,7 +49,7 @@ struct Limits {
       : machine(measured),
         base_gflops(products == ProductTable(ProductKernel::kOwn) || products == ProductTable(ProductKernel::kWiden)
                         ? measured.gflops
-                        : measured.dot_gflops) {}
+                        : measured.bfloat16_gflops) {}
   double operations(const Part& part) const { return part.base_gflop / base_gflops + part.gflop / machine.gflops; }
   double bytes(const Part& part) const { return part.gbyte / machine.gbytes; }
 };

@@ -38,6 +38,10 @@ inline bool has_bfloat16_dots() {
 #endif
 }
 
+/// Tiles of bfloat16 (AMX) into float32, beside kAvx512. The first call asks the system for the registers, for all
+/// threads of the process.
+bool has_bfloat16_tiles();
+
 #if defined(__x86_64__)
 #if defined(__clang__)  // takes no such wish in an attribute
 #define EK_AVX512_WIDTH ""

@@ -54,13 +54,13 @@ struct MachineChoices {
 };
 
 /// Which kernel makes a product with the base, by the number of rows: lists of ProductTable::kRows.size() names, own,
-/// widen, native or dot. All four, or none.
+/// widen, native, dot or tile. All four, or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
   void visit(auto& field) {
     field("expert_forward", expert_forward,
-          "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen, native or dot; "
-          "empty: compute_dtype says it");
+          "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen, native, dot or "
+          "tile; empty: compute_dtype says it");
     field("expert_backward", expert_backward, "the same of dY W with an expert");
     field("linear_forward", linear_forward, "the same of x W^T with any other weight");
     field("linear_backward", linear_backward, "the same of dY W with any other weight");

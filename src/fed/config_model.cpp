@@ -25,7 +25,7 @@ const config::EnumName<ProductKernel>* find_kernel(std::string_view name) {
 
 void check_list(const config::Table& table, std::string_view key, const Kernels& kernels) {
   for (const auto& name : kernels)
-    table.check_entry(find_kernel(name) != nullptr, key, concat('"', name, '"'), "own, widen, native, dot");
+    table.check_entry(find_kernel(name) != nullptr, key, concat('"', name, '"'), "own, widen, native, dot, tile");
   const bool whole = kernels.empty() || kernels.size() == ProductTable::kRows.size();
   table.check(whole, key, concat("a list of ", kernels.size()),
               concat("none, or one kernel for each of ", join(ProductTable::kRows), " rows"));

@@ -182,7 +182,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     auto inputs = ctx->get_saved_variables();
     const Settings settings{ctx->saved_data["scalings"].toDoubleVector(),
-                            ProductTable::unpacked(ctx->saved_data["products"].toInt()),
+                            ProductTable::unpacked(ctx->saved_data["products"].toIntVector()),
                             ctx->saved_data["scales"].toTensorVector()};
     const variable_list kept(inputs.end() - kKeptRows, inputs.end());
     inputs.resize(inputs.size() - kKeptRows);

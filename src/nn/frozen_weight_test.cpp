@@ -10,7 +10,7 @@ using testing::max_difference;
 using testing::random_tensor;
 
 constexpr std::array kAllKernels{ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative,
-                                 ProductKernel::kDot};
+                                 ProductKernel::kDot, ProductKernel::kTile};
 
 double apart_from(const at::Tensor& x, const at::Tensor& exact) {
   return ((x.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
@@ -52,11 +52,11 @@ TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes
     EXPECT_TRUE(apart == 0 || (apart > 1e-5 && apart < 1e-2)) << apart;
     return apart > 0;
   };
-  for (const auto kernel : {ProductKernel::kNative, ProductKernel::kDot}) {
+  for (const auto kernel : {ProductKernel::kNative, ProductKernel::kDot, ProductKernel::kTile}) {
     EXPECT_TRUE(is_rounded(large, kernel));
     EXPECT_FALSE(is_rounded(small, kernel));
     EXPECT_FALSE(is_rounded(half, kernel));
-    EXPECT_EQ(is_rounded(int8, kernel), kernel == ProductKernel::kDot);
+    EXPECT_EQ(is_rounded(int8, kernel), kernel != ProductKernel::kNative);
   }
 }
 

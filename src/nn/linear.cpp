@@ -120,7 +120,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     at::Tensor dx_TI;
     if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
     input_gradient(kernels::StoredMatrix::of(w_OI, ctx->saved_data["scales"].toTensor()),
-                   ProductTable::unpacked(ctx->saved_data["products"].toInt())
+                   ProductTable::unpacked(ctx->saved_data["products"].toIntVector())
                        .at(ProductPlace::kLinear, Direction::kBackward, dy_TO.size(0)),
                    lora, change, dy_TO, dx_TI, *workspace);
     if (lora.rank > 0)

@@ -97,10 +97,13 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
   const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
   const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
   std::vector<Candidate> all;
-  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kNative, ProductKernel::kWiden}) {
+  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kTile, ProductKernel::kNative,
+                            ProductKernel::kWiden}) {
     if (kernel == ProductKernel::kDot && !has_bfloat16_dots()) continue;
+    if (kernel == ProductKernel::kTile && !has_bfloat16_tiles()) continue;
     if (kernels::kernel_for(stored(weights[0]), kernel) != kernel) continue;
     auto& one = all.emplace_back(Candidate{{cell.place, cell.direction, cell.rows, kernel}});
+    seconds(one.cell, weights.first(1), operands);  // the library writes its code at the first product of a shape
     one.trial = seconds(one.cell, some, operands) / share;
   }
   return all;
@@ -130,7 +133,7 @@ MeasuredProduct measure(const ProbeCell& cell, std::span<const FrozenWeight> wei
 ProductKernel MeasuredProduct::chosen() const {
   auto best = ProductKernel::kOwn;
   const auto speed = [&](ProductKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
-  for (const auto kernel : {ProductKernel::kDot, ProductKernel::kNative, ProductKernel::kWiden})
+  for (const auto kernel : {ProductKernel::kDot, ProductKernel::kTile, ProductKernel::kNative, ProductKernel::kWiden})
     if (speed(kernel) > 1.1 * speed(best)) best = kernel;
   return best;
 }

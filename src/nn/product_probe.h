@@ -17,8 +17,9 @@ struct MeasuredProduct {
   ProductPlace place{};
   Direction direction{};
   int64_t rows = 0;
-  std::array<double, 4> gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
-  /// The first of own, dot, native, widen that none after it beats by a tenth: less may be noise, own is exact, and
+  std::array<double, names(ProductKernel{}).size()>
+      gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
+  /// The first of own, dot, tile, native, widen that none after it beats by a tenth: less may be noise, own is exact, and
   /// bits of the last two depend on the number of threads.
   ProductKernel chosen() const;
 };

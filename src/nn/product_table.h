@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 
@@ -20,33 +21,40 @@ enum class ProductKernel : uint8_t {
   kNative,  ///< activations are rounded to bfloat16 and the library's bfloat16 product is used, likewise
   kDot,     ///< activations are rounded to bfloat16, pairs of terms go through the processor's dot products
             ///< (nn/kernels/packed_product.h); float32 sums in an order of their own, whatever the number of threads
+  kTile,    ///< likewise, 32 terms at a time through the processor's tiles (AMX)
 };
 constexpr auto names(ProductKernel) {
   return std::array{config::EnumName<ProductKernel>{"own", ProductKernel::kOwn},
                     config::EnumName<ProductKernel>{"widen", ProductKernel::kWiden},
                     config::EnumName<ProductKernel>{"native", ProductKernel::kNative},
-                    config::EnumName<ProductKernel>{"dot", ProductKernel::kDot}};
+                    config::EnumName<ProductKernel>{"dot", ProductKernel::kDot},
+                    config::EnumName<ProductKernel>{"tile", ProductKernel::kTile}};
 }
 
 /// Whose product: of one expert, made by one thread beside others, or of a linear, made by all threads.
 enum class ProductPlace : uint8_t { kExpert, kLinear };
 enum class Direction : uint8_t { kForward, kBackward };  ///< x W^T, dY W
 
-/// The kernel of every place, direction and number of rows. 64 bits, so that a graph can keep it.
+/// The kernel of every place, direction and number of rows.
 class ProductTable {
  public:
   /// A bucket is the numbers of rows from its own to below the next one's.
   static constexpr std::array<int64_t, 8> kRows{1, 4, 8, 16, 32, 64, 128, 256};
 
   ProductTable(ProductKernel everywhere = ProductKernel::kOwn) {  // NOLINT(google-explicit-constructor)
-    for (size_t i = 0; i < kCells; ++i) set(i, everywhere);
+    cells_.fill(everywhere);
   }
-  static ProductTable unpacked(int64_t bits) {
+  /// As a list of numbers, which a graph can keep.
+  static ProductTable unpacked(const std::vector<int64_t>& kernels) {
     ProductTable table;
-    table.bits_ = static_cast<uint64_t>(bits);
+    for (size_t i = 0; i < kCells; ++i) table.cells_[i] = static_cast<ProductKernel>(kernels.at(i));
     return table;
   }
-  int64_t packed() const { return static_cast<int64_t>(bits_); }
+  std::vector<int64_t> packed() const {
+    std::vector<int64_t> kernels;
+    for (const auto kernel : cells_) kernels.push_back(static_cast<int64_t>(kernel));
+    return kernels;
+  }
   /// The middle of each bucket, and the last one's first: what stands for its rows where one number must. A bucket's
   /// first rows may be the last that a kernel takes another way.
   static constexpr std::array<int64_t, kRows.size()> typical_rows() {
@@ -61,10 +69,10 @@ class ProductTable {
     return i;
   }
   ProductKernel at(ProductPlace place, Direction direction, int64_t rows) const {
-    return static_cast<ProductKernel>(bits_ >> shift(cell(place, direction, rows)) & 3);
+    return cells_[cell(place, direction, rows)];
   }
   void put(ProductPlace place, Direction direction, int64_t rows, ProductKernel kernel) {
-    set(cell(place, direction, rows), kernel);
+    cells_[cell(place, direction, rows)] = kernel;
   }
   bool operator==(const ProductTable&) const = default;
 
@@ -73,12 +81,8 @@ class ProductTable {
   static size_t cell(ProductPlace place, Direction direction, int64_t rows) {
     return (static_cast<size_t>(place) * 2 + static_cast<size_t>(direction)) * kRows.size() + bucket(rows);
   }
-  static size_t shift(size_t cell) { return 2 * cell; }
-  void set(size_t cell, ProductKernel kernel) {
-    bits_ = (bits_ & ~(uint64_t{3} << shift(cell))) | static_cast<uint64_t>(kernel) << shift(cell);
-  }
 
-  uint64_t bits_ = 0;
+  std::array<ProductKernel, kCells> cells_{};
 };
 
 }  // namespace evenkeel

@@ -18,7 +18,7 @@ NONE_OR_MORE = [("-1", ["is -1", "0 or more"])]
 POSITIVE = [("0.0", ["is 0", "allowed"])]
 NOT_NEGATIVE = [("-0.5", ["is -0.5", "allowed"])]
 SHARE = [("0.0", ["is 0", "greater than 0, at most 1"]), ("1.5", ["is 1.5", "at most 1"])]
-KERNELS = [('["sideways"]', ["sideways", "own, widen, native, dot"]), ('["own", "own"]', ["a list of 2", "none, or one kernel"])]
+KERNELS = [('["sideways"]', ["sideways", "own, widen, native, dot, tile"]), ('["own", "own"]', ["a list of 2", "none, or one kernel"])]
 NO_OTHER = []  # whatever has the right type is good, or is judged by what it names
 
 

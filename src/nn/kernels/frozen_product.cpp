@@ -4,7 +4,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -101,10 +103,19 @@ void native_product(const Activations& x, const StoredMatrix& w, Direction direc
   });
 }
 
-bool fits_pairs(const StoredMatrix& w) { return w.dtype == c10::kBFloat16 || w.dtype == c10::kChar; }
+// The kernels that are our own loops, and how those take terms.
+constexpr std::array kOurs{std::pair{ProductKernel::kOwn, Arithmetic::kSingles},
+                           std::pair{ProductKernel::kDot, Arithmetic::kPairs},
+                           std::pair{ProductKernel::kTile, Arithmetic::kTiles}};
 
-Activations in_pairs(Activations x) {
-  x.pairs = true;
+bool rounds_activations(ProductKernel ours) { return ours == ProductKernel::kDot || ours == ProductKernel::kTile; }
+
+bool is_ours(ProductKernel kernel) {
+  return std::any_of(kOurs.begin(), kOurs.end(), [&](const auto& ours) { return ours.first == kernel; });
+}
+
+Activations in(Arithmetic arithmetic, Activations x) {
+  x.arithmetic = arithmetic;
   return x;
 }
 
@@ -136,7 +147,8 @@ void multiply_alone(ProductKernel kernel, Direction direction, const Activations
 
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked) {
   const bool large = w.out * w.in >= kSmallestNarrowWeight;
-  if (asked == ProductKernel::kDot) return large && fits_pairs(w) ? asked : ProductKernel::kOwn;
+  if (rounds_activations(asked))
+    return large && (w.dtype == c10::kBFloat16 || w.dtype == c10::kChar) ? asked : ProductKernel::kOwn;
   if (asked == ProductKernel::kNative) return large && w.dtype == c10::kBFloat16 ? asked : ProductKernel::kOwn;
   return w.dtype == c10::kBFloat16 || w.dtype == c10::kHalf ? asked : ProductKernel::kOwn;
 }
@@ -148,18 +160,17 @@ void times_transposed(ProductKernel kernel, const ActivationsOf<T>& x, std::span
     for (const auto& product : products)
       multiply_alone(ProductKernel::kWiden, Direction::kForward, x, product, scratch);
   } else {
-    std::vector<SideBySide> own, dot;
+    std::vector<SideBySide> together;
+    for (const auto& [ours, arithmetic] : kOurs) {
+      together.clear();
+      for (const auto& product : products)
+        if (kernel_for(product.w, kernel) == ours) together.push_back(product);
+      times_transposed(in(arithmetic, x), together, scratch.packed);
+    }
     for (const auto& product : products) {
       const auto taken = kernel_for(product.w, kernel);
-      if (taken == ProductKernel::kOwn)
-        own.push_back(product);
-      else if (taken == ProductKernel::kDot)
-        dot.push_back(product);
-      else
-        multiply_alone(taken, Direction::kForward, x, product, scratch);
+      if (!is_ours(taken)) multiply_alone(taken, Direction::kForward, x, product, scratch);
     }
-    times_transposed(x, own, scratch.packed);
-    times_transposed(in_pairs(x), dot, scratch.packed);
   }
 }
 
@@ -170,8 +181,8 @@ void times(ProductKernel kernel, const ActivationsOf<T>& x, const SideBySideOf<T
     multiply_alone(ProductKernel::kWiden, Direction::kBackward, x, product, scratch);
   } else {
     const auto taken = kernel_for(product.w, kernel);
-    if (taken == ProductKernel::kOwn) return times(x, product, scratch.packed);
-    if (taken == ProductKernel::kDot) return times(in_pairs(x), product, scratch.packed);
+    for (const auto& [ours, arithmetic] : kOurs)
+      if (taken == ours) return times(in(arithmetic, x), product, scratch.packed);
     multiply_alone(taken, Direction::kBackward, x, product, scratch);
   }
 }

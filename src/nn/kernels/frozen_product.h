@@ -14,7 +14,7 @@ namespace evenkeel::kernels {
 /// What products need beside their operands. Keep it between products.
 template <typename T>
 struct ProductScratch {
-  PackedScratch packed;                     // kOwn, kDot
+  PackedScratch packed;                     // kOwn, kDot, kTile
   Scratch<T> panel;                         // kWiden: rows of the weight
   Scratch<uint16_t> narrow_in, narrow_out;  // kNative: bfloat16 operands
 };
@@ -40,7 +40,7 @@ void transposed_times(const ActivationsOf<T>& x, int64_t width, const StoredMatr
                       ProductScratch<T>& scratch);
 
 /// The kernel that `w` takes where `asked` is the table's. Those that round activations are for weights of 2^18 numbers
-/// and more, so that routers keep their exact scores: native in bfloat16, dot in bfloat16 and int8. Widen is for 16
+/// and more, so that routers keep their exact scores: native in bfloat16, dot and tile in bfloat16 and int8. Widen is for 16
 /// bits. All others take kOwn.
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked);
 

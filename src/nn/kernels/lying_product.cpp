@@ -11,7 +11,7 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kMostVectors = kMostLyingVectors, kMostLanes = 16;
+constexpr int64_t kMostLanes = 16;
 constexpr int64_t kFewColumns = 64;
 constexpr RowRange kLyingFloat{3, 128};
 constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
@@ -35,7 +35,7 @@ struct LyingTerms {
 // [columns, rows] when it goes across.
 struct Group {
   std::vector<LyingTerms> summands;  // that of the product, then those of addends
-  int64_t columns, width;            // asked for, and in the panel: at most kMostVectors
+  int64_t columns, width;            // asked for, and in the panel: at most lying_vectors
   Result y;
 };
 
@@ -48,47 +48,60 @@ struct LyingProduct {
 
 // ---- multiplying
 
-// What comes into the cache while some rows are multiplied for the first time: the next as many.
-Ahead rows_after(const LyingTerms& terms, int64_t row, int64_t rows) {
+// What comes into the cache while rows before these are multiplied.
+Ahead rows_after(const LyingTerms& terms, int64_t row, int64_t rows, int64_t all) {
   const auto& lying = terms.lying.rows;
-  return Ahead(lying.part(row, 0, rows, lying.columns));
+  return Ahead(lying.part(row, 0, std::min(rows, all - row), lying.columns));
 }
 
 void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, int64_t height, float* sums, bool add,
                     Ahead& ahead) {
   const auto& [kernels, rows, scale] = terms.lying;
-  const int64_t most = kernels.block_terms();
-  for (int64_t k = 0; k < rows.columns; k += most) {
-    const LyingRows block{rows.part(row, k, height, std::min(most, rows.columns - k)), scale};
+  for (int64_t k = 0, terms_now; k < rows.columns; k += terms_now) {
+    terms_now = std::min(kernels.lying_terms, rows.columns - k);
+    const LyingRows block{rows.part(row, k, height, terms_now), scale};
     const LyingPanel panel{terms.packed + kernels.steps(k) * group.width, group.width, group.columns};
     kernels.multiply_lying(block, panel, sums, add || k > 0, ahead);
   }
 }
 
-// A vector's lanes of what lies.
-void multiply_rows(const LyingProduct& product, const Group& group, int64_t row, int64_t rows) {
-  alignas(64) float sums[kMostLanes * kMostVectors * kMostLanes];
-  const auto& kernels = product.kernels;
+int64_t rows_at_once(const PackedKernels& kernels) { return std::max(kernels.lanes, kernels.lying_rows); }
+
+// At most rows_at_once() of what lies; `ahead` is of the product's own terms.
+void multiply_rows(const LyingProduct& product, const Group& group, int64_t row, int64_t rows, Ahead& ahead) {
+  alignas(64) float sums[kMostLyingRows * kMostLyingVectors * kMostLanes];
   for (const auto& terms : group.summands) {
-    Ahead ahead;
-    if (&group == &product.groups.front())
-      ahead = rows_after(terms, row + rows, std::min(rows, product.rows - row - rows));
-    for (int64_t r = 0; r < rows; r += kernels.lying_rows)
-      multiply_lying(terms, group, row + r, std::min(kernels.lying_rows, rows - r), sums + r * group.width,
-                     &terms != &group.summands.front(), ahead);
+    const bool own = &terms == &group.summands.front();
+    Ahead addends_ahead;
+    if (!own && &group == &product.groups.front()) addends_ahead = rows_after(terms, row + rows, rows, product.rows);
+    const int64_t most = terms.lying.kernels.lying_rows;
+    for (int64_t r = 0; r < rows; r += most)
+      multiply_lying(terms, group, row + r, std::min(most, rows - r), sums + r * group.width, !own,
+                     own ? ahead : addends_ahead);
   }
   const auto& y = group.y;
-  float* first = y.data + (product.across ? row : row * y.stride);
-  const TileResult to{.y = first, .stride = y.stride, .columns = group.columns};
-  (product.across ? kernels.put_across : kernels.put_lying)(sums, rows, group.width, to);
+  const auto& kernels = product.kernels;
+  for (int64_t r = 0; r < rows; r += kernels.lanes) {
+    float* first = y.data + (product.across ? row + r : (row + r) * y.stride);
+    const TileResult to{.y = first, .stride = y.stride, .columns = group.columns};
+    (product.across ? kernels.put_across : kernels.put_lying)(sums + r * group.width, std::min(kernels.lanes, rows - r),
+                                                              group.width, to);
+  }
 }
 
 void run_lying(const LyingProduct& product, bool worth_threads) {
-  const int64_t piece = worth_threads ? kPieceRows : product.rows, lanes = product.kernels.lanes;
+  const int64_t piece = worth_threads ? kPieceRows : product.rows, most = rows_at_once(product.kernels);
+  const auto groups = static_cast<int64_t>(product.groups.size());
   for_each_piece((product.rows + piece - 1) / piece, [&](int64_t i) {
+    const InUse in_use(product.kernels);
     const int64_t end = std::min((i + 1) * piece, product.rows);
-    for (int64_t row = i * piece; row < end; row += lanes)
-      for (const auto& group : product.groups) multiply_rows(product, group, row, std::min(lanes, end - row));
+    for (int64_t row = i * piece, rows; row < end; row += rows) {
+      rows = std::min(most, end - row);
+      const auto& terms = product.groups.front().summands.front();
+      Ahead ahead = rows_after(terms, row + rows, rows, product.rows);
+      ahead.spread_over(groups * terms.lying.rows.columns / 32);
+      for (const auto& group : product.groups) multiply_rows(product, group, row, rows, ahead);
+    }
   });
 }
 
@@ -111,7 +124,7 @@ struct Rows {
     for (int64_t row = 0; row < rows; row += kernels.lanes) {
       TileSource from = x;
       from.x += (first + row) * x.row_stride;
-      kernels.pack_tile(from, std::min(kernels.lanes, rows - row), depth, out + row, width);
+      kernels.pack_lanes(from, std::min(kernels.lanes, rows - row), depth, out + row, width);
     }
   }
 };
@@ -137,7 +150,7 @@ bool worth_threads(int64_t rows, int64_t depth, int64_t columns) {
 // x lies, the weights are packed.
 void with_few_columns(const Activations& x, std::span<const SideBySide> products, bool transposed,
                       PackedScratch& scratch) {
-  const auto& kernels = packed_kernels(scratch.instructions, false);
+  const auto& kernels = packed_kernels(scratch.instructions, Arithmetic::kSingles);
   const auto columns_of = [&](const StoredMatrix& w) { return transposed ? w.out : w.in; };
   const int64_t depth = transposed ? products.front().w.in : products.front().w.out;
   const int64_t width = kernels.panel_width, numbers = whole_blocks(kernels, depth) * width;
@@ -166,7 +179,7 @@ struct RowGroup {
 };
 std::vector<RowGroup> row_groups(const PackedKernels& kernels, int64_t rows) {
   const int64_t vectors = (rows + kernels.lanes - 1) / kernels.lanes;
-  const int64_t count = (vectors + kMostVectors - 1) / kMostVectors;
+  const int64_t count = (vectors + kernels.lying_vectors - 1) / kernels.lying_vectors;
   std::vector<RowGroup> groups;
   for (int64_t g = 0; g < count; ++g) {
     const int64_t begin = g * vectors / count, end = (g + 1) * vectors / count, first = begin * kernels.lanes;
@@ -193,9 +206,9 @@ std::vector<const float*> packed_rows(const Rows& rows, const std::vector<RowGro
 }
 
 // Each weight lies, x is packed.
-void with_few_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
-  const auto &kernels = packed_kernels(scratch.instructions, x.pairs),
-             &single = packed_kernels(scratch.instructions, false);
+void with_packed_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+  const auto &kernels = packed_kernels(scratch.instructions, x.arithmetic),
+             &single = packed_kernels(scratch.instructions, Arithmetic::kSingles);
   const auto groups = row_groups(kernels, x.rows);
   const auto rows = rows_of(kernels, x, products.front().w.in);
   float* room = scratch.x.at_least(rows.numbers(vectors_of(groups)));
@@ -218,13 +231,33 @@ void with_few_rows(const Activations& x, std::span<const SideBySide> products, P
   }
 }
 
+// Rows of x that are packed at once: of 2048 terms in bfloat16, 1 MiB that stays in a cache while the weights go by.
+constexpr int64_t kBandRows = 256;
+
+void with_few_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+  for (int64_t row = 0; row < x.rows; row += kBandRows) {
+    const int64_t rows = std::min(kBandRows, x.rows - row);
+    const auto band_of = [&](Activations all) {
+      all.data += row * all.stride;
+      all.rows = rows;
+      return all;
+    };
+    std::vector<SideBySide> bands;
+    for (const auto& [w, y, addends] : products) {
+      auto& band = bands.emplace_back(SideBySide{w, {y.data + row * y.stride, y.stride}});
+      for (const auto& [xa, b] : addends) band.addends.push_back({band_of(xa), b});
+    }
+    with_packed_rows(band_of(x), bands, scratch);
+  }
+}
+
 // ---- what lies well
 
 // For so many rows of x.
 bool lies_well(const PackedKernels& kernels, const StoredMatrix& w, int64_t rows) {
   if (w.dtype == c10::kFloat) return kernels.terms == 1 && kLyingFloat.holds(rows);
-  return w.dtype == c10::kBFloat16 && kernels.lying_bfloat16.holds(rows) && w.in % 2 == 0 && w.stride % 2 == 0 &&
-         reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
+  return w.dtype == c10::kBFloat16 && kernels.lying_bfloat16.holds(rows) && w.in % (2 * kernels.whole_steps) == 0 &&
+         w.stride % 2 == 0 && reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
 }
 
 bool few_columns(const Activations& x, std::span<const SideBySide> products, bool transposed, Isa instructions) {
@@ -233,17 +266,20 @@ bool few_columns(const Activations& x, std::span<const SideBySide> products, boo
     const int64_t depth = transposed ? w.in : w.out, columns = transposed ? w.out : w.in;
     return !y.add && !w.scales && addends.empty() && columns <= kFewColumns && depth > 0 && depth <= kMostPanelTerms;
   };
-  return !x.pairs && x.rows > packed_kernels(instructions, false).streamed_rows &&
+  return x.arithmetic == Arithmetic::kSingles &&
+         x.rows > packed_kernels(instructions, Arithmetic::kSingles).streamed_rows &&
          std::all_of(products.begin(), products.end(), fits);
 }
 
 bool few_rows(const Activations& x, std::span<const SideBySide> products, Isa instructions) {
-  const auto &kernels = packed_kernels(instructions, x.pairs), &single = packed_kernels(instructions, false);
+  const auto &kernels = packed_kernels(instructions, x.arithmetic),
+             &single = packed_kernels(instructions, Arithmetic::kSingles);
   const auto fits = [&](const SideBySide& product) {
     const auto& [w, y, addends] = product;
     return !y.add && w.in > 0 && (x.rows > kernels.streamed_rows || w.out >= kWorthPanels) &&
-           lies_well(kernels, w, x.rows) &&
-           std::all_of(addends.begin(), addends.end(), [&](const Addend& a) { return lies_well(single, a.w, x.rows); });
+           lies_well(kernels, w, x.rows) && std::all_of(addends.begin(), addends.end(), [&](const Addend& a) {
+             return x.arithmetic == Arithmetic::kTiles ? a.w.dtype == c10::kFloat : lies_well(single, a.w, x.rows);
+           });
   };
   return kernels.lanes == single.lanes && std::all_of(products.begin(), products.end(), fits);
 }

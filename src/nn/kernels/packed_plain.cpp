@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "nn/kernels/packed_kernels.h"
+#include "nn/kernels/packed_product.h"
 
 #define EK_TARGET
 
@@ -121,7 +122,11 @@ const PackedKernels& packed_kernels_avx2();
 const PackedKernels& packed_kernels_avx2_pairs();
 #endif
 
-const PackedKernels& packed_kernels([[maybe_unused]] Isa isa, bool pairs) {
+const PackedKernels& packed_kernels_tiles(Isa isa);
+
+const PackedKernels& packed_kernels([[maybe_unused]] Isa isa, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::kTiles) return packed_kernels_tiles(isa);
+  const bool pairs = arithmetic == Arithmetic::kPairs;
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512 && pairs && has_bfloat16_dots()) return packed_kernels_avx512_pairs();
   if (isa == Isa::kAvx512 && !pairs) return packed_kernels_avx512();

@@ -29,10 +29,18 @@ struct Terms {
   bool transposed;  // rows of the weight are columns of y
 
   int64_t tiles() const { return streamed() ? 1 : (rows + kernels.tile_rows - 1) / kernels.tile_rows; }
-  int64_t first_row(int64_t tile) const { return tile * rows / tiles(); }
+  int64_t first_row(int64_t tile) const {
+    const int64_t whole = kernels.whole_rows;
+    return std::min((tile * rows / tiles() + whole - 1) / whole * whole, rows);
+  }
   int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
   bool streamed() const { return rows <= kernels.streamed_rows; }
-  int64_t panel_numbers() const { return kBlock * kernels.panel_width; }
+  // Whether all panels of a share are packed at once, which reads rows of the weight from end to end.
+  bool packs_shares() const { return !transposed && !kernels.multiply_and_pack; }
+  int64_t panels_of(int64_t columns) const { return (columns + kernels.panel_width - 1) / kernels.panel_width; }
+  int64_t panel_numbers(int64_t columns) const {
+    return (packs_shares() ? panels_of(columns) : 1) * kBlock * kernels.panel_width;
+  }
   int64_t block() const { return kernels.block_terms(); }
   int64_t packed_at(int64_t k) const { return kernels.steps(k) * rows; }  // where a block begins
   StoredPart part(const StoredPart& w, int64_t k, int64_t terms, int64_t column, int64_t columns) const {
@@ -98,16 +106,16 @@ void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
     TileSource x = of.x;
     x.x += row * x.row_stride + first * x.k_stride;
     if (x.scales) x.scales += first;
-    of.kernels.pack_tile(x, of.height(tile), depth, out + of.packed_at(k) + row * of.kernels.steps(depth),
-                         of.height(tile));
+    of.kernels.pack_tile(x, of.height(tile), depth, out + of.packed_at(k) + row * of.kernels.steps(depth));
   });
 }
 
-// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least. One
-// thread's next block of 192 crowds less in its caches, where there are tiles enough to fetch it meanwhile and no
-// shares to be dealt evenly.
+// Where columns of y are columns of the weight, few of them mean short pieces of many pages: 512 bytes at least, and
+// whole rows where reading them is most of the work. One thread's next block of 192 crowds less in its caches, where
+// there are tiles enough to fetch it meanwhile and no shares to be dealt evenly.
 int64_t columns_at_once(const Terms& terms, int64_t threads) {
   if (terms.transposed) return 128;
+  if (terms.packs_shares()) return terms.rows <= 128 ? std::max<int64_t>(2048 / threads, 256) : 256;
   if (terms.streamed()) return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
   return threads == 1 && terms.tiles() > 1 ? 192 : 256;
 }
@@ -157,8 +165,8 @@ class ShareSums {
         add_(add),
         room_(room) {}
   static int64_t numbers(const Terms& terms, const Share& share) {
-    const int64_t width = terms.kernels.panel_width, panels = (share.columns + width - 1) / width;
-    return panels * width * (terms.first_row(share.end_tile) - terms.first_row(share.tile));
+    return terms.panels_of(share.columns) * terms.kernels.panel_width *
+           (terms.first_row(share.end_tile) - terms.first_row(share.tile));
   }
 
   TileResult tile(int64_t row, int64_t column, int64_t columns, const Block& block) const {
@@ -191,14 +199,16 @@ void stream(const Product& product, const Window& window, const Share& share, fl
   kernels.stream(rows, window.packed, w, transposed, y, sums);
 }
 
-// A panel's columns of one block meet a share's tiles. Of x w, the first tile packs what it meets.
+// A panel's columns of one block meet a share's tiles. Of x w, the first tile packs what it meets, or all panels are
+// packed before.
 void multiply_panel(const Terms& terms, const StoredPart& w, const Share& share, int64_t column, const Block& block,
                     float* panel, const ShareSums& sums, Ahead& ahead) {
   const auto& kernels = terms.kernels;
   const int64_t columns = std::min(kernels.panel_width, share.column + share.columns - column);
   const auto part = terms.part(w, block.k, block.depth, column, columns);
-  const bool first_packs = !terms.transposed && columns == kernels.panel_width && block.depth % kernels.terms == 0;
-  if (!first_packs) kernels.pack_panel(part, terms.transposed, panel);
+  const bool first_packs = !terms.transposed && kernels.multiply_and_pack && columns == kernels.panel_width &&
+                           block.depth % kernels.terms == 0;
+  if (!first_packs && !terms.packs_shares()) kernels.pack_panel(part, terms.transposed, panel);
   const int64_t steps = kernels.steps(block.depth);
   for (int64_t tile = share.tile, row = terms.first_row(tile), end; tile < share.end_tile; ++tile, row = end) {
     end = terms.first_row(tile + 1);
@@ -213,8 +223,11 @@ void multiply_panel(const Terms& terms, const StoredPart& w, const Share& share,
 
 void multiply_block(const Terms& terms, const StoredPart& w, const Share& share, const Block& block, float* panel,
                     const ShareSums& sums, Ahead& ahead) {
-  for (int64_t column = share.column; column < share.column + share.columns; column += terms.kernels.panel_width)
-    multiply_panel(terms, w, share, column, block, panel, sums, ahead);
+  if (terms.packs_shares())
+    terms.kernels.pack_panel(terms.part(w, block.k, block.depth, share.column, share.columns), false, panel);
+  for (int64_t column = 0; column < share.columns; column += terms.kernels.panel_width)
+    multiply_panel(terms, w, share, share.column + column, block, panel + (terms.packs_shares() ? column * kBlock : 0),
+                   sums, ahead);
 }
 
 void multiply_addend(const PackedAddend& addend, const Share& share, bool last, float* panel, const ShareSums& sums) {
@@ -240,13 +253,15 @@ void multiply(const Product& product, const Window& window, const Share& share, 
   };
   std::span<const PackedAddend> addends;
   if (window.end == terms.depth) addends = share.operand->packed_addends;
-  const ShareSums sums(product, share, window.begin > 0 || share.operand->y.add, room + terms.panel_numbers());
+  const ShareSums sums(product, share, window.begin > 0 || share.operand->y.add,
+                       room + terms.panel_numbers(share.columns));
   for (int64_t k = window.begin; k < window.end; k += block) {
     Ahead ahead;
     if (k + block < window.end)
       ahead = Ahead(block_of(share, k + block));
     else if (next)
       ahead = Ahead(block_of(*next, window.begin));
+    ahead.spread_over(terms.panels_of(share.columns) * (share.end_tile - share.tile) * kBlock / 16);
     const Block now{.k = k,
                     .depth = std::min(block, window.end - k),
                     .x = window.packed + terms.packed_at(k - window.begin),
@@ -260,9 +275,10 @@ void multiply(const Product& product, const Window& window, const Share& share, 
 // Of a thread, in numbers.
 int64_t room_for(const Terms& terms, const std::vector<Share>& shares) {
   if (terms.streamed()) return kStreamRoom;
-  int64_t sums = 0;
-  for (const auto& share : shares) sums = std::max(sums, ShareSums::numbers(terms, share));
-  return terms.panel_numbers() + sums;
+  int64_t numbers = 0;
+  for (const auto& share : shares)
+    numbers = std::max(numbers, terms.panel_numbers(share.columns) + ShareSums::numbers(terms, share));
+  return numbers;
 }
 
 int64_t threads_for(const Product& product) {
@@ -288,7 +304,7 @@ void pack_addends(Product& product, PackedScratch& scratch, int64_t threads) {
   int64_t numbers = 0;
   for (auto& operand : product.operands)
     for (const auto& [x, w] : operand.addends) {
-      operand.packed_addends.push_back({{packed_kernels(scratch.instructions, false),
+      operand.packed_addends.push_back({{packed_kernels(scratch.instructions, Arithmetic::kSingles),
                                          {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
                                          terms.rows,
                                          terms.transposed ? w.in : w.out,
@@ -311,13 +327,15 @@ void multiply_all(const Product& product, PackedScratch& scratch, int64_t thread
   const int64_t block = terms.block(), most_terms = std::max(block, kPackedNumbers / terms.rows / kBlock * block);
   const auto shares = shares_of(product, threads);
   const auto count = static_cast<int64_t>(shares.size());
-  float* x = scratch.x.at_least(terms.packed_at(std::min(most_terms, terms.depth)));
+  // The last tile of a block may be read as a whole one.
+  float* x = scratch.x.at_least(terms.packed_at(std::min(most_terms, terms.depth)) + terms.kernels.whole_rows * kBlock);
   const int64_t room_numbers = room_for(terms, shares);
   float* rooms = scratch.w.at_least(threads * room_numbers);
   for (int64_t k = 0; k < terms.depth; k += most_terms) {
     const Window window{k, std::min(k + most_terms, terms.depth), x};
     pack(terms, window, x, threads);
     for_each_share(count, threads, [&](int64_t i, int64_t next, int64_t thread) {
+      const InUse in_use(terms.kernels);
       const auto& share = shares[static_cast<size_t>(i)];
       float* room = rooms + thread * room_numbers;
       terms.streamed() ? stream(product, window, share, room)
@@ -334,7 +352,7 @@ void clear(const Product& product) {
 
 // Addends go with a share's tiles, where those of float32 have the same heights and widths.
 bool takes_addends(const Terms& terms, const PackedScratch& scratch) {
-  const auto& single = packed_kernels(scratch.instructions, false);
+  const auto& single = packed_kernels(scratch.instructions, Arithmetic::kSingles);
   return terms.depth > 0 && !terms.streamed() && terms.kernels.tile_rows == single.tile_rows &&
          terms.kernels.panel_width == single.panel_width;
 }
@@ -360,7 +378,7 @@ StoredPart all_of(const StoredMatrix& w) { return {w.data, w.dtype, w.stride, w.
 
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   if (products.empty()) return;
-  Product product{.terms = {packed_kernels(scratch.instructions, x.pairs),
+  Product product{.terms = {packed_kernels(scratch.instructions, x.arithmetic),
                             {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
                             x.rows,
                             products.front().w.in,
@@ -382,7 +400,7 @@ void times_transposed(const Activations& x, const StoredMatrix& w, const Result&
 
 void times(const Activations& x, const SideBySide& product, PackedScratch& scratch) {
   const auto& [w, y, addends] = product;
-  Product packed{.terms = {packed_kernels(scratch.instructions, x.pairs),
+  Product packed{.terms = {packed_kernels(scratch.instructions, x.arithmetic),
                            {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
                            x.rows,
                            w.out,
@@ -399,7 +417,7 @@ void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedS
 void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
                       PackedScratch& scratch) {
   EK_CHECK(x.rows == w.out, kShape, "a product: the operands have ", x.rows, " and ", w.out, " rows, expected as many");
-  run({.terms = {packed_kernels(scratch.instructions, false),
+  run({.terms = {packed_kernels(scratch.instructions, Arithmetic::kSingles),
                  {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
                  width,
                  w.out,

@@ -6,9 +6,13 @@
 /// (((0 + x_0 w_0) + x_1 w_1) + ...), each step one fused multiply-add. So the bits of a row depend neither on the rows
 /// beside it, nor on threads, nor on the width of the vectors (AVX2, AVX-512); processors without FMA round twice.
 ///
-/// In pairs, activations are rounded to bfloat16, and the processor's dot products take two terms of x and w at a time:
-/// blocks of 256 terms, (0 + x_1 w_1) + x_0 w_0 and so on, each term one fused multiply-add. Where a processor lacks
-/// them, the same bits, at a fraction of the speed (but for numbers below 1e-38, which the instructions take for 0).
+/// In pairs and in tiles, activations are rounded to bfloat16; products of two of those are exact in float32. In pairs,
+/// the processor's dot products take two terms of x and w at a time: blocks of 256 terms, (0 + x_1 w_1) + x_0 w_0 and so
+/// on, each term one addition that is rounded. In tiles (AMX) it takes 32 at a time, of 16 rows and 16 columns:
+/// y (+)= (((0 + x_0 w_0) + x_2 w_2) + ... + x_30 w_30) + (((0 + x_1 w_1) + x_3 w_3) + ... + x_31 w_31), again for the
+/// next 32, and so on; where rows of y have scales (int8), the sum of 256 terms, from 0, times the scale. Where a
+/// processor lacks the instructions, the same bits, at a fraction of the speed (but for numbers below 1e-38, which they
+/// take for 0).
 ///
 /// Within a parallel region, or where there is little to do, one thread works; otherwise at::get_num_threads() do, each
 /// taking small shares of the result as it gets free.
@@ -24,13 +28,16 @@
 
 namespace evenkeel::kernels {
 
+/// How a sum takes its terms. Those in bfloat16 are for weights in bfloat16 and int8.
+enum class Arithmetic : uint8_t { kSingles, kPairs, kTiles };
+
 /// Rows of numbers, `stride` numbers apart.
 template <typename T>
 struct ActivationsOf {
   const T* data = nullptr;
   int64_t rows = 0, stride = 0;
-  T scale = 1;         ///< times every number: LoRA's alpha / r
-  bool pairs = false;  ///< multiplied in pairs, by weights in bfloat16 or int8
+  T scale = 1;  ///< times every number: LoRA's alpha / r
+  Arithmetic arithmetic = Arithmetic::kSingles;
 };
 using Activations = ActivationsOf<float>;
 
@@ -52,7 +59,7 @@ struct PackedScratch {
 };
 
 /// What is added to a product while its sums are in the cache, to the bits of a second product that adds to the first:
-/// x W^T beside x W^T, x W beside x W. Never in pairs.
+/// x W^T beside x W^T, x W beside x W. Always in single terms.
 template <typename T>
 struct AddendOf {
   ActivationsOf<T> x;  ///< as many rows as the product's
@@ -70,7 +77,7 @@ struct SideBySideOf {
 using SideBySide = SideBySideOf<float>;
 
 /// y [rows, out] (+)= x W^T for each weight, x [rows, in]; x is packed once.
-/// \throws Error{kInternal} for a weight of another type, or of one that pairs cannot take; kShape where the widths of
+/// \throws Error{kInternal} for a weight of another type, or of one that the arithmetic cannot take; kShape where the widths of
 ///         the weights differ.
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch);
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
@@ -79,7 +86,7 @@ void times_transposed(const Activations& x, const StoredMatrix& w, const Result&
 void times(const Activations& x, const SideBySide& product, PackedScratch& scratch);
 void times(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
-/// y [width, in] (+)= x^T W, x [rows, width] and as many rows in W: the gradient of a factor. Never in pairs.
+/// y [width, in] (+)= x^T W, x [rows, width] and as many rows in W: the gradient of a factor. Always in single terms.
 void transposed_times(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
                       PackedScratch& scratch);
 

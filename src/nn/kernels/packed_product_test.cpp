@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -39,15 +40,29 @@ Weight weight(at::ScalarType dtype, int64_t out, int64_t in, int64_t gap = 3) {
 
 struct Format {
   at::ScalarType dtype;
-  bool pairs = false;
+  Arithmetic arithmetic = Arithmetic::kSingles;
 
-  std::string name() const { return concat(c10::toString(dtype), pairs ? " in pairs" : ""); }
+  bool rounds() const { return arithmetic != Arithmetic::kSingles; }
+  std::string name() const {
+    constexpr std::array kNames{"", " in pairs", " in tiles"};
+    return concat(c10::toString(dtype), kNames[static_cast<size_t>(arithmetic)]);
+  }
 };
-constexpr std::array kFormats{Format{at::kFloat}, Format{at::kBFloat16},       Format{at::kHalf},
-                              Format{at::kChar},  Format{at::kBFloat16, true}, Format{at::kChar, true}};
+constexpr std::array kFormats{Format{at::kFloat},
+                              Format{at::kBFloat16},
+                              Format{at::kHalf},
+                              Format{at::kChar},
+                              Format{at::kBFloat16, Arithmetic::kPairs},
+                              Format{at::kChar, Arithmetic::kPairs},
+                              Format{at::kBFloat16, Arithmetic::kTiles},
+                              Format{at::kChar, Arithmetic::kTiles}};
 
-Activations activations(const at::Tensor& x, float scale = 1, bool pairs = false) {
-  return {.data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.stride(0), .scale = scale, .pairs = pairs};
+Activations activations(const at::Tensor& x, float scale = 1, Arithmetic arithmetic = Arithmetic::kSingles) {
+  return {.data = x.const_data_ptr<float>(),
+          .rows = x.size(0),
+          .stride = x.stride(0),
+          .scale = scale,
+          .arithmetic = arithmetic};
 }
 
 Result result(const at::Tensor& y, bool add = false) {
@@ -89,8 +104,8 @@ void multiply(bool forward, const Activations& x, const StoredMatrix& w, const R
   forward ? times_transposed(x, w, y, scratch) : times(x, w, y, scratch);
 }
 
-// Both directions, with and without `add`, of one shape and format. In pairs it is x rounded to bfloat16 that is
-// multiplied; where rows of an int8 weight scale it, it is rounded after.
+// Both directions, with and without `add`, of one shape and format. In pairs and tiles it is x rounded to bfloat16
+// that is multiplied; where rows of an int8 weight scale it, it is rounded after.
 void expect_products(const Shape& shape, const Format& format, PackedScratch& scratch) {
   SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", format.name(), " instructions ",
                       static_cast<int>(scratch.instructions)));
@@ -100,14 +115,14 @@ void expect_products(const Shape& shape, const Format& format, PackedScratch& sc
     const auto x = at::randn({shape.rows, depth + 2}).narrow(1, 0, depth);
     const auto operand = forward ? w.exact_OI.t() : w.exact_OI;
     const bool scaled_first = !forward && format.dtype == at::kChar;
-    const auto multiplied = format.pairs && !scaled_first ? x.to(at::kBFloat16) : x;
+    const auto multiplied = format.rounds() && !scaled_first ? x.to(at::kBFloat16) : x;
     const auto product = at::mm(multiplied.to(at::kDouble) * 0.5, operand);
     const auto size = at::mm(x.to(at::kDouble).abs(), operand.abs()) + 7;
     auto frame = framed(shape.rows, width);
     const auto y = inner(frame, shape.rows, width);
     for (const bool add : {true, false}) {
-      multiply(forward, activations(x, 0.5f, format.pairs), w.matrix, result(y, add), scratch);
-      expect_close(y, add ? product + 7 : product, size, format.pairs && scaled_first ? 0x1p-9 : 1e-6);
+      multiply(forward, activations(x, 0.5f, format.arithmetic), w.matrix, result(y, add), scratch);
+      expect_close(y, add ? product + 7 : product, size, format.rounds() && scaled_first ? 0x1p-9 : 1e-6);
       expect_frame_untouched(frame, shape.rows, width);
     }
   }
@@ -117,17 +132,40 @@ TEST(PackedProduct, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
   at::manual_seed(1);
   for (auto& scratch : every_instruction_set())
     for (const auto& format : kFormats) {
-      for (const Shape& shape :
-           {Shape{1, 1, 1}, {1, 37, 70}, {2, 16, 32}, {3, 65, 258}, {5, 40, 20}, {33, 70, 129}, {70, 20, 513}})
+      for (const Shape& shape : {Shape{1, 1, 1},
+                                 {1, 37, 70},
+                                 {2, 16, 32},
+                                 {3, 65, 258},
+                                 {5, 40, 20},
+                                 {33, 70, 129},
+                                 {70, 20, 513},
+                                 {48, 96, 160}})
         expect_products(shape, format, scratch);
       for (int64_t rows = 1; rows < 33; rows += 3) expect_products({rows, 35, 33}, format, scratch);
     }
 }
 
-// What the header says: blocks of 128 terms, each from 0, one fused multiply-add per term; in pairs of 256, the later
-// term of two first.
-float in_order(const at::Tensor& x, const at::Tensor& column, float scale, float before, bool pairs) {
+// What the header says: 32 terms at a time, the even ones and the odd ones; of scaled rows, blocks of 256 terms.
+float tiles_in_order(const at::Tensor& x, const at::Tensor& column, const float* scale, float before) {
+  const int64_t terms = column.size(0);
+  float y = before, sum = 0;
+  for (int64_t k = 0; k < terms; k += 32) {
+    std::array<float, 2> sums{};
+    for (int64_t i = k; i < std::min(k + 32, terms); ++i)
+      sums[static_cast<size_t>(i % 2)] += x[i].item<float>() * column[i].item<float>();
+    (scale ? sum : y) += sums[0] + sums[1];
+    if (scale && (k % 256 == 224 || k + 32 >= terms)) y = std::fma(*scale, std::exchange(sum, 0.0f), y);
+  }
+  return y;
+}
+
+// Blocks of 128 terms, each from 0, one fused multiply-add per term; in pairs of 256, the later term of two first.
+float in_order(const at::Tensor& x, const at::Tensor& column, const float* scales, float before,
+               Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::kTiles) return tiles_in_order(x, column, scales, before);
+  const bool pairs = arithmetic == Arithmetic::kPairs;
   const int64_t terms = column.size(0), block = pairs ? 256 : 128, step = pairs ? 2 : 1;
+  const float scale = scales ? *scales : 1.0f;
   float y = before;
   for (int64_t k = 0; k < terms; k += block) {
     float sum = 0;
@@ -143,17 +181,18 @@ TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
   at::manual_seed(4);
   for (auto& scratch : every_instruction_set()) {
     if (scratch.instructions == Isa::kBaseline) continue;  // without fused multiply-add
-    for (const auto& [dtype, pairs] : kFormats)
+    for (const auto& format : kFormats)
       for (const int64_t rows : {1, 5, 9, 17}) {
+        const auto& [dtype, arithmetic] = format;
         const auto w = weight(dtype, 3, 277);
         const auto x = at::randn({rows, 277});
         auto y = at::full({rows, 3}, 0.25f);
-        times_transposed(activations(x, 1, pairs), w.matrix, result(y, true), scratch);
-        const auto multiplied = pairs ? x.to(at::kBFloat16).to(at::kFloat) : x;
+        times_transposed(activations(x, 1, arithmetic), w.matrix, result(y, true), scratch);
+        const auto multiplied = format.rounds() ? x.to(at::kBFloat16).to(at::kFloat) : x;
         for (int64_t o = 0; o < 3; ++o)
           EXPECT_EQ(y[rows - 1][o].item<float>(),
                     in_order(multiplied[rows - 1], w.stored[o].narrow(0, 0, 277).to(at::kFloat),
-                             dtype == at::kChar ? w.scales[o].item<float>() : 1.0f, 0.25f, pairs));
+                             dtype == at::kChar ? w.scales[o].const_data_ptr<float>() : nullptr, 0.25f, arithmetic));
       }
   }
 }
@@ -167,9 +206,9 @@ TEST(PackedProduct, RowHasTheSameBitsAloneAndAmongOthers) {
         const auto x = at::randn({70, forward ? 140 : 150});
         const int64_t width = forward ? 150 : 140;
         auto together = at::empty({70, width}), parts = at::empty({70, width});
-        multiply(forward, activations(x, 1, format.pairs), w.matrix, result(together), scratch);
+        multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(together), scratch);
         for (int64_t row = 0, rows = 1; row < 70; row += rows++)
-          multiply(forward, activations(x.narrow(0, row, std::min(rows, 70 - row)), 1, format.pairs), w.matrix,
+          multiply(forward, activations(x.narrow(0, row, std::min(rows, 70 - row)), 1, format.arithmetic), w.matrix,
                    result(parts.narrow(0, row, std::min(rows, 70 - row))), scratch);
         EXPECT_TRUE(at::equal(together, parts)) << format.name() << (forward ? " forward" : " backward");
       }
@@ -183,13 +222,14 @@ TEST(PackedProduct, ColumnHasTheSameBitsAloneAndAmongOthers) {
         const auto w = weight(format.dtype, 70, 150);
         const auto x = at::randn({rows, 150});
         auto together = at::empty({rows, 70}), parts = at::empty({rows, 70});
-        multiply(true, activations(x, 1, format.pairs), w.matrix, result(together), scratch);
+        multiply(true, activations(x, 1, format.arithmetic), w.matrix, result(together), scratch);
         for (int64_t column = 0, columns = 1; column < 70; column += columns, columns += 4) {
           auto some = w.matrix;
           some.data = w.stored[column].const_data_ptr();
           some.out = std::min(columns, 70 - column);
           if (some.scales) some.scales += column;
-          multiply(true, activations(x, 1, format.pairs), some, result(parts.narrow(1, column, some.out)), scratch);
+          multiply(true, activations(x, 1, format.arithmetic), some, result(parts.narrow(1, column, some.out)),
+                   scratch);
         }
         EXPECT_TRUE(at::equal(together, parts)) << format.name() << " " << rows << " rows";
       }
@@ -199,11 +239,14 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
   at::manual_seed(6);
   const int before = at::get_num_threads();
   PackedScratch scratch;
-  for (const auto& [shape, pairs] : {std::pair{Shape{5, 1030, 700}, false},
-                                     {Shape{5, 1030, 700}, true},
-                                     {Shape{40, 300, 515}, false},
-                                     {Shape{40, 300, 515}, true},
-                                     {Shape{1100, 70, 130}, false}})
+  for (const auto& [shape, arithmetic] : {std::pair{Shape{5, 1030, 700}, Arithmetic::kSingles},
+                                          {Shape{5, 1030, 700}, Arithmetic::kPairs},
+                                          {Shape{5, 1030, 704}, Arithmetic::kTiles},
+                                          {Shape{40, 300, 515}, Arithmetic::kSingles},
+                                          {Shape{40, 300, 515}, Arithmetic::kPairs},
+                                          {Shape{40, 300, 515}, Arithmetic::kTiles},
+                                          {Shape{1100, 70, 130}, Arithmetic::kSingles},
+                                          {Shape{1100, 70, 130}, Arithmetic::kTiles}})
     for (const bool forward : {true, false}) {
       const auto w = weight(at::kBFloat16, shape.out, shape.in);
       const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
@@ -211,7 +254,7 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
       for (const int threads : {1, 2, 3}) {
         at::set_num_threads(threads);
         by_threads.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
-        multiply(forward, activations(x, 1, pairs), w.matrix, result(by_threads.back()), scratch);
+        multiply(forward, activations(x, 1, arithmetic), w.matrix, result(by_threads.back()), scratch);
       }
       EXPECT_TRUE(at::equal(by_threads[0], by_threads[1]));
       EXPECT_TRUE(at::equal(by_threads[0], by_threads[2]));
@@ -222,7 +265,7 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
 TEST(PackedProduct, SmallIntegersAreExact) {
   at::manual_seed(7);
   for (auto& scratch : every_instruction_set())
-    for (const auto& [dtype, pairs] : kFormats)
+    for (const auto& [dtype, arithmetic] : kFormats)
       for (const int64_t rows : {3, 21})
         for (const bool forward : {true, false}) {
           const auto stored = at::randint(-9, 10, {45, 150}, at::kLong).to(dtype);
@@ -235,7 +278,7 @@ TEST(PackedProduct, SmallIntegersAreExact) {
                                .scales = ones.const_data_ptr<float>()};
           const auto x = at::randint(-9, 10, {rows, forward ? 150 : 45}, at::kFloat);
           auto y = at::empty({rows, forward ? 45 : 150});
-          multiply(forward, activations(x, 1, pairs), w, result(y), scratch);
+          multiply(forward, activations(x, 1, arithmetic), w, result(y), scratch);
           const auto wide = stored.to(at::kFloat);
           EXPECT_TRUE(at::equal(y, at::mm(x, forward ? wide.t() : wide)));
         }
@@ -245,13 +288,18 @@ TEST(PackedProduct, WhatIsNotFiniteStaysWithItsRowAndColumn) {
   at::manual_seed(8);
   const float infinite = std::numeric_limits<float>::infinity();
   for (auto& scratch : every_instruction_set())
-    for (const auto& [rows, pairs] : {std::pair{2, false}, {19, false}, {2, true}, {19, true}}) {
+    for (const auto& [rows, arithmetic] : {std::pair{2, Arithmetic::kSingles},
+                                           {19, Arithmetic::kSingles},
+                                           {2, Arithmetic::kPairs},
+                                           {19, Arithmetic::kPairs},
+                                           {2, Arithmetic::kTiles},
+                                           {19, Arithmetic::kTiles}}) {
       auto w = weight(at::kBFloat16, 37, 45);
       w.stored[5][44].fill_(std::numeric_limits<float>::quiet_NaN());
       auto x = at::randn({rows, 45});
       x[1][0].fill_(infinite);
       auto y = at::zeros({rows, 37});
-      times_transposed(activations(x, 1, pairs), w.matrix, result(y), scratch);
+      times_transposed(activations(x, 1, arithmetic), w.matrix, result(y), scratch);
       auto expected = at::zeros({rows, 37}, at::kBool);
       expected.narrow(0, 1, 1).fill_(true);
       expected.narrow(1, 5, 1).fill_(true);
@@ -278,7 +326,12 @@ TEST(PackedProduct, RefusesOtherTypesAndUnequalWidths) {
   auto y = at::zeros({2, 3});
   const StoredMatrix w{.data = wide.const_data_ptr(), .dtype = at::kDouble, .out = 3, .in = 4, .stride = 4};
   EXPECT_THROW(times_transposed(activations(x), w, result(y), scratch), Error);
-  EXPECT_THROW(times_transposed(activations(x, 1, true), weight(at::kHalf, 3, 4).matrix, result(y), scratch), Error);
+  EXPECT_THROW(
+      times_transposed(activations(x, 1, Arithmetic::kPairs), weight(at::kHalf, 3, 4).matrix, result(y), scratch),
+      Error);
+  EXPECT_THROW(
+      times_transposed(activations(x, 1, Arithmetic::kTiles), weight(at::kFloat, 3, 4).matrix, result(y), scratch),
+      Error);
   const auto four = weight(at::kFloat, 3, 4), five = weight(at::kFloat, 3, 5);
   const std::vector<SideBySide> uneven{{four.matrix, result(y)}, {five.matrix, result(y)}};
   EXPECT_THROW(times_transposed(activations(x), uneven, scratch), Error);
@@ -331,11 +384,11 @@ TEST(PackedProduct, AddendsAreAddedToTheBitsOfProductsOfTheirOwn) {
           const SideBySide product{w.matrix,
                                    result(together, !forward),
                                    {{activations(few, 0.7f), b.matrix}, {activations(many), change.matrix}}};
-          multiply(forward, activations(x, 1, format.pairs), w.matrix, result(alone, !forward), scratch);
+          multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(alone, !forward), scratch);
           multiply(forward, activations(few, 0.7f), b.matrix, result(alone, true), scratch);
           multiply(forward, activations(many), change.matrix, result(alone, true), scratch);
-          forward ? times_transposed(activations(x, 1, format.pairs), std::span(&product, 1), scratch)
-                  : times(activations(x, 1, format.pairs), product, scratch);
+          forward ? times_transposed(activations(x, 1, format.arithmetic), std::span(&product, 1), scratch)
+                  : times(activations(x, 1, format.arithmetic), product, scratch);
           EXPECT_TRUE(at::equal(alone, together)) << format.name() << (forward ? " forward " : " backward ") << rows;
         }
 }
@@ -359,15 +412,17 @@ TEST(PackedProduct, AWeightThatLiesGivesTheBitsOfOneThatIsPacked) {
   at::manual_seed(10);
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
-    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16}, Format{at::kBFloat16, true}})
+    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16}, Format{at::kBFloat16, Arithmetic::kPairs},
+                               Format{at::kBFloat16, Arithmetic::kTiles}})
       for (const int64_t rows : {1, 3, 5, 8, 9, 16, 17, 20, 21, 24, 25, 33, 36, 40, 41, 64, 100, 128, 129})
         for (const int threads : {1, 3}) {
           at::set_num_threads(threads);
-          const auto w = weight(format.dtype, 270, 602, 4), b = weight(at::kFloat, 270, 20);
-          const auto x = at::randn({rows, 602}), xa = at::randn({rows, 20});
+          const int64_t terms = format.arithmetic == Arithmetic::kTiles ? 608 : 602;
+          const auto w = weight(format.dtype, 270, terms, 4), b = weight(at::kFloat, 270, 20);
+          const auto x = at::randn({rows, terms}), xa = at::randn({rows, 20});
           const std::vector<Addend> addends{{activations(xa, 0.7f), b.matrix}};
-          expect_the_bits_of_packing(true, activations(x, 0.3f, format.pairs), w, {}, scratch);
-          expect_the_bits_of_packing(true, activations(x, 0.3f, format.pairs), w, addends, scratch);
+          expect_the_bits_of_packing(true, activations(x, 0.3f, format.arithmetic), w, {}, scratch);
+          expect_the_bits_of_packing(true, activations(x, 0.3f, format.arithmetic), w, addends, scratch);
         }
   at::set_num_threads(before);
 }
@@ -388,6 +443,24 @@ TEST(PackedProduct, ActivationsThatLieGiveTheBitsOfPackedOnes) {
             }
           }
   at::set_num_threads(before);
+}
+
+TEST(PackedProduct, EveryInstructionSetGivesTheBitsOfTheOthers) {
+  at::manual_seed(13);
+  for (const auto& format : kFormats)
+    for (const auto& shape : {Shape{2, 64, 96}, {20, 64, 96}, {47, 96, 352}, {130, 33, 300}})
+      for (const bool forward : {true, false}) {
+        const auto w = weight(format.dtype, shape.out, shape.in, 2);
+        const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
+        std::vector<at::Tensor> results;
+        for (auto& scratch : every_instruction_set()) {
+          const bool rounds_twice = scratch.instructions == Isa::kBaseline && format.arithmetic != Arithmetic::kTiles;
+          if (rounds_twice) continue;
+          results.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
+          multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(results.back()), scratch);
+          EXPECT_TRUE(at::equal(results.front(), results.back())) << format.name() << " " << shape.rows << " rows";
+        }
+      }
 }
 
 TEST(PackedProduct, RefusesAddendsOfOtherShapes) {
