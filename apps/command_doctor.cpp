@@ -76,8 +76,8 @@ void print_products() {
               << gflops(ProductKernel::kWiden) << " | " << config::name_of(cell.chosen()) << '\n';
   }
   std::cout
-      << "own: widened in registers, exact products; dot: activations rounded to bfloat16 (0: no such instructions). "
-         "Bits of both are independent of threads\n"
+      << "own: widened in registers, exact products; dot, tile: activations rounded to bfloat16, two terms and 32 at a "
+         "time (0: no such instructions). Bits of these are independent of threads\n"
          "native: the library's bfloat16 product; widen: panels become float32. Another than own is chosen where "
          "it is a tenth faster\n"
          "an expert: one thread each, side by side; a linear: all threads. compute_dtype = \"auto\" measures again "

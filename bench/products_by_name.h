@@ -7,7 +7,7 @@
 
 namespace evenkeel::bench {
 
-/// "own", "dot", "native" or "widen" for all products, or "measured" here and now.
+/// "own", "dot", "tile", "native" or "widen" for all products, or "measured" here and now.
 inline ProductTable products_by_name(const std::string& name) {
   for (const auto& entry : names(ProductKernel{}))
     if (entry.name == name) return entry.value;

@@ -40,7 +40,8 @@ struct Part {
   std::function<void()> pass;
 };
 
-/// Kernels that take a bfloat16 base exactly are held against multiply-adds in float32, others against tiles or dot products.
+/// Kernels that take a bfloat16 base exactly are held against multiply-adds in float32, others against what the
+/// processor makes of bfloat16.
 struct Limits {
   bench::MachineLimits machine;
   double base_gflops;
@@ -77,10 +78,12 @@ double library_gflops(at::ScalarType dtype) {
 
 at::Tensor weight(at::IntArrayRef sizes) { return at::randn(sizes).mul_(0.02).to(at::kBFloat16); }
 at::Tensor leaf(at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); }
+at::Tensor small_leaf(at::IntArrayRef sizes) { return at::randn(sizes).mul_(0.02).requires_grad_(true); }
 LoraFactors factors(int64_t experts, int64_t rank, int64_t in, int64_t out) {
   LoraFactors lora;
-  lora.a = experts ? leaf({experts, rank, in}) : leaf({rank, in});
-  lora.b = experts ? leaf({experts, out, rank}) : leaf({out, rank});
+  // Small, as in training: gates of hundreds would make numbers too small for the processor to be quick with.
+  lora.a = experts ? small_leaf({experts, rank, in}) : small_leaf({rank, in});
+  lora.b = experts ? small_leaf({experts, out, rank}) : small_leaf({out, rank});
   for (auto* factor : {&lora.a, &lora.b}) factor->mutable_grad() = at::zeros_like(*factor);
   return lora;
 }

@@ -219,7 +219,7 @@ def parse():
     parser.add_argument("--repeats", type=int, default=1, help="times the sides alternate")
     parser.add_argument("--peers", nargs="*", choices=sorted(TARGETS), default=["v4"])
     parser.add_argument("--peer-dtype", choices=["bfloat16", "float32"], default="bfloat16", help="of the peers' base")
-    parser.add_argument("--products", default="measured", help="our kernels: own, dot, native or widen for all, or measured")
+    parser.add_argument("--products", default="measured", help="our kernels: own, dot, tile, native or widen for all, or measured")
     parser.add_argument("--busy", action="store_true", help="beside a process that never rests")
     parser.add_argument("--parts", action="store_true", help="time the parts of our step against the machine's limits")
     parser.add_argument("--data", type=pathlib.Path, help="folder of the commonsense sets: their training rows, loss on the answers")

@@ -60,6 +60,19 @@ TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes
   }
 }
 
+// Where the processor has tiles, both use its registers for them.
+TEST(FrozenWeight, TilesAndTheLibraryLeaveEachOtherTheirProducts) {
+  const auto x = random_tensor({70, 512}, 1, at::kFloat);
+  const FrozenWeight w(random_tensor({600, 512}, 2, at::kBFloat16));
+  const auto tiles = times_transposed(x, w, ProductKernel::kTile),
+             native = times_transposed(x, w, ProductKernel::kNative);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(at::equal(times_transposed(x, w, ProductKernel::kTile), tiles));
+    EXPECT_TRUE(at::equal(times_transposed(x, w, ProductKernel::kNative), native));
+  }
+  EXPECT_LT(apart_from(native, tiles.to(at::kDouble)), 0.01);
+}
+
 TEST(FrozenWeight, QuantisedToInt8IsWithinHalfAStepOfItsRow) {
   auto w = random_tensor({7, 40}, 2, at::kBFloat16);
   w[3].zero_();

@@ -14,13 +14,14 @@ namespace evenkeel {
 
 /// One cell of the table: GFLOP/s of each ProductKernel on weights that are not in cache, medians.
 struct MeasuredProduct {
+  static constexpr size_t kKernels = names(ProductKernel{}).size();
+
   ProductPlace place{};
   Direction direction{};
   int64_t rows = 0;
-  std::array<double, names(ProductKernel{}).size()>
-      gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
-  /// The first of own, dot, tile, native, widen that none after it beats by a tenth: less may be noise, own is exact, and
-  /// bits of the last two depend on the number of threads.
+  std::array<double, kKernels> gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
+  /// The first of own, dot, tile, native, widen that none after it beats by a tenth: less may be noise, own is exact,
+  /// and bits of the last two depend on the number of threads.
   ProductKernel chosen() const;
 };
 

@@ -40,8 +40,8 @@ void transposed_times(const ActivationsOf<T>& x, int64_t width, const StoredMatr
                       ProductScratch<T>& scratch);
 
 /// The kernel that `w` takes where `asked` is the table's. Those that round activations are for weights of 2^18 numbers
-/// and more, so that routers keep their exact scores: native in bfloat16, dot and tile in bfloat16 and int8. Widen is for 16
-/// bits. All others take kOwn.
+/// and more, so that routers keep their exact scores: native in bfloat16, dot and tile in that and int8. Widen is for
+/// 16 bits. All others take kOwn.
 ProductKernel kernel_for(const StoredMatrix& w, ProductKernel asked);
 
 }  // namespace evenkeel::kernels

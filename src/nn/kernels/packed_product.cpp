@@ -115,7 +115,7 @@ void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
 // there are tiles enough to fetch it meanwhile and no shares to be dealt evenly.
 int64_t columns_at_once(const Terms& terms, int64_t threads) {
   if (terms.transposed) return 128;
-  if (terms.packs_shares()) return terms.rows <= 128 ? std::max<int64_t>(2048 / threads, 256) : 256;
+  if (terms.packs_shares()) return terms.rows <= 96 ? std::max<int64_t>(2048 / threads, 256) : 256;
   if (terms.streamed()) return threads == 1 ? kSums / terms.rows / kLine * kLine : 512;
   return threads == 1 && terms.tiles() > 1 ? 192 : 256;
 }

@@ -7,8 +7,8 @@
 /// beside it, nor on threads, nor on the width of the vectors (AVX2, AVX-512); processors without FMA round twice.
 ///
 /// In pairs and in tiles, activations are rounded to bfloat16; products of two of those are exact in float32. In pairs,
-/// the processor's dot products take two terms of x and w at a time: blocks of 256 terms, (0 + x_1 w_1) + x_0 w_0 and so
-/// on, each term one addition that is rounded. In tiles (AMX) it takes 32 at a time, of 16 rows and 16 columns:
+/// the processor's dot products take two terms of x and w at a time: blocks of 256 terms, (0 + x_1 w_1) + x_0 w_0 and
+/// so on, each addition rounded. In tiles (AMX), 32 terms of 16 rows and 16 columns at a time:
 /// y (+)= (((0 + x_0 w_0) + x_2 w_2) + ... + x_30 w_30) + (((0 + x_1 w_1) + x_3 w_3) + ... + x_31 w_31), again for the
 /// next 32, and so on; where rows of y have scales (int8), the sum of 256 terms, from 0, times the scale. Where a
 /// processor lacks the instructions, the same bits, at a fraction of the speed (but for numbers below 1e-38, which they
@@ -51,8 +51,8 @@ struct ResultOf {
 using Result = ResultOf<float>;
 
 /// What products need beside their operands: the packed activations (at most 16 MiB, and those of addends) and, for
-/// each thread, a panel of the weight (16 KiB) and the sums of a share of the result (at most 512 KiB). Keep it
-/// between products.
+/// each thread, a panel of the weight (16 KiB) and the sums of a share of the result (at most 512 KiB); in tiles, all
+/// panels of a share and its sums (at most 1 MiB each). Keep it between products.
 struct PackedScratch {
   Scratch<float> x, w, addends;
   Isa instructions = isa();  ///< tests set a lower one than the processor has
@@ -77,8 +77,8 @@ struct SideBySideOf {
 using SideBySide = SideBySideOf<float>;
 
 /// y [rows, out] (+)= x W^T for each weight, x [rows, in]; x is packed once.
-/// \throws Error{kInternal} for a weight of another type, or of one that the arithmetic cannot take; kShape where the widths of
-///         the weights differ.
+/// \throws Error{kInternal} for a weight of another type, or of one that the arithmetic cannot take; kShape where the
+///         widths of the weights differ.
 void times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch);
 void times_transposed(const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch);
 
