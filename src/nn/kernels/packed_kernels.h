@@ -112,7 +112,7 @@ struct PackedKernels {
   int64_t terms;            ///< of a step
   int64_t whole_steps;      ///< a multiple of which blocks have, the last terms 0
   int64_t tile_rows;        ///< most rows of a tile
-  int64_t whole_rows;       ///< a multiple of which tiles have, but the last
+  int64_t whole_rows;       ///< a multiple of which tiles have, but the last; a power of two
   int64_t panel_width;      ///< columns of a panel
   int64_t streamed_rows;    ///< up to so many rows the weight goes through registers without being packed
   int64_t lanes;            ///< numbers of a vector

@@ -31,7 +31,7 @@ struct Terms {
   int64_t tiles() const { return streamed() ? 1 : (rows + kernels.tile_rows - 1) / kernels.tile_rows; }
   int64_t first_row(int64_t tile) const {
     const int64_t whole = kernels.whole_rows;
-    return std::min((tile * rows / tiles() + whole - 1) / whole * whole, rows);
+    return std::min((tile * rows / tiles() + whole - 1) & -whole, rows);
   }
   int64_t height(int64_t tile) const { return first_row(tile + 1) - first_row(tile); }
   bool streamed() const { return rows <= kernels.streamed_rows; }
