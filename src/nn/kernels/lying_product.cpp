@@ -14,9 +14,9 @@ namespace {
 constexpr int64_t kMostLanes = 16;
 constexpr int64_t kFewColumns = 64;
 constexpr RowRange kLyingFloat{3, 128};
-constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
-constexpr int64_t kPieceRows = 64;          // of what lies, taken by a thread at once
-constexpr int64_t kWorthPanels = 256;       // rows of a weight that pay for whole vectors of few rows of x
+constexpr int64_t kMostPanelTerms = 16384;           // a panel of so many terms is 2 MiB
+constexpr int64_t kWorthPacking = int64_t{1} << 18;  // more numbers than these are packed by all threads
+constexpr int64_t kWorthPanels = 256;                // rows of a weight that pay for whole vectors of few rows of x
 
 // What lies.
 struct Lying {
@@ -89,8 +89,15 @@ void multiply_rows(const LyingProduct& product, const Group& group, int64_t row,
   }
 }
 
+// Of what lies, for a thread at once: four for each at least, as far as pieces of two tiles of rows allow.
+int64_t piece_rows(const LyingProduct& product) {
+  constexpr int64_t kFewest = 64;
+  const int64_t fair = product.rows / (4 * at::get_num_threads()) / kFewest * kFewest;
+  return std::clamp(fair, kFewest, product.kernels.lying_piece);
+}
+
 void run_lying(const LyingProduct& product, bool worth_threads) {
-  const int64_t piece = worth_threads ? kPieceRows : product.rows, most = rows_at_once(product.kernels);
+  const int64_t piece = worth_threads ? piece_rows(product) : product.rows, most = rows_at_once(product.kernels);
   const auto groups = static_cast<int64_t>(product.groups.size());
   for_each_piece((product.rows + piece - 1) / piece, [&](int64_t i) {
     const InUse in_use(product.kernels);
@@ -196,13 +203,21 @@ int64_t vectors_of(const std::vector<RowGroup>& groups) {
 
 // The panels of each group; `out` is moved behind them.
 std::vector<const float*> packed_rows(const Rows& rows, const std::vector<RowGroup>& groups, float*& out) {
-  std::vector<const float*> packed;
+  std::vector<float*> places;
   for (const auto& group : groups) {
-    rows.pack(group.first, group.rows, group.vectors, out);
-    packed.push_back(out);
+    places.push_back(out);
     out += rows.numbers(group.vectors);
   }
-  return packed;
+  const auto pack = [&](int64_t g) {
+    const auto& [first, count, vectors] = groups[static_cast<size_t>(g)];
+    rows.pack(first, count, vectors, places[static_cast<size_t>(g)]);
+  };
+  const auto count = static_cast<int64_t>(groups.size());
+  if (rows.numbers(vectors_of(groups)) * rows.kernels.terms > kWorthPacking)
+    for_each_piece(count, pack);
+  else
+    for (int64_t g = 0; g < count; ++g) pack(g);
+  return {places.begin(), places.end()};
 }
 
 // Each weight lies, x is packed.

@@ -119,6 +119,7 @@ struct PackedKernels {
   int64_t lying_rows;       ///< most rows that multiply_lying takes, a divisor of lanes or a multiple
   int64_t lying_terms;      ///< and most terms
   int64_t lying_vectors;    ///< and of a panel, at most kMostLyingVectors
+  int64_t lying_piece;      ///< rows that a thread takes at once, where they are dealt
   RowRange lying_bfloat16;  ///< of x, that meet a weight in bfloat16 best as it lies
 
   int64_t steps(int64_t of_terms) const {

@@ -272,6 +272,7 @@ struct Kernels {
       tiles.lying_rows = kTileRows;
       tiles.lying_terms = std::numeric_limits<int64_t>::max();
       tiles.lying_vectors = kMostColumns / kSide;
+      tiles.lying_piece = 256;
       tiles.lying_bfloat16 = {1, std::numeric_limits<int64_t>::max()};
       tiles.enter = Machine::enter;
       tiles.leave = Machine::leave;
@@ -294,7 +295,7 @@ const PackedKernels& pairs() {
 
 }  // namespace
 
-const PackedKernels& packed_kernels_tiles(Isa isa) {
+const PackedKernels& packed_kernels_tiles([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512 && has_bfloat16_tiles()) return Kernels<pairs<Isa::kAvx512>, Amx>::table();
   if (isa == Isa::kAvx512) return Kernels<pairs<Isa::kAvx512>, Loops>::table();
