@@ -117,10 +117,9 @@ inline double seconds_of(const std::function<void(int64_t thread)>& work, int64_
 }
 
 struct MachineLimits {
-  double gflops = 0;  ///< float32 multiply-adds, two operations each
-  double bfloat16_gflops =
-      0;              ///< of bfloat16 into float32: tiles, pairs, or what float32 makes where there are neither
-  double gbytes = 0;  ///< GB/s read from memory
+  double gflops = 0;           ///< float32 multiply-adds, two operations each
+  double bfloat16_gflops = 0;  ///< the same of bfloat16, by tiles or pairs; without the instructions, float32's
+  double gbytes = 0;           ///< GB/s read from memory
 };
 
 /// Twice what the last cache holds, which on some processors is hundreds of megabytes; at least 128 MiB.

@@ -91,7 +91,9 @@ def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wi
     few = dict(model__base_format="int8", data__limit=20, clients__budgets=[0.5, 1.0, 0.5, 1.0, 0.5])
     own = trained(wide_model, tmp_path / "own", model__compute_dtype="float32", **few)
     dot = trained(wide_model, tmp_path / "dot", model__compute_dtype="bfloat16", **few)
-    assert own != dot
+    tile = trained(wide_model, tmp_path / "tile", model__compute_dtype="measured", **few,
+                   **{f"model__products__{key}": ["tile"] * 8 for key in LISTS})
+    assert len({own, dot, tile}) == 3
     measured = trained(wide_model, tmp_path / "auto", model__compute_dtype="auto", **few)
     model = tomllib.loads((tmp_path / "auto/config.toml").read_text())["model"]
     everywhere = {"float32": "own", "bfloat16": "dot"}  # one kernel for all is written as its arithmetic, without lists
@@ -100,6 +102,7 @@ def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wi
     assert kernels <= {"own", "dot", "tile"}, "the others are for 16 bits"
     assert (measured == own) == (kernels == {"own"})
     assert measured == dot or kernels != {"dot"}
+    assert measured == tile or kernels != {"tile"}
     again = "auto" if listed else model["compute_dtype"]
     assert trained(wide_model, tmp_path / "again", model__compute_dtype=again, **few, **listed) == measured
 

@@ -221,7 +221,7 @@ std::vector<const float*> packed_rows(const Rows& rows, const std::vector<RowGro
 }
 
 // Each weight lies, x is packed.
-void with_packed_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+void with_packed_band(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   const auto &kernels = packed_kernels(scratch.instructions, x.arithmetic),
              &single = packed_kernels(scratch.instructions, Arithmetic::kSingles);
   const auto groups = row_groups(kernels, x.rows);
@@ -249,7 +249,7 @@ void with_packed_rows(const Activations& x, std::span<const SideBySide> products
 // Rows of x that are packed at once: of 2048 terms in bfloat16, 1 MiB that stays in a cache while the weights go by.
 constexpr int64_t kBandRows = 256;
 
-void with_few_rows(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+void with_lying_weights(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   for (int64_t row = 0; row < x.rows; row += kBandRows) {
     const int64_t rows = std::min(kBandRows, x.rows - row);
     const auto band_of = [&](Activations all) {
@@ -262,7 +262,7 @@ void with_few_rows(const Activations& x, std::span<const SideBySide> products, P
       auto& band = bands.emplace_back(SideBySide{w, {y.data + row * y.stride, y.stride}});
       for (const auto& [xa, b] : addends) band.addends.push_back({band_of(xa), b});
     }
-    with_packed_rows(band_of(x), bands, scratch);
+    with_packed_band(band_of(x), bands, scratch);
   }
 }
 
@@ -286,7 +286,7 @@ bool few_columns(const Activations& x, std::span<const SideBySide> products, boo
          std::all_of(products.begin(), products.end(), fits);
 }
 
-bool few_rows(const Activations& x, std::span<const SideBySide> products, Isa instructions) {
+bool weights_lie(const Activations& x, std::span<const SideBySide> products, Isa instructions) {
   const auto &kernels = packed_kernels(instructions, x.arithmetic),
              &single = packed_kernels(instructions, Arithmetic::kSingles);
   const auto fits = [&](const SideBySide& product) {
@@ -304,8 +304,8 @@ bool few_rows(const Activations& x, std::span<const SideBySide> products, Isa in
 bool lying_times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
   if (few_columns(x, products, true, scratch.instructions))
     with_few_columns(x, products, true, scratch);
-  else if (few_rows(x, products, scratch.instructions))
-    with_few_rows(x, products, scratch);
+  else if (weights_lie(x, products, scratch.instructions))
+    with_lying_weights(x, products, scratch);
   else
     return false;
   return true;

@@ -1,6 +1,7 @@
 /// \file  Products of which one operand is read as it lies, no copy of it made: activations that meet so few columns
 /// that packing them would take longer than multiplying them (LoRA's factors), and weights that so few rows meet (an
-/// expert's share of a small batch). The sums of packed_product.h in the same order: to the same bits.
+/// expert's share of a small batch), or that tiles take as they lie, however many rows meet them. The sums of
+/// packed_product.h in the same order: to the same bits.
 #pragma once
 
 #include <span>
