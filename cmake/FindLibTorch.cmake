@@ -41,9 +41,11 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   add_library(LibTorch::LibTorch INTERFACE IMPORTED)
   target_include_directories(LibTorch::LibTorch SYSTEM INTERFACE
     "${LIBTORCH_ROOT}/include" "${LIBTORCH_ROOT}/include/torch/csrc/api/include")
+  # LibTorch's libraries export parts of a C++ library of their own, std::filesystem among them, of which those of
+  # 2.11+cu130 call functions that are not there: the system's comes first, so that its names are its own.
   # torch_cuda registers its kernels by static initialisers, so it must stay linked although no symbol is used.
   target_link_libraries(LibTorch::LibTorch INTERFACE
-    "${LIBTORCH_TORCH_LIBRARY}" "${LIBTORCH_CPU_LIBRARY}" "${LIBTORCH_C10_LIBRARY}"
+    stdc++ "${LIBTORCH_TORCH_LIBRARY}" "${LIBTORCH_CPU_LIBRARY}" "${LIBTORCH_C10_LIBRARY}"
     "$<$<BOOL:${LIBTORCH_WITH_CUDA}>:-Wl,--no-as-needed,${LIBTORCH_CUDA_LIBRARY},${LIBTORCH_C10_CUDA_LIBRARY},--as-needed>")
   target_link_options(LibTorch::LibTorch INTERFACE "-Wl,-rpath,${LIBTORCH_LIBRARY_DIR}")
   # The OpenMP runtime the wheel brings: our at::parallel_for regions (compiled with -fopenmp, see CMakeLists.txt) must

@@ -1,5 +1,6 @@
 #include "base/files.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,14 @@ class Files : public ::testing::Test {
   const testing::TemporaryFolder temporary_;
   const fs::path folder_ = temporary_.path();
 };
+
+// LibTorch's libraries export a std::filesystem of their own; cmake/FindLibTorch.cmake says why it must not be ours.
+TEST(StandardLibrary, FoldersAreRemovedByTheSystems) {
+  std::uintmax_t (*const remove_all)(const fs::path&, std::error_code&) = fs::remove_all;
+  Dl_info from{};
+  ASSERT_NE(::dladdr(reinterpret_cast<void*>(remove_all), &from), 0);
+  EXPECT_NE(std::string_view(from.dli_fname).find("libstdc++"), std::string_view::npos) << from.dli_fname;
+}
 
 TEST_F(Files, AnAtomicWriteReplacesTheWholeFileAndLeavesNothingBeside) {
   const auto file = folder_ / "a.txt";
