@@ -20,14 +20,22 @@ std::span<const int64_t> live_slots(const ExpertBatch<T>& batch, int64_t e, Expe
   return workspace.slots;
 }
 
+// Calls f(i, slots[i]) for rows of `width` numbers: by all threads, where they do an expert together.
+template <typename F>
+void for_each_row(std::span<const int64_t> slots, int64_t width, const F& f) {
+  for_each_range(static_cast<int64_t>(slots.size()), row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i, slots[static_cast<size_t>(i)]);
+  });
+}
+
 // Rows of [T, width] by the tokens of slots.
 template <typename T>
 T* gather_tokens(const T* rows, const ExpertBatch<T>& batch, std::span<const int64_t> slots, int64_t width,
                  Scratch<T>& scratch) {
   T* out = scratch.at_least(static_cast<int64_t>(slots.size()) * width);
-  for (size_t i = 0; i < slots.size(); ++i)
-    std::copy_n(rows + batch.slots.token[static_cast<size_t>(slots[i])] * width, width,
-                out + static_cast<int64_t>(i) * width);
+  for_each_row(slots, width, [&](int64_t i, int64_t slot) {
+    std::copy_n(rows + batch.slots.token[static_cast<size_t>(slot)] * width, width, out + i * width);
+  });
   return out;
 }
 
@@ -37,8 +45,8 @@ T* slot_rows(T* rows, const ExpertBatch<T>& batch, int64_t e, std::span<const in
              Scratch<T>& scratch) {
   if (static_cast<int64_t>(slots.size()) == batch.slots.rows(e)) return rows + batch.slots.first(e) * width;
   T* out = scratch.at_least(static_cast<int64_t>(slots.size()) * width);
-  for (size_t i = 0; i < slots.size(); ++i)
-    std::copy_n(rows + slots[i] * width, width, out + static_cast<int64_t>(i) * width);
+  for_each_row(slots, width,
+               [&](int64_t i, int64_t slot) { std::copy_n(rows + slot * width, width, out + i * width); });
   return out;
 }
 
@@ -46,14 +54,12 @@ T* slot_rows(T* rows, const ExpertBatch<T>& batch, int64_t e, std::span<const in
 template <typename T>
 void put(const ExpertBatch<T>& batch, const TokenRows<T>& out, std::span<const int64_t> slots, const T* rows) {
   const int64_t width = batch.hidden;
-  for (size_t i = 0; i < slots.size(); ++i, rows += width) {
-    if (out.by_slot) {
-      std::copy_n(rows, width, out.by_slot + slots[i] * width);
-      continue;
-    }
-    const int64_t token = batch.slots.token[static_cast<size_t>(slots[i])];
-    scaled_copy(out.weights ? out.weights[token] : T(1), rows, out.by_token + token * width, width);
-  }
+  for_each_row(slots, width, [&](int64_t i, int64_t slot) {
+    const T* row = rows + i * width;
+    if (out.by_slot) return void(std::copy_n(row, width, out.by_slot + slot * width));
+    const int64_t token = batch.slots.token[static_cast<size_t>(slot)];
+    scaled_copy(out.weights ? out.weights[token] : T(1), row, out.by_token + token * width, width);
+  });
 }
 
 // Room for the rows of an expert: their own place, where that is whole.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/parallel.h"
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/vector.h"
 
@@ -98,7 +99,10 @@ void expert_forward(const ExpertView<T>& expert, const ProductTable& products, c
   const int64_t hidden = expert.hidden(), width = expert.width();
   project<T>(expert, products, {x, rows, hidden}, {{kGate, kept.g}, {kUp, kept.u}}, kept.xa, workspace);
   T* h = workspace.h.at_least(rows * width);
-  swiglu<T>(kept.g, kept.u, h, rows * width);
+  for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
+    const int64_t at = begin * width;
+    swiglu<T>(kept.g + at, kept.u + at, h + at, (end - begin) * width);
+  });
   project<T>(expert, products, {h, rows, width}, {{kDown, y}}, kept.xa, workspace);
 }
 
@@ -121,12 +125,13 @@ void expert_backward(const ExpertView<T>& expert, const ProductTable& products, 
   pass.beside(kDown, dy, to_dh);
   pass.weight(kDown, dy, dh, false, std::move(to_dh));
   T* dg = dh;
-  for (int64_t n = 0; n < rows; ++n) {
-    const int64_t at = n * width;
-    const T dweight =
-        swiglu_backward<T>(dh + at, kept.g + at, kept.u + at, row_weights[n], h + at, dg + at, du + at, width);
-    if (grads.dweights) grads.dweights[n] = dweight;
-  }
+  for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin, at = n * width; n < end; ++n, at += width) {
+      const T dweight =
+          swiglu_backward<T>(dh + at, kept.g + at, kept.u + at, row_weights[n], h + at, dg + at, du + at, width);
+      if (grads.dweights) grads.dweights[n] = dweight;
+    }
+  });
   pass.gradients(kDown, h, dy, row_weights);
   pass.beside(kGate, dg, to_dx);
   pass.beside(kUp, du, to_dx);

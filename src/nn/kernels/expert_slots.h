@@ -26,25 +26,26 @@ struct ExpertSlots {
 
   int64_t rows(int64_t e) const { return offsets[static_cast<size_t>(e + 1)] - offsets[static_cast<size_t>(e)]; }
   int64_t first(int64_t e) const { return offsets[static_cast<size_t>(e)]; }
+
+  /// How many of by_load's first are best done one after the other with all threads inside each, before the others are
+  /// dealt out: those that one thread would be the last with, all where the work is little.
+  /// \param work_per_slot  multiply-adds
+  int64_t first_together(int64_t threads, int64_t work_per_slot) const;
 };
 
-/// Calls f(expert, workspace) for every expert with a token. Experts go to whichever thread is free, the largest first,
-/// so that the last one started is short; each writes to its own slots, so results do not depend on that. One that has
-/// more than a thread's fair share of the slots comes before all others, with all threads inside each of its products;
-/// so do all where they are few or the work is little.
+/// Calls f(expert, workspace) for every expert with a token: first for those that all threads do together, then for
+/// the others, which go to whichever thread is free, the largest first, so that the last one started is short. Each
+/// writes to its own slots, so results do not depend on that.
 template <typename Workspace, typename F>
 void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
-  const auto count = static_cast<int64_t>(slots.by_load.size()), total = static_cast<int64_t>(slots.token.size());
-  const int64_t threads = at::get_num_threads();
-  const bool together = threads == 1 || count < 2 * threads || work_per_slot * total < (int64_t{1} << 20);
-  int64_t alone = together ? count : 0;
-  while (alone < count && slots.rows(slots.by_load[static_cast<size_t>(alone)]) * threads > total) ++alone;
+  const auto count = static_cast<int64_t>(slots.by_load.size());
+  const int64_t threads = at::get_num_threads(), together = slots.first_together(threads, work_per_slot);
   {
     const Held<Workspace> workspace(kept<Workspace>());
-    for (int64_t i = 0; i < alone; ++i) f(slots.by_load[static_cast<size_t>(i)], *workspace);
+    for (int64_t i = 0; i < together; ++i) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   }
-  std::atomic<int64_t> next{alone};
-  at::parallel_for(0, alone < count ? threads : 0, 1, [&](int64_t, int64_t) {
+  std::atomic<int64_t> next{together};
+  at::parallel_for(0, together < count ? threads : 0, 1, [&](int64_t, int64_t) {
     const Held<Workspace> workspace(kept<Workspace>());
     for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   });

@@ -14,9 +14,8 @@ namespace {
 constexpr int64_t kMostLanes = 16;
 constexpr int64_t kFewColumns = 64;
 constexpr RowRange kLyingFloat{3, 128};
-constexpr int64_t kMostPanelTerms = 16384;           // a panel of so many terms is 2 MiB
-constexpr int64_t kWorthPacking = int64_t{1} << 18;  // more numbers than these are packed by all threads
-constexpr int64_t kWorthPanels = 256;                // rows of a weight that pay for whole vectors of few rows of x
+constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
+constexpr int64_t kWorthPanels = 256;       // rows of a weight that pay for whole vectors of few rows of x
 
 // What lies.
 struct Lying {
@@ -89,11 +88,12 @@ void multiply_rows(const LyingProduct& product, const Group& group, int64_t row,
   }
 }
 
-// Of what lies, for a thread at once: four for each at least, as far as pieces of two tiles of rows allow.
+// Of what lies, for a thread at once: four for each at least, as far as there are rows; of a weight, which comes from
+// memory, twice what is multiplied at once.
 int64_t piece_rows(const LyingProduct& product) {
-  constexpr int64_t kFewest = 64;
-  const int64_t fair = product.rows / (4 * at::get_num_threads()) / kFewest * kFewest;
-  return std::clamp(fair, kFewest, product.kernels.lying_piece);
+  const int64_t fewest = rows_at_once(product.kernels) * (product.across ? 2 : 1);
+  const int64_t fair = product.rows / (4 * at::get_num_threads()) / fewest * fewest;
+  return std::clamp(fair, fewest, product.kernels.lying_piece);
 }
 
 void run_lying(const LyingProduct& product, bool worth_threads) {

@@ -100,7 +100,8 @@ void for_each_share(int64_t count, int64_t threads, const F& f) {
 void pack(const Terms& of, const Window& window, float* out, int64_t threads) {
   const int64_t tiles = of.tiles(), block = of.block();
   const int64_t blocks = (window.end - window.begin + block - 1) / block;
-  for_each_share(tiles * blocks, of.streamed() ? 1 : threads, [&](int64_t i, int64_t, int64_t) {
+  const bool little = of.streamed() || of.rows * (window.end - window.begin) <= kWorthPacking;
+  for_each_share(tiles * blocks, little ? 1 : threads, [&](int64_t i, int64_t, int64_t) {
     const int64_t tile = i % tiles, k = i / tiles * block, depth = std::min(block, window.end - window.begin - k);
     const int64_t row = of.first_row(tile), first = window.begin + k;
     TileSource x = of.x;
@@ -120,10 +121,32 @@ int64_t columns_at_once(const Terms& terms, int64_t threads) {
   return threads == 1 && terms.tiles() > 1 ? 192 : 256;
 }
 
+// Columns of the result, and rows of it in so many bands, that a thread takes at once.
+struct ShareSize {
+  int64_t columns, bands;
+
+  int64_t count(const Product& product) const {
+    int64_t shares = 0;
+    for (const auto& operand : product.operands) shares += (operand.columns + columns - 1) / columns * bands;
+    return shares;
+  }
+};
+
+// One for each thread at least, as far as there is enough of the result. Narrower ones first: another band packs the
+// same weight once more.
+ShareSize share_size(const Product& product, int64_t threads) {
+  const auto& terms = product.terms;
+  const int64_t width = terms.kernels.panel_width, tiles = terms.tiles();
+  ShareSize size{columns_at_once(terms, threads), (terms.rows + kShareRows - 1) / kShareRows};
+  while (size.count(product) < threads && size.columns > 2 * width)
+    size.columns = std::max(size.columns / 2 / width, int64_t{2}) * width;
+  while (size.count(product) < threads && 2 * size.bands <= tiles) size.bands *= 2;
+  return size;
+}
+
 std::vector<Share> shares_of(const Product& product, int64_t threads) {
+  const auto [most, bands] = share_size(product, threads);
   const int64_t tiles = product.terms.tiles();
-  const int64_t most = columns_at_once(product.terms, threads);
-  const int64_t bands = (product.terms.rows + kShareRows - 1) / kShareRows;
   std::vector<Share> shares;
   for (const auto& operand : product.operands)
     for (int64_t band = 0; band < bands; ++band)

@@ -251,14 +251,32 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
       const auto w = weight(at::kBFloat16, shape.out, shape.in);
       const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
       std::vector<at::Tensor> by_threads;
-      for (const int threads : {1, 2, 3}) {
+      for (const int threads : {1, 2, 3, 16}) {
         at::set_num_threads(threads);
         by_threads.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
         multiply(forward, activations(x, 1, arithmetic), w.matrix, result(by_threads.back()), scratch);
       }
-      EXPECT_TRUE(at::equal(by_threads[0], by_threads[1]));
-      EXPECT_TRUE(at::equal(by_threads[0], by_threads[2]));
+      for (const auto& y : by_threads) EXPECT_TRUE(at::equal(by_threads[0], y));
     }
+  at::set_num_threads(before);
+}
+
+// Of few columns, whose shares are bands of rows.
+TEST(PackedProduct, ThreadsDoNotChangeBitsOfAGradientOfAFactor) {
+  at::manual_seed(14);
+  const int before = at::get_num_threads();
+  PackedScratch scratch;
+  for (const auto& [width, in] : {std::pair<int64_t, int64_t>{1040, 20}, {20, 1040}, {7, 3100}}) {
+    const auto w = weight(at::kFloat, 130, in);
+    const auto x = at::randn({130, width});
+    std::vector<at::Tensor> by_threads;
+    for (const int threads : {1, 2, 3, 16}) {
+      at::set_num_threads(threads);
+      by_threads.push_back(at::ones({width, in}));
+      transposed_times(activations(x), width, w.matrix, result(by_threads.back(), true), scratch);
+    }
+    for (const auto& y : by_threads) EXPECT_TRUE(at::equal(by_threads[0], y)) << width;
+  }
   at::set_num_threads(before);
 }
 
