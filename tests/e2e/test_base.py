@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+from measured import Measured
 from test_train import train
 from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
 
@@ -105,6 +106,28 @@ def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wi
     assert measured == tile or kernels != {"tile"}
     again = "auto" if listed else model["compute_dtype"]
     assert trained(wide_model, tmp_path / "again", model__compute_dtype=again, **few, **listed) == measured
+
+
+def test_making_an_int8_base_holds_little_of_what_it_is_made_of(tiny_model, tmp_path):  # noqa: F811
+    """A checkpoint of 400 MiB, of which two steps meet few experts."""
+    shape = json.loads((ROOT / "configs/tiny/model.json").read_text())
+    shape |= dict(hidden_size=512, intermediate_size=512, num_hidden_layers=4, num_experts=64)
+    (tmp_path / "shape.json").write_text(json.dumps(shape))
+    model = tmp_path / "model"
+    succeed("init", tmp_path / "shape.json", "--out", model, "--dtype", "bfloat16")
+    for file in tiny_model.glob("token*"):
+        shutil.copy(file, model)
+    stored = sum(file.stat().st_size for file in model.glob("*.safetensors"))
+    assert stored > 400e6
+
+    def resident(out):
+        run = Measured("train", CONFIG, "--out", out, *settings(model__path=model, model__base_format="int8", model__dtype="checkpoint",
+                                                                 data__limit=4, clients__count=2, clients__budgets=[1.0, 1.0], **SHORT))
+        run.finish()
+        return run.resident
+
+    making, made = resident(tmp_path / "making"), resident(tmp_path / "made")
+    assert making < made + stored / 16, (making, made, stored)
 
 
 def test_an_int8_base_is_made_of_the_checkpoint_as_it_is(tiny_model, tmp_path):  # noqa: F811
