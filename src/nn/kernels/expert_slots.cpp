@@ -1,6 +1,7 @@
 #include "nn/kernels/expert_slots.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -49,12 +50,14 @@ int64_t ExpertSlots::first_together(int64_t threads, int64_t work_per_slot) cons
   if (threads == 1 || work_per_slot * static_cast<int64_t>(token.size()) < kLittleWork) return count;
   std::vector<double> experts;
   for (const int64_t e : by_load) experts.push_back(static_cast<double>(rows(e)) + kReading);
+  const double waiting = kWaiting / static_cast<double>(work_per_slot);
+  const double fair = std::accumulate(experts.begin(), experts.end(), 0.0) / static_cast<double>(threads);
   int64_t best = 0;
-  double soonest = last_done(experts, threads), together = 0;
-  for (int64_t n = 1; n <= count && together < soonest; ++n) {
-    together += experts[static_cast<size_t>(n - 1)] / static_cast<double>(threads) +
-                kWaiting / static_cast<double>(work_per_slot);
-    const double all = together + last_done(std::span(experts).subspan(static_cast<size_t>(n)), threads);
+  double soonest = last_done(experts, threads), before = 0;
+  // Work that is dealt as evenly as can be ends no sooner than at `fair`.
+  for (int64_t n = 1; n <= count && fair + static_cast<double>(n) * waiting < soonest; ++n) {
+    before += experts[static_cast<size_t>(n - 1)] / static_cast<double>(threads) + waiting;
+    const double all = before + last_done(std::span(experts).subspan(static_cast<size_t>(n)), threads);
     if (all >= soonest) continue;
     soonest = all;
     best = n;

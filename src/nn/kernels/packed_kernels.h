@@ -16,7 +16,7 @@ constexpr int64_t kBlock = 128;                      ///< steps summed from 0 be
 constexpr int64_t kMostLyingVectors = 3;             ///< of a panel that rows meet as they lie
 constexpr int64_t kMostLyingRows = 32;               ///< that meet it at once
 constexpr int64_t kWorthThreads = int64_t{1} << 21;  ///< multiply-adds
-constexpr int64_t kWorthPacking = int64_t{1} << 16;  ///< numbers
+constexpr int64_t kWorthPacking = int64_t{1} << 16;  ///< numbers; more of x are packed by all threads
 
 /// Part of a stored weight, pointing at its first number.
 struct StoredPart {
