@@ -1,5 +1,6 @@
 /// One LoRA training step on an OLMoE folder, timed: forward, loss at every position, backward, AdamW. Random token
 /// ids. Usage: train_step MODEL --batch B --length L --top-k K --rank R --steps N --threads T. One JSON line on stdout.
+/// With --accumulation A a step has A micro-batches of B rows, merged up to --merge-tokens.
 /// With --data and --tokenizer, rows of the commonsense training set and loss on their answers; --rows FILE writes
 /// their token ids, for a peer.
 #include <ATen/ATen.h>
@@ -18,6 +19,7 @@
 #include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
+#include "train/local_training.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {
@@ -25,44 +27,66 @@ namespace {
 
 struct Job {
   std::string model, products = "measured", data, tokenizer, rows;
-  int64_t batch = 8, length = 256, top_k = 1, rank = 20, steps = 5;
+  int64_t batch = 8, length = 256, top_k = 1, rank = 20, steps = 5, accumulation = 1, merge_tokens = 2048;
   int threads = 2;
 };
 
+int64_t rows_of_step(const Job& job) { return job.batch * job.accumulation; }
+
 /// The upper bits of a linear congruence modulo 2^64, which every language can draw.
-PackedBatch random_batch(const Job& job, int64_t vocab_size, int64_t step) {
-  uint64_t state = 2 * static_cast<uint64_t>(step) + 1;
-  std::vector<std::vector<int64_t>> texts(static_cast<size_t>(job.batch));
-  for (auto& ids : texts)
-    for (int64_t i = 0; i < job.length; ++i) {
+std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
+  std::vector<Example> rows(static_cast<size_t>(job.steps * rows_of_step(job)));
+  uint64_t state = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto step = i / static_cast<size_t>(rows_of_step(job));
+    if (i % static_cast<size_t>(rows_of_step(job)) == 0) state = 2 * step + 1;
+    for (int64_t t = 0; t < job.length; ++t) {
       state = state * 6364136223846793005u + 1442695040888963407u;
-      ids.push_back(static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size)));
+      rows[i].ids.push_back(static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size)));
     }
-  return pack_ids(texts);
+  }
+  return rows;
 }
 
 /// Rows of as many steps, in the order they are drawn.
 std::vector<Example> commonsense_rows(const Job& job) {
   const auto tokenizer = Tokenizer::load(job.tokenizer);
-  const auto set = training_rows("commonsense", {.path = job.data, .limit = job.steps * job.batch});
+  const auto set = training_rows("commonsense", {.path = job.data, .limit = job.steps * rows_of_step(job)});
   const auto rows = tokenize_rows(set.rows, tokenizer, {.cutoff = job.length}).examples;
-  EK_CHECK(static_cast<int64_t>(rows.size()) == job.steps * job.batch, kData, rows.size(),
-           " rows keep a target, asked ", job.steps * job.batch);
+  EK_CHECK(static_cast<int64_t>(rows.size()) == job.steps * rows_of_step(job), kData, rows.size(),
+           " rows keep a target, asked ", job.steps * rows_of_step(job));
   OrderedJson written = OrderedJson::array();
   for (const auto& row : rows) written.push_back({{"ids", row.ids}, {"first_target", row.first_target}});
   if (!job.rows.empty()) write_file_atomic(job.rows, written.dump());
   return rows;
 }
 
-/// The batches of all steps.
-std::vector<PackedBatch> batches_of(const Job& job, int64_t vocab_size) {
-  const auto rows = job.data.empty() ? std::vector<Example>{} : commonsense_rows(job);
-  const auto count = static_cast<size_t>(job.batch);
-  std::vector<PackedBatch> batches;
-  for (int64_t step = 0; step < job.steps; ++step)
-    batches.push_back(rows.empty() ? random_batch(job, vocab_size, step)
-                                   : pack_shared(std::span(rows).subspan(static_cast<size_t>(step) * count, count)));
-  return batches;
+/// The passes of all steps.
+std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_size) {
+  const auto rows = job.data.empty() ? random_rows(job, vocab_size) : commonsense_rows(job);
+  auto next = rows.begin();
+  std::vector<std::vector<PackedBatch>> steps(static_cast<size_t>(job.steps));
+  for (auto& passes : steps) {
+    std::vector<ExampleRows> micro_batches(static_cast<size_t>(job.accumulation));
+    for (auto& micro_batch : micro_batches)
+      for (int64_t i = 0; i < job.batch; ++i) micro_batch.push_back(&*next++);
+    for (const auto& pass : merged(micro_batches, job.merge_tokens)) passes.push_back(pack_shared(pass, job.batch));
+  }
+  return steps;
+}
+
+/// The mean of the micro-batches' means, and its gradients.
+double learn(const CausalLm& model, const std::vector<PackedBatch>& passes, const ForwardOptions& forward,
+             int64_t accumulation) {
+  double mean = 0;
+  for (const auto& batch : passes) {
+    auto total = at::zeros({});
+    for (const auto& loss : model.losses(batch, forward)) total = total + loss.sum / static_cast<double>(loss.count);
+    total = total / static_cast<double>(accumulation);
+    total.backward();
+    mean += total.item<double>();
+  }
+  return mean;
 }
 
 std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
@@ -83,20 +107,18 @@ OrderedJson run(const Job& job) {
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
   forward.products = bench::products_by_name(job.products);
-  const auto batches = batches_of(job, model->spec().vocab_size);
+  const auto steps = passes_of(job, model->spec().vocab_size);
   restart_peak_memory();  // loading does not count
 
   std::vector<double> seconds, losses;
   std::vector<int64_t> tokens;
-  for (const auto& batch : batches) {
+  for (const auto& passes : steps) {
     const auto begin = std::chrono::steady_clock::now();
-    const LossSum loss = model->loss(batch, forward);
-    const at::Tensor mean = loss.sum / static_cast<double>(loss.count);
-    mean.backward();
+    losses.push_back(learn(*model, passes, forward, job.accumulation));
     optimizer.step(-1, Gradients::kZeroed);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    losses.push_back(mean.item<double>());
-    tokens.push_back(batch.tokens());
+    tokens.push_back(0);
+    for (const auto& batch : passes) tokens.back() += batch.tokens();
   }
   return {{"who", "evenkeel"},  {"path", job.products},
           {"seconds", seconds}, {"losses", losses},
@@ -116,6 +138,8 @@ int main(int argc, char** argv) {
   program.add_option("--top-k", job.top_k);
   program.add_option("--rank", job.rank);
   program.add_option("--steps", job.steps);
+  program.add_option("--accumulation", job.accumulation, "micro-batches of a step");
+  program.add_option("--merge-tokens", job.merge_tokens, "as [train] has it")->capture_default_str();
   program.add_option("--threads", job.threads);
   program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
       ->capture_default_str();

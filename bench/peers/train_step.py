@@ -58,13 +58,13 @@ def ids_of(step, count, vocabulary):
 
 
 def batches_of(job, vocabulary):
-    """What the model is called with in each step."""
+    """What the model is called with, micro-batch by micro-batch."""
     import torch
 
     if job.rows is None:
         for step in range(job.steps):
-            ids = torch.tensor(ids_of(step, job.batch[0] * job.length, vocabulary)).view(job.batch[0], job.length)
-            yield {"input_ids": ids, "labels": ids}
+            for ids in torch.tensor(ids_of(step, job.accumulation * job.batch[0] * job.length, vocabulary)).view(job.accumulation, job.batch[0], job.length):
+                yield {"input_ids": ids, "labels": ids}
         return
     rows = json.loads(job.rows.read_text())
     for first in range(0, len(rows), job.batch[0]):
@@ -95,14 +95,17 @@ def peer_step(job):
     optimizer = torch.optim.AdamW(adapted, lr=2e-4, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.01, fused=True)
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     seconds, losses = [], []
-    for batch in batches_of(job, base.config.vocab_size):
-        begin = time.perf_counter()
+    micro_batches = list(batches_of(job, base.config.vocab_size))
+    for first in range(0, len(micro_batches), job.accumulation):
+        begin, mean = time.perf_counter(), 0
         optimizer.zero_grad()
-        loss = model(**batch, use_cache=False).loss
-        loss.backward()
+        for batch in micro_batches[first:first + job.accumulation]:
+            loss = model(**batch, use_cache=False).loss / job.accumulation
+            loss.backward()
+            mean += loss.item()
         optimizer.step()
         seconds.append(time.perf_counter() - begin)
-        losses.append(loss.item())
+        losses.append(mean)
     return {"who": job.peer, "path": job.peer_dtype, "seconds": seconds, "losses": losses, "peak_gib": peak_gib()}
 
 
@@ -141,10 +144,10 @@ def neighbour(busy):
 def compare(job, layers, batch, top_k):
     model = checkpoint(job.model, layers)
     flags = [model, "--batch", batch, "--length", job.length, "--top-k", top_k, "--rank", job.rank, "--steps", job.steps,
-             "--threads", job.threads]
+             "--threads", job.threads, "--accumulation", job.accumulation]
     real = job.data is not None
     rows = [] if not real else ["--rows", BUILD / "train_step_rows.json"]
-    ours = [BUILD / "train_step", *flags, "--products", job.products, *rows]
+    ours = [BUILD / "train_step", *flags, "--products", job.products, "--merge-tokens", job.merge_tokens, *rows]
     sides = {"ours": ours + (["--data", job.data, "--tokenizer", job.tokenizer] if real else []),
              **{peer: [ROOT / f".venv-{peer}/bin/python", __file__, *flags, "--peer", peer, "--peer-dtype", job.peer_dtype, *rows] for peer in job.peers}}
     results = {side: [] for side in sides}
@@ -152,7 +155,7 @@ def compare(job, layers, batch, top_k):
         for _ in range(job.repeats):
             for side, command in sides.items():
                 results[side].append(measure(command))
-    row = {"layers": layers, "batch": batch, "length": job.length, "top_k": top_k, "threads": job.threads, "busy": job.busy,
+    row = {"layers": layers, "batch": batch, "accumulation": job.accumulation, "merge_tokens": job.merge_tokens, "length": job.length, "top_k": top_k, "threads": job.threads, "busy": job.busy,
            "products": job.products, "peer_dtype": job.peer_dtype, "rows": "commonsense" if real else "random"}
     tokens = results["ours"][0]["tokens"][WARM_UP:]
     for side, runs in results.items():
@@ -189,6 +192,8 @@ def seconds(steps):
 def print_row(job, row):
     ours = row["ours"]
     shape = f"{row['batch']} x {row['length']}" if row["rows"] == "random" else f"{row['batch']} {row['rows']} rows"
+    if row["accumulation"] > 1:
+        shape = f"{row['accumulation']} micro-batches of {shape}, merged up to {row['merge_tokens']} tokens"
     print(f"{row['layers']} layers, {shape}, K={row['top_k']}{', busy' if row['busy'] else ''}: "
           f"ours {ours['s_per_step']:.2f} s ({ours['best']:.2f} to {ours['worst']:.2f}), {ours['tokens_per_second']:.0f} tokens/s, "
           f"{ours['peak_gib']:.2f} GiB ({row['products']}); the first {seconds(ours['first'])}")
@@ -210,6 +215,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=pathlib.Path, default=BUILD / "olmoe", help="where checkpoints are kept")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--accumulation", type=int, default=1, help="micro-batches of a step")
+    parser.add_argument("--merge-tokens", type=int, default=2048, help="ours are one pass while they have so many tokens together; 0: never")
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--top-k", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--layers", type=int, nargs="+", default=[2])

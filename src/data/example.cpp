@@ -35,6 +35,9 @@ class Packer {
     batch_.offsets.push_back(start + length);
   }
 
+  /// What was added since the last one.
+  void end_micro_batch() { batch_.ends.push_back({batch_.tokens(), static_cast<int64_t>(targets_.size())}); }
+
   PackedBatch finish() {
     batch_.ids = at::tensor(ids_, at::kLong);
     batch_.positions = at::tensor(positions_, at::kLong);
@@ -75,16 +78,22 @@ class Packer {
 const Example& value(const Example& example) { return example; }
 const Example& value(const Example* example) { return *example; }
 
-PackedBatch packed(const auto& examples, Rows rows) {
+PackedBatch packed(const auto& examples, int64_t micro_batch, Rows rows) {
   Packer packer(rows);
-  for (const auto& each : examples) packer.add(value(each).ids, value(each).first_target, value(each).between);
+  int64_t added = 0;
+  for (const auto& each : examples) {
+    packer.add(value(each).ids, value(each).first_target, value(each).between);
+    if (micro_batch > 0 && ++added % micro_batch == 0) packer.end_micro_batch();
+  }
+  EK_CHECK(micro_batch == 0 || added % micro_batch == 0, kInternal, "pack: ", added, " rows are no micro-batches of ",
+           micro_batch);
   return packer.finish();
 }
 
-PackedBatch shared_where_worth_it(const auto& examples) {
-  auto batch = packed(examples, Rows::kShared);
+PackedBatch shared_where_worth_it(const auto& examples, int64_t micro_batch) {
+  auto batch = packed(examples, micro_batch, Rows::kShared);
   const int64_t copies = batch.tokens() - batch.ids.size(0);
-  return copies * kLeastShared >= batch.tokens() ? batch : packed(examples, Rows::kOwn);
+  return copies * kLeastShared >= batch.tokens() ? batch : packed(examples, micro_batch, Rows::kOwn);
 }
 
 }  // namespace
@@ -102,11 +111,23 @@ int64_t Example::targets() const {
   return count;
 }
 
-PackedBatch pack(std::span<const Example* const> examples) { return packed(examples, Rows::kOwn); }
-PackedBatch pack(std::span<const Example> examples) { return packed(examples, Rows::kOwn); }
+std::vector<MicroBatchEnd> PackedBatch::micro_batch_ends() const {
+  return ends.empty() ? std::vector{MicroBatchEnd{tokens(), targets.numel()}} : ends;
+}
 
-PackedBatch pack_shared(std::span<const Example* const> examples) { return shared_where_worth_it(examples); }
-PackedBatch pack_shared(std::span<const Example> examples) { return shared_where_worth_it(examples); }
+PackedBatch pack(std::span<const Example* const> examples, int64_t micro_batch) {
+  return packed(examples, micro_batch, Rows::kOwn);
+}
+PackedBatch pack(std::span<const Example> examples, int64_t micro_batch) {
+  return packed(examples, micro_batch, Rows::kOwn);
+}
+
+PackedBatch pack_shared(std::span<const Example* const> examples, int64_t micro_batch) {
+  return shared_where_worth_it(examples, micro_batch);
+}
+PackedBatch pack_shared(std::span<const Example> examples, int64_t micro_batch) {
+  return shared_where_worth_it(examples, micro_batch);
+}
 
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences) {
   Packer packer(Rows::kOwn);

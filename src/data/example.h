@@ -46,6 +46,11 @@ struct Example {
   int64_t targets() const;
 };
 
+/// What of a packed batch lies before the end of one of its micro-batches.
+struct MicroBatchEnd {
+  int64_t tokens = 0, targets = 0;
+};
+
 /// Sequences laid end to end, without padding. Attention is causal within each sequence. Rows are what goes through the
 /// model: one a token, or one for all tokens that stand behind the same tokens of their sequences.
 struct PackedBatch {
@@ -55,17 +60,20 @@ struct PackedBatch {
   at::Tensor rows_T{};     ///< [T] int64, each token's row, numbered as they first appear; undefined: one of its own
   at::Tensor target_rows;  ///< [N] int64, rows of [R] whose hidden state predicts a target; one may predict several
   at::Tensor targets;      ///< [N] int64
+  std::vector<MicroBatchEnd> ends{};  ///< of its micro-batches, in order, each some sequences; empty: it is one
   int64_t tokens() const { return offsets.empty() ? 0 : offsets.back(); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  std::vector<MicroBatchEnd> micro_batch_ends() const;
 };
 
 /// Packs examples in the order given. REQUIRES none is empty.
-PackedBatch pack(std::span<const Example* const> examples);
-PackedBatch pack(std::span<const Example> examples);
+/// \param micro_batch  so many of them each; 0: all
+PackedBatch pack(std::span<const Example* const> examples, int64_t micro_batch = 0);
+PackedBatch pack(std::span<const Example> examples, int64_t micro_batch = 0);
 
 /// The same with rows shared where at least a sixteenth of all tokens need none of their own; else as pack().
-PackedBatch pack_shared(std::span<const Example* const> examples);
-PackedBatch pack_shared(std::span<const Example> examples);
+PackedBatch pack_shared(std::span<const Example* const> examples, int64_t micro_batch = 0);
+PackedBatch pack_shared(std::span<const Example> examples, int64_t micro_batch = 0);
 
 /// Packs bare id sequences with every position from the second on a target (scoring, pre-training).
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences);

@@ -72,6 +72,25 @@ TEST(PackShared, TokensBehindTheSameTokensShareARow) {
   EXPECT_EQ(batch.tokens(), 14);
 }
 
+TEST(Pack, SaysWhereEachMicroBatchEnds) {
+  const std::vector<Example> examples = {{.ids = {5, 6, 7}, .first_target = 2},
+                                         {.ids = {5, 6, 8, 7}, .first_target = 2},
+                                         {.ids = {6, 5, 8}, .first_target = 3},
+                                         {.ids = {5, 6, 7, 9}, .first_target = 1}};
+  for (const auto& batch : {pack(examples, 2), pack_shared(examples, 2)}) {
+    ASSERT_EQ(batch.ends.size(), 2);
+    EXPECT_EQ(batch.ends[0].tokens, 7);
+    EXPECT_EQ(batch.ends[0].targets, 3);
+    EXPECT_EQ(batch.ends[1].tokens, 14);
+    EXPECT_EQ(batch.ends[1].targets, 6);
+  }
+  const auto one = pack(examples).micro_batch_ends();
+  ASSERT_EQ(one.size(), 1);
+  EXPECT_EQ(one[0].tokens, 14);
+  EXPECT_EQ(one[0].targets, 6);
+  EXPECT_THROW(pack(examples, 3), Error);
+}
+
 TEST(PackShared, FewCopiesAreNotWorthSharing) {
   Ids long_one(20), other(20);
   for (int64_t i = 0; i < 20; ++i) {

@@ -451,19 +451,22 @@ TEST_F(Records, AConfigThatWasEditedNamesItsKeys) {
   EXPECT_REFUSAL(run_config(path_), "config.toml is not as the run wrote it");
 }
 
-TEST_F(Records, ARunBegunBeforeRowsWereSharedKeepsEachItsOwn) {
+TEST_F(Records, ARunBegunBeforeSomethingWasLeftOutKeepsItsBits) {
   EXPECT_TRUE(run_config(path_).train.share_beginnings);
+  EXPECT_GT(run_config(path_).train.merge_tokens, 0);
   auto config = ExperimentConfig::read(config::Table::parse("model = {compute_dtype = 'float32'}", "x"));
   config.settle({});
   auto manifest = make_manifest(config, {}, {});
   auto text = config.text();
-  const std::string line = "share_beginnings = true\n";
-  ASSERT_NE(text.find(line), std::string::npos);
-  text.erase(text.find(line), line.size());
+  for (const std::string line : {"share_beginnings = true\n", "merge_tokens = 2048\n"}) {
+    ASSERT_NE(text.find(line), std::string::npos);
+    text.erase(text.find(line), line.size());
+  }
   manifest["config"] = text;
   write_file_atomic(path_ / "config.toml", text);
   write_manifest(path_, manifest);
   EXPECT_FALSE(run_config(path_).train.share_beginnings);
+  EXPECT_EQ(run_config(path_).train.merge_tokens, 0);
 }
 
 TEST_F(Records, ARunWithoutChecksumsIsRefusedByWhatItIs) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "models/cost.h"
 #include "scoring/generation.h"
@@ -21,18 +22,25 @@ int64_t row_bytes(const Shards& shards) {
   return bytes;
 }
 
-/// Tokens of the `count` longest rows of any client: no micro-batch has more. Rows repeat when a client has fewer.
+/// Tokens of the `count` longest rows of any client: no batch of so many has more. Rows repeat when a client has fewer.
 int64_t longest_batch(const Shards& shards, int64_t count) {
   int64_t most = 0;
   for (const auto& shard : shards.examples) {
     std::vector<int64_t> lengths;
     for (const auto& example : shard) lengths.push_back(static_cast<int64_t>(example.ids.size()));
     std::sort(lengths.rbegin(), lengths.rend());
-    int64_t tokens = 0;
-    for (int64_t i = 0; !lengths.empty() && i < count; ++i) tokens += lengths[static_cast<size_t>(i) % lengths.size()];
-    most = std::max(most, tokens);
+    if (lengths.empty()) continue;
+    const auto rows = static_cast<int64_t>(lengths.size()), rest = count % rows;
+    const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    most = std::max(most, count / rows * all + std::accumulate(lengths.begin(), lengths.begin() + rest, int64_t{0}));
   }
   return most;
+}
+
+/// Of a micro-batch, or of as many as are merged.
+int64_t longest_pass(const Shards& shards, const LocalTraining& train) {
+  const int64_t step = longest_batch(shards, train.batch_size * train.accumulation);
+  return std::max(longest_batch(shards, train.batch_size), std::min(train.merge_tokens, step));
 }
 
 int64_t most_experts(const Experiment& e) {
@@ -72,7 +80,7 @@ const std::string kAdapterKeys = "lora.rank or lora.targets";
 /// Clients in the middle of a step. \param adapter  bytes of one copy of the largest adapter
 Parts training_moment(const Experiment& e, int64_t adapter) {
   const auto& spec = e.server.model;
-  const int64_t tokens = longest_batch(e.fabric.shards, e.server.config.train.batch_size);
+  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
   const PassShape pass{.tokens = tokens,
                        .targets = tokens,
                        .top_k = most_experts(e),
@@ -84,9 +92,9 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   // is encoded down is the adapters and as much beside them, up the adapters.
   return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
           {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
-          {concat("activations of a micro-batch of up to ", tokens, " tokens", of_each),
+          {concat("activations of a pass of up to ", tokens, " tokens", of_each),
            clients * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
-           concat("train.batch_size or data.cutoff", fewer)}};
+           concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
 }
 
 /// Tokens of the longest prompt: of a task with contexts, all that the positions leave; else about a training row's.

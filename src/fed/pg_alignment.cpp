@@ -43,7 +43,7 @@ TensorMap idle_experts(const Experiment& e, const ServerState& state, std::span<
   for_batches(e, rows, [&](const PackedBatch& batch) {
     RoutingByLayer routing;
     auto options = e.fabric.place.forward(setup);
-    options.routing = &routing;
+    options.routing = {&routing, 1};
     e.fabric.place.model->hidden(batch, options);
     for (const auto& [layer, stats] : routing)
       counts[layer] = counts.contains(layer) ? counts[layer] + stats.counts : stats.counts;

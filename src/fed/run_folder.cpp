@@ -68,6 +68,7 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
   auto table = config::Table::parse(text, (folder / file).string());
   // A run's config names every key there was: one that it lacks came later, and the run keeps its bits without it.
   if (!table.table("train").contains("share_beginnings")) table.set("train.share_beginnings=false");
+  if (!table.table("train").contains("merge_tokens")) table.set("train.merge_tokens=0");
   auto config = ExperimentConfig::read(table);
   config.output.dir = folder.string();
   return config;

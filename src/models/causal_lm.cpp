@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "nn/linear.h"
@@ -21,6 +22,14 @@ at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& o
 LossSum CausalLm::loss(const PackedBatch& batch, const ForwardOptions& options) const {
   return cross_entropy(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets,
                        options.products);
+}
+
+std::vector<LossSum> CausalLm::losses(const PackedBatch& batch, const ForwardOptions& options) const {
+  std::vector<int64_t> counts;
+  int64_t before = 0;
+  for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
+  return cross_entropies(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets, counts,
+                         options.products);
 }
 
 Sites CausalLm::sites(std::span<const std::string> targets) const {

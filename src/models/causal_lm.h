@@ -64,10 +64,10 @@ struct ForwardOptions {
   const AdapterState* adapters = nullptr;     ///< sites the model has; null: the bare base
   const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
   RouterOptions router{};
-  ProductTable products{};            ///< which kernels multiply with the base
-  KvCache* cache = nullptr;           ///< generation: appended to
-  bool last_only = false;             ///< with a cache: hidden states of each sequence's last token, [B, D]
-  RoutingByLayer* routing = nullptr;  ///< filled when given
+  ProductTable products{};              ///< which kernels multiply with the base
+  KvCache* cache = nullptr;             ///< generation: appended to
+  bool last_only = false;               ///< with a cache: hidden states of each sequence's last token, [B, D]
+  std::span<RoutingByLayer> routing{};  ///< filled when given: one for each micro-batch of the batch
 };
 
 /// Threads: every function may be called from several at once, on one model: calls share nothing but the base, which
@@ -86,6 +86,8 @@ class CausalLm {
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
   /// Loss over the batch's targets, head at those rows only.
   LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
+  /// The same of each of its micro-batches, in one pass.
+  std::vector<LossSum> losses(const PackedBatch& batch, const ForwardOptions& options) const;
 
   /// Every linear that an adapter may stand beside.
   virtual const Sites& all_sites() const = 0;

@@ -128,6 +128,10 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
            spec().max_positions, " positions");
   EK_CHECK(!options.cache || !batch.rows_T.defined(), kInternal, "a cache has no room for rows that tokens share");
   EK_CHECK(!options.last_only || options.cache, kInternal, "the last rows alone are asked for without a cache");
+  const auto parts = batch.micro_batch_ends();
+  EK_CHECK(parts.back().tokens == batch.tokens() && (options.routing.empty() || options.routing.size() == parts.size()),
+           kInternal, "a batch of ", parts.size(), " micro-batches and ", batch.tokens(), " tokens, the last ends at ",
+           parts.back().tokens, ", routing is asked for of ", options.routing.size());
   for (const auto* state : {options.adapters, options.base_change})
     if (state) check_adapters(*state);
 }

@@ -104,19 +104,26 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
   const auto logits_RE = router_(x_RD, options);
   const auto routing =
       route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, spec_.gate.renormalise);
-  if (options.routing) (*options.routing)[module_] = stats(logits_RE, routing, pass.batch);
+  if (!options.routing.empty()) record(logits_RE, routing, pass);
   return experts(x_RD, routing, experts_,
                  {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
                  options.products);
 }
 
 // Of tokens, whatever rows they share: a copy counts.
-RoutingStats MixtureLeaf::stats(const at::Tensor& logits_RE, const Routing& routing, const PackedBatch& batch) const {
-  const auto& rows_T = batch.rows_T;
+void MixtureLeaf::record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const {
+  const auto& rows_T = pass.batch.rows_T;
   const auto each = [&](const at::Tensor& x) { return rows_T.defined() ? x.index_select(0, rows_T) : x; };
   const auto experts_TK = each(routing.experts);
-  return {logits_RE.requires_grad() ? each(logits_RE) : at::Tensor(),
-          at::bincount(experts_TK.reshape({-1}), {}, spec_.experts), experts_TK.size(0)};
+  const auto logits_TE = logits_RE.requires_grad() ? each(logits_RE) : at::Tensor();
+  auto into = pass.options.routing.begin();
+  int64_t begin = 0;
+  for (const auto& end : pass.batch.micro_batch_ends()) {
+    const auto own = [&](const at::Tensor& x) { return x.slice(0, begin, end.tokens); };
+    (*into++)[module_] = {logits_TE.defined() ? own(logits_TE) : at::Tensor(),
+                          at::bincount(own(experts_TK).reshape({-1}), {}, spec_.experts), end.tokens - begin};
+    begin = end.tokens;
+  }
 }
 
 at::Tensor MixtureLeaf::shared(const at::Tensor& x_RD, const LayerPass& pass) const {

@@ -57,7 +57,7 @@ class MixtureLeaf {
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
   at::Tensor routed(const at::Tensor& x_RD, const LayerPass& pass) const;
   at::Tensor shared(const at::Tensor& x_RD, const LayerPass& pass) const;
-  RoutingStats stats(const at::Tensor& logits_RE, const Routing& routing, const PackedBatch& batch) const;
+  void record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const;
 
   MixtureSpec spec_;
   std::string module_, gate_site_, up_site_, down_site_;

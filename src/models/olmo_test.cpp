@@ -32,7 +32,7 @@ TEST(Olmo, HasNoNormWeightsNoExpertsAndNoRouting) {
   EXPECT_TRUE(model->spec().moe_layers.empty());
   RoutingByLayer routing;
   ForwardOptions options;
-  options.routing = &routing;
+  options.routing = {&routing, 1};
   model->hidden(pack_ids(testing::kSequences), options);
   EXPECT_TRUE(routing.empty());
 }

@@ -39,7 +39,7 @@ TEST(Olmoe, NeverUsesMoreExpertsThanTheBudgetAndCountsEveryToken) {
     RoutingByLayer routing;
     ForwardOptions options;
     options.router.top_k = k;
-    options.routing = &routing;
+    options.routing = {&routing, 1};
     model->hidden(batch, options);
     ASSERT_EQ(routing.size(), 2u);
     for (const auto& [layer, stats] : routing) {
@@ -57,7 +57,7 @@ TEST(Olmoe, PhiReachesTheRouterOfItsLayer) {
   options.router.top_k = 1;
   options.router.num_candidates = 6;
   options.router.modulation["model.layers.1.mlp"] = at::tensor({0.0, 0.0, 100.0, 0.0, 0.0, 0.0});
-  options.routing = &routing;
+  options.routing = {&routing, 1};
   model->hidden(pack_ids(kSequences), options);
   EXPECT_EQ(routing.at("model.layers.1.mlp").counts[2].item<int64_t>(), 11);
   EXPECT_LT(routing.at("model.layers.0.mlp").counts[2].item<int64_t>(), 11);

@@ -95,7 +95,14 @@ struct LossSettings {
   at::Tensor scales_V;
   ProductTable products;
   Wanted want;
+  std::vector<int64_t> counts;  // of targets, for each sum
 };
+
+at::Tensor sums_of(const at::Tensor& logprobs_N, const std::vector<int64_t>& counts) {
+  std::vector<at::Tensor> sums;
+  for (const auto& part : logprobs_N.to(at::kDouble).split_with_sizes(counts)) sums.push_back(-part.sum());
+  return at::stack(sums).to(logprobs_N.scalar_type());
+}
 
 struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
@@ -103,13 +110,17 @@ struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
     const Parts parts = in_chunks(hidden_ND, {head_VD, settings.scales_V}, targets_N, settings.products, settings.want);
     ctx->save_for_backward({parts.dhidden_ND, parts.dhead_VD});
     ctx->saved_data["head_dtype"] = static_cast<int64_t>(head_VD.scalar_type());
-    return -parts.logprobs_N.to(at::kDouble).sum().to(hidden_ND.scalar_type());
+    ctx->saved_data["counts"] = settings.counts;
+    return sums_of(parts.logprobs_N, settings.counts);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     at::Tensor dhidden_ND, dhead_VD;
-    if (saved[0].defined()) dhidden_ND = saved[0] * grads[0];
+    if (saved[0].defined()) {
+      const auto counts = at::tensor(ctx->saved_data["counts"].toIntVector(), at::kLong);
+      dhidden_ND = saved[0] * at::repeat_interleave(grads[0], counts).unsqueeze(1);
+    }
     if (saved[1].defined())
       dhead_VD = (saved[1] * grads[0]).to(static_cast<at::ScalarType>(ctx->saved_data["head_dtype"].toInt()));
     return {dhidden_ND, dhead_VD, at::Tensor(), at::Tensor()};
@@ -132,13 +143,23 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
 
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                       const ProductTable& products) {
+  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, products).front();
+}
+
+std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                                     std::span<const int64_t> counts, const ProductTable& products) {
   const auto& head_VD = head.values_OI;
   check(hidden_ND, head_VD, targets_N);
   const bool grad = c10::GradMode::is_enabled();
   const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
-  const auto sum = CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-                                           LossSettings{head.scales_O, products, want});
-  return {sum, targets_N.size(0)};
+  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
+           " sums");
+  const auto sums_P =
+      CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+                              LossSettings{head.scales_O, products, want, {counts.begin(), counts.end()}});
+  std::vector<LossSum> losses;
+  for (const int64_t count : counts) losses.push_back({sums_P[static_cast<int64_t>(losses.size())], count});
+  return losses;
 }
 
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,

@@ -5,6 +5,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "nn/frozen_weight.h"
 
@@ -24,6 +26,11 @@ struct LossSum {
 /// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64.
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                       const ProductTable& products = {});
+
+/// The same of consecutive targets, counts[0] of them, counts[1] and so on, in one pass; sums need not get the same
+/// gradient. \throws kInternal where a head that gets one has several sums
+std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                                     std::span<const int64_t> counts, const ProductTable& products = {});
 
 /// The same per position, without a graph. \return [N] log-probabilities of the targets.
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,

@@ -1,5 +1,8 @@
 #include "nn/loss.h"
 
+#include <array>
+#include <tuple>
+
 #include "base/error.h"
 #include "nn/norm.h"
 #include "nn/testing.h"
@@ -42,6 +45,31 @@ TEST(CrossEntropy, GradientsOfHiddenAndHeadMatchCentralDifferences) {
   const auto targets = at::tensor({3, 0, 10, 3, 7}, at::kLong);
   expect_gradients_match([&](const auto& in) { return cross_entropy(in[0], in[1], targets).sum; },
                          {random_tensor({5, 4}, 1), random_tensor({11, 4}, 2)});
+}
+
+TEST(CrossEntropy, SeveralSumsAreThoseOfTheirTargetsAndHaveGradientsOfTheirOwn) {
+  const auto targets = at::tensor({3, 0, 10, 3, 7}, at::kLong);
+  const auto hidden = random_tensor({5, 4}, 1), head = random_tensor({11, 4}, 2);
+  const std::array<int64_t, 3> counts{2, 0, 3};
+  const auto losses = cross_entropies(hidden, head, targets, counts);
+  ASSERT_EQ(losses.size(), 3);
+  EXPECT_EQ(losses[0].count, 2);
+  EXPECT_EQ(losses[1].sum.item<double>(), 0);
+  for (const auto& [which, first, count] : {std::tuple{0, 0, 2}, std::tuple{2, 2, 3}})
+    EXPECT_NEAR(losses[static_cast<size_t>(which)].sum.item<double>(),
+                cross_entropy(hidden.narrow(0, first, count), head, targets.narrow(0, first, count)).sum.item<double>(),
+                1e-12);
+  expect_gradients_match(
+      [&](const auto& in) {
+        const auto each = cross_entropies(in[0], head, targets, counts);
+        return 0.5 * each[0].sum + 3 * each[2].sum;
+      },
+      {hidden});
+}
+
+TEST(CrossEntropy, SeveralSumsShareNoGradientOfTheHead) {
+  const auto head = random_tensor({11, 4}, 2).requires_grad_(true);
+  EXPECT_THROW(cross_entropies(random_tensor({2, 4}, 1), head, at::tensor({3, 0}, at::kLong), {{1, 1}}), Error);
 }
 
 TEST(CrossEntropy, NoTargetsAreALossOfZeroAndACountOfZero) {

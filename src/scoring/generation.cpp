@@ -269,7 +269,7 @@ KvShape kv_shape(const CausalLm& model, KvType type) {
 at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
                   std::span<const TokenIds> pieces, bool last_only) {
   ForwardOptions options = forward;
-  options.routing = nullptr;
+  options.routing = {};
   options.last_only = last_only;
   std::vector<at::Tensor> hidden;
   for (size_t first = 0, end = 0; first < pieces.size(); first = end) {

@@ -14,6 +14,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+int64_t tokens_of(const ExampleRows& rows) {
+  int64_t tokens = 0;
+  for (const auto* row : rows) tokens += static_cast<int64_t>(row->ids.size());
+  return tokens;
+}
+
 /// Rows of a shard in random order; when they run out, in another one.
 class RowOrder {
  public:
@@ -21,8 +27,8 @@ class RowOrder {
       : shard_(shard),
         stream_(view.seed, "batches", static_cast<uint64_t>(view.round), static_cast<uint64_t>(view.client.id)) {}
 
-  std::vector<const Example*> take(int64_t rows) {
-    std::vector<const Example*> batch;
+  ExampleRows take(int64_t rows) {
+    ExampleRows batch;
     for (int64_t i = 0; i < rows; ++i) batch.push_back(&shard_[static_cast<size_t>(next())]);
     return batch;
   }
@@ -122,7 +128,7 @@ class LocalRound {
   void step() {
     micro_batches_.clear();
     step_loss_ = 0, step_targets_ = 0;
-    for (int64_t i = 0; i < training_.accumulation; ++i) micro_batch();
+    for (const auto& rows : merged(draw(), training_.merge_tokens)) pass(rows);
     const auto view = step_view();
     method_.edit_gradients(view);
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
@@ -145,27 +151,49 @@ class LocalRound {
  private:
   StepView step_view() { return {view_, download_, setup_, micro_batches_, training_.optimizer.lr, metrics_}; }
 
-  /// Forward and backward of one micro-batch. Without a target there is no loss to take a mean of, and nothing to
-  /// learn.
-  void micro_batch() {
-    const auto rows = rows_.take(training_.batch_size);
-    const auto batch = training_.share_beginnings ? pack_shared(rows) : pack(rows);
-    if (batch.target_rows.numel() == 0) return;
-    auto& routing = micro_batches_.emplace_back();
-    const auto loss = model_.loss(batch, {.adapters = &setup_.adapters,
-                                          .base_change = &view_.common.base_change,
-                                          .router = setup_.router,
-                                          .products = training_.products,
-                                          .routing = &routing});
+  /// A step's. Without a target there is no loss to take a mean of, and nothing to learn: such ones are left out.
+  std::vector<ExampleRows> draw() {
+    std::vector<ExampleRows> drawn;
+    for (int64_t i = 0; i < training_.accumulation; ++i) {
+      auto rows = rows_.take(training_.batch_size);
+      if (std::any_of(rows.begin(), rows.end(), [](const Example* row) { return row->targets() > 0; }))
+        drawn.push_back(std::move(rows));
+    }
+    return drawn;
+  }
+
+  /// Forward and backward of some micro-batches, each with a loss of its own.
+  void pass(const ExampleRows& rows) {
+    const int64_t each = training_.batch_size;
+    const auto batch = training_.share_beginnings ? pack_shared(rows, each) : pack(rows, each);
+    const size_t before = micro_batches_.size();
+    micro_batches_.resize(before + rows.size() / static_cast<size_t>(each));
+    const auto losses = model_.losses(batch, {.adapters = &setup_.adapters,
+                                              .base_change = &view_.common.base_change,
+                                              .router = setup_.router,
+                                              .products = training_.products,
+                                              .routing = std::span(micro_batches_).subspan(before)});
+    at::Tensor total;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const auto own = loss_of(losses[i], before + i);
+      total = total.defined() ? total + own : own;
+    }
+    (total / static_cast<double>(training_.accumulation)).backward();
+    for (auto& routing : std::span(micro_batches_).subspan(before))
+      for (auto& [layer, stats] : routing) stats.router_logits.reset();
+    result_.tokens += batch.tokens();
+  }
+
+  /// What is learned from the step's micro-batch `index`, whose task loss is `loss`.
+  at::Tensor loss_of(const LossSum& loss, size_t index) {
     const double sum = loss.sum.item<double>();
     EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);
-    auto total = loss.sum / static_cast<double>(loss.count);
-    if (const auto extra = method_.extra_loss(step_view()); extra.defined()) total = total + extra;
-    (total / static_cast<double>(training_.accumulation)).backward();
-    for (auto& [layer, stats] : routing) stats.router_logits.reset();
     step_loss_ += sum;
     step_targets_ += loss.count;
-    result_.tokens += batch.tokens();
+    auto view = step_view();
+    view.micro_batches = view.micro_batches.first(index + 1);
+    const auto mean = loss.sum / static_cast<double>(loss.count), extra = method_.extra_loss(view);
+    return extra.defined() ? mean + extra : mean;
   }
 
   void record_step() {
@@ -194,6 +222,17 @@ class LocalRound {
 };
 
 }  // namespace
+
+std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int64_t merge_tokens) {
+  std::vector<ExampleRows> passes;
+  int64_t tokens = 0;
+  for (const auto& rows : micro_batches) {
+    tokens += tokens_of(rows);
+    if (passes.empty() || tokens > merge_tokens) passes.emplace_back(), tokens = tokens_of(rows);
+    passes.back().insert(passes.back().end(), rows.begin(), rows.end());
+  }
+  return passes;
+}
 
 int64_t local_steps(const LocalTraining& training, int64_t examples) {
   const auto rows_per_step = static_cast<double>(training.batch_size * training.accumulation);

@@ -14,6 +14,9 @@
 
 namespace evenkeel {
 
+/// Of one micro-batch, or of several in turn.
+using ExampleRows = std::vector<const Example*>;
+
 enum class IdleExpertUpdate {
   kZeroGrad,  ///< an idle expert has a zero gradient: AdamW still decays it and applies stale momentum (transformers'
               ///< semantics)
@@ -30,6 +33,7 @@ struct LocalTraining {
   int64_t batch_size = 8;        ///< sequences per micro-batch
   int64_t accumulation = 2;      ///< micro-batches per optimiser step
   bool share_beginnings = true;  ///< pack_shared(): equal up to rounding of gradients, and faster
+  int64_t merge_tokens = 2048;   ///< micro-batches of so many tokens together are one pass: equal up to rounding too
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
   ProductTable products;  ///< with the base; [model] says them, so no key here
@@ -40,6 +44,8 @@ struct LocalTraining {
     field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
     field("share_beginnings", share_beginnings,
           "tokens with which sequences of a micro-batch begin alike go through the model once");
+    field("merge_tokens", merge_tokens,
+          "micro-batches of a step that have so many tokens together go through the model at once; 0: each by itself");
     field("idle_expert_update", idle_expert_update, "experts without a token in a step: zero_grad or skip");
     field("optimizer", optimizer, "");
   }
@@ -47,6 +53,7 @@ struct LocalTraining {
     table.check_above_zero("local_epochs", local_epochs);
     table.check_integer("batch_size", batch_size, 1, limits::kBatch);
     table.check_integer("accumulation", accumulation, 1, limits::kBatch);
+    table.check_integer("merge_tokens", merge_tokens, 0, limits::kTokens);
   }
 };
 
@@ -82,11 +89,16 @@ struct LocalResult : LocalReport {
 using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
 /// prepare -> Gamma steps of (forward, loss, backward, edit_gradients, AdamW, edit_parameters) -> upload.
-/// Micro-batch loss: mean over its target tokens, divided by `accumulation`. The order of rows is drawn from
+/// Micro-batch loss: mean over its target tokens, divided by `accumulation`, merged or not. The order of rows is drawn from
 /// (seed, "batches", round, client). \throws kNumeric (step) when a loss is not finite.
 LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
                           const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
                           const StepCallback& on_step = {});
+
+/// Micro-batches, in order, as passes through the model: one joins those before it as long as they have at most
+/// `merge_tokens` tokens together. Half of a small micro-batch's time is reading weights that few rows meet
+/// (docs/decisions/0059-micro-batches-in-one-pass.md).
+std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int64_t merge_tokens);
 
 /// The optimiser steps of one round for a shard of `examples` rows.
 int64_t local_steps(const LocalTraining& training, int64_t examples);

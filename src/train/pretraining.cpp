@@ -199,7 +199,7 @@ class Pretraining {
       sequences.push_back(corpus_->sequence(order.at(step * config_.train.batch_size + i)));
     RoutingByLayer routing;
     ForwardOptions forward;
-    forward.routing = &routing;
+    forward.routing = {&routing, 1};
     const auto task = model_->loss(pack_ids(sequences), forward);
     auto total = task.sum / static_cast<double>(task.count);
     const double loss = total.item<double>();

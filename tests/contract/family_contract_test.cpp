@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/error.h"
@@ -124,7 +125,7 @@ Passed passed(const CausalLm& model, const AdapterState& adapters, const PackedB
     for (auto* tensor : {&factors.a, &factors.b})
       leaves.push_back(tensor->detach().clone().requires_grad_(true)), *tensor = leaves.back();
   Passed result;
-  result.loss = model.loss(batch, {.adapters = &own, .routing = &result.routing});
+  result.loss = model.loss(batch, {.adapters = &own, .routing = {&result.routing, 1}});
   auto total = result.loss.sum;
   if (!result.routing.empty())
     total = total + load_balance_loss(result.routing) + pooled_load_balance_loss(result.routing) +
@@ -150,6 +151,48 @@ TEST_P(Family, TokensThatShareARowCountAsIfEachHadItsOwn) {
   }
   for (size_t i = 0; i < own.gradients.size(); ++i)
     EXPECT_LT(max_difference(shared.gradients[i], own.gradients[i]), 1e-11) << i;
+}
+
+at::Tensor with_balance(const LossSum& loss, const RoutingByLayer& routing) {
+  const auto mean = loss.sum / static_cast<double>(loss.count);
+  return routing.empty() ? mean : mean + load_balance_loss(routing) + router_z_loss(routing);
+}
+
+TEST_P(Family, MicroBatchesInOnePassAreWhatEachIsByItself) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat64);
+  auto adapters = random_adapters(*model, 2, at::kDouble);
+  std::vector<at::Tensor> leaves;
+  for (auto& [site, factors] : adapters)
+    for (auto* tensor : {&factors.a, &factors.b}) leaves.push_back(tensor->requires_grad_(true));
+  auto examples = alike();
+  examples.push_back({.ids = {3, 1, 4, 1}, .first_target = 2});
+  const auto together = pack_shared(examples, 2);
+  ASSERT_LT(together.ids.size(0), together.tokens());
+  std::array<RoutingByLayer, 3> routing;
+  const auto losses = model->losses(together, {.adapters = &adapters, .routing = routing});
+  at::Tensor total = at::zeros({}, at::kDouble), expected = total;
+  for (size_t i = 0; i < 3; ++i) {
+    RoutingByLayer own;
+    const auto loss =
+        model->loss(pack(std::span(examples).subspan(2 * i, 2)), {.adapters = &adapters, .routing = {&own, 1}});
+    EXPECT_EQ(losses[i].count, loss.count);
+    EXPECT_NEAR(losses[i].sum.item<double>(), loss.sum.item<double>(), 1e-11);
+    EXPECT_EQ(routing[i].size(), own.size());
+    for (const auto& [layer, stats] : own) {
+      EXPECT_EQ(routing[i].at(layer).tokens, stats.tokens);
+      EXPECT_TRUE(at::equal(routing[i].at(layer).counts, stats.counts)) << layer;
+    }
+    total = total + with_balance(losses[i], routing[i]);
+    expected = expected + with_balance(loss, own);
+  }
+  const auto ours = torch::autograd::grad({total}, leaves), theirs = torch::autograd::grad({expected}, leaves);
+  for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LT(max_difference(ours[i], theirs[i]), 1e-11) << i;
+}
+
+TEST_P(Family, RoutingIsAskedForOfEachMicroBatch) {
+  const auto model = make_model(GetParam(), BaseDtype::kFloat32);
+  std::array<RoutingByLayer, 2> routing;
+  EXPECT_THROW(model->hidden(pack(alike()), {.routing = routing}), Error);
 }
 
 TEST_P(Family, TheBaseGetsNoGradientUnlessItIsAskedFor) {

@@ -65,6 +65,35 @@ TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
   EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);
 }
 
+/// One client's round, its micro-batches merged up to so many tokens.
+LocalResult merged_round(TinyFederation& world, const std::string& method, int64_t merge_tokens) {
+  world.training.merge_tokens = merge_tokens;
+  const auto made = make_method(method);
+  return world.train(*made, made->initialize(world.server()), world.round(0), world.clients[2]);
+}
+
+TEST(LocalTraining, MicroBatchesThatAreMergedLearnWhatTheyLearnApart) {
+  TinyFederation world;
+  world.training.batch_size = 1;
+  world.training.accumulation = 5;
+  world.shards[2][1].first_target = static_cast<int64_t>(world.shards[2][1].ids.size());  // nothing to learn
+  for (const std::string method : {"fedit", "ub-smoe", "smoe-llb"}) {
+    const auto apart = merged_round(world, method, 0), alone = merged_round(world, method, 1);
+    EXPECT_TRUE(equal(apart.upload.adapters, alone.upload.adapters)) << method << ": one pass for each either way";
+    for (const int64_t tokens : {25, 1024}) {
+      const auto merged = merged_round(world, method, tokens);
+      EXPECT_FALSE(equal(merged.upload.adapters, apart.upload.adapters)) << "the key has no effect";
+      EXPECT_LT(difference(merged.upload.adapters, apart.upload.adapters), 2e-3) << method;
+      EXPECT_EQ(merged.targets, apart.targets);
+      EXPECT_EQ(merged.tokens, apart.tokens);
+      EXPECT_NEAR(merged.loss_sum, apart.loss_sum, 1e-3 * apart.loss_sum);
+      ASSERT_EQ(merged.metrics.size(), apart.metrics.size());
+      for (const auto& [name, value] : apart.metrics) EXPECT_NEAR(merged.metrics.at(name), value, 1e-2) << name;
+      for (const auto& [layer, stats] : apart.counts) EXPECT_EQ(merged.counts.at(layer).tokens, stats.tokens);
+    }
+  }
+}
+
 TEST(LocalTraining, SeesItsRowsInAnotherOrderInAnotherRound) {
   const TinyFederation world;
   const auto method = make_method("fedit");

@@ -166,7 +166,8 @@ double load_balance(const TinyFederation& world, const FederatedMethod& method, 
   auto setup = method.prepare(download, world.view(world.clients[0], 0));
   for (auto& [site, factors] : setup.adapters) factors.a.requires_grad_(true);
   RoutingByLayer routing;
-  world.model->loss(pack(world.shards[0]), {.adapters = &setup.adapters, .router = setup.router, .routing = &routing});
+  world.model->loss(pack(world.shards[0]),
+                    {.adapters = &setup.adapters, .router = setup.router, .routing = {&routing, 1}});
   double sum = 0;
   for (const auto& [layer, stats] : routing) {
     const auto& logits_TE = stats.router_logits;

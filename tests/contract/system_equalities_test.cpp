@@ -48,6 +48,7 @@ TEST(FedIt, OfOneClientIsCentralTrainingWithANewOptimiserEachRound) {
   TinyFederation world;
   world.gate_norm = RouterOptions().gate_norm;
   world.training.local_epochs = 2;
+  world.training.merge_tokens = 0;
   const auto method = make_method("fedit");
   auto state = method->initialize(world.server());
   const auto central = train_centrally(world, clone(state.global.adapters), 3, world.clients[2].top_k);

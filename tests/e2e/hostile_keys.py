@@ -93,6 +93,7 @@ BAD = {
     "train.batch_size": AT_LEAST_ONE,
     "train.accumulation": AT_LEAST_ONE,
     "train.share_beginnings": NO_OTHER,
+    "train.merge_tokens": NONE_OR_MORE,
     "train.idle_expert_update": word("zero_grad", "skip"),
     "train.transport_dtype": word("float32", "bfloat16"),
     "train.optimizer.name": word("adamw"),

@@ -56,7 +56,7 @@ TensorMap forward(const Json& job) {
   const auto router = router_of(job);
   const std::vector<std::vector<int64_t>> ids{job.at("ids").get<std::vector<int64_t>>()};
   RoutingByLayer routing;
-  const auto hidden_TD = model->hidden(pack_ids(ids), {.router = router, .routing = &routing});
+  const auto hidden_TD = model->hidden(pack_ids(ids), {.router = router, .routing = {&routing, 1}});
   const auto logits_TV = at::matmul(hidden_TD, model->head().values_OI.t());
   const auto loss = (logits_TV * tensors(job, "upstream").at("logits")).sum();
   if (loss.requires_grad()) loss.backward();  // the base is frozen: without phi there is nothing to differentiate by
