@@ -89,8 +89,8 @@ struct LocalResult : LocalReport {
 using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
 /// prepare -> Gamma steps of (forward, loss, backward, edit_gradients, AdamW, edit_parameters) -> upload.
-/// Micro-batch loss: mean over its target tokens, divided by `accumulation`, merged or not. The order of rows is drawn from
-/// (seed, "batches", round, client). \throws kNumeric (step) when a loss is not finite.
+/// Micro-batch loss: mean over its target tokens, divided by `accumulation`, merged or not. The order of rows is drawn
+/// from (seed, "batches", round, client). \throws kNumeric (step) when a loss is not finite.
 LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
                           const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
                           const StepCallback& on_step = {});
