@@ -92,7 +92,7 @@ Parts training_moment(const Experiment& e, int64_t adapter) {
   // is encoded down is the adapters and as much beside them, up the adapters.
   return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
           {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
-          {concat("activations of a pass of up to ", tokens, " tokens", of_each),
+          {concat("activations of micro-batches of up to ", tokens, " tokens at once", of_each),
            clients * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
            concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
 }

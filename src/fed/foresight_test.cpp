@@ -38,11 +38,11 @@ TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
 }
 
 TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
-  EXPECT_LT(part(plan("train.batch_size=2"), "a pass of"), part(plan("train.batch_size=4"), "a pass of"));
-  EXPECT_LT(part(plan("data={limit=20,cutoff=30,mask_prompt=false}"), "a pass of"),
-            part(plan("data={limit=20,cutoff=640,mask_prompt=false}"), "a pass of"));
-  EXPECT_LT(part(plan("train={batch_size=1,accumulation=50,merge_tokens=0}"), "a pass of"),
-            part(plan("train={batch_size=1,accumulation=50}"), "a pass of"));
+  EXPECT_LT(part(plan("train.batch_size=2"), "micro-batches of"), part(plan("train.batch_size=4"), "micro-batches of"));
+  EXPECT_LT(part(plan("data={limit=20,cutoff=30,mask_prompt=false}"), "micro-batches of"),
+            part(plan("data={limit=20,cutoff=640,mask_prompt=false}"), "micro-batches of"));
+  EXPECT_LT(part(plan("train={batch_size=1,accumulation=50,merge_tokens=0}"), "micro-batches of"),
+            part(plan("train={batch_size=1,accumulation=50}"), "micro-batches of"));
   EXPECT_LT(part(plan("lora.rank=3"), "client"), part(plan("lora.rank=5"), "client"));
   EXPECT_LT(part(plan("lora.targets=[\"q_proj\"]"), "server"), part(plan("lora.rank=3"), "server"));
   EXPECT_LT(part(plan("data.limit=20"), "rows"), part(plan("data.limit=40"), "rows"));
@@ -72,7 +72,7 @@ TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {
     experiment("fedit", Purpose::kTrain, "train.batch_size=65536");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("a pass of"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("micro-batches of"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("lower train.batch_size, train.merge_tokens or data.cutoff"),
               std::string::npos);
   }

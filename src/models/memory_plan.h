@@ -13,7 +13,7 @@
 namespace evenkeel {
 
 struct MemoryPart {
-  std::string what;  ///< "activations of a micro-batch of 2048 tokens"
+  std::string what;  ///< "activations of micro-batches of up to 2048 tokens at once"
   int64_t bytes = 0;
   std::string lower;  ///< the keys that make it smaller; empty: nothing does
 };
