@@ -227,8 +227,9 @@ std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int6
   std::vector<ExampleRows> passes;
   int64_t tokens = 0;
   for (const auto& rows : micro_batches) {
-    tokens += tokens_of(rows);
-    if (passes.empty() || tokens > merge_tokens) passes.emplace_back(), tokens = tokens_of(rows);
+    const int64_t more = tokens_of(rows);
+    if (passes.empty() || tokens + more > merge_tokens) passes.emplace_back(), tokens = 0;
+    tokens += more;
     passes.back().insert(passes.back().end(), rows.begin(), rows.end());
   }
   return passes;

@@ -96,8 +96,7 @@ LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, 
                           const StepCallback& on_step = {});
 
 /// Micro-batches, in order, as passes through the model: one joins those before it as long as they have at most
-/// `merge_tokens` tokens together. Half of a small micro-batch's time is reading weights that few rows meet
-/// (docs/decisions/0059-micro-batches-in-one-pass.md).
+/// `merge_tokens` tokens together; one by itself may have more (docs/decisions/0059-micro-batches-in-one-pass.md).
 std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int64_t merge_tokens);
 
 /// The optimiser steps of one round for a shard of `examples` rows.
