@@ -37,4 +37,10 @@ void settle_process(char** argv) {
   keep_freed_memory();
 }
 
+void give_back_freed_memory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
+}
+
 }  // namespace evenkeel

@@ -15,4 +15,8 @@ namespace evenkeel {
 /// thread (OMP_NUM_THREADS=1), which has nobody to wait for.
 void settle_process(char** argv);
 
+/// Gives all that lies free back to the system: for once a round, before much is asked for in other pieces than what
+/// was freed. What is asked for next comes in fresh pages. Any thread; nothing where the allocator is not glibc's.
+void give_back_freed_memory();
+
 }  // namespace evenkeel

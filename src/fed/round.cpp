@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "fed/in_context.h"
 #include "fed/payload_check.h"
 #include "fed/sampling.h"
@@ -159,6 +160,7 @@ struct Round {
       if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
+      make_room(now.state);
       return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
     });
   }
@@ -199,6 +201,10 @@ Snapshot before_first_round(const Server& server, Fabric& fabric) {
   return begun;
 }
 
+void make_room(const ServerState& state) {
+  if (!state.common.base_change.empty()) give_back_freed_memory();
+}
+
 void take_up(const Server& server, Fabric& fabric, const Snapshot& now) {
   if (!fabric.share(now.state)) fabric.announce(server.clients, server.whole_news(now.state));
   fabric.remember(now.memories);
@@ -213,6 +219,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   round.exchange(fabric);
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(fabric); });
+  make_room(next);
   if (round.clock.runs()) round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
   auto record = round.record(next);
   return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};

@@ -27,4 +27,8 @@ void take_up(const Server& server, Fabric& fabric, const Snapshot& now);
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress);
 
+/// Gives freed memory back where the base has changed: such a change comes and goes in pieces that fit nowhere in what
+/// training and the state before left free, several GiB for a large model.
+void make_room(const ServerState& state);
+
 }  // namespace evenkeel

@@ -228,6 +228,7 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
     if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
     if (done) return scores;
     now = advance(run, now, progress);
+    make_room(now.state);
   }
 }
 

@@ -29,7 +29,7 @@ class FederatedMethod {
   /// After the last backward of a step, before the optimiser. `step.micro_batches` is empty when no row of the step had
   /// a target.
   virtual void edit_gradients(const StepView& step) const;
-  /// After the optimiser step: for updates that bypass its moments. Gradients still stand.
+  /// After the optimiser step: for updates that bypass its moments. Gradients are zero again.
   virtual void edit_parameters(const StepView& step) const;
   /// \param counts  summed routing counts of the round per MoE layer; logits undefined.
   virtual Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
