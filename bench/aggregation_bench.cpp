@@ -339,6 +339,9 @@ void apart(int threads, const Work& work) {
   }
   int status = 0;
   ::waitpid(process, &status, 0);
+  if (WIFSIGNALED(status))
+    std::cerr << "aggregation_bench: signal " << WTERMSIG(status) << " ended it; 9 is what comes where memory runs out"
+              << std::endl;
   if (status != 0) std::exit(1);
 }
 
