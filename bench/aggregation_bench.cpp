@@ -340,8 +340,7 @@ void apart(int threads, const Work& work) {
   int status = 0;
   ::waitpid(process, &status, 0);
   if (WIFSIGNALED(status))
-    std::cerr << "aggregation_bench: signal " << WTERMSIG(status) << " ended it; 9 is what comes where memory runs out"
-              << std::endl;
+    std::cerr << "aggregation_bench: ended by signal " << WTERMSIG(status) << "; 9 comes where memory runs out\n";
   if (status != 0) std::exit(1);
 }
 

@@ -1,5 +1,8 @@
-/// \file  Folders and files of a test's own: several test programs may run at once.
+/// \file  Folders and files of a test's own: several test programs may run at once. Memory of its own, freed.
 #pragma once
+
+#include <malloc.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -7,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -65,6 +70,39 @@ inline int64_t resident_kib(const fs::path& folder) {
       kib += std::stoll(line.substr(4)), ours = false;
   return kib;
 }
+
+/// 128 MiB that were freed and stay with the process by themselves: something above them is kept.
+class FreedMemory {
+ public:
+  FreedMemory() {
+    std::vector<std::vector<char>> pieces;
+    for (size_t i = 0; i <= kPieces; ++i) pieces.emplace_back(kPiece, 'x');
+#if defined(__GLIBC__)
+    is_glibcs_ = ::mallinfo2().uordblks > kPiece * kPieces;
+#endif
+    kept_ = std::move(pieces.back());
+    pieces.clear();
+    resident_ = resident();
+  }
+  /// Whether it was glibc's allocator: sanitizers bring another.
+  bool is_glibcs() const { return is_glibcs_; }
+  /// Whether the system has most of it again.
+  bool went_back() const { return resident() < resident_ - static_cast<int64_t>(kPiece * kPieces / 2); }
+
+ private:
+  static constexpr size_t kPiece = size_t{1} << 16, kPieces = size_t{1} << 11;
+
+  /// Bytes of this process.
+  static int64_t resident() {
+    int64_t total = 0, pages = 0;
+    std::ifstream("/proc/self/statm") >> total >> pages;
+    return pages * ::sysconf(_SC_PAGESIZE);
+  }
+
+  std::vector<char> kept_;
+  int64_t resident_ = 0;
+  bool is_glibcs_ = false;
+};
 
 /// What the Error says that `use` throws; "no error" where it throws none.
 template <typename Use>

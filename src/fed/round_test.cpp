@@ -340,6 +340,17 @@ TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
 }
 
 // One copy on both sides, or news and changes over the wire.
+TEST_F(RoundTest, FreedMemoryGoesBackWhereTheBaseHasChangedAndNowhereElse) {
+  for (const std::string method : {"fedit", "fedex-lora"}) {
+    auto e = experiment(method);
+    const auto first = play(e, beginning(e), concat("room-", method, "-1"));
+    const testing::FreedMemory freed;
+    if (!freed.is_glibcs()) GTEST_SKIP() << "another allocator than glibc's";
+    play(e, first.next, concat("room-", method, "-2"));
+    EXPECT_EQ(freed.went_back(), method == "fedex-lora") << method;
+  }
+}
+
 TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
   for (const std::string method : {"flora", "fedex-lora", "ffa-lora"}) {
     auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
