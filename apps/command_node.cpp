@@ -48,6 +48,8 @@ wire::NodeOptions link_of(const NodeFlags& flags) {
   wire::NodeOptions link{.server = endpoint_of(flags.server, "--superlink"), .key_file = flags.key};
   if (!flags.ca.empty()) link.server.ca_file = flags.ca;
   link.server.insecure = flags.insecure;
+  EK_CHECK(flags.insecure != link.server.ca_file.has_value(), kConfig,
+           "--superlink goes with one of --ca FILE (TLS) and --insecure (a network of one's own)");
   link.poll_s = flags.poll;
   link.stop = interrupt_requested;
   return link;

@@ -47,12 +47,11 @@ class Gathering {
     auto found = asked_.extract(arrival.message_id);
     if (found.empty()) return;
     const auto& asked = found.mapped();
+    if (arrival.kind != wire::Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
     try {
-      EK_CHECK(arrival.kind == wire::Arrival::Kind::kReply, kData, arrival.reason);
       add(asked, asked.incoming.letter());
     } catch (const Error& error) {
-      log::warning("[serve] ", asked.node.name, " does not join: ", shown(error.what()));
-      ask_again_[asked.node.id] = Clock::now() + kAskAgain;
+      pass_over(asked.node, error.what());
     }
   }
 
@@ -62,6 +61,11 @@ class Gathering {
     int64_t client;
     IncomingLetter incoming;
   };
+
+  void pass_over(const wire::NodeInfo& node, std::string_view why) {
+    log::warning("[serve] ", node.name, " does not join: ", shown(why, wire::kMostReason));
+    ask_again_[node.id] = Clock::now() + kAskAgain;
+  }
 
   bool is_asked(const wire::NodeInfo& node) const {
     return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node.id; });

@@ -1,5 +1,7 @@
 #include "flower/node.h"
 
+#include <exception>
+
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -7,6 +9,7 @@
 namespace evenkeel {
 namespace {
 
+constexpr const char* kWaits = "; this node does not join that run and waits: it is asked again every half minute";
 constexpr double kPatience_s = 10;  // what is left to be collected is an answer to a farewell
 
 class Node {
@@ -23,6 +26,7 @@ class Node {
         link_.rest();
     }
     link_.leave(kPatience_s);
+    if (refusal_) std::rethrow_exception(refusal_);
   }
 
  private:
@@ -52,15 +56,25 @@ class Node {
     try {
       return client_.answer(letter);
     } catch (const Error& error) {
-      log::warning("[node] ", error.what());
       link_.refuse(instruction, wire::ErrorCode::kRaised, error.what());
+      const bool offered = letter.kind == kOfferLetter;
+      if (offered && once_) return end_by_refusal();
+      log::warning("[node] ", error.what(), offered ? kWaits : "");
       return std::nullopt;
     }
+  }
+
+  /// Called while the reason for which the offered run is refused is being handled.
+  std::nullopt_t end_by_refusal() {
+    refusal_ = std::current_exception();
+    over_ = true;
+    return std::nullopt;
   }
 
   wire::NodeLink link_;
   NodeClient client_;
   bool once_, over_ = false;
+  std::exception_ptr refusal_;
 };
 
 }  // namespace

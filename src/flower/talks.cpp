@@ -168,7 +168,7 @@ void Talks::hear(const wire::Arrival& arrival) {
   talk->waiting.clear();
   using Kind = wire::Arrival::Kind;
   if (arrival.kind == Kind::kLost) return;  // it may come back, and is asked again then
-  if (arrival.kind != Kind::kReply) return lose(*talk, shown(arrival.reason, 300));
+  if (arrival.kind != Kind::kReply) return lose(*talk, shown(arrival.reason, wire::kMostReason));
   try {
     hear(*talk, talk->incoming->letter(), arrival);
   } catch (const Unfit& unfit) {

@@ -37,6 +37,8 @@ std::string transport_word(httplib::Error error) {
   switch (error) {
     case httplib::Error::SSLServerVerification:
       return "the server's certificate is not of the given authority, or not for this address";
+    case httplib::Error::Connection:
+      return "no server answers at this address";
     case httplib::Error::SSLConnection:
       return "no TLS connection";
     case httplib::Error::SSLLoadingCerts:

@@ -116,6 +116,13 @@ std::shared_ptr<SSL_CTX> tls_context(const TlsFiles& files) {
   return context;
 }
 
+/// A server that ended a moment ago leaves its address free, one that listens does not: the library would let several
+/// processes share a port (SO_REUSEPORT), and the system deal connections out among them.
+void keep_port_to_itself(socket_t socket) {
+  const int yes = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
 /// The connection that this thread serves.
 struct Serving {
   Connection* connection = nullptr;
@@ -151,10 +158,11 @@ struct HttpServer::Parts : httplib::Server {
       response.set_content(R"({"detail": "no such call"})", "application/json");
       serving.close = true;
     });
+    set_socket_options(keep_port_to_itself);
     bound = options.port == 0 ? bind_to_any_port(options.host)
                               : (bind_to_port(options.host, options.port) ? options.port : -1);
-    EK_CHECK(bound > 0, kIo, "nobody can listen at ", options.host, ":", options.port, ": the address is ",
-             errno == EADDRINUSE ? "taken" : "not this machine's, or taken");
+    EK_CHECK(bound > 0, kIo, "cannot listen at ", options.host, ":", options.port, ": ",
+             errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
     ::listen(svr_sock_, 512);  // the library's five are few when nodes come back together
     listener = std::thread([this] { listen_after_bind(); });
   }

@@ -260,6 +260,33 @@ TEST(Link, AnOpenCoordinatorRegistersWhoComes) {
   EXPECT_TRUE(coordinator.nodes().empty()) << "who registered itself unregisters";
 }
 
+TEST(Link, APortBelongsToOneCoordinatorUntilItEnds) {
+  const Keys keys(1), others(1);
+  auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
+  const int port = coordinator->port();
+  auto options = testing::options_for(others);
+  options.port = port;
+  const auto why = evenkeel::testing::refusal([&] { Coordinator second(options); });
+  EXPECT_NE(why.find("in use by another process"), std::string::npos) << why;
+  coordinator.reset();
+  EXPECT_EQ(Coordinator(options).port(), port) << "free at once when the first one has ended";
+}
+
+TEST(Link, AReasonOfAThousandBytesArrivesWhole) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  const std::string reason = std::string(1000, 'a') + " the end";
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  link.refuse(instruction, ErrorCode::kRaised, reason);
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->reason, reason);
+}
+
 TEST(Link, ACoordinatorEndsWhileSomebodyKeepsAsking) {
   const Keys keys(1);
   auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));

@@ -21,6 +21,9 @@ enum class ErrorCode : int64_t {
   kCrashed = 8,
 };
 
+/// Bytes of a reason that are kept and shown: a whole error message of ours, and a bound for others'.
+inline constexpr size_t kMostReason = 2000;
+
 struct Failure {
   ErrorCode code = ErrorCode::kUnknown;
   std::string reason;

@@ -24,6 +24,7 @@ std::string clock_word(const Answer& answer) {
 }
 
 std::string word(const Answer& answer) {
+  if (answer.status == 0) return answer.detail;  // nothing came back
   return concat(answer.status, answer.code ? concat("/", answer.code) : "", answer.detail.empty() ? "" : ": ",
                 answer.detail);
 }

@@ -205,6 +205,32 @@ def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path): 
     one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model, "--insecure", "--budget", "2"), "--budget")
 
 
+def test_a_node_that_cannot_join_says_why_on_both_sides_and_ends_with_once(tiny_model, tmp_path):  # noqa: F811
+    other = tmp_path / "other"
+    shutil.copytree(tiny_model, other)
+    settings_of_other = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(settings_of_other | {"rope_theta": 12345.0}))
+    with Processes() as processes:
+        server, nodes, _, _ = federation(processes, tmp_path, tiny_model, "fedit")
+        processes.end(nodes[0])
+        log = tmp_path / "site-0.log"
+        node = processes.start(*node_arguments(tmp_path / "site-0.pem", other, server.args[server.args.index("--listen") + 1]), log=log)
+        assert wait_for(node, log) == 1
+        reason = f"the model in {other} is not the server's: weights, config.json or tokenizer.json differ"
+        assert f"evenkeel: [config] {reason}" in log.read_text()
+        served = tmp_path / "serve.log"
+        wait_until(lambda: f"does not join: [config] {reason}" in served.read_text(), served)
+
+
+def test_two_servers_cannot_share_a_port(tiny_model, tmp_path):  # noqa: F811
+    with Processes() as processes:
+        _, _, _, serve = federation(processes, tmp_path, tiny_model, "fedit", train__rounds=50)
+        wait_until(lambda: "listening" in (tmp_path / "serve.log").read_text(), tmp_path / "serve.log")
+        serve[serve.index("--out") + 1] = tmp_path / "second"
+        one_line(evenkeel(*serve, timeout=DEADLINE), serve[serve.index("--listen") + 1], "in use by another process")
+        assert not (tmp_path / "second").exists()
+
+
 def own_rows_config(folder, count=2):
     """A run whose clients bring rows of their own: alpaca rows about colours, in a file each."""
     (folder / "rows").mkdir()
