@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -24,14 +25,24 @@ Row to_row(const JsonView& json) {
           .label = ""};
 }
 
-/// The first `limit` of the rows in random order, in that order; all of them, untouched, when limit is 0.
+constexpr std::string_view kTestRows = "test-rows";
+
+/// The first `limit` of `count` indices in random order, in that order; all of them, in order, when limit is 0.
+std::vector<int64_t> drawn(int64_t count, int64_t limit, std::string_view purpose, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  if (limit <= 0 || limit >= count) return order;
+  order = RandomStream(seed, purpose).permutation(count);
+  order.resize(static_cast<size_t>(limit));
+  return order;
+}
+
 void keep(TaskRows& set, int64_t limit, std::string_view purpose, uint64_t seed) {
   const auto count = static_cast<int64_t>(set.rows.size());
   if (limit <= 0 || limit >= count) return;
-  auto order = RandomStream(seed, purpose).permutation(count);
-  order.resize(static_cast<size_t>(limit));
   std::vector<Row> chosen;
-  for (const int64_t i : order) chosen.push_back(std::move(set.rows[static_cast<size_t>(i)]));
+  for (const int64_t i : drawn(count, limit, purpose, seed))
+    chosen.push_back(std::move(set.rows[static_cast<size_t>(i)]));
   set.rows = std::move(chosen);
 }
 
@@ -142,10 +153,14 @@ TaskRows test_rows(const TaskInfo& task, const RowOptions& from) {
     set.note += concat(set.note.empty() ? "" : "; ", task.name, " has ", count, " rows, ", from.limit,
                        " were asked for: all are scored");
   if (!family.generates)
-    keep(set, from.limit, "test-rows", from.seed);
+    keep(set, from.limit, kTestRows, from.seed);
   else if (from.limit > 0 && from.limit < count)
     set.rows.erase(set.rows.begin() + from.limit, set.rows.end());
   return set;
+}
+
+std::vector<int64_t> kept_test_rows(int64_t count, int64_t limit, uint64_t seed) {
+  return drawn(count, limit, kTestRows, seed);
 }
 
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from) {

@@ -85,6 +85,8 @@ FileState file_state(const std::filesystem::path& file);
 /// Test rows of a task: of a file as many as the limit, drawn without replacement; of a built-in task the first of all
 /// its questions, each of which it asks once. \throws kData (file, place, field), kConfig
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from);
+/// Which of `count` test rows a limit keeps, as indices in the order of test_rows(): of families that generate none.
+std::vector<int64_t> kept_test_rows(int64_t count, int64_t limit, uint64_t seed);
 /// The files that these rows are read from, of those that are there.
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from);
 

@@ -12,7 +12,36 @@ std::string key_of(const Task& task, const Score& ask) {
   const auto& client = task.client;
   return concat(version(), ", round ", task.round, ", ", ask.task, ", ", client.top_k, " experts, rank ", client.rank,
                 ", budget ", client.budget, ", reading ", ask.reading, ", served by ", config::name_of(ask.served_by),
-                ask.own_rows ? concat(", rows of client ", client.id) : "");
+                ask.own_rows ? concat(", rows of client ", client.id) : "", ask.rows.empty() ? "" : ": ",
+                join(ask.rows));
+}
+
+/// The rows of `set` at those places.
+std::vector<Row> rows_at(const std::vector<int64_t>& places, std::vector<Row> rows) {
+  std::vector<Row> chosen;
+  for (const int64_t place : places) {
+    EK_CHECK(place >= 0 && place < static_cast<int64_t>(rows.size()), kData, "asked to score test row ", place, " of ",
+             rows.size(), ": the rows have changed since this client joined");
+    chosen.push_back(rows[static_cast<size_t>(place)]);
+  }
+  return chosen;
+}
+
+/// The test rows that the task is about.
+TaskRows scored_rows(const ExperimentConfig& config, const Task& task, const Score& ask) {
+  const int64_t limit = ask.rows.empty() ? config.evaluate.limit : 0;
+  const auto from = ask.own_rows ? config.own_rows(task.client.id, limit)
+                                 : config.data.rows(limit, static_cast<uint64_t>(config.seed));
+  auto set = test_rows(find_task(ask.task, from), from);
+  if (!ask.rows.empty()) set.rows = rows_at(ask.rows, std::move(set.rows));
+  return set;
+}
+
+std::map<std::string, int64_t> right_answers(const Score& ask, const TaskInfo& task, std::span<const Row> rows) {
+  std::map<std::string, int64_t> counts;
+  if (ask.own_rows && task.scoring == Scoring::kChoice)
+    for (const auto& row : rows) ++counts[row.answer];
+  return counts;
 }
 
 }  // namespace
@@ -60,10 +89,8 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   const bool as_exported = ask.served_by != ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
   const auto& config = place_.config;
-  const auto rows = ask.own_rows ? config.own_rows(task.client.id, config.evaluate.limit)
-                                 : config.data.rows(config.evaluate.limit, place_.seed());
-  const auto info = find_task(ask.task, rows);
-  const auto set = test_rows(info, rows);
+  const auto info = find_task(ask.task, config.data.rows());
+  const auto set = scored_rows(config, task, ask);
   auto forward = place_.forward(setup);
   if (as_exported) forward.base_change = nullptr;  // the adapter has it
   const auto on_rows = [&](int64_t done, int64_t rows) {
@@ -76,6 +103,7 @@ Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_pr
   Scored scored;
   scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, info, set, options,
                                ask.predictions ? &scored.predictions : nullptr, on_rows);
+  scored.right_answers = right_answers(ask, info, set.rows);
   scored.score.budget = task.client.budget;
   scored.score.reading = ask.reading;
   scored.score.served_by = ask.served_by;

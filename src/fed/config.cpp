@@ -208,6 +208,10 @@ void ClientsSection::resolve(const config::Table& table) {
   check_all_or_none(table, *this);
 }
 
+bool ClientsSection::rows_elsewhere() const {
+  return own_rows() && client.front().data == std::vector<std::string>{std::string(kRowsElsewhere)};
+}
+
 bool ClientsSection::own_rows() const {
   return std::any_of(client.begin(), client.end(), [](const ClientSection& one) { return !one.data.empty(); });
 }
@@ -349,6 +353,13 @@ void ExperimentConfig::check_own_rows(const config::Table& table) const {
       .check(!evaluate.per_client || tested, "per_client", "true",
              "where clients have test rows of their own: [[clients.client]] with data, and test or "
              "held_out");
+}
+
+std::vector<std::string> ExperimentConfig::tasks_here() const {
+  auto tasks = evaluate.tasks;
+  if (clients.rows_elsewhere())
+    std::erase_if(tasks, [from = data.rows()](const auto& task) { return find_task(task, from).family == "files"; });
+  return tasks;
 }
 
 bool ExperimentConfig::has_test_rows(int64_t client) const {

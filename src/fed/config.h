@@ -165,6 +165,9 @@ struct ClientSection {
   void resolve(const config::Table& table) const;
 };
 
+/// Stands for the files of a client whose rows are at its node.
+inline constexpr std::string_view kRowsElsewhere = "(rows of its own)";
+
 struct ClientsSection {
   int64_t count = 8;
   double participation = 1.0;
@@ -205,6 +208,8 @@ struct ClientsSection {
   void resolve(const config::Table& table);
   /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
   bool own_rows() const;
+  /// Whether those rows are at nodes of a federation and their files have no name here.
+  bool rows_elsewhere() const;
   /// "client 3" or, where it has a name, "client 3 (hospital)".
   std::string who(int64_t id) const;
   /// Its name, where it has one.
@@ -321,6 +326,8 @@ struct ExperimentConfig {
   void find_files();
   /// Which rows of the task "files" are those of `client`, which brings its own. \param limit  0: all
   RowOptions own_rows(int64_t client, int64_t limit) const;
+  /// Tasks of `[evaluate]` whose rows are on this machine: all but those of rows that a federation's nodes keep.
+  std::vector<std::string> tasks_here() const;
   /// Whether `client` has test rows of its own.
   bool has_test_rows(int64_t client) const;
   /// beta_c and r_c of every client. REQUIRES a settled config.

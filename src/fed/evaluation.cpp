@@ -5,12 +5,24 @@
 
 #include "base/files.h"
 #include "base/fingerprint.h"
+#include "base/log.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
 #include "fed/run_folder.h"
 
 namespace evenkeel {
 namespace {
+
+/// Of a federation's run: rows that only its nodes have cannot be scored again here.
+void leave_out_rows_elsewhere(ExperimentConfig& config) {
+  auto here = config.tasks_here();
+  if (here.size() == config.evaluate.tasks.size()) return;
+  EK_CHECK(!here.empty(), kConfig,
+           "the run's test rows are at its nodes, which have scored them (evaluations.jsonl): name rows that are here, "
+           "as in --tasks files --data FILE");
+  log::warning("[evaluate] the nodes' own rows are left out: they are not here");
+  config.evaluate.tasks = std::move(here);
+}
 
 void apply(const RunEvaluation& changes, ExperimentConfig& config) {
   auto& evaluate = config.evaluate;
@@ -19,6 +31,7 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
   if (changes.limit) evaluate.limit = *changes.limit;
   if (changes.adjust) changes.adjust(config);
   evaluate.tasks = expand_tasks(evaluate.tasks, config.data.rows());
+  leave_out_rows_elsewhere(config);
 }
 
 std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
@@ -31,15 +44,6 @@ using Alike = std::tuple<std::string, std::string, ServedBy, double, int64_t>;
 Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
   const auto evaluator = server.evaluator(point);
   return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
-}
-
-/// Tasks whose rows are those that clients bring.
-std::vector<std::string> client_tasks(const ExperimentConfig& config) {
-  if (config.data.files.clients.empty()) return {};
-  auto tasks = config.evaluate.tasks;
-  std::erase_if(tasks,
-                [rows = config.data.rows()](const auto& task) { return find_task(task, rows).family != "files"; });
-  return tasks;
 }
 
 /// Answers are kept in `journal`, under all that they depend on: config, state, and the files as they are now.
@@ -79,6 +83,14 @@ struct Evaluation {
 
 }  // namespace
 
+std::vector<std::string> client_tasks(const Server& server) {
+  if (server.config.data.files.clients.empty()) return {};
+  auto tasks = server.tasks;
+  std::erase_if(
+      tasks, [rows = server.config.data.rows()](const auto& task) { return find_task(task, rows).family != "files"; });
+  return tasks;
+}
+
 std::vector<EvaluationPoint> client_points(const Server& server) {
   std::vector<EvaluationPoint> points;
   if (!server.config.evaluate.per_client) return points;
@@ -87,7 +99,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
   for (const auto& client : server.clients)
     for (const auto& reading : readings)
       for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
-        if (rows == RowsOf::kOwn && !server.config.has_test_rows(client.id)) continue;
+        if (rows == RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
         points.push_back({.budget = client.budget,
                           .reading = reading,
                           .client = ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
@@ -116,7 +128,8 @@ Scored score(const Server& server, Fabric& fabric, const ServerState& state, con
                               .on_progress =
                                   [&](const ClientProgress& done) {
                                     if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
-                                  }});
+                                  },
+                              .whole_news = [&] { return server.whole_news(state); }});
   return scored;
 }
 
@@ -124,8 +137,8 @@ std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, cons
                                       const EvaluationHooks& hooks) {
   Evaluation evaluation{server, fabric, state, hooks};
   for (const auto& point : evaluation_points(server, state))
-    for (const auto& task : server.config.evaluate.tasks) evaluation.add(point, task);
-  const auto of_clients = client_tasks(server.config);
+    for (const auto& task : server.tasks) evaluation.add(point, task);
+  const auto of_clients = client_tasks(server);
   for (const auto& point : client_points(server))
     for (const auto& task : of_clients) evaluation.add(point, task);
   return std::move(evaluation.scores);

@@ -28,6 +28,9 @@ std::vector<EvaluationPoint> evaluation_points(const Server& server, const Serve
 /// those of all.
 std::vector<EvaluationPoint> client_points(const Server& server);
 
+/// Of server.tasks, those whose rows are those that clients bring.
+std::vector<std::string> client_tasks(const Server& server);
+
 /// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
 /// \param ask  its reading is the point's
 Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,

@@ -44,7 +44,8 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
           .model = shape.spec(),
           .sites = config.lora.sites(shape),
           .method = config.method.make(),
-          .clients = {}};
+          .clients = {},
+          .tasks = config.evaluate.tasks};
 }
 
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {

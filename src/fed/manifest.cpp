@@ -121,7 +121,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
     for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
-  for (const auto& name : config.evaluate.tasks)
+  for (const auto& name : config.tasks_here())
     for (const fs::path file : test_files(find_task(name, from), from))
       if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);  // one may train and test
   const auto& bert = config.evaluate.bert_score;

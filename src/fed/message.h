@@ -59,6 +59,9 @@ struct Score {
   ServedBy served_by = ServedBy::kRun;  ///< any other: the payload is the exported adapter, and no method prepares it
   bool predictions = false;
   bool own_rows = false;  ///< those that the addressee keeps for testing; else the task's
+  /// With own_rows: which of them, as indices, where a limit draws from the rows of all clients together. Empty: as the
+  /// addressee's own limit says.
+  std::vector<int64_t> rows{};
 
   void visit(auto& field) {
     field("task", task);
@@ -66,6 +69,7 @@ struct Score {
     field.optional("served_by", served_by);
     field("predictions", predictions);
     field.optional("own_rows", own_rows);
+    field.optional("rows", rows);
   }
 };
 
@@ -80,10 +84,14 @@ struct Task {
 struct Scored {
   TaskScore score;
   std::vector<Prediction> predictions;  ///< one per row when they were asked for
+  /// Of a client's own rows that are choices: how often each answer is the right one. The majority over the rows of
+  /// several clients is made of it (fed/merged_score.h).
+  std::map<std::string, int64_t> right_answers{};
 
   void visit(auto& field) {
     field("score", score);
     field("predictions", predictions);
+    field.optional("right_answers", right_answers);
   }
 };
 

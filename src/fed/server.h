@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,7 +36,14 @@ struct Server {
   Sites sites;
   std::unique_ptr<FederatedMethod> method;
   std::vector<ClientProfile> clients;
+  /// What is evaluated: those of [evaluate], and where clients are elsewhere those of the rows that they keep.
+  std::vector<std::string> tasks{};
+  /// Where clients are elsewhere, those that have test rows of their own, as they say; else the config says it.
+  std::optional<std::set<int64_t>> clients_with_test_rows{};
 
+  bool has_test_rows(int64_t client) const {
+    return clients_with_test_rows ? clients_with_test_rows->contains(client) : config.has_test_rows(client);
+  }
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora; }
   int64_t max_rank() const;  ///< the largest r_c

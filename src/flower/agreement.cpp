@@ -13,8 +13,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kOwnRows = "(rows of its own)";
-
 /// Bytes of A, B of all sites at that rank, the most that any method sends of them.
 int64_t factor_bytes(const Server& server, int64_t rank) {
   const auto dtype = server.config.train.transport_dtype;
@@ -45,10 +43,17 @@ std::string model_digest(const fs::path& folder) {
 ExperimentConfig without_rows(ExperimentConfig config) {
   if (!config.clients.own_rows()) return config;
   for (auto& client : config.clients.client) {
-    client.data = {std::string(kOwnRows)};
+    client.data = {std::string(kRowsElsewhere)};
     client.test = {};
   }
   return config;
+}
+
+bool scores_clients_rows(const ExperimentConfig& config) {
+  const auto& [tasks, rows] = std::pair(config.evaluate.tasks, config.data.rows());
+  return config.clients.own_rows() && std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) {
+           return find_task(task, rows).family == "files";
+         });
 }
 
 ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget) {
@@ -77,7 +82,8 @@ std::string upload_summary(const Server& server, const ClientProfile& client) {
   if (server.model.num_experts > 0) text += " and how many tokens chose each expert";
   if (entry.asks_gradients)
     text += "; once, before the first round: the sum of the gradients of some of its rows, for every adapted weight";
-  if (server.config.evaluate.per_client) text += "; scores on its own test rows";
+  if (scores_clients_rows(server.config))
+    text += "; where it has test rows: scores on them, and of choices how often each answer is right";
   return text;
 }
 

@@ -31,13 +31,15 @@ struct Offer {
 struct Acceptance {
   int64_t client = 0;
   double budget = 1;
-  int64_t examples = 0;  ///< |D_c|
-  std::string program;   ///< its version, for the record
+  int64_t examples = 0;   ///< |D_c|
+  int64_t test_rows = 0;  ///< rows of its own that it can be scored on
+  std::string program;    ///< its version, for the record
 
   void visit(auto& field) {
     field("client", client, 0);
     field("budget", budget);
     field("examples", examples, 0);
+    field.optional("test_rows", test_rows);
     field("program", program);
   }
 };
@@ -49,6 +51,9 @@ std::string model_digest(const std::filesystem::path& folder);
 
 /// Where clients bring rows of their own, their files by a name that says nothing: each node has its own.
 ExperimentConfig without_rows(ExperimentConfig config);
+
+/// Whether the run scores rows that its clients keep to themselves.
+bool scores_clients_rows(const ExperimentConfig& config);
 
 /// `config`, settled, with that budget for the client, and with a rank method the rank that goes with it.
 ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget);

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "fed/merged_score.h"
 #include "flower/talks.h"
 
 namespace evenkeel {
@@ -16,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTick = std::chrono::seconds(1);
 constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave now are heard
 constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr int64_t kMostTestRows = int64_t{1} << 24;   // the server draws among the rows of all
 constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
 
 void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
@@ -24,7 +26,11 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            ", allowed: above 0, up to 1");
   EK_CHECK(acceptance.examples >= 1 && acceptance.examples <= terms.most_examples, kData, "it says to have ",
            acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
+  EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
+           acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
 }
+
+int64_t asked_rows(const Task& task) { return static_cast<int64_t>(std::get<Score>(task.ask).rows.size()); }
 
 /// Offers under way to nodes that are no members yet.
 class Gathering {
@@ -93,6 +99,7 @@ class Gathering {
                  .name = asked.node.name,
                  .budget = acceptance.budget,
                  .examples = acceptance.examples,
+                 .test_rows = acceptance.test_rows,
                  .program = acceptance.program});
     log::info("[serve] ", asked.node.name, " is client ", asked.client, ": budget ", acceptance.budget, ", ",
               acceptance.examples, " examples");
@@ -161,10 +168,54 @@ void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchang
       talks.begin(client);
       continue;
     }
-    EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
-    evaluator_->exchange(std::span(&client, 1), exchange);
+    score(exchange.task_of(client), exchange);
   }
   talks.run();
+}
+
+/// By the clients whose rows it is about, else by the evaluator of this process.
+void FleetFabric::score(const Task& task, const Exchange& exchange) {
+  const auto& tasks = joining_.client_tasks;
+  if (std::find(tasks.begin(), tasks.end(), std::get<Score>(task.ask).task) == tasks.end()) {
+    EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
+    auto made = exchange;
+    made.task_of = [&](const ClientProfile&) { return task; };
+    return evaluator_->exchange(std::span(&task.client, 1), made);
+  }
+  const auto shares = shares_of(task);
+  std::vector<Scored> parts;
+  Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
+                 .on_reply = [&](Reply reply) { parts.push_back(report_of<Scored>(reply)); },
+                 .on_progress = exchange.on_progress,
+                 .whole_news = exchange.whole_news,
+                 .check =
+                     [&](const ClientProfile& client, const Reply& reply) {
+                       check_score(report_of<Scored>(reply), asked_rows(shares.at(client.id)));
+                       return 0.0;
+                     }};
+  Talks talks(*this, asked);
+  for (const auto& [id, share] : shares) talks.begin(share.client);
+  talks.run();
+  exchange.on_reply({.client = task.client.id, .report = merged(parts)});
+}
+
+std::map<int64_t, Task> FleetFabric::shares_of(const Task& task) const {
+  std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
+  for (const auto& [id, member] : roster_.members())
+    for (int64_t row = 0; row < member.test_rows; ++row) rows.emplace_back(id, row);
+  EK_CHECK(!rows.empty(), kData,
+           "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
+           "--test, or the config held_out");
+  std::map<int64_t, Task> shares;
+  for (const int64_t i : kept_test_rows(static_cast<int64_t>(rows.size()), joining_.test_limit, joining_.seed)) {
+    const auto [id, row] = rows[static_cast<size_t>(i)];
+    auto& share = shares.try_emplace(id, task).first->second;
+    share.client.id = id;
+    auto& ask = std::get<Score>(share.ask);
+    ask.own_rows = true;
+    ask.rows.push_back(row);
+  }
+  return shares;
 }
 
 }  // namespace evenkeel

@@ -32,6 +32,10 @@ struct Joining {
   /// Which client a new node would be, none of those that are taken; nothing: none.
   std::function<std::optional<int64_t>(const wire::NodeInfo& node, const std::set<int64_t>& taken)> client_of;
   std::function<void(int64_t members)> tick;  ///< asked every second; may throw Interrupted
+  /// Tasks of rows that clients keep: each is scored by all clients that have test rows, and the scores are merged.
+  std::vector<std::string> client_tasks{};
+  int64_t test_limit = 0;  ///< of a task's rows, those of all clients together; 0: all
+  uint64_t seed = 42;      ///< which rows a limit draws
 };
 
 /// What came of one exchange with one client, for people and metrics.
@@ -80,6 +84,10 @@ class FleetFabric : public Fabric {
 
  private:
   friend class Talks;
+
+  void score(const Task& task, const Exchange& exchange);
+  /// What each client that has test rows is asked of `task`, by client.
+  std::map<int64_t, Task> shares_of(const Task& task) const;
 
   Grid& grid_;
   Roster& roster_;

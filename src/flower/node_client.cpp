@@ -117,6 +117,13 @@ void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
+/// How many rows of its own the client can be scored on. \throws kData for rows that cannot be read
+int64_t own_test_rows(const ExperimentConfig& config, int64_t client) {
+  if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
+  const auto from = config.own_rows(client, 0);
+  return static_cast<int64_t>(test_rows(find_task("files", from), from).rows.size());
+}
+
 void require_same_base(const Offer& offer, const Experiment& e, const fs::path& folder) {
   EK_CHECK(offer.sites == sites_digest(e.server.sites), kConfig, "the model in ", folder.string(),
            " has other adapted weights than the server's");
@@ -190,6 +197,7 @@ Letter NodeClient::consider(const Letter& letter) {
   const Acceptance acceptance{.client = self.id,
                               .budget = self.budget,
                               .examples = static_cast<int64_t>(self.examples),
+                              .test_rows = own_test_rows(agreement_->experiment.server.config, self.id),
                               .program = std::string(version())};
   return {.run = offer.run, .kind = kAcceptanceLetter, .header = record::write(acceptance).dump()};
 }
@@ -217,9 +225,10 @@ void NodeClient::require_agreed(const Task& task) const {
   EK_CHECK(asked.rank <= (asked.trains ? self.rank : server.max_rank()), kData, "a task of rank ", asked.rank,
            ", agreed on: up to ", self.rank);
   const auto* score = std::get_if<Score>(&task.ask);
-  const bool scores = score && score->own_rows && server.config.evaluate.per_client;
-  EK_CHECK(!score || scores, kData, "asked to score ", shown(score->task),
-           ", agreed on: ", server.config.evaluate.per_client ? "its own rows" : "nothing of the kind");
+  const bool agreed = scores_clients_rows(server.config);
+  EK_CHECK(!score || (agreed && score->own_rows && !score->predictions), kData, "asked to score ", shown(score->task),
+           score->predictions ? " and to send its answers" : "",
+           ", agreed on: ", agreed ? "scores on its own rows" : "nothing of the kind");
   EK_CHECK(score || (asked.trains && asked.top_k == self.top_k && asked.budget == self.budget), kData,
            "asked to train with K = ", asked.top_k, " at budget ", asked.budget, ", agreed on: K = ", self.top_k,
            " at ", self.budget);

@@ -18,6 +18,7 @@ struct Member {
   std::string name;  ///< as the grid calls it
   double budget = 1;
   int64_t examples = 0;
+  int64_t test_rows = 0;
   std::string program;  ///< its version, as it says
 
   void visit(auto& field) {  // base/record.h
@@ -26,6 +27,7 @@ struct Member {
     field("name", name);
     field("budget", budget);
     field("examples", examples, 0);
+    field.optional("test_rows", test_rows);
     field("program", program);
   }
 };

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/sealed.h"
 #include "fed/arithmetic.h"
+#include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/training_run.h"
 
@@ -17,18 +18,22 @@ namespace {
 
 constexpr std::string_view kFolder = "federation", kMembers = "members.json";
 
-/// What is the server's to score: rows of its own. Those of clients stay where they are (evaluate.per_client).
-void leave_out_clients_rows(ExperimentConfig& config) {
-  if (!config.clients.own_rows()) return;
-  std::erase_if(config.evaluate.tasks, [](const auto& task) { return task == "files" || task.starts_with("files:"); });
-}
-
 /// What nodes bring goes before what the config says of them.
 ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
   for (const auto& [id, member] : roster.members())
     if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
       config = with_budget(std::move(config), id, member.budget);
   return config;
+}
+
+/// Tasks of clients' rows, where no client has any to be scored on.
+void leave_out_what_nobody_brings(Server& server) {
+  if (!server.clients_with_test_rows->empty()) return;
+  const auto none = client_tasks(server);
+  if (none.empty()) return;
+  log::warning("[serve] ", join(none), ": not scored, no node has test rows (node --test, or held_out)");
+  std::erase_if(server.tasks,
+                [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
 
 /// Cuts off what a killed process had begun to write: the next line stands alone then.
@@ -76,8 +81,11 @@ class Serving {
     run.experiment.fabric.place.answers = run.folder.answers();
     status_.rounds = server.config.train.rounds;
     status_.clients = server.config.clients.count;
-    fabric_.serve(joining(server.config, server.sites), terms(server.config.clients),
-                  options_.evaluate ? &run.experiment.fabric : nullptr);
+    auto joins = joining(server.config, server.sites);
+    joins.client_tasks = client_tasks(server);
+    joins.test_limit = server.config.evaluate.limit;
+    joins.seed = server.seed();
+    fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
     fabric_.part();
     return scores;
@@ -102,7 +110,17 @@ class Serving {
     for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
     auto& server = experiment.server;
     server.clients = make_clients(server.config, server.model, examples);
+    server.clients_with_test_rows = tested();
+    leave_out_what_nobody_brings(server);
     return experiment;
+  }
+
+  /// Clients whose nodes have test rows.
+  std::set<int64_t> tested() const {
+    std::set<int64_t> clients;
+    for (const auto& [id, member] : roster_.members())
+      if (member.test_rows > 0) clients.insert(id);
+    return clients;
   }
 
   /// A deadline of simulated time is the round's own to hold.
@@ -178,15 +196,12 @@ ExperimentConfig served_config(const RunRequest& request) {
   auto config = without_rows(request.config());
   config.settle(machine_choices(config));
   config.data.files.find_files();
-  leave_out_clients_rows(config);
   return config;
 }
 
 /// What a run that goes on has made of its config: no rows of clients, and the budgets that its nodes brought.
 ExperimentConfig as_served(ExperimentConfig config, const fs::path& federation) {
-  config = without_rows(std::move(config));
-  leave_out_clients_rows(config);
-  return with_budgets(std::move(config), Roster(federation / kMembers));
+  return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
 }
 
 using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;

@@ -253,8 +253,9 @@ void Talks::give_up_the_late() {
                     replies_ >= std::min<int64_t>(terms.quorum, static_cast<int64_t>(talks_.size()));
   for (auto& talk : talks_) {
     if (!talk.open) continue;
-    const bool away = terms.deadline_s == 0 && seconds_since(talk.last_online) > terms.patience_s;
-    if (late && !talk.is_told)
+    const bool may_be_late = talk.is_told || !talk.client.trains;  // a deadline is one of training
+    const bool away = (terms.deadline_s == 0 || may_be_late) && seconds_since(talk.last_online) > terms.patience_s;
+    if (late && !may_be_late)
       lose(talk, concat("no reply within ", terms.deadline_s, " s"));
     else if (away || (talk.is_told && seconds_since(begun_) > kHearing_s))
       lose(talk, concat("its node was away for ", terms.patience_s, " s"));

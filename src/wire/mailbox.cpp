@@ -243,9 +243,10 @@ void Mailbox::confirm(uint64_t node, const ConfirmRequest& request) {
 /// What is wrong with a reply's metadata; empty when nothing is.
 std::string Mailbox::why_not(const Sent* sent, uint64_t node, const Metadata& reply) const {
   if (!sent || !sent->delivered_at)
-    return concat("a reply to message ", shown(reply.reply_to, 80),
-                  ", which is not waited for: it was asked before this server began again, came too late, or is a second "
-                  "one. Nothing is lost: who still owes a reply is asked again");
+    return concat(
+        "a reply to message ", shown(reply.reply_to, 80),
+        ", which is not waited for: it was asked before this server began again, came too late, or is a second "
+        "one. Nothing is lost: who still owes a reply is asked again");
   if (reply.src_node != node) return concat("a reply of node ", reply.src_node);
   const double most = sent->metadata.ttl - (reply.created_at - sent->metadata.created_at) + kTtlSlack;
   if (!(reply.ttl <= most)) return concat("a reply that wants to live for ", reply.ttl, " s, allowed: ", most);

@@ -262,9 +262,43 @@ def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(ti
     adapter = "adapter/adapter_model.safetensors"
     assert (tmp_path / "run" / adapter).read_bytes() == (tmp_path / "local" / adapter).read_bytes()
     assert without_seconds(lines(tmp_path / "run/rounds.jsonl")) == without_seconds(lines(tmp_path / "local/rounds.jsonl"))
+    same_scores(tmp_path / "local", tmp_path / "run")
     assert "site-0.json" not in (tmp_path / "run/config.toml").read_text()
     shown = succeed("status", tmp_path / "run").stdout
     assert "round 1 of 1" in shown and shown.count("reply") == 2 and "site-1" in shown
+
+
+def same_scores(local, run):
+    """The same evaluations, in the same order: shares to the bit, means over rows up to the order of summation."""
+    expected, found = (without_seconds(lines(folder / "evaluations.jsonl")) for folder in (local, run))
+    assert len(expected) == len(found) > 0
+    for one, other in zip(expected, found):
+        assert one.keys() == other.keys()
+        for key in one.keys() - {"checksum"}:
+            assert other[key] == (pytest.approx(one[key], abs=1e-12) if isinstance(one[key], float) else one[key]), (key, one, other)
+
+
+@pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]")])
+def test_rows_that_nodes_keep_are_scored_as_train_scores_them(score, options, tiny_model, tmp_path):  # noqa: F811
+    """Before training and after, at every budget and every client's own, on each client's rows and on a draw of all."""
+    config = own_rows_config(tmp_path)
+    changes = settings(model__path=f'"{tiny_model}"', train__rounds=1, evaluate__budgets="[0.25, 1.0]", evaluate__before="true",
+                       evaluate__per_client="true", evaluate__limit=3, evaluate__max_new_tokens=4,
+                       data__files__score=f'"{score}"', data__files__options=options)
+    succeed("train", config, *changes, "--out", tmp_path / "local", timeout=DEADLINE)
+    keys, log, address = keygen(tmp_path, 2), tmp_path / "serve.log", f"127.0.0.1:{free_port()}"
+    with Processes() as processes:
+        server = processes.start("serve", config, *changes, "--out", tmp_path / "run", "--listen", address, "--allow",
+                                 tmp_path / "keys.txt", "--insecure", "--no-evaluation", log=log)
+        for i, key in enumerate(keys):
+            processes.start(*node_arguments(key, tiny_model, address, "--data", tmp_path / f"rows/site-{i}.json"),
+                            log=tmp_path / f"site-{i}.log")
+        assert wait_for(server, log) == 0, log.read_text() + (tmp_path / "site-0.log").read_text()
+    same_scores(tmp_path / "local", tmp_path / "run")
+    assert len([line for line in lines(tmp_path / "run/evaluations.jsonl") if line.get("rows_of") == "own"]) == 4
+    assert "site-0" in succeed("report", tmp_path / "run", "--table", "client-scores").stdout
+    again = evenkeel("evaluate", "--run", tmp_path / "run")
+    one_line(again, "at its nodes", "--data FILE")
 
 
 def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):  # noqa: F811
