@@ -15,7 +15,7 @@ namespace evenkeel {
 namespace {
 
 struct NodeFlags {
-  std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, socket;
+  std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, adapters, socket;
   std::vector<std::string> data, test;
   int64_t threads = 0;
   double poll = 0.5, round_seconds = 600;
@@ -56,14 +56,15 @@ wire::NodeOptions link_of(const NodeFlags& flags) {
 }
 
 NodeClientOptions client_of(const NodeFlags& flags) {
-  const auto memory = concat(flags.socket.empty() ? flags.key : flags.socket, ".memory");
+  const auto& own = flags.socket.empty() ? flags.key : flags.socket;
   return {.model = flags.model,
           .data = rows_of(flags.data, "--data"),
           .test = rows_of(flags.test, "--test"),
           .budget = budget_of(flags.budget),
           .measure_s = flags.budget == "auto" ? flags.round_seconds : 0,
           .threads = flags.threads,
-          .folder = flags.memory.empty() ? memory : flags.memory,
+          .folder = flags.memory.empty() ? concat(own, ".memory") : flags.memory,
+          .adapters = flags.adapters.empty() ? concat(own, ".adapters") : flags.adapters,
           .agreed = flags.agreed,
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
@@ -113,6 +114,8 @@ void add_node_command(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--agreed", flags->agreed, "a config: a run that trains otherwise is refused");
   command->add_option("--memory", flags->memory, "folder of what it keeps between rounds (default: beside the key)");
+  command->add_option("--adapters", flags->adapters,
+                      "folder that the final adapter of each run is written into (default: beside the key)");
   command->add_option("--threads", flags->threads, "processor threads (default: as the run says)");
   command->add_option("--poll", flags->poll, "seconds between two questions for work")->capture_default_str();
   command->add_flag("--once", flags->once, "leave when the first run is over");

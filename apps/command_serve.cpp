@@ -75,7 +75,7 @@ void run_serve(const ServeFlags& flags) {
   const auto [folder, scores] = serve(options, listen);
   save_report(std::array{folder}, folder / "report.html");
   std::cout << score_table(scores) << std::flush;
-  std::cerr << "the run is in " << folder.string() << "\n";
+  std::cerr << "the run is in " << folder.string() << ", its report is " << (folder / "report.html").string() << "\n";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// \file  The score of rows that several clients keep, made of each client's score of its own: no row leaves its client.
+/// \file  The score of rows that several clients keep, made of each client's score of its own. No row leaves its client.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace evenkeel {
 
-/// The score of all rows together. Shares of rows are merged as counts of rows, so they are those of one evaluation over
-/// all rows, exactly; means (F1, BERTScore, log-likelihood) up to rounding. The majority is that of
+/// The score of all rows together. Shares of rows are merged as counts of rows, so they are exactly those of one
+/// evaluation over all rows; means (F1, BERTScore, log-likelihood) up to rounding. The majority is that of
 /// Scored::right_answers. Questions are added up: one that two clients ask counts twice. Seconds are added up too.
 /// \param parts  of the same task and evaluation point, one or more, without predictions
 /// \throws kData for parts that measure different things.

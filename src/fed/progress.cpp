@@ -75,8 +75,9 @@ double RunProgress::seconds() const {
 
 void RunProgress::show() {
   const double elapsed = seconds(), per_step = elapsed / static_cast<double>(std::max<int64_t>(1, steps_done_));
+  const auto rate = static_cast<int64_t>(static_cast<double>(tokens_) / elapsed);  // 0 where clients tell none
   line_.update(concat("round ", round_, "/", server_.config.train.rounds, ", ", clients_done_, "/", clients_,
-                      " clients, ", static_cast<int64_t>(static_cast<double>(tokens_) / elapsed), " tokens/s, ",
+                      " clients, ", tokens_ > 0 ? concat(rate, " tokens/s, ") : "",
                       readable_duration(per_step * static_cast<double>(steps_left_)), " left"));
 }
 

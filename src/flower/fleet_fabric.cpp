@@ -131,6 +131,20 @@ void FleetFabric::gather(int64_t clients) {
   }
 }
 
+void FleetFabric::hand_out(const EncodedPayload& adapter) {
+  std::set<int64_t> without;
+  for (const auto& [client, member] : roster_.members()) without.insert(client);
+  Exchange nothing;
+  nothing.on_loss = [](int64_t, const std::string&) {};
+  Talks talks(*this, nothing);
+  for (const int64_t client : without)
+    talks.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
+  talks.run();
+  for (const int64_t client : without)
+    log::warning("[serve] ", roster_.members().at(client).name,
+                 " has not taken the final adapter: copy it from the run folder (adapter/)");
+}
+
 void FleetFabric::part() {
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};

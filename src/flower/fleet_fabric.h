@@ -77,6 +77,9 @@ class FleetFabric : public Fabric {
   void announce(std::span<const ClientProfile> clients, const News& news) override;
   void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
 
+  /// Sends every node the run's final adapter. A node that is online is waited for; one that is away is named in a
+  /// warning, after a few seconds. \param adapter  encoded, as whole_adapter() gives it
+  void hand_out(const EncodedPayload& adapter);
   /// Tells all nodes that the run is over; those that are away for longer than a few seconds hear nothing.
   void part();
 

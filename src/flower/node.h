@@ -14,7 +14,8 @@ struct NodeProgram {
 };
 
 /// Returns when it was stopped (link.stop) or, with `once`, its run is over.
-/// \throws kConfig for a server that does not let it in; with `once`, whatever keeps it from the run that it is offered.
+/// \throws kConfig for a server that does not let it in; with `once`, also whatever keeps it from the run that it is
+/// offered.
 void run_node(const NodeProgram& program);
 
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 #include "fed/device_speed.h"
 #include "fed/payload_check.h"
 #include "fed/run_request.h"
+#include "lora/peft.h"
 
 namespace evenkeel {
 namespace {
@@ -140,20 +141,33 @@ struct NodeClient::Agreement {
   DownloadTerms terms;
   NodeMemory memory;
 
-  /// More than any task, or all news of all rounds, need.
-  int64_t most_bytes(bool news) const {
-    constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
+  /// What the final adapter can be: all that the base gained, and the factors of the largest rank.
+  DownloadTerms adapter_terms() const {
     const auto& server = experiment.server;
-    return (news ? news_terms(server, server.config.train.rounds) : terms).values * kValue + kHeads;
+    auto most = news_terms(server, server.config.train.rounds);
+    most.rank = most.delta_rank + server.max_rank();
+    for (const auto& [name, site] : server.sites)
+      most.values += std::max<int64_t>(site.experts, 1) * most.rank * (site.in + site.out);
+    return most;
+  }
+  DownloadTerms terms_of(std::string_view kind) const {
+    const auto& server = experiment.server;
+    if (kind == kAdapterLetter) return adapter_terms();
+    return kind == kNewsLetter ? news_terms(server, server.config.train.rounds) : terms;
+  }
+  /// More than such a letter needs.
+  int64_t most_bytes(std::string_view kind) const {
+    constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
+    return terms_of(kind).values * kValue + kHeads;
   }
 };
 
 void NodeClient::consent(const Letter& letter, int64_t payload_bytes) const {
-  const bool news = letter.kind == kNewsLetter, task = letter.kind == kTaskLetter;
+  const bool laden = letter.kind == kNewsLetter || letter.kind == kTaskLetter || letter.kind == kAdapterLetter;
   const bool bare = letter.kind == kOfferLetter || letter.kind == kFarewellLetter;
-  EK_CHECK(news || task || bare, kData, "a letter of unknown kind \"", shown(letter.kind), "\"");
+  EK_CHECK(laden || bare, kData, "a letter of unknown kind \"", shown(letter.kind), "\"");
   const bool known = agreement_ && agreement_->offer.run == letter.run;
-  const int64_t most = known && !bare ? agreement_->most_bytes(news) : 0;
+  const int64_t most = known && !bare ? agreement_->most_bytes(letter.kind) : 0;
   EK_CHECK(!known || payload_bytes <= most, kData, "a ", letter.kind, " of ", payload_bytes,
            " bytes, agreed on: up to ", most);
   const int64_t available = machine::memory().available;
@@ -167,7 +181,21 @@ Letter NodeClient::answer(const Letter& letter) {
   if (letter.kind == kFarewellLetter) return part(letter);
   if (!agreement_ || agreement_->offer.run != letter.run)
     return {.run = letter.run, .kind = kStrangerLetter, .header = "{}"};
+  if (letter.kind == kAdapterLetter) return keep(letter);
   return letter.kind == kNewsLetter ? hear(letter) : work(letter);
+}
+
+Letter NodeClient::keep(const Letter& letter) {
+  const auto& server = agreement_->experiment.server;
+  auto adapter = decode(letter.payload_N, "the final adapter");
+  check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
+  if (!options_.adapters.empty()) {
+    const auto folder = options_.adapters / concat(server.config.name, "-", letter.run.substr(0, 8));
+    const auto factors = received(std::move(adapter)).adapters;
+    save_joined_peft_adapter(folder, Joined({}, factors), server.sites, server.model_folder.string());
+    log::info("[node] the final adapter is in ", folder.string());
+  }
+  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
 }
 
 Letter NodeClient::part(const Letter& letter) {

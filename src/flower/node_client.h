@@ -25,7 +25,9 @@ struct NodeClientOptions {
   double measure_s = 0;             ///< or: measured, so that a round of training takes no longer; 0: not
   int64_t threads = 0;              ///< 0: as the server's config says
   std::filesystem::path folder{};   ///< what it remembers between rounds
-  std::filesystem::path agreed{};   ///< a config: an offer that differs in how models are trained is refused
+  std::filesystem::path
+      adapters{};                  ///< the final adapter of each run goes there, in a folder of its own; empty: nowhere
+  std::filesystem::path agreed{};  ///< a config: an offer that differs in how models are trained is refused
   /// Told, and asked by throwing, before anything is agreed to.
   std::function<void(const std::string& summary)> on_agreement{};
   OnProgress on_progress{};  ///< may throw Interrupted
@@ -49,6 +51,7 @@ class NodeClient {
   Letter consider(const Letter& letter);
   Letter hear(const Letter& letter);
   Letter work(const Letter& letter);
+  Letter keep(const Letter& letter);
   Letter part(const Letter& letter);
   void require_agreed(const Task& task) const;
 

@@ -87,6 +87,7 @@ class Serving {
     joins.seed = server.seed();
     fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
     auto scores = complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
+    hand_out(run);
     fabric_.part();
     return scores;
   }
@@ -113,6 +114,14 @@ class Serving {
     server.clients_with_test_rows = tested();
     leave_out_what_nobody_brings(server);
     return experiment;
+  }
+
+  /// Every organisation has helped to make the adapter, and gets it.
+  void hand_out(const Served& run) {
+    const auto& server = run.experiment.server;
+    const auto last = run.folder.checkpoint().read();
+    const auto state = last.commit.round > 0 ? last.snapshot.state : server.initialize(fabric_);
+    fabric_.hand_out(encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, server.sites));
   }
 
   /// Clients whose nodes have test rows.

@@ -83,6 +83,11 @@ void Talks::tell(const ClientProfile& client, const News& news) {
   tell(client, {fabric_.roster_.run(), kNewsLetter, header_of(news), news.payload.bytes});
 }
 
+void Talks::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
+  tell(client, {fabric_.roster_.run(), kAdapterLetter, "{}", adapter.bytes});
+  talks_.back().taken = std::move(taken);
+}
+
 void Talks::bid_farewell(const ClientProfile& client) { tell(client, {fabric_.roster_.run(), kFarewellLetter, "{}"}); }
 
 void Talks::tell(const ClientProfile& client, Letter letter) {
@@ -188,6 +193,7 @@ void Talks::hear(Talk& talk, const Letter& letter, const wire::Arrival& arrival)
   } else if (letter.kind == kHeardLetter) {
     fabric_.informed_.insert(talk.client.id);
     if (talk.is_told) talk.open = false;
+    if (talk.taken) talk.taken();
   } else if (letter.kind == kFarewellLetter && talk.own.kind == kFarewellLetter) {
     talk.open = false;
   } else {
@@ -255,9 +261,10 @@ void Talks::give_up_the_late() {
     if (!talk.open) continue;
     const bool may_be_late = talk.is_told || !talk.client.trains;  // a deadline is one of training
     const bool away = (terms.deadline_s == 0 || may_be_late) && seconds_since(talk.last_online) > terms.patience_s;
+    const auto silent_since = talk.taken ? talk.last_online : begun_;
     if (late && !may_be_late)
       lose(talk, concat("no reply within ", terms.deadline_s, " s"));
-    else if (away || (talk.is_told && seconds_since(begun_) > kHearing_s))
+    else if (away || (talk.is_told && seconds_since(silent_since) > kHearing_s))
       lose(talk, concat("its node was away for ", terms.patience_s, " s"));
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Talks {
   void begin(const ClientProfile& client);
   /// A client that is to learn something, and is not waited for when its node is away.
   void tell(const ClientProfile& client, const News& news);
+  /// A client that is to have the final adapter. `taken` is called when it has it.
+  void bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken);
   /// A client that is told that the run is over.
   void bid_farewell(const ClientProfile& client);
   /// Until all have replied or are lost.
@@ -50,6 +53,7 @@ class Talks {
     double moved = 0;
     int words = 0;  // how many letters of its node were heard
     bool open = true;
+    std::function<void()> taken{};  // of what may take long to send: the node is waited for while it is online
   };
 
   void advance();

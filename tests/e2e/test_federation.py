@@ -110,6 +110,11 @@ def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, ti
             assert wait_for(node, log, 60) == 0, log.read_text()
             assert "this node will send, in each round: A and B of every adapted weight" in log.read_text()
     same_run(local, run)
+    for key in ["site-0.pem", "site-3.pem"]:
+        (taken,) = (tmp_path / f"{key}.adapters").iterdir()
+        assert (taken / "adapter_model.safetensors").read_bytes() == (local / "adapter/adapter_model.safetensors").read_bytes()
+        assert json.loads((taken / "adapter_config.json").read_text())["base_model_name_or_path"] == str(tiny_model)
+        assert str(taken) in (tmp_path / f"{key.removesuffix('.pem')}.log").read_text()
     talks = lines(run / "federation/talks.jsonl")
     assert len([talk for talk in talks if talk["outcome"] == "reply"]) == 2 * CLIENTS
 
