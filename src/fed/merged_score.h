@@ -1,4 +1,4 @@
-/// \file  The score of rows that several clients keep, made of each client's score of its own. No row leaves its client.
+/// \file  The score of rows that several clients keep, merged from each client's score of its own rows.
 #pragma once
 
 #include <span>

@@ -26,11 +26,12 @@ struct Letter {
   at::Tensor payload_N{};  ///< [N] uint8, undefined where nothing travels
 };
 
-/// Kinds from the server. An adapter letter brings the run's final adapter. A farewell says that the run is over, and is
-/// answered by another.
+/// Kinds from the server. An adapter letter brings the run's final adapter. A farewell says that the run is over, and
+/// is answered by another.
 inline constexpr const char *kOfferLetter = "offer", *kNewsLetter = "news", *kTaskLetter = "task",
                             *kAdapterLetter = "adapter", *kFarewellLetter = "farewell";
-/// Kinds from a node. A heard letter answers news and the adapter; a stranger's letter answers whatever is about a run that it has not agreed to.
+/// Kinds from a node. A heard letter answers news and the adapter. A stranger's letter answers whatever is about a run
+/// that the node has not agreed to.
 inline constexpr const char *kAcceptanceLetter = "acceptance", *kHeardLetter = "heard", *kReplyLetter = "reply",
                             *kStrangerLetter = "stranger";
 
