@@ -154,7 +154,7 @@ OrderedJson run(const Job& job) {
   const auto model = load_model(job.model);
   ForwardOptions forward;
   forward.router.top_k = job.top_k;
-  forward.products = fastest_products(measure_products());
+  forward.compute.products = fastest_products(measure_products());
   restart_peak_memory();  // loading does not count
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
   result["peak_gib"] = static_cast<double>(peak_memory_kib()) / (1 << 20);

@@ -106,7 +106,7 @@ OrderedJson run(const Job& job) {
   ForwardOptions forward;
   forward.adapters = &adapters;
   forward.router.top_k = job.top_k;
-  forward.products = bench::products_by_name(job.products);
+  forward.compute.products = bench::products_by_name(job.products);
   const auto steps = passes_of(job, model->spec().vocab_size);
   restart_peak_memory();  // loading does not count
 

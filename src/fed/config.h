@@ -95,6 +95,8 @@ struct ModelSection {
   void resolve(const config::Table& table) const;
   /// Of products with the base, once that is settled.
   ProductTable product_table() const;
+  /// Who computes, and how.
+  Compute compute() const;
   /// Replaces auto by what was chosen.
   void settle_products(const ProductTable& chosen);
   /// How the weights are loaded. \param beside  the run folder

@@ -81,6 +81,8 @@ ProductTable ModelSection::product_table() const {
   return compute_dtype == ComputeDtype::kBFloat16 ? ProductKernel::kDot : ProductKernel::kOwn;
 }
 
+Compute ModelSection::compute() const { return {.products = product_table()}; }
+
 void ModelSection::settle_products(const ProductTable& chosen) {
   if (compute_dtype != ComputeDtype::kAuto) return;
   if (!products.given() && (stores_wide() || chosen == ProductTable(ProductKernel::kOwn))) {

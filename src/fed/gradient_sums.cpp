@@ -29,7 +29,7 @@ TensorMap gradients_of(const Workplace& place, const SumGradients& ask, const Ro
   for (const auto& [top_k, examples] : rows) {
     const RouterOptions router{.top_k = top_k, .gate_norm = place.config.method.gate_norm};
     for (auto& [site, part] : weight_gradients(*place.model, sites, examples, place.config.train.batch_size, router,
-                                               place.config.model.product_table())) {
+                                               place.config.model.compute())) {
       auto& sum = sums[gradient_name(site)];
       sum = sum.defined() ? sum.add_(part) : part;
     }

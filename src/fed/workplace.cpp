@@ -30,7 +30,7 @@ void SharedState::receive_change(int64_t round, const AdapterState& base_delta) 
 
 LocalTraining Workplace::training() const {
   LocalTraining training = config.train;
-  training.products = config.model.product_table();
+  training.compute = config.model.compute();
   return training;
 }
 
@@ -38,7 +38,7 @@ ForwardOptions Workplace::forward(const LocalSetup& setup) const {
   return {.adapters = &setup.adapters,
           .base_change = &shared->common().base_change,
           .router = setup.router,
-          .products = config.model.product_table()};
+          .compute = config.model.compute()};
 }
 
 EvaluationOptions Workplace::evaluation() const {

@@ -16,12 +16,12 @@ std::string_view target_of(std::string_view site) { return site.substr(site.rfin
 }  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const {
-  return evenkeel::linear(hidden_ND, head(), {}, options.products);
+  return evenkeel::linear(hidden_ND, head(), {}, options.compute);
 }
 
 LossSum CausalLm::loss(const PackedBatch& batch, const ForwardOptions& options) const {
   return cross_entropy(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets,
-                       options.products);
+                       options.compute);
 }
 
 std::vector<LossSum> CausalLm::losses(const PackedBatch& batch, const ForwardOptions& options) const {
@@ -29,7 +29,7 @@ std::vector<LossSum> CausalLm::losses(const PackedBatch& batch, const ForwardOpt
   int64_t before = 0;
   for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
   return cross_entropies(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets, counts,
-                         options.products);
+                         options.compute);
 }
 
 Sites CausalLm::sites(std::span<const std::string> targets) const {

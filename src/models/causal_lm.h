@@ -15,6 +15,7 @@
 
 #include "data/example.h"
 #include "lora/adapter.h"
+#include "nn/compute.h"
 #include "nn/kv_cache.h"
 #include "nn/loss.h"
 #include "nn/routing.h"
@@ -64,7 +65,7 @@ struct ForwardOptions {
   const AdapterState* adapters = nullptr;     ///< sites the model has; null: the bare base
   const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
   RouterOptions router{};
-  ProductTable products{};              ///< which kernels multiply with the base
+  Compute compute{};                    ///< who computes, and how
   KvCache* cache = nullptr;             ///< generation: appended to
   bool last_only = false;               ///< with a cache: hidden states of each sequence's last token, [B, D]
   std::span<RoutingByLayer> routing{};  ///< filled when given: one for each micro-batch of the batch
@@ -82,6 +83,8 @@ class CausalLm {
   virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
   /// The head matrix [V, D] (the embedding when tied): pass it to cross_entropy() with hidden states.
   virtual const FrozenWeight& head() const = 0;
+  /// Where its weights are.
+  c10::Device device() const { return head().values_OI.device(); }
   /// Logits of rows of hidden states. \param options  those of the call that made them. \return [N, V] float32
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
   /// Loss over the batch's targets, head at those rows only.
@@ -127,6 +130,8 @@ struct BaseStorage {
   BaseDtype dtype;
   BaseFormat format = BaseFormat::kStored;
   std::filesystem::path cache{};  ///< kInt8: folder of the quantised file (models/quantized_base.h); empty: in memory
+  Engine engine = Engine::kKernels;  ///< kAten: the experts of a layer lie in one tensor; kStored only
+  c10::Device device = c10::kCPU;    ///< where the weights go; another one than the processor: kAten only
 };
 
 /// Loads a Hugging Face folder (config.json, single or sharded safetensors). The family is config.json's `model_type`.

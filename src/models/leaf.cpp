@@ -69,7 +69,7 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model) : site_(
 }
 
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
-  const auto y_TO = linear(x_TI, weight_, factors_at(options, site_), options.products);
+  const auto y_TO = linear(x_TI, weight_, factors_at(options, site_), options.compute);
   return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
 }
 

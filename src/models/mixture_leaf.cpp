@@ -107,7 +107,7 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
   if (!options.routing.empty()) record(logits_RE, routing, pass);
   return experts(x_RD, routing, experts_,
                  {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
-                 options.products);
+                 options.compute);
 }
 
 // Of tokens, whatever rows they share: a copy counts.

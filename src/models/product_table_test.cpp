@@ -11,10 +11,10 @@
 namespace evenkeel {
 namespace {
 
-const ForwardOptions kOwn{.products = ProductKernel::kOwn};
-const std::array kRounding{ForwardOptions{.products = ProductKernel::kNative},
-                           ForwardOptions{.products = ProductKernel::kDot},
-                           ForwardOptions{.products = ProductKernel::kTile}};
+const ForwardOptions kOwn{.compute = {.products = ProductKernel::kOwn}};
+const std::array kRounding{ForwardOptions{.compute = {.products = ProductKernel::kNative}},
+                           ForwardOptions{.compute = {.products = ProductKernel::kDot}},
+                           ForwardOptions{.compute = {.products = ProductKernel::kTile}}};
 
 std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64_t vocabulary) {
   return testing::make_model(family, BaseDtype::kBFloat16,

@@ -240,7 +240,7 @@ void take_factors(variable_list& inputs, size_t p, const SiteFactors& beside, in
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside, const ProductTable& products) {
+                   const ExpertFactors& beside, const Compute& compute) {
   check(x_TD, routing, weights);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
@@ -248,7 +248,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   variable_list inputs{x_TD.contiguous(), routing.weights.to(dtype).contiguous(), routing.experts.contiguous()};
   // The graph takes no undefined tensors: an absent factor is an empty one.
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
-  Settings settings{std::vector<double>(kProjections, 1.0), products, {}};
+  Settings settings{std::vector<double>(kProjections, 1.0), compute.products, {}};
   const std::array sites{beside.gate, beside.up, beside.down};
   for (size_t p = 0; p < kProjections; ++p) {
     take_factors(inputs, p, sites[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);

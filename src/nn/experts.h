@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lora/adapter.h"
+#include "nn/compute.h"
 #include "nn/frozen_weight.h"
 #include "nn/routing.h"
 
@@ -29,10 +30,10 @@ struct ExpertFactors {
 /// they require one, the expert weights. Experts without a token get a zero gradient, not none. Kept for backward where
 /// there will be one: x, and per token-choice the outputs of gate and up and r numbers per adapter; the rest is
 /// recomputed. Experts go to whichever thread is free, and write to places of their own: bits depend on the number of
-/// threads as far as `products` says.
-/// \param x  [T, D] float32 (float64 in tests). \param products  the kernels that multiply with `weights`.
+/// threads as far as `compute` says.
+/// \param x  [T, D] float32 (float64 in tests). \param compute  who multiplies with `weights`.
 /// \return [T, D]
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside, const ProductTable& products = {});
+                   const ExpertFactors& beside, const Compute& compute = {});
 
 }  // namespace evenkeel

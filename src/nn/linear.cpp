@@ -175,14 +175,13 @@ Prepared prepared_adapter(const LoraFactors* lora, const at::Tensor& x, const at
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside,
-                  const ProductTable& products) {
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
   check_shapes(x_TI, w.values_OI);
   const auto x = x_TI.contiguous();
   const auto lora = prepared_adapter(beside.adapter, x, w.values_OI),
              change = prepared_change(beside.change, x, w.values_OI);
   return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
-                           LinearSettings{lora.scaling, w.scales_O, products});
+                           LinearSettings{lora.scaling, w.scales_O, compute.products});
 }
 
 }  // namespace evenkeel

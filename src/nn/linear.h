@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "lora/adapter.h"
+#include "nn/compute.h"
 #include "nn/frozen_weight.h"
 
 namespace evenkeel {
@@ -14,9 +15,9 @@ namespace evenkeel {
 /// \param w     [out, in]; gets a gradient only if its values require one (pre-training)
 /// \param beside  factors [r, in], [out, r]; the adapter's and x get gradients, the change's, which may be in 16 bits,
 ///                do not
-/// \param products  which kernel multiplies with w
+/// \param compute  who multiplies
 /// \return      [T, out]
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside = {},
-                  const ProductTable& products = {});
+                  const Compute& compute = {});
 
 }  // namespace evenkeel

@@ -142,12 +142,12 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
 }  // namespace
 
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                      const ProductTable& products) {
-  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, products).front();
+                      const Compute& compute) {
+  return cross_entropies(hidden_ND, head, targets_N, {{targets_N.size(0)}}, compute).front();
 }
 
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                                     std::span<const int64_t> counts, const ProductTable& products) {
+                                     std::span<const int64_t> counts, const Compute& compute) {
   const auto& head_VD = head.values_OI;
   check(hidden_ND, head_VD, targets_N);
   const bool grad = c10::GradMode::is_enabled();
@@ -156,18 +156,18 @@ std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWe
            " sums");
   const auto sums_P =
       CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-                              LossSettings{head.scales_O, products, want, {counts.begin(), counts.end()}});
+                              LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}});
   std::vector<LossSum> losses;
   for (const int64_t count : counts) losses.push_back({sums_P[static_cast<int64_t>(losses.size())], count});
   return losses;
 }
 
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           const ProductTable& products) {
+                           const Compute& compute) {
   check(hidden_ND, head.values_OI, targets_N);
   const c10::NoGradGuard no_grad;
   const FrozenWeight frozen(head.values_OI.detach(), head.scales_O);
-  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), products, {}).logprobs_N;
+  return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), compute.products, {}).logprobs_N;
 }
 
 }  // namespace evenkeel

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "nn/compute.h"
 #include "nn/frozen_weight.h"
 
 namespace evenkeel {
@@ -25,15 +26,15 @@ struct LossSum {
 /// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
 /// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64.
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                      const ProductTable& products = {});
+                      const Compute& compute = {});
 
 /// The same of consecutive targets, counts[0] of them, counts[1] and so on, in one pass; sums need not get the same
 /// gradient. \throws kInternal where a head that gets one has several sums
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                                     std::span<const int64_t> counts, const ProductTable& products = {});
+                                     std::span<const int64_t> counts, const Compute& compute = {});
 
 /// The same per position, without a graph. \return [N] log-probabilities of the targets.
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                           const ProductTable& products = {});
+                           const Compute& compute = {});
 
 }  // namespace evenkeel

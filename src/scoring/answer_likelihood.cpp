@@ -15,7 +15,7 @@ namespace {
 at::Tensor logprobs_of(const CausalLm& model, const ForwardOptions& forward, std::span<const Example> rows) {
   const auto batch = pack(rows);
   const auto rows_ND = model.hidden(batch, forward).index_select(0, batch.target_rows);
-  return target_logprobs(rows_ND, model.head(), batch.targets, forward.products).to(at::kDouble);
+  return target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kDouble);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::vector<double> target_logprobs_of(const CausalLm& model, const ForwardOptio
                                        const at::Tensor& hidden_TD) {
   if (batch.targets.numel() == 0) return {};
   const auto rows_ND = hidden_TD.index_select(0, batch.target_rows);
-  const auto logprobs_N = target_logprobs(rows_ND, model.head(), batch.targets, forward.products).to(at::kDouble);
+  const auto logprobs_N = target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kDouble);
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 

@@ -171,7 +171,7 @@ class LocalRound {
     const auto losses = model_.losses(batch, {.adapters = &setup_.adapters,
                                               .base_change = &view_.common.base_change,
                                               .router = setup_.router,
-                                              .products = training_.products,
+                                              .compute = training_.compute,
                                               .routing = std::span(micro_batches_).subspan(before)});
     at::Tensor total;
     for (size_t i = 0; i < losses.size(); ++i) {

@@ -36,7 +36,7 @@ struct LocalTraining {
   int64_t merge_tokens = 2048;   ///< micro-batches of so many tokens together are one pass: equal up to rounding too
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
-  ProductTable products;  ///< with the base; [model] says them, so no key here
+  Compute compute;  ///< [model] says it, so no key here
 
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");

@@ -22,7 +22,7 @@ LoraFactors probe(const Site& shape) {
 
 std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const Sites& sites,
                                                    std::span<const Example* const> rows, int64_t batch_size,
-                                                   const RouterOptions& router, const ProductTable& products) {
+                                                   const RouterOptions& router, const Compute& compute) {
   AdapterState adapters;
   for (const auto& [name, site] : sites) {
     const auto& b = adapters.emplace(name, probe(site)).first->second.b;
@@ -32,7 +32,7 @@ std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const 
     const size_t count = std::min(static_cast<size_t>(batch_size), rows.size() - first);
     const auto batch = pack(rows.subspan(first, count));
     if (batch.target_rows.numel() == 0) continue;
-    const auto loss = model.loss(batch, {.adapters = &adapters, .router = router, .products = products});
+    const auto loss = model.loss(batch, {.adapters = &adapters, .router = router, .compute = compute});
     (loss.sum / static_cast<double>(loss.count)).backward();
   }
   std::map<std::string, at::Tensor> gradients;
@@ -42,8 +42,8 @@ std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const 
 
 at::Tensor weight_gradient(const CausalLm& model, const std::string& site, const Site& shape,
                            std::span<const Example* const> rows, int64_t batch_size, const RouterOptions& router,
-                           const ProductTable& products) {
-  return weight_gradients(model, {{site, shape}}, rows, batch_size, router, products).at(site);
+                           const Compute& compute) {
+  return weight_gradients(model, {{site, shape}}, rows, batch_size, router, compute).at(site);
 }
 
 }  // namespace evenkeel
