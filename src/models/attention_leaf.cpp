@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "nn/aten/attention.h"
+#include "nn/aten/linear.h"
 #include "nn/cached_attention.h"
 
 namespace evenkeel {
@@ -19,6 +21,10 @@ bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
 /// Attention to what is cached, after the tokens of the batch have been stored there.
 at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                     const LayerPass& pass) {
+  if (pass.window) {
+    pass.window->put(layer, k, v);
+    return pass.window->attend(layer, q, pass.queries_N.defined());
+  }
   const std::span<const int64_t> offsets = pass.batch.offsets;
   const auto& cache = *pass.options.cache;
   store_keys(k.contiguous(), v.contiguous(), offsets, cache, layer);
@@ -70,12 +76,16 @@ AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
   const auto& options = pass.options;
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
-  const auto q = heads(q_(pass.asked(x_RD), options)), k = heads(k_(x_RD, options)), v = heads(v_(x_RD, options));
+  // Products inside the block share one conversion of what goes in.
+  const auto in_RD = pass.layout ? x_RD.to(aten::inner_type(x_RD, options.compute)) : x_RD;
+  const auto q = heads(q_(pass.asked(in_RD), options)), k = heads(k_(in_RD, options)), v = heads(v_(in_RD, options));
   const auto before = steps(pass);
+  if (!options.cache && pass.layout) return o_(aten::packed_attention(q, k, v, *pass.layout, before), options);
   if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);
-  return o_(attended(apply_steps(q, before.q), apply_steps(k, before.k), apply_steps(v, before.v),
-                     static_cast<int64_t>(layer), pass),
-            options);
+  const auto stepped = pass.layout ? aten::apply_steps : evenkeel::apply_steps;
+  return o_(
+      attended(stepped(q, before.q), stepped(k, before.k), stepped(v, before.v), static_cast<int64_t>(layer), pass),
+      options);
 }
 
 }  // namespace evenkeel

@@ -6,21 +6,30 @@
 #include <utility>
 
 #include "base/error.h"
-#include "nn/linear.h"
+#include "nn/aten/rows.h"
 
 namespace evenkeel {
 namespace {
 
 std::string_view target_of(std::string_view site) { return site.substr(site.rfind('.') + 1); }
 
+/// Those rows of a batch's hidden states.
+at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const ForwardOptions& options) {
+  if (options.compute.engine != Engine::kAten) return hidden_RD.index_select(0, rows_N);
+  aten::IndexUpload upload;
+  const aten::RowIndexUpload rows(aten::numbers(rows_N), hidden_RD.size(0), upload);
+  upload.send(hidden_RD.device());
+  return aten::taken(hidden_RD, rows.sent(upload));
+}
+
 }  // namespace
 
 at::Tensor CausalLm::logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const {
-  return evenkeel::linear(hidden_ND, head(), {}, options.compute);
+  return evenkeel::logits(hidden_ND, head(), options.compute);
 }
 
 LossSum CausalLm::loss(const PackedBatch& batch, const ForwardOptions& options) const {
-  return cross_entropy(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets,
+  return cross_entropy(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets,
                        options.compute);
 }
 
@@ -28,7 +37,7 @@ std::vector<LossSum> CausalLm::losses(const PackedBatch& batch, const ForwardOpt
   std::vector<int64_t> counts;
   int64_t before = 0;
   for (const auto& end : batch.micro_batch_ends()) counts.push_back(end.targets - std::exchange(before, end.targets));
-  return cross_entropies(hidden(batch, options).index_select(0, batch.target_rows), head(), batch.targets, counts,
+  return cross_entropies(rows_of(hidden(batch, options), batch.target_rows, options), head(), batch.targets, counts,
                          options.compute);
 }
 

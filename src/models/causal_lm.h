@@ -149,7 +149,8 @@ int64_t weight_file_bytes(const std::filesystem::path& folder);
 
 /// A randomly initialised model of `config.json`'s shape: linear and embedding weights N(0, initializer_range),
 /// norms 1, biases 0.
-std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, BaseDtype dtype, uint64_t seed);
+std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, const BaseStorage& storage,
+                                     uint64_t seed);
 
 constexpr int64_t kShardBytes = int64_t{5} << 30;  ///< as on the hub
 

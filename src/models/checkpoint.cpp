@@ -148,6 +148,25 @@ class FolderSource final : public TensorSource {
   size_t left_ = 0;  // tensors nobody looked at
 };
 
+/// The tensors of another source for engine aten, on the device that computes: one after the other, so that the
+/// processor's memory holds one of them.
+class PlacedSource final : public TensorSource {
+ public:
+  PlacedSource(std::unique_ptr<TensorSource> from, c10::Device device) : from_(std::move(from)), device_(device) {}
+
+  at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
+    return from_->take(name, sizes).to(device_);
+  }
+  bool has(const std::string& name) const override { return from_->has(name); }
+  void leave(std::string_view prefix) override { from_->leave(prefix); }
+  Engine engine() const override { return Engine::kAten; }
+  void finish() override { from_->finish(); }
+
+ private:
+  std::unique_ptr<TensorSource> from_;
+  c10::Device device_;
+};
+
 class RandomSource final : public TensorSource {
  public:
   RandomSource(double scale, BaseDtype dtype, uint64_t seed)
@@ -186,6 +205,7 @@ class ShapeSource final : public TensorSource {
   ShapeSource(const BaseStorage& storage, std::string origin)
       : options_(at::device(at::kMeta).dtype(scalar_type(storage.dtype).value_or(at::kFloat))),
         format_(storage.format),
+        engine_(storage.engine),
         origin_(std::move(origin)) {}
 
   at::Tensor take(const std::string&, at::IntArrayRef sizes) override {
@@ -203,6 +223,7 @@ class ShapeSource final : public TensorSource {
   }
   bool has(const std::string&) const override { return false; }
   void leave(std::string_view) override {}
+  Engine engine() const override { return engine_; }
   void finish() override {}
 
  private:
@@ -211,6 +232,7 @@ class ShapeSource final : public TensorSource {
 
   at::TensorOptions options_;
   BaseFormat format_;
+  Engine engine_;
   std::string origin_;
   int64_t taken_ = 0;
   double bytes_ = 0;
@@ -344,9 +366,18 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
 }
 
 std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage) {
+  EK_CHECK(storage.engine == Engine::kAten || storage.device.is_cpu(), kConfig, "engine kernels on ",
+           storage.device.str(), ", allowed: cpu");
+  EK_CHECK(storage.engine == Engine::kKernels || storage.format == BaseFormat::kStored, kConfig,
+           "engine aten with a base in int8, supported: stored");
   auto source = std::make_unique<FolderSource>(folder, storage.dtype);
+  if (storage.engine == Engine::kAten) return placed_source(std::move(source), storage.device);
   if (storage.format == BaseFormat::kStored) return source;
   return quantized_source(std::move(source), folder, storage.cache);
+}
+
+std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device) {
+  return std::make_unique<PlacedSource>(std::move(from), device);
 }
 
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed) {

@@ -56,6 +56,8 @@ class TensorSource {
   virtual bool has(const std::string& name) const = 0;
   /// Leaves aside every tensor whose name begins with `prefix`: heads, layers that are not run.
   virtual void leave(std::string_view prefix) = 0;
+  /// Who will compute with them; kAten: experts belong into stacks.
+  virtual Engine engine() const { return Engine::kKernels; }
   /// Call when all are taken. \throws kCheckpoint naming the first tensor nobody took or left.
   virtual void finish() = 0;
 };
@@ -66,6 +68,9 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 /// Tensors of a folder, memory-mapped (kCheckpoint) or converted. Checks each taken tensor for values that are not
 /// finite, unless its file was found without any before and is as it was (base/fingerprint.h).
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage);
+
+/// What `from` gives, on `device`, for engine aten.
+std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device);
 
 /// Vectors are ones, biases zeros, matrices N(0, scale); each tensor has its own draw, by (seed, name), on all threads.
 std::unique_ptr<TensorSource> random_source(double scale, BaseDtype dtype, uint64_t seed);

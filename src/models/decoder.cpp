@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "nn/kernels/kept.h"
 
@@ -119,10 +121,10 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
                batch.positions.sizes() == batch.ids.sizes(),
            kShape, "a batch of ", batch.tokens(), " tokens has ids of ", batch.ids.sizes(), " and positions of ",
            batch.positions.sizes());
-  const auto [least, most] = at::aminmax(batch.ids);
-  EK_CHECK(least.item<int64_t>() >= 0 && most.item<int64_t>() < spec().vocab_size, kData, "token ids run from ",
-           least.item<int64_t>(), " to ", most.item<int64_t>(), ", the model's vocabulary has ", spec().vocab_size,
-           " entries");
+  const auto ids = aten::numbers(batch.ids);
+  const auto [least, most] = std::minmax_element(ids.begin(), ids.end());
+  EK_CHECK(*least >= 0 && *most < spec().vocab_size, kData, "token ids run from ", *least, " to ", *most,
+           ", the model's vocabulary has ", spec().vocab_size, " entries");
   const int64_t last = batch.positions.max().item<int64_t>();
   EK_CHECK(last < spec().max_positions, kData, "a sequence of ", last + 1, " tokens is longer than the model's ",
            spec().max_positions, " positions");
@@ -152,18 +154,29 @@ at::Tensor last_rows(const PackedBatch& batch) {
 at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& options) const {
   check_batch(batch, options);
   if (options.cache) options.cache->extend(batch.offsets);
-  const auto rotary = rotary_table(batch.positions, spec().head_width, rope_theta_);
+  std::optional<aten::Layout> layout;
+  if (options.compute.engine == Engine::kAten) layout = aten::Layout::of(batch, device());
+  std::optional<aten::CacheWindow> window;
+  if (layout && options.cache) window.emplace(*options.cache, batch.offsets, options.last_only);
+  const auto &ids = layout ? layout->ids_R : batch.ids, &positions = layout ? layout->positions_R : batch.positions;
+  const auto rotary = rotary_table(positions, spec().head_width, rope_theta_);
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  auto x_RD = at::embedding(embedding_, batch.ids).to(dtype);
+  auto x_RD = at::embedding(embedding_, ids).to(dtype);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer looks at the others
-    const LayerPass pass{batch, rotary, options, only_last ? last_rows(batch) : at::Tensor()};
-    x_RD = pass.asked(x_RD) + layer.attention(layer.input_norm(x_RD), i, pass);
-    const auto normed_RD = layer.feed_forward_norm(x_RD);
+    const LayerPass pass{batch,
+                         rotary,
+                         options,
+                         layout ? &*layout : nullptr,
+                         window ? &*window : nullptr,
+                         only_last ? last_rows(batch).to(device()) : at::Tensor()};
+    x_RD = pass.asked(x_RD) + layer.attention(layer.input_norm(x_RD, options), i, pass);
+    const auto normed_RD = layer.feed_forward_norm(x_RD, options);
     x_RD = x_RD + std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
   }
-  return final_norm_(x_RD);
+  if (window) window->keep();
+  return final_norm_(x_RD, options);
 }
 
 }  // namespace

@@ -30,6 +30,18 @@ FrozenWeight ModelBuilder::take_weight(const std::string& name, at::IntArrayRef 
   return weight;
 }
 
+FrozenWeight ModelBuilder::take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
+                                     const std::string& name, at::IntArrayRef sizes) {
+  const auto weight = source_.take_weight(name, sizes);
+  const auto& values_OI = weight.values_OI;
+  EK_CHECK(!weight.scales_O.defined(), kConfig, "engine aten with a base in int8, supported: stored");
+  if (!stack_ERI.defined()) stack_ERI = at::empty({experts, rows, values_OI.size(1)}, values_OI.options());
+  const auto place_OI = stack_ERI[index].narrow(0, first, values_OI.size(0));
+  place_OI.copy_(values_OI);
+  list(name, place_OI);
+  return place_OI;
+}
+
 void ModelBuilder::list(const std::string& name, const at::Tensor& tensor) {
   const bool is_new = parameters.emplace(name, tensor).second;
   EK_CHECK(is_new, kInternal, "a model of family ", spec.family, " takes tensor ", name, " twice");
@@ -53,10 +65,10 @@ GgufPlace ModelBuilder::gguf_place(std::string_view name, int64_t heads) const {
           .interleaved_heads = spec.gguf.interleaves_heads ? heads : 0};
 }
 
-FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model) : site_(spec.site) {
-  const bool exact = spec.role == SiteRole::kRouter || spec.out == 1;  // scores and gates, which choose
+FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model)
+    : site_(spec.site), exact_(spec.role == SiteRole::kRouter || spec.out == 1) {
   const auto name = spec.module + ".weight";
-  weight_ = exact ? FrozenWeight(model.take(name, {spec.out, spec.in})) : model.take_weight(name, {spec.out, spec.in});
+  weight_ = exact_ ? FrozenWeight(model.take(name, {spec.out, spec.in})) : model.take_weight(name, {spec.out, spec.in});
   if (spec.bias) bias_O_ = model.take(spec.module + ".bias", {spec.out});
   model.work_of(spec.role) += static_cast<double>(spec.in) * static_cast<double>(spec.out);
   if (!site_.empty())
@@ -69,7 +81,9 @@ FrozenLinear::FrozenLinear(const LinearSpec& spec, ModelBuilder& model) : site_(
 }
 
 at::Tensor FrozenLinear::operator()(const at::Tensor& x_TI, const ForwardOptions& options) const {
-  const auto y_TO = linear(x_TI, weight_, factors_at(options, site_), options.compute);
+  auto compute = options.compute;
+  if (exact_) compute.inner = at::kFloat;
+  const auto y_TO = linear(x_TI, weight_, factors_at(options, site_), compute);
   return bias_O_.defined() ? y_TO + bias_O_.to(y_TO.scalar_type()) : y_TO;
 }
 
@@ -81,8 +95,9 @@ Norm::Norm(const NormSpec& spec, const std::string& module, int64_t width, Model
   if (spec.kind == NormKind::kRms) weight_D_ = model.take(module + ".weight", {width});
 }
 
-at::Tensor Norm::operator()(const at::Tensor& x_RD) const {
-  return spec_.kind == NormKind::kRms ? rms_norm(x_RD, weight_D_, spec_.eps) : layer_norm(x_RD, {}, {}, spec_.eps);
+at::Tensor Norm::operator()(const at::Tensor& x_RD, const ForwardOptions& options) const {
+  return spec_.kind == NormKind::kRms ? rms_norm(x_RD, weight_D_, spec_.eps, options.compute)
+                                      : layer_norm(x_RD, {}, {}, spec_.eps);
 }
 
 Activation read_activation(const ModelConfig& config) {

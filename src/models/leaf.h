@@ -11,6 +11,8 @@
 
 #include "models/causal_lm.h"
 #include "models/checkpoint.h"
+#include "nn/aten/cached_attention.h"
+#include "nn/aten/layout.h"
 #include "nn/attention.h"
 
 namespace evenkeel {
@@ -24,6 +26,11 @@ class ModelBuilder {
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
   /// The same of a matrix that tokens are multiplied with.
   FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
+  /// The same, copied to where it belongs in a stack of several: [E, *, *], of so many rows, made when the first is
+  /// taken. \param stack  its matrix `index`, from row `first` on; \return that place
+  FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
+                         const std::string& name, at::IntArrayRef sizes);
+  Engine engine() const { return source_.engine(); }
   /// Multiply-adds of the frozen linears of that role, per token; of experts: per selected one.
   double& work_of(SiteRole role);
   /// Where llama.cpp holds a linear of the layer under construction. \param name  "attn_q"; \param heads  of queries or
@@ -46,7 +53,9 @@ struct LayerPass {
   const PackedBatch& batch;
   const RotaryTable& rotary;  ///< of the batch's rows
   const ForwardOptions& options;
-  at::Tensor queries_N{};  ///< the rows that are asked for, one per sequence: its last; undefined: all
+  const aten::Layout* layout = nullptr;  ///< of the batch; engine aten alone
+  aten::CacheWindow* window = nullptr;   ///< of the cache; engine aten alone
+  at::Tensor queries_N{};                ///< the rows that are asked for, one per sequence: its last; undefined: all
   /// Those rows of `x`.
   at::Tensor asked(const at::Tensor& x) const { return queries_N.defined() ? x.index_select(0, queries_N) : x; }
 };
@@ -70,6 +79,7 @@ class FrozenLinear {
 
  private:
   std::string site_;
+  bool exact_ = false;  // scores and gates, which choose: in the activations' type whatever is inside blocks
   FrozenWeight weight_;
   at::Tensor bias_O_;
 };
@@ -91,7 +101,7 @@ class Norm {
   Norm() = default;
   /// \param module  of its weight, where it has one
   Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model);
-  at::Tensor operator()(const at::Tensor& x_RD) const;
+  at::Tensor operator()(const at::Tensor& x_RD, const ForwardOptions& options) const;
 
  private:
   NormSpec spec_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/aten/routing.h"
 
 namespace evenkeel {
 namespace {
@@ -84,11 +85,21 @@ std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, 
   std::vector<FrozenWeight> stack;
   for (int64_t e = 0; e < spec_.experts; ++e) {
     site.modules.push_back(concat(module_, ".", spec_.names.experts, ".", e, ".", name));
-    stack.push_back(model.take_weight(site.modules.back() + ".weight", {site.out, site.in}));
+    stack.push_back(take_expert(site, e, site_name, model));
   }
   model.work_of(SiteRole::kExpert) += product(site.in, site.out);
   model.sites[site_name] = std::move(site);
   return stack;
+}
+
+/// For engine aten gate and up of all experts are one stack, down another.
+FrozenWeight MixtureLeaf::take_expert(const Site& site, int64_t index, const std::string& site_name,
+                                      ModelBuilder& model) {
+  const auto name = site.modules.back() + ".weight";
+  if (model.engine() != Engine::kAten) return model.take_weight(name, {site.out, site.in});
+  const bool down = site_name == down_site_, up = site_name == up_site_;
+  return model.take_into(down ? experts_.down_stack : experts_.gate_up_stack, spec_.experts,
+                         down ? site.out : 2 * site.out, index, up ? site.out : 0, name, {site.out, site.in});
 }
 
 at::Tensor MixtureLeaf::operator()(const at::Tensor& x_RD, const LayerPass& pass) const {
@@ -102,8 +113,8 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
   if (router.top_k == 0) router.top_k = spec_.top_k;
   const auto phi = router.modulation.find(module_);
   const auto logits_RE = router_(x_RD, options);
-  const auto routing =
-      route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second, spec_.gate.renormalise);
+  const auto routing = route(logits_RE, router, phi == router.modulation.end() ? at::Tensor() : phi->second,
+                             spec_.gate.renormalise, options.compute);
   if (!options.routing.empty()) record(logits_RE, routing, pass);
   return experts(x_RD, routing, experts_,
                  {factors_at(options, gate_site_), factors_at(options, up_site_), factors_at(options, down_site_)},
@@ -113,15 +124,22 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
 // Of tokens, whatever rows they share: a copy counts.
 void MixtureLeaf::record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const {
   const auto& rows_T = pass.batch.rows_T;
-  const auto each = [&](const at::Tensor& x) { return rows_T.defined() ? x.index_select(0, rows_T) : x; };
+  const auto each = [&](const at::Tensor& x) {
+    if (pass.layout) return pass.layout->copies.defined() ? aten::taken(x, pass.layout->copies) : x;
+    return rows_T.defined() ? x.index_select(0, rows_T) : x;
+  };
+  const auto counts_of = [&](const at::Tensor& experts_TK) {
+    return pass.layout ? aten::counts_of(experts_TK, spec_.experts)
+                       : at::bincount(experts_TK.reshape({-1}), {}, spec_.experts);
+  };
   const auto experts_TK = each(routing.experts);
   const auto logits_TE = logits_RE.requires_grad() ? each(logits_RE) : at::Tensor();
   auto into = pass.options.routing.begin();
   int64_t begin = 0;
   for (const auto& end : pass.batch.micro_batch_ends()) {
     const auto own = [&](const at::Tensor& x) { return x.slice(0, begin, end.tokens); };
-    (*into++)[module_] = {logits_TE.defined() ? own(logits_TE) : at::Tensor(),
-                          at::bincount(own(experts_TK).reshape({-1}), {}, spec_.experts), end.tokens - begin};
+    (*into++)[module_] = {logits_TE.defined() ? own(logits_TE) : at::Tensor(), counts_of(own(experts_TK)),
+                          end.tokens - begin};
     begin = end.tokens;
   }
 }

@@ -54,6 +54,7 @@ class MixtureLeaf {
   void take_router(ModelBuilder& model);
   std::vector<FrozenWeight> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
                                        std::string_view gguf, ModelBuilder& model);
+  FrozenWeight take_expert(const Site& site, int64_t index, const std::string& site_name, ModelBuilder& model);
   void take_shared(const SharedExpert& shared, ModelBuilder& model);
   at::Tensor routed(const at::Tensor& x_RD, const LayerPass& pass) const;
   at::Tensor shared(const at::Tensor& x_RD, const LayerPass& pass) const;

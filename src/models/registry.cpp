@@ -72,9 +72,11 @@ std::unique_ptr<TensorSource> draws_of(const ModelConfig& config, BaseDtype dtyp
 
 }  // namespace
 
-std::unique_ptr<CausalLm> init_model(const fs::path& config_json, BaseDtype dtype, uint64_t seed) {
+std::unique_ptr<CausalLm> init_model(const fs::path& config_json, const BaseStorage& storage, uint64_t seed) {
   const auto config = ModelConfig::load(config_json);
-  return family_of(config).make(config, *draws_of(config, dtype, seed));
+  auto draws = draws_of(config, storage.dtype, seed);
+  if (storage.engine == Engine::kAten) draws = placed_source(std::move(draws), storage.device);
+  return family_of(config).make(config, *draws);
 }
 
 void write_random_model(const fs::path& config_json, const fs::path& folder, BaseDtype dtype, uint64_t seed,

@@ -25,18 +25,18 @@ inline const ModelEntry& entry_of(std::string_view family) {
 }
 
 /// A model of a family's example: `shape`, then the keys of its row, then `more`, later ones over earlier ones.
-inline std::unique_ptr<CausalLm> example_model(std::string_view family, const Json& shape, BaseDtype dtype,
+inline std::unique_ptr<CausalLm> example_model(std::string_view family, const Json& shape, const BaseStorage& storage,
                                                uint64_t seed, const Json& more = Json::object()) {
   Json config = shape;
   config["model_type"] = family;
   config.update(Json::parse(entry_of(family).example));
   config.update(more);
-  return init_model(TemporaryFile(config.dump()).path(), dtype, seed);
+  return init_model(TemporaryFile(config.dump()).path(), storage, seed);
 }
 
 /// D = 12, F = 7, V = 11, 6 heads over 2 key/value heads, 3 of 6 experts where there are any.
 /// \param more  further keys of config.json
-inline std::unique_ptr<CausalLm> make_model(std::string_view family, BaseDtype dtype,
+inline std::unique_ptr<CausalLm> make_model(std::string_view family, const BaseStorage& storage,
                                             const Json& more = Json::object()) {
   const Json shape{{"vocab_size", 11},
                    {"hidden_size", 12},
@@ -46,7 +46,7 @@ inline std::unique_ptr<CausalLm> make_model(std::string_view family, BaseDtype d
                    {"num_key_value_heads", 2},
                    {"max_position_embeddings", 32},
                    {"initializer_range", 0.4}};
-  return example_model(family, shape, dtype, 7, more);
+  return example_model(family, shape, storage, 7, more);
 }
 
 inline AdapterState random_adapters(const CausalLm& model, int64_t rank, at::ScalarType dtype) {

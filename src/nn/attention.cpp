@@ -206,7 +206,7 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::s
 }  // namespace
 
 RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, double theta) {
-  const auto even = at::arange(0, head_width, 2, at::kLong).to(at::kFloat);
+  const auto even = at::arange(0, head_width, 2, positions_T.options()).to(at::kFloat);
   const auto inverse_frequency = at::reciprocal(at::pow(theta, even / static_cast<double>(head_width))).to(at::kFloat);
   const auto angles = positions_T.to(at::kFloat).unsqueeze(1) * inverse_frequency.unsqueeze(0);
   const auto both = at::cat({angles, angles}, 1);

@@ -9,8 +9,8 @@ namespace evenkeel {
 namespace {
 
 /// E sum_i f_i P_i of some tokens' router scores. \param choices_E  token-choices per expert, of `choices`
-at::Tensor load_balance(const at::Tensor& logits_TE, const at::Tensor& choices_E, double choices) {
-  const auto f_E = choices_E.to(logits_TE.scalar_type()) / choices;
+at::Tensor load_balance(const at::Tensor& logits_TE, const at::Tensor& choices_E, const at::Tensor& choices) {
+  const auto f_E = choices_E.to(logits_TE.scalar_type()) / choices.to(logits_TE.scalar_type());
   return static_cast<double>(logits_TE.size(1)) * (f_E * logits_TE.softmax(-1).mean(0)).sum();
 }
 
@@ -27,7 +27,7 @@ at::Tensor mean_over_layers(const RoutingByLayer& routing, at::Tensor (*layer_lo
 
 at::Tensor load_balance_loss(const RoutingByLayer& routing) {
   return mean_over_layers(routing, [](const RoutingStats& stats) {
-    return load_balance(stats.router_logits, stats.counts, stats.counts.sum().item<double>());
+    return load_balance(stats.router_logits, stats.counts, stats.counts.sum());
   });
 }
 
@@ -40,7 +40,7 @@ at::Tensor pooled_load_balance_loss(const RoutingByLayer& routing) {
   }
   if (logits.empty()) return {};
   const auto all_TE = at::cat(logits);
-  return load_balance(all_TE, choices_E, static_cast<double>(all_TE.size(0)));
+  return load_balance(all_TE, choices_E, at::scalar_tensor(all_TE.size(0), at::kDouble));
 }
 
 at::Tensor router_z_loss(const RoutingByLayer& routing) {

@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/aten/experts.h"
+#include "nn/aten/linear.h"
 #include "nn/gradients.h"
 #include "nn/kernels/expert_batch.h"
 
@@ -237,11 +239,41 @@ void take_factors(variable_list& inputs, size_t p, const SiteFactors& beside, in
   }
 }
 
+aten::ProjectionFactors factors_for_aten(const SiteFactors& beside, std::string_view projection, int64_t experts,
+                                         int64_t in, int64_t out) {
+  aten::ProjectionFactors factors;
+  if (const auto* lora = beside.adapter) {
+    check(*lora, projection, experts, in, out);
+    factors.adapter = {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+  }
+  if (const auto* change = beside.change) {
+    check(*change, projection, experts, in, out);
+    factors.change = {change->a, change->b};
+  }
+  return factors;
+}
+
+at::Tensor by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
+                   const ExpertFactors& beside, const Compute& compute) {
+  const auto count = static_cast<int64_t>(weights.gate.size()), hidden = x_TD.size(1), width = weights.gate[0].out();
+  const auto &gate_up = weights.gate_up_stack, &down = weights.down_stack;
+  EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
+               down.sizes() == at::IntArrayRef({count, hidden, width}),
+           kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
+  EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
+  return aten::experts(x_TD, routing, gate_up, down,
+                       {factors_for_aten(beside.gate, "gate_proj", count, hidden, width),
+                        factors_for_aten(beside.up, "up_proj", count, hidden, width),
+                        factors_for_aten(beside.down, "down_proj", count, width, hidden)},
+                       aten::inner_type(x_TD, compute));
+}
+
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
                    const ExpertFactors& beside, const Compute& compute) {
   check(x_TD, routing, weights);
+  if (compute.engine == Engine::kAten) return by_aten(x_TD, routing, weights, beside, compute);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].out();

@@ -15,8 +15,10 @@
 namespace evenkeel {
 
 /// One weight per expert, so that each can be a view of the memory-mapped checkpoint. [E] x [F, D], [F, D], [D, F].
+/// Engine aten wants them to be views of two stacks.
 struct ExpertWeights {
   std::vector<FrozenWeight> gate, up, down;
+  at::Tensor gate_up_stack{}, down_stack{};  ///< [E, 2 F, D], gate above up, and [E, D, F]; undefined: each by itself
 };
 
 /// What stands beside each projection. Factors are stacked: a [E, r, in], b [E, out, r]; those of a change may be in 16

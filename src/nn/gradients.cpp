@@ -26,18 +26,30 @@ bool accumulates() {
   return !c10::GradMode::is_enabled() && (!chosen || chosen->empty());
 }
 
+// Whether a node may add to the gradient that `leaf` has.
+bool is_open(const at::Tensor& leaf) {
+  if (!leaf.is_leaf() || !leaf.requires_grad() || !accumulates()) return false;
+  const auto& grad = leaf.grad();
+  return grad.defined() && grad.sizes() == leaf.sizes() && grad.scalar_type() == leaf.scalar_type() &&
+         grad.is_contiguous();
+}
+
 }  // namespace
 
 template <typename T>
 T* gradient_place(const at::Tensor& leaf, at::Tensor& out) {
-  const auto& grad = leaf.grad();
-  const bool open = leaf.is_leaf() && leaf.requires_grad() && accumulates() && grad.defined() &&
-                    grad.sizes() == leaf.sizes() && grad.scalar_type() == leaf.scalar_type() && grad.is_contiguous();
+  const bool open = is_open(leaf);
   if (!open) out = at::zeros_like(leaf, at::MemoryFormat::Contiguous);
-  return (open ? grad : out).template mutable_data_ptr<T>();
+  return (open ? leaf.grad() : out).template mutable_data_ptr<T>();
 }
 template float* gradient_place<float>(const at::Tensor&, at::Tensor&);
 template double* gradient_place<double>(const at::Tensor&, at::Tensor&);
+
+at::Tensor put_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale) {
+  if (!is_open(leaf)) return part.to(leaf.scalar_type()).mul(scale);
+  leaf.grad().add_(part, scale);
+  return {};
+}
 
 std::optional<at::Tensor> live_rows(const at::Tensor& dy_TD) {
   auto live = dy_TD.scalar_type() == at::kDouble ? rows_not_zero<double>(dy_TD) : rows_not_zero<float>(dy_TD);

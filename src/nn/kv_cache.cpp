@@ -9,7 +9,8 @@
 namespace evenkeel {
 
 KvStretch::KvStretch(const KvShape& shape, int64_t tokens)
-    : all(at::empty({shape.layers, 2, shape.heads, tokens, shape.width}, shape.type)), capacity(tokens) {}
+    : all(at::empty({shape.layers, 2, shape.heads, tokens, shape.width}, at::device(shape.device).dtype(shape.type))),
+      capacity(tokens) {}
 
 int64_t KvSequence::length() const {
   int64_t tokens = 0;

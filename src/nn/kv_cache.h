@@ -33,6 +33,7 @@ constexpr auto names(KvType) {
 struct KvShape {
   int64_t layers = 0, heads = 0, width = 0;  ///< heads are G, width P
   at::ScalarType type = at::kFloat;          ///< kFloat, kDouble or kBFloat16
+  c10::Device device = c10::kCPU;            ///< another one for engine aten alone
   int64_t token_bytes() const { return 2 * layers * heads * width * static_cast<int64_t>(at::elementSize(type)); }
 };
 

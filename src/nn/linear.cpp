@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "nn/aten/linear.h"
 #include "nn/gradients.h"
 #include "nn/kernels/kept.h"
 #include "nn/kernels/lora_product.h"
@@ -173,10 +174,25 @@ Prepared prepared_adapter(const LoraFactors* lora, const at::Tensor& x, const at
   return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
 }
 
+aten::LinearFactors factors_for_aten(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
+  if (!lora) return {at::empty({0}, x.options()), at::empty({0}, x.options())};
+  check_shapes(*lora, w);
+  return {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+}
+
+at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
+  EK_CHECK(!w.scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
+  auto change = factors_for_aten(beside.change, x_TI, w.values_OI);
+  change.scaling = 1;
+  return aten::linear(x_TI, w.values_OI, factors_for_aten(beside.adapter, x_TI, w.values_OI), change,
+                      aten::inner_type(x_TI, compute));
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
   check_shapes(x_TI, w.values_OI);
+  if (compute.engine == Engine::kAten) return by_aten(x_TI, w, beside, compute);
   const auto x = x_TI.contiguous();
   const auto lora = prepared_adapter(beside.adapter, x, w.values_OI),
              change = prepared_change(beside.change, x, w.values_OI);

@@ -16,7 +16,7 @@ namespace evenkeel {
 /// \param beside  factors [r, in], [out, r]; the adapter's and x get gradients, the change's, which may be in 16 bits,
 ///                do not
 /// \param compute  who multiplies
-/// \return      [T, out]
+/// \return      [T, out], of x's type; engine aten: of the type that products are made in
 at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside = {},
                   const Compute& compute = {});
 

@@ -10,9 +10,12 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "nn/aten/linear.h"
+#include "nn/aten/loss.h"
 #include "nn/kernels/kept.h"
 #include "nn/kernels/scratch.h"
 #include "nn/kernels/vector.h"
+#include "nn/linear.h"
 
 namespace evenkeel {
 namespace {
@@ -132,11 +135,31 @@ void check(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Ten
                targets_N.size(0) == hidden_ND.size(0) && targets_N.scalar_type() == at::kLong,
            kShape, "cross_entropy: hidden has sizes ", hidden_ND.sizes(), ", head ", head_VD.sizes(), ", targets ",
            targets_N.sizes(), " of ", c10::toString(targets_N.scalar_type()));
-  if (targets_N.numel() == 0) return;
-  const auto [least, most] = at::aminmax(targets_N);
-  EK_CHECK(least.item<int64_t>() >= 0 && most.item<int64_t>() < head_VD.size(0), kShape,
-           "cross_entropy: targets run from ", least.item<int64_t>(), " to ", most.item<int64_t>(),
+  if (targets_N.numel() == 0 || !targets_N.is_cpu()) return;
+  const auto targets = targets_N.contiguous();
+  const auto* first = targets.const_data_ptr<int64_t>();
+  const auto [least, most] = std::minmax_element(first, first + targets.numel());
+  EK_CHECK(*least >= 0 && *most < head_VD.size(0), kShape, "cross_entropy: targets run from ", *least, " to ", *most,
            ", the vocabulary has ", head_VD.size(0), " entries");
+}
+
+at::Tensor sums_by_aten(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                        std::span<const int64_t> counts, const Compute& compute) {
+  EK_CHECK(!head.values_OI.requires_grad() && !head.scales_O.defined(), kInternal,
+           "engine aten takes a frozen head of a float type");
+  return aten::cross_entropies(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
+                               {counts.begin(), counts.end()}, aten::inner_type(hidden_ND, compute));
+}
+
+at::Tensor sums_by_kernels(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
+                           std::span<const int64_t> counts, const Compute& compute) {
+  const auto& head_VD = head.values_OI;
+  const bool grad = c10::GradMode::is_enabled();
+  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
+  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
+           " sums");
+  return CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
+                                 LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}});
 }
 
 }  // namespace
@@ -148,23 +171,26 @@ LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, con
 
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                                      std::span<const int64_t> counts, const Compute& compute) {
-  const auto& head_VD = head.values_OI;
-  check(hidden_ND, head_VD, targets_N);
-  const bool grad = c10::GradMode::is_enabled();
-  const Wanted want{grad && hidden_ND.requires_grad(), grad && head_VD.requires_grad()};
-  EK_CHECK(!want.head || counts.size() == 1, kInternal, "cross_entropies: one gradient of the head for ", counts.size(),
-           " sums");
+  check(hidden_ND, head.values_OI, targets_N);
   const auto sums_P =
-      CrossEntropyNode::apply(hidden_ND.contiguous(), head_VD, targets_N.contiguous(),
-                              LossSettings{head.scales_O, compute.products, want, {counts.begin(), counts.end()}});
+      (compute.engine == Engine::kAten ? sums_by_aten : sums_by_kernels)(hidden_ND, head, targets_N, counts, compute);
   std::vector<LossSum> losses;
   for (const int64_t count : counts) losses.push_back({sums_P[static_cast<int64_t>(losses.size())], count});
   return losses;
 }
 
+at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute) {
+  if (compute.engine == Engine::kAten)
+    return aten::logits(hidden_ND, head.values_OI, aten::inner_type(hidden_ND, compute));
+  return linear(hidden_ND, head, {}, compute);
+}
+
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                            const Compute& compute) {
   check(hidden_ND, head.values_OI, targets_N);
+  if (compute.engine == Engine::kAten)
+    return aten::target_logprobs(hidden_ND, head.values_OI, targets_N.to(hidden_ND.device(), /*non_blocking=*/true),
+                                 aten::inner_type(hidden_ND, compute));
   const c10::NoGradGuard no_grad;
   const FrozenWeight frozen(head.values_OI.detach(), head.scales_O);
   return in_chunks(hidden_ND.detach().contiguous(), frozen, targets_N.contiguous(), compute.products, {}).logprobs_N;

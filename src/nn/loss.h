@@ -24,7 +24,8 @@ struct LossSum {
 };
 
 /// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
-/// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64.
+/// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64, on the device of
+/// `hidden` or on a processor, where they are checked.
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                       const Compute& compute = {});
 
@@ -33,7 +34,10 @@ LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, con
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                                      std::span<const int64_t> counts, const Compute& compute = {});
 
-/// The same per position, without a graph. \return [N] log-probabilities of the targets.
+/// Logits of rows of hidden states: float32 (float64 in tests). \return [N, V]
+at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute = {});
+
+/// Per position, without a graph. \return [N] log-probabilities of the targets.
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                            const Compute& compute = {});
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "nn/aten/norm.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -93,9 +94,10 @@ struct RmsNormNode : torch::autograd::Function<RmsNormNode> {
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps) {
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps, const Compute& compute) {
   EK_CHECK(x_TD.dim() == 2 && weight_D.dim() == 1 && x_TD.size(1) == weight_D.size(0), kShape, "rms_norm: x has sizes ",
            x_TD.sizes(), ", the weight ", weight_D.sizes());
+  if (compute.engine == Engine::kAten) return aten::rms_norm(x_TD, weight_D, eps);
   return RmsNormNode::apply(x_TD.contiguous(), weight_D.to(x_TD.scalar_type()).contiguous(), eps);
 }
 

@@ -3,10 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "nn/compute.h"
+
 namespace evenkeel {
 
 /// w * x / sqrt(mean(x^2) + eps). \param x [T, D]; \param weight [D]. Source: Zhang and Sennrich 2019.
-at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps, const Compute& compute = {});
 
 /// Gradients of rms_norm, those that are wanted, for nodes that take it again on their way back.
 /// \param dy, x, weight  contiguous, of one dtype

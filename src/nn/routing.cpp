@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "nn/aten/routing.h"
 #include "nn/kernels/vector.h"
 
 namespace evenkeel {
@@ -193,15 +194,24 @@ void check(const at::Tensor& logits_TE, const RouterOptions& options, const at::
 
 }  // namespace
 
-Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob) {
+Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob,
+              const Compute& compute) {
   check(logits_TE, options, phi_E);
   const bool modulated = options.num_candidates > 0 && phi_E.defined();
-  const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode,
-                  renormalises(options.gate_norm, norm_topk_prob)};
+  const auto scaled = [&](const at::Tensor& weights_TK) {
+    return options.output_scale.defined() ? weights_TK * options.output_scale : weights_TK;
+  };
+  const bool over_selected = renormalises(options.gate_norm, norm_topk_prob);
+  if (compute.engine == Engine::kAten) {
+    const auto routing =
+        aten::route(logits_TE, options, modulated ? phi_E.to(logits_TE.scalar_type()) : at::Tensor(), over_selected);
+    return {routing.experts, scaled(routing.weights)};
+  }
+  const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode, over_selected};
   // The graph takes no undefined tensors: no modulation is an empty phi.
   const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);
-  return {outputs[1], options.output_scale.defined() ? outputs[0] * options.output_scale : outputs[0]};
+  return {outputs[1], scaled(outputs[0])};
 }
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/safetensors.h"
+#include "nn/compute.h"
 
 namespace evenkeel {
 
@@ -67,6 +68,7 @@ struct Routing {
 /// (docs/methods.md).
 /// \param logits  [T, E] float32 or float64; \param phi  [E] or undefined; \param norm_topk_prob  the checkpoint's flag
 /// \throws kConfig when top_k is not in 1 .. E.
-Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob);
+Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool norm_topk_prob,
+              const Compute& compute = {});
 
 }  // namespace evenkeel

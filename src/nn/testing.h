@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +16,19 @@ namespace evenkeel::testing {
 inline at::Tensor random_tensor(at::IntArrayRef sizes, uint64_t seed, at::ScalarType dtype = at::kDouble) {
   at::manual_seed(seed);
   return at::randn(sizes, at::kDouble).to(dtype);
+}
+
+/// Where tests of engine aten compute: EVENKEEL_TEST_DEVICE, else a processor. What they compare with is made there.
+inline c10::Device test_device() {
+  const char* name = std::getenv("EVENKEEL_TEST_DEVICE");
+  return c10::Device(name ? name : "cpu");
+}
+
+/// |x - y| / |y|, Euclidean, in float64 on a processor.
+inline double apart_by_norm(const at::Tensor& x, const at::Tensor& y) {
+  const auto wide = [](const at::Tensor& t) { return t.detach().to(at::kCPU, at::kDouble); };
+  const double size = wide(y).norm().item<double>();
+  return (wide(x) - wide(y)).norm().item<double>() / (size > 0 ? size : 1);
 }
 
 inline double max_difference(const at::Tensor& a, const at::Tensor& b) {

@@ -14,8 +14,8 @@ namespace {
 /// [N] float64, row after row.
 at::Tensor logprobs_of(const CausalLm& model, const ForwardOptions& forward, std::span<const Example> rows) {
   const auto batch = pack(rows);
-  const auto rows_ND = model.hidden(batch, forward).index_select(0, batch.target_rows);
-  return target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kDouble);
+  const auto rows_ND = model.hidden(batch, forward).index_select(0, batch.target_rows.to(model.device()));
+  return target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
 }
 
 }  // namespace

@@ -133,7 +133,8 @@ struct Answering {
 
   /// As many prompts as the caches may hold, one at least.
   void fit(Batch& batch) {
-    const double most = options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache).token_bytes());
+    const double most =
+        options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, forward.compute).token_bytes());
     const int64_t room = room_of(batch, options.max_new_tokens) * (options.decode == Decode::kBeam4 ? 4 : 1);
     double tokens = 0;
     size_t count = 0;

@@ -53,6 +53,15 @@ void check_finite(std::span<const std::vector<double>> sums, const PromptNames& 
                ": the log-probability of an answer is not finite");
 }
 
+/// Log-probabilities that are asked for. \param logits  of rows from `first` on. \return [queries] float64
+at::Tensor logprobs_of(const at::Tensor& logits_NV, int64_t first, std::span<const Query> queries) {
+  std::vector<int64_t> places;
+  for (const auto& query : queries) places.push_back((query.row - first) * logits_NV.size(1) + query.target);
+  const auto logprobs_NV = at::log_softmax(logits_NV.to(at::kDouble), 1);
+  const auto index = at::tensor(places, at::kLong).to(logprobs_NV.device());
+  return logprobs_NV.view({-1}).index_select(0, index).to(at::kCPU);
+}
+
 /// \return the likeliest token behind each row that was asked for, ties to the lowest id; -1 of the others
 TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, const at::Tensor& hidden_ND,
                       std::vector<Query> queries) {
@@ -61,12 +70,13 @@ TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, cons
   for (auto begin = queries.begin(); begin != queries.end();) {
     const int64_t first = begin->row, rows = std::min(kLogitRows, hidden_ND.size(0) - first);
     const auto logits_NV = model.logits(hidden_ND.narrow(0, first, rows), forward);
-    const auto best_N = logits_NV.argmax(1);
+    const auto best_N = logits_NV.argmax(1).to(at::kCPU);
     const auto* best = best_N.const_data_ptr<int64_t>();
-    const auto logprobs_NV = at::log_softmax(logits_NV.to(at::kDouble), 1);
-    const auto* values = logprobs_NV.const_data_ptr<double>();
-    for (; begin != queries.end() && begin->row < first + rows; ++begin) {
-      *begin->owner += values[(begin->row - first) * logprobs_NV.size(1) + begin->target];
+    const auto end = std::find_if(begin, queries.end(), [&](const Query& query) { return query.row >= first + rows; });
+    const auto logprobs = logprobs_of(logits_NV, first, {begin, end});
+    const auto* value = logprobs.const_data_ptr<double>();
+    for (; begin != end; ++begin) {
+      *begin->owner += *value++;
       likeliest[static_cast<size_t>(begin->row)] = best[begin->row - first];
     }
   }

@@ -41,7 +41,7 @@ size_t pass_end(std::span<const TokenIds> pieces, size_t first) {
 }
 
 at::Tensor select_rows(const at::Tensor& x_TD, const TokenIds& rows) {
-  return x_TD.index_select(0, at::tensor(rows, at::kLong));
+  return x_TD.index_select(0, at::tensor(rows, at::kLong).to(x_TD.device()));
 }
 
 size_t shared_tokens(const TokenIds& x, const TokenIds& y) {
@@ -68,7 +68,7 @@ void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int
 /// \param prompt_of  the prompt that a row of logits belongs to
 template <typename PromptOf>
 at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
-  const auto finite_N = logits_NV.abs().amax(1).isfinite();  // NaN and infinity are the largest
+  const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // NaN and infinity are the largest
   const bool* finite = finite_N.const_data_ptr<bool>();
   int64_t first = -1;
   for (int64_t row = 0; row < finite_N.numel(); ++row)
@@ -93,7 +93,7 @@ std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
 
 /// The largest logit of each row, ties to the lowest id.
 TokenIds best_tokens(const at::Tensor& logits_BV) {
-  const auto best = logits_BV.argmax(1);
+  const auto best = logits_BV.argmax(1).to(at::kCPU);
   return {best.const_data_ptr<int64_t>(), best.const_data_ptr<int64_t>() + best.numel()};
 }
 
@@ -107,7 +107,7 @@ class NextTokens {
   /// \param live  the prompt of each row
   TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
     if (!sampling_) return best_tokens(logits_BV);
-    const auto probabilities_BV = kept_probabilities(logits_BV, *sampling_);
+    const auto probabilities_BV = kept_probabilities(logits_BV, *sampling_).to(at::kCPU);
     TokenIds drawn;
     for (size_t i = 0; i < live.size(); ++i)
       drawn.push_back(
@@ -232,7 +232,7 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
   while (true) {
     const auto logits_BV =
         finite_logits(model.logits(hidden_BD, forward), run.names, [&](int64_t row) { return owner(row); });
-    const auto logprobs_BV = at::log_softmax(logits_BV.to(at::kFloat), 1);
+    const auto logprobs_BV = at::log_softmax(logits_BV.to(at::kFloat), 1).to(at::kCPU);
     TokenIds parents, tokens;
     int64_t first = 0;
     for (size_t b = 0; b < prompts; ++b) {
@@ -255,7 +255,7 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
 
 }  // namespace
 
-KvShape kv_shape(const CausalLm& model, KvType type) {
+KvShape kv_shape(const CausalLm& model, KvType type, const Compute& compute) {
   const auto& spec = model.spec();
   const bool is_double = model.head().values_OI.scalar_type() == at::kDouble;
   return {.layers = spec.num_layers,
@@ -263,7 +263,8 @@ KvShape kv_shape(const CausalLm& model, KvType type) {
           .width = spec.head_width,
           .type = is_double                   ? at::kDouble
                   : type == KvType::kBFloat16 ? at::kBFloat16
-                                              : at::kFloat};
+                                              : compute.inner,
+          .device = model.device()};
 }
 
 at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
@@ -295,7 +296,7 @@ TokenIds shared_beginning(std::span<const TokenIds> prompts) {
 PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type) {
   if (ids.empty()) return {};
   const at::NoGradGuard no_grad;
-  KvCache cache(kv_shape(model, type));
+  KvCache cache(kv_shape(model, type, forward.compute));
   cache.sequences.resize(1);
   cache.open(0, static_cast<int64_t>(ids.size()));
   extend(model, forward, cache, {&ids, 1}, /*last_only=*/true);
@@ -306,7 +307,7 @@ PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std:
                       const PromptOptions& options) {
   const at::NoGradGuard no_grad;
   check_prompts(model.spec(), prompts, options.room, options.names);
-  PromptRun run{KvCache(kv_shape(model, options.cache)), {}, options.names};
+  PromptRun run{KvCache(kv_shape(model, options.cache, forward.compute)), {}, options.names};
   std::vector<TokenIds> own;
   int64_t tokens = 0;
   for (const auto& prompt : prompts) {

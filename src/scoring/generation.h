@@ -96,6 +96,6 @@ at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache&
                   std::span<const TokenIds> pieces, bool last_only = false);
 
 /// How a model's keys and values are cached.
-KvShape kv_shape(const CausalLm& model, KvType type);
+KvShape kv_shape(const CausalLm& model, KvType type, const Compute& compute = {});
 
 }  // namespace evenkeel

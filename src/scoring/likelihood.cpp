@@ -23,8 +23,9 @@ size_t batch_end(std::span<const std::vector<int64_t>> texts, size_t first, int6
 std::vector<double> target_logprobs_of(const CausalLm& model, const ForwardOptions& forward, const PackedBatch& batch,
                                        const at::Tensor& hidden_TD) {
   if (batch.targets.numel() == 0) return {};
-  const auto rows_ND = hidden_TD.index_select(0, batch.target_rows);
-  const auto logprobs_N = target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kDouble);
+  const auto rows_ND = hidden_TD.index_select(0, batch.target_rows.to(model.device()));
+  const auto logprobs_N =
+      target_logprobs(rows_ND, model.head(), batch.targets, forward.compute).to(at::kCPU, at::kDouble);
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 
@@ -61,7 +62,7 @@ void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span
       next += length - 1;
       for (const double one : score.token_logprobs) score.logprob += one;
       if (options.logits || options.greedy)
-        score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length), forward);
+        score.logits = model.logits(hidden_TD.narrow(0, batch.offsets[i - first], length), forward).to(at::kCPU);
       if (options.greedy) score.greedy = likeliest(texts[i], score.logits);
       if (!options.logits) score.logits.reset();
       check_finite(score, i);

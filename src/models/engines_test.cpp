@@ -1,0 +1,281 @@
+// Engine aten beside the kernels, for every family: losses, counts, every gradient. Aten computes on
+// EVENKEEL_TEST_DEVICE, the kernels in float64 on a processor.
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "models/testing.h"
+#include "nn/balance_losses.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::apart_by_norm;
+using testing::make_model;
+using testing::random_adapters;
+using testing::random_tensor;
+using testing::test_device;
+
+class Engines : public ::testing::TestWithParam<std::string_view> {};
+
+std::vector<std::string_view> all_families() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : model_families()) names.push_back(entry.family);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(All, Engines, ::testing::ValuesIn(all_families()),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// Sequences that begin alike, and one that begins like none of them.
+std::vector<Example> alike_or_not() {
+  return {{.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},    {.ids = {2, 7, 1}},
+          {.ids = {3, 1, 4, 1, 5, 2, 6}, .first_target = 4}, {.ids = {3, 1, 4, 8, 8}, .first_target = 2},
+          {.ids = {3, 1, 4, 1, 5, 9}, .first_target = 3},    {.ids = {3, 1, 4, 1}, .first_target = 2}};
+}
+
+/// Sizes that the grouped products' alignment takes.
+const Json kAligned{{"hidden_size", 32}, {"intermediate_size", 16}, {"num_attention_heads", 4}};
+
+struct Arithmetic {
+  BaseDtype storage = BaseDtype::kFloat64;
+  at::ScalarType activations = at::kDouble, inner = at::kFloat;
+};
+constexpr Arithmetic kDoubles, kSingles{BaseDtype::kFloat32, at::kFloat, at::kFloat},
+    kHalves{BaseDtype::kBFloat16, at::kFloat, at::kBFloat16};
+
+/// What is asked of a pass besides its model and arithmetic.
+struct Asked {
+  int64_t rank = 5;
+  int64_t micro_batch = 2;  ///< sequences; 0: all in one
+  bool share = true, change = false;
+  RouterOptions router{};
+};
+
+struct Outcome {
+  std::vector<at::Tensor> losses, counts, logits, gradients;
+};
+
+AdapterState moved(const AdapterState& state, c10::Device device, at::ScalarType type,
+                   std::vector<at::Tensor>* leaves) {
+  AdapterState own = state;
+  for (auto& [site, factors] : own)
+    for (auto* tensor : {&factors.a, &factors.b}) {
+      *tensor = tensor->to(device, type).clone();
+      if (leaves) leaves->push_back(tensor->requires_grad_(true));
+    }
+  return own;
+}
+
+/// Every leaf that a method trains: factors, phi, the output's scale.
+struct Leaves {
+  AdapterState adapters, change;
+  RouterOptions router;
+  std::vector<at::Tensor> all;
+
+  Leaves(const CausalLm& model, const Asked& asked, c10::Device device, at::ScalarType type) : router(asked.router) {
+    adapters = moved(random_adapters(model, asked.rank, at::kDouble), device, type, &all);
+    if (asked.change) change = moved(random_adapters(model, 3, at::kDouble), device, type, nullptr);
+    for (auto& [site, factors] : change) factors.scaling = 1;
+    if (router.num_candidates == 0) return;
+    uint64_t seed = 500;
+    for (const auto& layer : model.spec().moe_layers) {
+      auto& phi = router.modulation[layer] = random_tensor({model.spec().num_experts}, seed++).to(device, type);
+      all.push_back(phi.requires_grad_(true));
+    }
+    router.output_scale = at::full({1}, 1.25, at::device(device).dtype(type));
+    all.push_back(router.output_scale.requires_grad_(true));
+  }
+};
+
+Outcome outcome_of(const CausalLm& model, const Asked& asked, const Compute& compute, at::ScalarType activations) {
+  Leaves leaves(model, asked, model.device(), activations);
+  const auto examples = alike_or_not();
+  const auto batch = asked.share ? pack_shared(examples, asked.micro_batch) : pack(examples, asked.micro_batch);
+  std::vector<RoutingByLayer> routing(batch.micro_batch_ends().size());
+  const auto losses = model.losses(batch, {.adapters = &leaves.adapters,
+                                           .base_change = asked.change ? &leaves.change : nullptr,
+                                           .router = leaves.router,
+                                           .compute = compute,
+                                           .routing = routing});
+  Outcome outcome;
+  at::Tensor total;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    auto own = losses[i].sum / static_cast<double>(losses[i].count);
+    if (!routing[i].empty())
+      own = own + load_balance_loss(routing[i]) + pooled_load_balance_loss(routing[i]) + router_z_loss(routing[i]);
+    total = total.defined() ? total + own : own;
+    outcome.losses.push_back(losses[i].sum.detach());
+    for (const auto& [layer, stats] : routing[i]) {
+      outcome.counts.push_back(stats.counts.to(at::kCPU));
+      outcome.logits.push_back(stats.router_logits.detach());
+    }
+  }
+  outcome.gradients = torch::autograd::grad({total}, leaves.all);
+  return outcome;
+}
+
+at::Tensor joined(const std::vector<at::Tensor>& parts) {
+  std::vector<at::Tensor> flat;
+  for (const auto& part : parts) flat.push_back(part.detach().to(at::kCPU, at::kDouble).reshape({-1}));
+  return at::cat(flat);
+}
+
+std::unique_ptr<CausalLm> aten_model(std::string_view family, BaseDtype type, const Json& more) {
+  BaseStorage storage(type);
+  storage.engine = Engine::kAten;
+  storage.device = test_device();
+  return make_model(family, storage, more);
+}
+
+/// \param each  whether every gradient keeps the tolerance, or all of them together
+void expect_same(std::string_view family, const Asked& asked, const Arithmetic& arithmetic, double tolerance,
+                 const Json& more, bool each = true) {
+  const auto ours_model = aten_model(family, arithmetic.storage, more);
+  const auto theirs_model = make_model(family, arithmetic.storage, more);
+  const auto ours =
+      outcome_of(*ours_model, asked, {.engine = Engine::kAten, .inner = arithmetic.inner}, arithmetic.activations);
+  const auto theirs = outcome_of(*theirs_model, asked, {}, arithmetic.activations);
+  EXPECT_LT(apart_by_norm(joined(ours.losses), joined(theirs.losses)), tolerance);
+  ASSERT_EQ(ours.counts.size(), theirs.counts.size());
+  for (size_t i = 0; i < ours.counts.size(); ++i) {
+    EXPECT_TRUE(at::equal(ours.counts[i], theirs.counts[i])) << i;
+    EXPECT_LT(apart_by_norm(ours.logits[i], theirs.logits[i]), tolerance) << i;
+  }
+  EXPECT_LT(apart_by_norm(joined(ours.gradients), joined(theirs.gradients)), tolerance);
+  for (size_t i = 0; each && i < ours.gradients.size(); ++i)
+    EXPECT_LT(apart_by_norm(ours.gradients[i], theirs.gradients[i]), tolerance) << "gradient " << i;
+}
+
+std::vector<Asked> everything() {
+  std::vector<Asked> all{{}, {.micro_batch = 0, .share = false}, {.share = true, .change = true}, {.share = false}};
+  for (const int64_t top_k : {1, 2, 4, 6}) all.push_back({.router = {.top_k = top_k}});
+  for (const auto norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected, GateNorm::kSoftmaxAll})
+    for (const auto mode : {ModulationMode::kCandidate, ModulationMode::kPreserve})
+      for (const int64_t candidates : {1, 2, 4})
+        all.push_back({.router = {.top_k = 2, .gate_norm = norm, .num_candidates = candidates, .mode = mode}});
+  return all;
+}
+
+TEST_P(Engines, AreTheSameInFloat64) {
+  for (const auto& asked : everything()) {
+    expect_same(GetParam(), asked, kDoubles, 1e-11, {{"clip_qkv", 2.0}});
+    if (HasFailure()) break;
+  }
+  for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kDoubles, 1e-11, kAligned);
+}
+
+TEST_P(Engines, AreTheSameInFloat32) {
+  for (const auto& asked : everything()) {
+    expect_same(GetParam(), asked, kSingles, 1e-5, kAligned);
+    if (HasFailure()) break;
+  }
+  for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kSingles, 1e-5, kAligned);
+}
+
+TEST_P(Engines, AreNearInBFloat16) {
+  for (const int64_t rank : {1, 5, 20, 32})
+    expect_same(GetParam(), {.rank = rank, .change = rank == 5}, kHalves, 2e-2, kAligned, /*each=*/false);
+  expect_same(GetParam(), {.router = {.top_k = 2, .num_candidates = 2}}, kHalves, 2e-2, kAligned, false);
+}
+
+TEST_P(Engines, HoldTheSameWeightsUnderTheSameNames) {
+  const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, Json::object())->parameters(),
+             theirs = make_model(GetParam(), BaseDtype::kFloat32)->parameters();
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (const auto& [name, tensor] : theirs) EXPECT_TRUE(at::equal(ours.at(name).to(at::kCPU), tensor)) << name;
+}
+
+TEST_P(Engines, PredictAlikeWithoutGradients) {
+  const auto ours = aten_model(GetParam(), BaseDtype::kFloat32, kAligned);
+  const auto theirs = make_model(GetParam(), BaseDtype::kFloat32, kAligned);
+  const Compute aten{.engine = Engine::kAten};
+  const auto batch = pack(alike_or_not());
+  const auto hidden = ours->hidden(batch, {.compute = aten}), expected = theirs->hidden(batch, {});
+  EXPECT_LT(apart_by_norm(hidden, expected), 1e-5);
+  EXPECT_LT(apart_by_norm(ours->logits(hidden, {.compute = aten}), theirs->logits(expected, {})), 1e-5);
+  const auto rows = [&](const at::Tensor& x) { return x.index_select(0, batch.target_rows.to(x.device())); };
+  EXPECT_LT(apart_by_norm(target_logprobs(rows(hidden), ours->head(), batch.targets, aten),
+                          target_logprobs(rows(expected), theirs->head(), batch.targets)),
+            1e-5);
+}
+
+/// Operators that wait for the device, seen while it lives; what grouped products do by themselves apart.
+class Waits {
+ public:
+  Waits() {
+    seen().clear();
+    handle_ = at::addGlobalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+          static const std::set<std::string> kWaiting{"aten::_local_scalar_dense",
+                                                      "aten::item",
+                                                      "aten::nonzero",
+                                                      "aten::bincount",
+                                                      "aten::unique",
+                                                      "aten::_unique2",
+                                                      "aten::masked_select",
+                                                      "aten::is_nonzero",
+                                                      "aten::equal",
+                                                      "aten::repeat_interleave"};
+          const std::scoped_lock lock(mutex());
+          if (kWaiting.contains(call.name())) ++seen()[call.name()];
+          return nullptr;
+        }).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~Waits() { at::removeCallback(handle_); }
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+
+  static std::string text() {
+    std::string all;
+    for (const auto& [name, count] : seen()) all += concat(name, " ", count, "; ");
+    return all;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::map<std::string, int>& seen() {
+    static std::map<std::string, int> names;
+    return names;
+  }
+  at::CallbackHandle handle_;
+};
+
+TEST_P(Engines, NothingInAStepOfAtenWaitsForTheDevice) {
+  const auto model = aten_model(GetParam(), BaseDtype::kBFloat16, kAligned);
+  for (const auto& asked :
+       {Asked{}, Asked{.change = true, .router = {.top_k = 2, .num_candidates = 2}},
+        Asked{.share = false, .router = {.top_k = 2, .num_candidates = 1, .mode = ModulationMode::kPreserve}}}) {
+    Leaves leaves(*model, asked, model->device(), at::kFloat);
+    for (auto& leaf : leaves.all) leaf.mutable_grad() = at::zeros_like(leaf);
+    const auto examples = alike_or_not();
+    const auto batch = asked.share ? pack_shared(examples, 2) : pack(examples, 2);
+    std::vector<RoutingByLayer> routing(batch.micro_batch_ends().size());
+    const Waits waits;
+    const auto losses = model->losses(batch, {.adapters = &leaves.adapters,
+                                              .base_change = &leaves.change,
+                                              .router = leaves.router,
+                                              .compute = {.engine = Engine::kAten, .inner = at::kBFloat16},
+                                              .routing = routing});
+    auto total = losses[0].sum;
+    for (size_t i = 1; i < losses.size(); ++i) total = total + losses[i].sum;
+    if (!routing[0].empty()) total = total + load_balance_loss(routing[0]);
+    total.backward();
+    EXPECT_EQ(Waits::text(), "");
+  }
+  const Waits waits;
+  at::ones({1}).item<float>();
+  EXPECT_NE(Waits::text(), "") << "the test sees what waits";
+}
+
+}  // namespace
+}  // namespace evenkeel
