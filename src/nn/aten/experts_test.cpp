@@ -99,8 +99,8 @@ void expect_alike(const Shape& shape, at::ScalarType type, const Compute& comput
     EXPECT_LT(apart_by_norm(ours.gradients[i], theirs.gradients[i]), tolerance) << "gradient " << i;
 }
 
-constexpr Compute kAtenWide{.engine = Engine::kAten, .products = {}, .inner = at::kFloat};
-constexpr Compute kAtenNarrow{.engine = Engine::kAten, .products = {}, .inner = at::kBFloat16};
+const Compute kAtenWide{.engine = Engine::kAten, .products = {}, .inner = at::kFloat};
+const Compute kAtenNarrow{.engine = Engine::kAten, .products = {}, .inner = at::kBFloat16};
 
 TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat64) {
   for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{11, 12, 7, 5, 2, rank}}, at::kDouble, kAtenWide, 1e-11);
@@ -130,12 +130,14 @@ TEST(AtenExperts, SendOneTokenToOneExpertAndAllToAll) {
 }
 
 TEST(AtenExperts, AddToTheGradientsThatAreThere) {
-  const Call call({{9, 16, 8, 4, 2, 5}});
+  const Call call(Shape{{9, 16, 8, 4, 2, 5}});
   const auto once = result_of(call, at::kDouble, at::kDouble, at::kCPU, kAtenWide);
   auto a = call.factors[0].clone().requires_grad_(true), b = call.factors[1].clone().requires_grad_(true);
   a.mutable_grad() = at::ones_like(a);
   b.mutable_grad() = at::ones_like(b);
-  ExpertWeights weights{.gate_up_stack = call.gate_up, .down_stack = call.down};
+  ExpertWeights weights;
+  weights.gate_up_stack = call.gate_up;
+  weights.down_stack = call.down;
   for (int64_t e = 0; e < 4; ++e) {
     weights.gate.emplace_back(call.gate_up[e].narrow(0, 0, 8));
     weights.up.emplace_back(call.gate_up[e].narrow(0, 8, 8));
@@ -170,7 +172,7 @@ TEST(AtenSlots, AreStableAndInverse) {
 }
 
 TEST(AtenExperts, WantStacksAndFrozenOnes) {
-  const Call call({{9, 16, 8, 4, 2, 5}});
+  const Call call(Shape{{9, 16, 8, 4, 2, 5}});
   ExpertWeights weights;
   for (int64_t e = 0; e < 4; ++e) {
     weights.gate.emplace_back(call.gate_up[e].narrow(0, 0, 8));
