@@ -125,7 +125,8 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
   const auto [least, most] = std::minmax_element(ids.begin(), ids.end());
   EK_CHECK(*least >= 0 && *most < spec().vocab_size, kData, "token ids run from ", *least, " to ", *most,
            ", the model's vocabulary has ", spec().vocab_size, " entries");
-  const int64_t last = batch.positions.max().item<int64_t>();
+  const auto positions = aten::numbers(batch.positions);
+  const int64_t last = *std::max_element(positions.begin(), positions.end());
   EK_CHECK(last < spec().max_positions, kData, "a sequence of ", last + 1, " tokens is longer than the model's ",
            spec().max_positions, " positions");
   EK_CHECK(!options.cache || !batch.rows_T.defined(), kInternal, "a cache has no room for rows that tokens share");

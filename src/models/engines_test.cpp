@@ -261,21 +261,7 @@ class Waits {
   Waits() {
     seen().clear();
     handle_ = at::addGlobalCallback(
-        at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
-          static const std::set<std::string> kWaiting{"aten::_local_scalar_dense",
-                                                      "aten::item",
-                                                      "aten::nonzero",
-                                                      "aten::bincount",
-                                                      "aten::unique",
-                                                      "aten::_unique2",
-                                                      "aten::masked_select",
-                                                      "aten::is_nonzero",
-                                                      "aten::equal",
-                                                      "aten::repeat_interleave"};
-          const std::scoped_lock lock(mutex());
-          if (kWaiting.contains(call.name())) ++seen()[call.name()];
-          return nullptr;
-        }).scopes({at::RecordScope::FUNCTION}));
+        at::RecordFunctionCallback(&Waits::begin, &Waits::end).scopes({at::RecordScope::FUNCTION}));
   }
   ~Waits() { at::removeCallback(handle_); }
   Waits(const Waits&) = delete;
@@ -288,6 +274,25 @@ class Waits {
   }
 
  private:
+  /// On a processor a grouped product is a loop, and the base of a power a number: neither waits on a GPU.
+  static bool is_loop(const std::string& name) { return name == "aten::_grouped_mm" || name == "aten::pow"; }
+  static int& loops() {
+    thread_local int depth = 0;
+    return depth;
+  }
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& call) {
+    static const std::set<std::string> kWaiting{
+        "aten::_local_scalar_dense", "aten::nonzero", "aten::bincount",          "aten::unique",    "aten::_unique2",
+        "aten::masked_select",       "aten::equal",   "aten::repeat_interleave", "aten::unique_dim"};
+    const std::string name = call.name();
+    if (is_loop(name)) ++loops();
+    const std::scoped_lock lock(mutex());
+    if (loops() == 0 && kWaiting.contains(name)) ++seen()[name];
+    return nullptr;
+  }
+  static void end(const at::RecordFunction& call, at::ObserverContext*) {
+    if (is_loop(call.name())) --loops();
+  }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
