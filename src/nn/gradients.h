@@ -14,8 +14,8 @@ namespace evenkeel {
 template <typename T>
 T* gradient_place(const at::Tensor& leaf, at::Tensor& out);
 
-/// The same for a node that has the gradient as a tensor, in any float type, but for `scale`: adds it to the one that is
-/// there, or hands it back. Any device. \param part  of the leaf's sizes
+/// The same for a node that has the gradient as a tensor, in any float type, but for `scale`: adds it to the one that
+/// is there, or hands it back. Any device. \param part  of the leaf's sizes
 /// \return for the graph; undefined where it was added
 at::Tensor put_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale);
 

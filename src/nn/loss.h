@@ -24,8 +24,8 @@ struct LossSum {
 };
 
 /// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
-/// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64, on the device of
-/// `hidden` or on a processor, where they are checked.
+/// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64,
+/// on the device of `hidden` or on a processor, where they are checked.
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                       const Compute& compute = {});
 

@@ -54,22 +54,37 @@ StackFactors factors_of(const variable_list& tensors, const std::vector<double>&
   return all;
 }
 
-/// x W^T + what stands beside W; x A^T is left in `xa`.
-at::Tensor project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFactors& beside, const at::Tensor& ends,
-                   at::Tensor& xa_SR) {
-  auto y_SO = grouped(x_SI, w_EOI.transpose(1, 2), ends);
-  if (!beside.a_ERI.defined()) return y_SO;
+/// A product with a stack, and what the factors beside it add: undefined where nothing stands there.
+struct Product {
+  at::Tensor base_SO, beside_SO;
+  at::Tensor whole() { return beside_SO.defined() ? base_SO.add_(beside_SO) : base_SO; }
+  /// Sums of token-choices, taken before the two are added: there are fewer tokens.
+  at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
+    const auto sum = [&](const at::Tensor& y_SO) {
+      return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);
+    };
+    return beside_SO.defined() ? sum(base_SO).add_(sum(beside_SO)) : sum(base_SO);
+  }
+};
+
+/// x W^T; x A^T is left in `xa`.
+Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFactors& beside, const at::Tensor& ends,
+                at::Tensor& xa_SR) {
+  Product y{grouped(x_SI, w_EOI.transpose(1, 2), ends), {}};
+  if (!beside.a_ERI.defined()) return y;
   xa_SR = grouped(x_SI, beside.a_ERI.transpose(1, 2), ends);
-  return y_SO.add_(grouped(xa_SR, beside.b_EOR.transpose(1, 2), ends));
+  y.beside_SO = grouped(xa_SR, beside.b_EOR.transpose(1, 2), ends);
+  return y;
 }
 
-/// dy W + what stands beside W; dy B is left in `dxa`.
-at::Tensor project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at::Tensor& a_ERI,
-                        const at::Tensor& b_EOR, const at::Tensor& ends, at::Tensor& dxa_SR) {
-  auto dx_SI = grouped(dy_SO, w_EOI, ends);
-  if (!a_ERI.defined()) return dx_SI;
+/// dy W; dy B is left in `dxa`.
+Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at::Tensor& a_ERI, const at::Tensor& b_EOR,
+                     const at::Tensor& ends, at::Tensor& dxa_SR) {
+  Product dx{grouped(dy_SO, w_EOI, ends), {}};
+  if (!a_ERI.defined()) return dx;
   dxa_SR = grouped(dy_SO, b_EOR, ends);
-  return dx_SI.add_(grouped(dxa_SR, a_ERI, ends));
+  dx.beside_SO = grouped(dxa_SR, a_ERI, ends);
+  return dx;
 }
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
@@ -82,9 +97,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     for (const size_t stack : {kGateUp, kDown}) all[stack] = all[stack].to(type);
     const auto slots = slots_of(all[kExperts], all[kDown].size(0));
     all[kOrder] = slots.order_S, all[kToken] = slots.token_S, all[kPlace] = slots.place_S, all[kEnds] = slots.ends_E;
-    const auto y_SD = through(all, scalings, type);
-    const int64_t top_k = all[kExperts].size(1);
-    const auto y_TD = summed_choices(y_SD, slots.place_S, top_k, all[kWeights]);
+    const auto y_TD = through(all, scalings, type).summed(all, all[kWeights]);
     ctx->save_for_backward(std::move(all));
     ctx->saved_data["scalings"] = scalings;
     return y_TD;
@@ -97,7 +110,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     const auto& ends = all[kEnds];
     const auto dy_SD = grads[0].index_select(0, all[kToken]);  // not yet weighted
     at::Tensor dxa_SR;
-    auto dh_SF = project_back(dy_SD, all[kDown], all[kADown], all[kBDown], ends, dxa_SR);
+    auto dh_SF = project_back(dy_SD, all[kDown], all[kADown], all[kBDown], ends, dxa_SR).whole();
     const int64_t width = dh_SF.size(1);
     const auto g_SF = all[kGU].narrow(1, 0, width), u_SF = all[kGU].narrow(1, width, width);
     const auto silu_SF = at::silu(g_SF), h_SF = silu_SF * u_SF;
@@ -108,24 +121,24 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     if (down.trained() > 0)  // weighted where that is small
       put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, ends, all, out);
     const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
-    auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
+    const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
     const auto gate_up = factors_of(all, scalings, 0, 1);
     if (gate_up.trained() > 0)
       put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, ends, all, out);
-    if (ctx->needs_input_grad(kX)) out[kX] = summed_choices(dx_SD, all[kPlace], all[kExperts].size(1));
+    if (ctx->needs_input_grad(kX)) out[kX] = dx_SD.summed(all);
     return out;
   }
 
  private:
   /// [S, D], before weights.
-  static at::Tensor through(variable_list& all, const std::vector<double>& scalings, at::ScalarType type) {
+  static Product through(variable_list& all, const std::vector<double>& scalings, at::ScalarType type) {
     const int64_t hidden = all[kDown].size(1), width = all[kDown].size(2);
     const auto gate_up_factors = factors_of(all, scalings, 0, 1), down_factors = factors_of(all, scalings, 2, 2);
     const auto gate_up = pack(gate_up_factors.parts, gate_up_factors.trained(), 2 * width, type),
                down = pack(down_factors.parts, down_factors.trained(), hidden, type);
     all[kAGateUp] = gate_up.a_ERI, all[kBGateUp] = gate_up.b_EOR, all[kADown] = down.a_ERI, all[kBDown] = down.b_EOR;
     const auto x_SD = all[kX].index_select(0, all[kToken]);
-    all[kGU] = project(x_SD, all[kGateUp], gate_up, all[kEnds], all[kXAGateUp]);
+    all[kGU] = project(x_SD, all[kGateUp], gate_up, all[kEnds], all[kXAGateUp]).whole();
     const auto h_SF = at::silu(all[kGU].narrow(1, 0, width)).mul_(all[kGU].narrow(1, width, width));
     return project(h_SF, all[kDown], down, all[kEnds], all[kXADown]);
   }

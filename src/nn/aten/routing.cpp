@@ -94,7 +94,7 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
 }
 
 at::Tensor counts_of(const at::Tensor& experts_TK, int64_t experts) {
-  return is_chosen(experts_TK, experts).sum({0, 1});
+  return is_chosen(experts_TK, experts).flatten(0, 1).sum(0);
 }
 
 }  // namespace evenkeel::aten
