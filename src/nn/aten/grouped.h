@@ -1,6 +1,7 @@
 /// \file  Products of many rows with one matrix per group of them, and what sorts rows into groups. No atomics. On a
 /// GPU nothing waits for the device in bfloat16 (sm_90, sm_100) where row strides are multiples of 16 bytes; other
-/// types and strides are right, and slower. Dimension names: T tokens, K selected, S = T K slots, E groups, I in, O out.
+/// types and strides are right, and slower. Dimension names: T tokens, K selected, S = T K slots, E groups, I in, O
+/// out.
 #pragma once
 
 #include <ATen/core/Tensor.h>

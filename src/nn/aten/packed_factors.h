@@ -1,6 +1,6 @@
 /// \file  All low-rank factors beside a stack of matrices as one pair, so that they take two grouped products. The
-/// first factors lie one below the other, the second ones side by side, each at the outputs it adds to; zeros fill ranks up
-/// to the operators' alignment. Dimension names: E experts, R packed ranks, I in, O out.
+/// first factors lie one below the other, the second ones side by side, each at the outputs it adds to; zeros fill
+/// ranks up to the operators' alignment. Dimension names: E experts, R packed ranks, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
