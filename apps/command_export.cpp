@@ -23,7 +23,7 @@ namespace evenkeel {
 namespace {
 
 struct ExportFlags {
-  std::string run, model, adapter, format = "peft", out, dtype = "checkpoint";
+  std::string run, model, adapter, format = "peft", out, dtype = "checkpoint", experts = "original";
   bool check = false, no_pad = false;
 };
 
@@ -96,7 +96,8 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
     auto& weight = weights.at(module + ".weight");
     weight = merged_weight(weight, factors, scalar_type(dtype).value_or(weight.scalar_type()));
   }
-  write_checkpoint(out, merged_config(*model, trained.router), std::move(weights), dtype, kShardBytes);
+  write_checkpoint(out, merged_config(*model, trained.router), std::move(weights), dtype, kShardBytes,
+                   fused_tensors(model->all_sites(), parse_enum<ExpertLayout>("--experts", flags.experts)));
   copy_tokenizer(trained.info.base_model, out);
 }
 
@@ -195,6 +196,9 @@ void run_export(const ExportFlags& flags, bool format_given) {
   const auto format = parse_enum<ExportFormat>("--format", flags.format);
   EK_CHECK(format == ExportFormat::kMerged || flags.dtype == "checkpoint", kConfig,
            "--dtype is for --format merged; adapters are float32");
+  const auto experts = parse_enum<ExpertLayout>("--experts", flags.experts);
+  EK_CHECK(format == ExportFormat::kMerged || experts == ExpertLayout::kOriginal, kConfig,
+           "--experts is for --format merged; an adapter on fused experts is --format peft-fused");
   EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
            "export takes --run, or --adapter with --model");
   EK_CHECK(!flags.out.empty() || flags.check, kConfig, "export needs --out, or --check to write nothing");
@@ -228,6 +232,10 @@ void add_export_command(CLI::App& program) {
   command
       ->add_option("--dtype", flags->dtype,
                    "of merged weights: checkpoint (as in the base), float32, bfloat16, float64")
+      ->capture_default_str();
+  command
+      ->add_option("--experts", flags->experts,
+                   "of a merged checkpoint: original (as on the hub) or fused (as transformers 5 computes with them)")
       ->capture_default_str();
   command->add_flag("--check", flags->check,
                     "print what each program makes of it; with --out read it back too, without --out write nothing");

@@ -9,7 +9,7 @@ namespace evenkeel {
 namespace {
 
 struct InitFlags {
-  std::string config, out, dtype = "float32";
+  std::string config, out, dtype = "float32", experts = "original";
   int64_t seed = 42;
 };
 
@@ -17,7 +17,8 @@ void run_init(const InitFlags& flags) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
   EK_CHECK(dtype != BaseDtype::kCheckpoint, kConfig, "--dtype is checkpoint, but there is no checkpoint yet");
   EK_CHECK(flags.seed >= 0, kConfig, "--seed is ", flags.seed, ", allowed: 0 or more");
-  write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed));
+  write_random_model(flags.config, flags.out, dtype, static_cast<uint64_t>(flags.seed), kShardBytes,
+                     parse_enum<ExpertLayout>("--experts", flags.experts));
   std::cerr << "the model is in " << flags.out << "; it has no tokenizer.json yet\n";
 }
 
@@ -34,6 +35,12 @@ void add_init_command(CLI::App& program) {
   command->add_option("--out", flags->out, "output folder, new or empty")->required();
   command->add_option("--seed", flags->seed, "seed of the weights")->capture_default_str();
   command->add_option("--dtype", flags->dtype, "float32, bfloat16 or float64")->capture_default_str();
+  command
+      ->add_option(
+          "--experts", flags->experts,
+          "original (as the family's checkpoints on the hub have them) or fused (as transformers 5 computes with "
+          "them)")
+      ->capture_default_str();
   command->callback([flags] { run_init(*flags); });
 }
 

@@ -43,6 +43,7 @@ struct FusedPlace {
   std::string parameter{};      ///< as in PEFT's target_parameters: "mlp.experts.gate_up_proj"
   int64_t part = 0, parts = 1;  ///< which of how many equal shares of the parameter's outputs the linear is
   int64_t order = 0;            ///< of the parameter among those of the module
+  std::string stored{};         ///< the tensor in checkpoints of before, where that held all experts too; else empty
 };
 
 /// Where llama.cpp holds a linear or a stack. Nothing in it: its family does not say.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "lora/modules.h"
 #include "lora/peft_config.h"
@@ -36,21 +37,99 @@ std::set<std::string> touched_sites(const TensorMap& tensors, const Sites& sites
   return touched;
 }
 
-/// Under what name PEFT looked up rank and alpha of a module: of a router that it adapted as a parameter, that one's.
-std::string name_in_patterns(const Site& site, const std::string& module, const peft::AdapterConfig& config) {
-  const auto& parameter = site.fused.parameter;
-  const auto whole = concat(module, '.', last_name(parameter));
-  return site.fused.module == module && config.adapts_parameter(whole) ? whole : module;
+/// The parameter that holds a site where experts are fused; empty: there is none.
+std::string parameter_of(const Site& site) {
+  const auto& place = site.fused;
+  return place.module.empty() ? std::string() : concat(place.module, '.', last_name(place.parameter));
 }
 
-/// Ranks and scalings of the linears of a site. Experts may differ in both.
+/// Under what name PEFT looked up rank and alpha of a module: of a router that it adapted as a parameter, that one's.
+std::string name_in_patterns(const Site& site, const std::string& module, const peft::AdapterConfig& config) {
+  const auto parameter = site.experts > 0 ? std::string() : parameter_of(site);
+  return !parameter.empty() && config.adapts_parameter(parameter) ? parameter : module;
+}
+
+bool holds_factors(const TensorMap& tensors, const std::string& module) {
+  return tensors.contains(concat(kPrefix, module, kA)) || tensors.contains(concat(kPrefix, module, kB));
+}
+
+/// A router is called otherwise where the block that it is in is: back to the name that the model has for it.
+void rename_routers(TensorMap& tensors, const Sites& sites) {
+  for (const auto& [site_name, site] : sites) {
+    const auto& there = site.fused.module;
+    if (site.experts > 0 || there.empty() || there == site.modules.front()) continue;
+    for (const auto end : {kA, kB})
+      if (auto found = tensors.extract(concat(kPrefix, there, end))) {
+        found.key() = concat(kPrefix, site.modules.front(), end);
+        tensors.insert(std::move(found));
+      }
+  }
+}
+
+/// Compares what the config says is adapted with the tensors that are there.
+class Completeness {
+ public:
+  Completeness(const TensorMap& tensors, const peft::AdapterConfig& config, const std::string& file)
+      : tensors_(tensors), config_(config), file_(file) {}
+
+  /// \throws kCheckpoint naming a module whose factors PEFT would not load.
+  void look_at(const Site& site) {
+    const auto parameter = parameter_of(site);
+    const bool by_parameter = !parameter.empty() && config_.adapts_parameter(parameter);
+    const bool fused = site.experts > 0 && holds_factors(tensors_, site.fused.module);
+    size_t there = 0;
+    for (const auto& module : site.modules) there += look_at(site, module, by_parameter || fused);
+    if (by_parameter && !fused && there == 0) note(parameter);
+  }
+
+  void report() const {
+    if (missing_ == 0) return;
+    log::warning("[adapter] ", file_, " is not whole: adapter_config.json names ", missing_ + present_,
+                 " linears of the model, and ", missing_, " have no tensors, the first is ", first_missing_,
+                 "; they stay as the base model has them");
+  }
+
+ private:
+  bool look_at(const Site& site, const std::string& module, bool by_parameter) {
+    const bool is_there = holds_factors(tensors_, module);
+    const bool named = config_.targets.has(module) || (site.experts == 0 && config_.targets.has(site.fused.module));
+    EK_CHECK(!is_there || named || by_parameter, kCheckpoint, file_, ": holds factors of ", module,
+             ", which target_modules, exclude_modules and layers_to_transform of adapter_config.json leave out");
+    if (is_there) ++present_;
+    if (named && !is_there && !by_parameter) note(module);
+    return is_there;
+  }
+  void note(const std::string& name) {
+    if (missing_++ == 0) first_missing_ = name;
+  }
+
+  const TensorMap& tensors_;
+  const peft::AdapterConfig& config_;
+  const std::string& file_;
+  size_t present_ = 0, missing_ = 0;
+  std::string first_missing_{};
+};
+
+/// PEFT 0.21 warns of what is missing, and leaves it without effect; so does this.
+void check_completeness(const TensorMap& tensors, const Sites& sites, const peft::AdapterConfig& config,
+                        const std::string& file) {
+  if (!config.targets.known()) return;
+  Completeness completeness(tensors, config, file);
+  for (const auto& [name, site] : sites) completeness.look_at(site);
+  completeness.report();
+}
+
+/// The linears of a site that the file has, with their ranks and scalings. Experts may differ in both.
 struct SiteShape {
+  std::vector<size_t> linears;
   std::vector<int64_t> ranks;
   std::vector<double> scalings;
 
-  SiteShape(const Site& site, const peft::AdapterConfig& config) {
-    for (const auto& module : site.modules) {
-      const auto name = name_in_patterns(site, module, config);
+  SiteShape(const TensorMap& tensors, const Site& site, const peft::AdapterConfig& config) {
+    for (size_t i = 0; i < site.modules.size(); ++i) {
+      if (!holds_factors(tensors, site.modules[i])) continue;
+      const auto name = name_in_patterns(site, site.modules[i], config);
+      linears.push_back(i);
       ranks.push_back(config.rank_of(name));
       scalings.push_back(config.scaling_of(name));
     }
@@ -59,13 +138,14 @@ struct SiteShape {
   bool one_scaling() const { return std::equal(scalings.begin() + 1, scalings.end(), scalings.begin()); }
 };
 
-/// Lower ranks are padded with zeros, and unequal scalings move into B.
+/// Lower ranks are padded with zeros, and unequal scalings move into B. An expert that the file leaves out has zeros.
 LoraFactors read_site(TensorMap& left, const Site& site, const peft::AdapterConfig& config, const std::string& file) {
-  const SiteShape shape(site, config);
+  const SiteShape shape(left, site, config);
   std::vector<at::Tensor> a, b;  // whose shapes are known before anything of the rank that a file asks for is made
-  for (size_t i = 0; i < site.modules.size(); ++i) {
-    a.push_back(peft::take_factor(left, concat(kPrefix, site.modules[i], kA), {shape.ranks[i], site.in}, file));
-    b.push_back(peft::take_factor(left, concat(kPrefix, site.modules[i], kB), {site.out, shape.ranks[i]}, file));
+  for (size_t i = 0; i < shape.linears.size(); ++i) {
+    const auto& module = site.modules[shape.linears[i]];
+    a.push_back(peft::take_factor(left, concat(kPrefix, module, kA), {shape.ranks[i], site.in}, file));
+    b.push_back(peft::take_factor(left, concat(kPrefix, module, kB), {site.out, shape.ranks[i]}, file));
   }
   std::vector<int64_t> shape_a{shape.rank(), site.in}, shape_b{site.out, shape.rank()};
   if (site.experts > 0) {
@@ -75,7 +155,7 @@ LoraFactors read_site(TensorMap& left, const Site& site, const peft::AdapterConf
   LoraFactors factors{at::zeros(shape_a, at::kFloat), at::zeros(shape_b, at::kFloat), {}, 1.0};
   if (shape.one_scaling()) factors.scaling = shape.scalings.front();
   for (size_t i = 0; i < a.size(); ++i) {
-    const auto expert = site.experts > 0 ? static_cast<int64_t>(i) : -1;
+    const auto expert = site.experts > 0 ? static_cast<int64_t>(shape.linears[i]) : -1;
     expert_part(factors.a, expert).narrow(0, 0, shape.ranks[i]).copy_(a[i]);
     const auto own = expert_part(factors.b, expert).narrow(1, 0, shape.ranks[i]);
     own.copy_(b[i]);
@@ -203,6 +283,8 @@ AdapterState load_peft_adapter(const fs::path& folder, const Sites& sites) {
            ": only adapter_model.bin is there; save the adapter as safetensors");
   auto left = load_safetensors(file).tensors;
   EK_CHECK(!left.empty(), kCheckpoint, file.string(), ": holds no adapter");
+  rename_routers(left, sites);
+  check_completeness(left, sites, config, file.string());
   auto adapters = peft::take_fused(left, sites, config, file.string());
   for (const auto& name : touched_sites(left, sites, file.string()))
     EK_CHECK(adapters.emplace(name, read_site(left, sites.at(name), config, file.string())).second, kCheckpoint,

@@ -50,8 +50,9 @@ AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
 /// Reads a PEFT folder of either layout and stacks experts again. rank_pattern and alpha_pattern are matched as PEFT
 /// does, in their order; rsLoRA is a scaling of alpha / sqrt(r). Where experts of a stack differ, lower ranks get zeros
 /// and scalings fold into B. A fused gate_up_proj whose two linears share one A gives both that A. Strict:
-/// \throws kCheckpoint on a missing, unexpected or misshapen tensor, on a key or value of the config that is not known
-/// to mean plain LoRA, or on sites the model lacks.
+/// \throws kCheckpoint on an unexpected or misshapen tensor, on half a pair of factors, on a key or value of the config
+/// that is not known to mean plain LoRA, on sites the model lacks or the config's targets leave out. Warns of linears
+/// that the targets name and the file lacks: they stay as the base model has them, as in PEFT.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
 }  // namespace evenkeel

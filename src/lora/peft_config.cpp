@@ -1,7 +1,4 @@
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "lora/peft_config.h"
-
-#include <pcre2.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +10,6 @@
 
 namespace evenkeel::peft {
 namespace {
-
-constexpr uint32_t kMostSteps = 100'000;  // of one match; a name is short
-constexpr size_t kLongestPattern = 4096;
 
 /// OrderedJson looks at all keys of an object for each that it adds. A rank and an alpha for every linear of
 /// OLMoE-1B-7B are 13,000 keys and values.
@@ -51,7 +45,7 @@ bool starts_plainly(const OrderedJson& value) {
 }
 
 /// Every key that PEFT 0.17 to 0.21 writes; a key that is missing means its plain value. Names, dropout and versions do
-/// not change what saved factors mean: which modules are adapted, the tensors say themselves.
+/// not change what saved factors mean. What says which modules are adapted is checked where it is read (ModuleTargets).
 constexpr KnownKey kKnownKeys[] = {
     {"peft_type", "\"LORA\"", [](const OrderedJson& value) { return value == "LORA"; }},
     {"r", "a whole number from 1 to 65536", is_rank},
@@ -146,36 +140,14 @@ bool ends_at_a_dot(std::string_view name, std::string_view end) {
                     [](char wanted, char there) { return wanted == there || wanted == '.'; });
 }
 
-std::shared_ptr<void> compiled(const std::string& text, const std::string& place) {
-  EK_CHECK(text.size() <= kLongestPattern, kCheckpoint, place, ": ", shown(text), " is longer than ", kLongestPattern);
-  const auto whole = concat("(.*\\.)?(", text, ")$");
-  int error = 0;
-  size_t at = 0;
-  std::shared_ptr<void> code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(whole.data()), whole.size(),
-                                           PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr),
-                             [](void* one) { pcre2_code_free(static_cast<pcre2_code*>(one)); });
-  EK_CHECK(code, kCheckpoint, place, ": ", shown(text), " is no regular expression");
-  return code;
-}
-
 }  // namespace
 
-NamePattern::NamePattern(std::string text, const std::string& place) : text_(std::move(text)), place_(place) {
-  if (!means_itself(text_)) code_ = compiled(text_, place);
+NamePattern::NamePattern(std::string text, const std::string& place) : text_(std::move(text)) {
+  if (!means_itself(text_)) regex_.emplace(text_, "(.*\\.)?(", ")$", place);
 }
 
 bool NamePattern::matches(std::string_view name) const {
-  if (!code_) return ends_at_a_dot(name, text_);
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr),
-                                                                                 &pcre2_match_data_free);
-  const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context(
-      pcre2_match_context_create(nullptr), &pcre2_match_context_free);
-  pcre2_set_match_limit(context.get(), kMostSteps);
-  const int result = pcre2_match(static_cast<const pcre2_code*>(code_.get()), reinterpret_cast<PCRE2_SPTR>(name.data()),
-                                 name.size(), 0, 0, data.get(), context.get());
-  EK_CHECK(result >= 0 || result == PCRE2_ERROR_NOMATCH, kCheckpoint, place_, ": ", shown(text_),
-           " takes too many steps to match");
-  return result >= 0;
+  return regex_ ? regex_->match(name).has_value() : ends_at_a_dot(name, text_);
 }
 
 int64_t AdapterConfig::rank_of(std::string_view name) const { return first_match(ranks, name, rank); }
@@ -202,7 +174,8 @@ AdapterConfig read_adapter_config(const fs::path& file) {
                                                        [](const OrderedJson& value) { return value.get<int64_t>(); }),
                        .alphas = read_patterns<double>(json, "alpha_pattern", file.string(),
                                                        [](const OrderedJson& value) { return value.get<double>(); }),
-                       .parameters = {}};
+                       .parameters = {},
+                       .targets = ModuleTargets(json, file.string())};
   if (const auto found = json.find("target_parameters"); found != json.end() && found->is_array())
     config.parameters = found->get<std::vector<std::string>>();
   return config;

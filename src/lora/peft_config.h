@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "lora/peft_targets.h"
 
 namespace evenkeel::peft {
 
@@ -21,8 +23,8 @@ class NamePattern {
   bool matches(std::string_view name) const;
 
  private:
-  std::string text_, place_;
-  std::shared_ptr<void> code_;  // compiled; none where the text means itself
+  std::string text_;
+  std::optional<Regex> regex_;  // none where the text means itself
 };
 
 /// The first pattern that matches decides.
@@ -36,6 +38,7 @@ struct AdapterConfig {
   Patterns<int64_t> ranks;
   Patterns<double> alphas;
   std::vector<std::string> parameters;  ///< ends of the names of adapted parameters
+  ModuleTargets targets;
 
   /// Of a module, or of a parameter: its module's name, a dot, its own.
   int64_t rank_of(std::string_view name) const;

@@ -1,5 +1,6 @@
 #include "models/attention_leaf.h"
 
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -16,6 +17,13 @@ bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
   for (size_t b = 0; b < cache.sequences.size(); ++b)
     if (cache.sequences[b].length() != offsets[b + 1] - offsets[b]) return false;
   return true;
+}
+
+/// The kernels divide scores by the root of the head's width. Another scale goes into the table that turns the queries.
+RotaryTable scaled(const RotaryTable& table, const AttentionSpec& spec) {
+  if (!spec.scale) return table;
+  const double factor = *spec.scale * std::sqrt(static_cast<double>(spec.head_width));
+  return {table.cos * factor, table.sin * factor};
 }
 
 /// Attention to what is cached, after the tokens of the batch have been stored there.
@@ -67,7 +75,7 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
 }
 
 AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
-  const RotaryTable at_queries{pass.asked(pass.rotary.cos), pass.asked(pass.rotary.sin)};
+  const auto at_queries = scaled({pass.asked(pass.rotary.cos), pass.asked(pass.rotary.sin)}, spec_);
   return {.q = {.norm = q_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = at_queries},
           .k = {.norm = k_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = pass.rotary},
           .v = {.clip = spec_.clip}};

@@ -28,7 +28,8 @@ struct AttentionSpec {
   int64_t heads = 0, kv_heads = 0, head_width = 0;  ///< H, G, P: H P need not be D
   QkNorm qk_norm = QkNorm::kNone;
   bool qkv_bias = false, o_bias = false;
-  std::optional<double> clip{};  ///< queries, keys and values are clamped to [-clip, clip]
+  std::optional<double> clip{};   ///< queries, keys and values are clamped to [-clip, clip]
+  std::optional<double> scale{};  ///< of scores; nothing: one over the root of the head's width
   AttentionNames names{};
 };
 

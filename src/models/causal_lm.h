@@ -134,7 +134,8 @@ struct BaseStorage {
   c10::Device device = c10::kCPU;    ///< where the weights go; another one than the processor: kAten only
 };
 
-/// Loads a Hugging Face folder (config.json, single or sharded safetensors). The family is config.json's `model_type`.
+/// Loads a Hugging Face folder (config.json, single or sharded safetensors, either ExpertLayout). The family is
+/// config.json's `model_type`.
 /// Strict: \throws kCheckpoint (folder, tensor, what arrived, what was expected) on a missing, unexpected, misshapen or
 /// non-finite tensor, a truncated file, an unsupported setting or another family (the known ones are listed).
 std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, const BaseStorage& storage = {});
@@ -154,8 +155,18 @@ std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, c
 
 constexpr int64_t kShardBytes = int64_t{5} << 30;  ///< as on the hub
 
-/// Writes config.json (as given at load or init, `torch_dtype` updated) and model.safetensors (sharded above
-/// `shard_bytes`) in the hub's layout. `folder` must be new or empty; it appears whole or not at all.
+/// How a checkpoint holds the experts of a layer. Either is read, without being asked for.
+enum class ExpertLayout {
+  kOriginal,  ///< as the family's checkpoints on the hub have them: what transformers saves unless told otherwise
+  kFused,     ///< as transformers 5 computes with them (save_original_format=False): gate_up_proj, down_proj
+};
+constexpr auto names(ExpertLayout) {
+  return std::array{config::EnumName<ExpertLayout>{"original", ExpertLayout::kOriginal},
+                    config::EnumName<ExpertLayout>{"fused", ExpertLayout::kFused}};
+}
+
+/// Writes config.json (as given at load or init, its dtype updated) and model.safetensors (sharded above `shard_bytes`)
+/// in the hub's layout. `folder` must be new or empty; it appears whole or not at all.
 void save_model(const CausalLm& model, const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint,
                 int64_t shard_bytes = kShardBytes);
 
@@ -163,7 +174,8 @@ void save_model(const CausalLm& model, const std::filesystem::path& folder, Base
 /// model's size (docs/decisions/0028-tensor-by-tensor.md). \throws kIo when the disk has no room for it, before
 /// anything is drawn.
 void write_random_model(const std::filesystem::path& config_json, const std::filesystem::path& folder, BaseDtype dtype,
-                        uint64_t seed, int64_t shard_bytes = kShardBytes);
+                        uint64_t seed, int64_t shard_bytes = kShardBytes,
+                        ExpertLayout layout = ExpertLayout::kOriginal);
 
 /// "builtin:tiny-olmoe" -> the shipped folder; anything else is a path, taken as it is.
 std::filesystem::path resolve_model_path(const std::string& path);

@@ -108,7 +108,10 @@ FolderTensors load_tensors(const fs::path& folder) {
 
 class FolderSource final : public TensorSource {
  public:
-  FolderSource(const fs::path& folder, BaseDtype dtype) : FolderSource(folder, dtype, load_tensors(folder)) {}
+  FolderSource(const fs::path& folder, BaseDtype dtype, const Sites& sites)
+      : FolderSource(folder, dtype, load_tensors(folder)) {
+    split_fused(tensors_, sites, folder_);
+  }
 
   at::Tensor take(const std::string& name, at::IntArrayRef sizes) override {
     const auto found = tensors_.find(name);
@@ -251,11 +254,12 @@ std::string_view torch_dtype_name(at::ScalarType type) {
   }
 }
 
-// transformers 5 spells the key `dtype`; whichever spelling is there is kept.
+// transformers 5 spells the key `dtype`, and takes it where both are there: whichever is there is brought up to date.
 std::string with_dtype(const std::string& config_json, at::ScalarType type) {
   auto config = OrderedJson::parse(config_json);  // was parsed with its bounds when it was read
-  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
-      torch_dtype_name(type);
+  if (!config.contains("dtype")) config["torch_dtype"] = torch_dtype_name(type);
+  for (const auto* key : {"dtype", "torch_dtype"})
+    if (config.contains(key)) config[key] = torch_dtype_name(type);
   return config.dump(2) + "\n";
 }
 
@@ -319,13 +323,29 @@ int64_t ModelConfig::integer(std::string_view key) const {
   constexpr int64_t kMost = int64_t{1} << 28;  // the product of two, in bytes, is still a number
   return view().at(key).integer(1, kMost);
 }
-int64_t ModelConfig::integer_or(std::string_view key, int64_t otherwise) const {
-  return view().integer_or(key, otherwise);
+
+std::optional<JsonView> ModelConfig::given(std::string_view key) const {
+  if (!json_.contains(key)) return std::nullopt;
+  const auto value = view().at(key);
+  value.require(!value.json().is_null(), " is null, expected a value, or no such key");
+  return value;
 }
-double ModelConfig::number_or(std::string_view key, double otherwise) const { return view().number_or(key, otherwise); }
-bool ModelConfig::flag_or(std::string_view key, bool otherwise) const { return view().flag_or(key, otherwise); }
+
+int64_t ModelConfig::integer_or(std::string_view key, int64_t otherwise) const {
+  const auto value = given(key);
+  return value ? value->integer() : otherwise;
+}
+double ModelConfig::number_or(std::string_view key, double otherwise) const {
+  const auto value = given(key);
+  return value ? value->number() : otherwise;
+}
+bool ModelConfig::flag_or(std::string_view key, bool otherwise) const {
+  const auto value = given(key);
+  return value ? value->flag() : otherwise;
+}
 std::string ModelConfig::string_or(std::string_view key, std::string_view otherwise) const {
-  return view().string_or(key, otherwise);
+  const auto value = given(key);
+  return value ? value->string() : std::string(otherwise);
 }
 
 int64_t ModelConfig::token_id(std::string_view key) const {
@@ -333,16 +353,6 @@ int64_t ModelConfig::token_id(std::string_view key) const {
   if (!value) return -1;
   const bool several = value->json().is_array() && value->size() > 0;
   return (several ? value->at(0) : *value).integer();
-}
-
-double ModelConfig::rope_theta() const {
-  constexpr double kDefault = 10000.0;
-  require("rope_scaling", nullptr);
-  const auto parameters = view().find("rope_parameters");
-  if (!parameters) return number_or("rope_theta", kDefault);
-  const auto type = parameters->find("rope_type");
-  if (type) type->require(type->string() == "default", " is ", shown(type->json()), ", supported: \"default\"");
-  return parameters->number_or("rope_theta", kDefault);
 }
 
 void ModelConfig::require(std::string_view key, const Json& supported) const {
@@ -365,12 +375,12 @@ std::optional<at::ScalarType> scalar_type(BaseDtype dtype) {
   fail(kInternal, "unknown base dtype");
 }
 
-std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage) {
+std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseStorage& storage, const Sites& sites) {
   EK_CHECK(storage.engine == Engine::kAten || storage.device.is_cpu(), kConfig, "engine kernels on ",
            storage.device.str(), ", allowed: cpu");
   EK_CHECK(storage.engine == Engine::kKernels || storage.format == BaseFormat::kStored, kConfig,
            "engine aten with a base in int8, supported: stored");
-  auto source = std::make_unique<FolderSource>(folder, storage.dtype);
+  auto source = std::make_unique<FolderSource>(folder, storage.dtype, sites);
   if (storage.engine == Engine::kAten) return placed_source(std::move(source), storage.device);
   if (storage.format == BaseFormat::kStored) return source;
   return quantized_source(std::move(source), folder, storage.cache);
@@ -389,20 +399,20 @@ std::unique_ptr<TensorSource> shape_source(const BaseStorage& storage, std::stri
 }
 
 void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& shapes,
-                      const TensorMaker& make, int64_t shard_bytes) {
+                      const TensorMaker& make, int64_t shard_bytes, const FusedTensors& fused) {
   EK_CHECK(!shapes.empty(), kInternal, "a checkpoint without tensors");
   AtomicFolder out(folder);
-  const auto shards = split_shards(shapes, shard_bytes);
+  const auto shards = split_shards(fused_shapes(shapes, fused), shard_bytes);
   int64_t bytes = 0;
   for (const auto& shard : shards) bytes += safetensors_size(shard, kHubMetadata);
   machine::require_disk(folder, bytes, "the model");
-  write_shards(out.path(), shards, make);
+  write_shards(out.path(), shards, fused_maker(fused, make));
   write_file_atomic(out.path() / "config.json", with_dtype(config_json, shapes.begin()->second.scalar_type()));
   out.commit();
 }
 
 void write_checkpoint(const fs::path& folder, const std::string& config_json, const TensorMap& tensors, BaseDtype dtype,
-                      int64_t shard_bytes) {
+                      int64_t shard_bytes, const FusedTensors& fused) {
   TensorMap shapes;
   for (const auto& [name, tensor] : tensors)
     shapes[name] =
@@ -410,7 +420,7 @@ void write_checkpoint(const fs::path& folder, const std::string& config_json, co
   const auto make = [&](const std::string& name) {
     return tensors.at(name).detach().to(shapes.at(name).scalar_type());
   };
-  write_checkpoint(folder, config_json, shapes, make, shard_bytes);
+  write_checkpoint(folder, config_json, shapes, make, shard_bytes, fused);
 }
 
 }  // namespace evenkeel

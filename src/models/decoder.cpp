@@ -5,15 +5,17 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "models/rope_config.h"
 #include "nn/kernels/kept.h"
 
 namespace evenkeel {
 namespace {
 
-int64_t read_head_width(const ModelConfig& config, std::string_view key, const DecoderSpec& spec) {
-  if (!key.empty() && config.has(key)) {
-    const int64_t width = config.integer(key);
-    EK_CHECK(width % 2 == 0, kCheckpoint, config.origin(), ": ", key, " ", width, " must be even");
+int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec) {
+  if (config.has("head_dim")) {
+    const int64_t width = config.integer("head_dim");
+    EK_CHECK(width % 2 == 0, kCheckpoint, config.origin(), ": head_dim ", width, " must be even");
     return width;
   }
   const int64_t hidden = spec.model.hidden_size, heads = spec.attention.heads;
@@ -21,6 +23,42 @@ int64_t read_head_width(const ModelConfig& config, std::string_view key, const D
            " over num_attention_heads ", heads, " must be an even whole number");
   return hidden / heads;
 }
+
+/// Null means one for each head, even where the family has a number of its own.
+int64_t read_kv_heads(const ModelConfig& config, int64_t heads, const DecoderDefaults& defaults) {
+  constexpr std::string_view key = "num_key_value_heads";
+  if (config.has(key)) return config.integer(key);
+  return config.view().json().contains(key) || defaults.kv_heads == 0 ? heads : defaults.kv_heads;
+}
+
+/// A window as long as the longest sequence leaves nothing out. Qwen's families have a key that switches it off.
+void refuse_windows(const ModelConfig& config, int64_t max_positions) {
+  const auto window = config.view().find("sliding_window");
+  const auto used = config.view().find("use_sliding_window");
+  if (!window || (used && !used->flag())) return;
+  window->require(window->integer() >= max_positions, " is ", window->integer(), ", supported: null, or at least the ",
+                  max_positions, " of max_position_embeddings");
+}
+
+void refuse_layer_types(const ModelConfig& config) {
+  const auto types = config.view().find("layer_types");
+  if (!types) return;
+  for (const auto& type : types->items())
+    type.require(type.string() == "full_attention" || type.string() == "attention", " is ", shown(type.json()),
+                 ", supported: \"full_attention\"");
+}
+
+/// What transformers computes otherwise by keys that it reads of every family.
+void refuse_what_no_leaf_knows(const ModelConfig& config) {
+  config.require("attention_dropout", 0.0);
+  config.require("is_causal", true);
+  config.require("is_encoder_decoder", false);
+  for (const auto* key : {"quantization_config", "per_layer_config", "attention_chunk_size", "kv_sharing_modes"})
+    config.require(key, nullptr);
+  refuse_layer_types(config);
+}
+
+at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : x * factor; }
 
 class Decoder final : public CausalLm {
  public:
@@ -55,6 +93,7 @@ class Decoder final : public CausalLm {
   Built built_;
   std::string config_json_;
   double rope_theta_;
+  DecoderScales scales_;
   at::Tensor embedding_;
   FrozenWeight head_;
   Norm final_norm_;
@@ -75,7 +114,7 @@ void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::strin
 }
 
 Decoder::Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source)
-    : config_json_(config.text()), rope_theta_(spec.rope_theta) {
+    : config_json_(config.text()), rope_theta_(spec.rope_theta), scales_(spec.scales) {
   EK_CHECK(spec.feed_forward, kInternal, "family ", spec.model.family, " describes no feed-forward block");
   ModelBuilder model(spec.model, source);
   model.spec.num_kv_heads = spec.attention.kv_heads;
@@ -162,7 +201,7 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
   const auto &ids = layout ? layout->ids_R : batch.ids, &positions = layout ? layout->positions_R : batch.positions;
   const auto rotary = rotary_table(positions, spec().head_width, rope_theta_);
   const auto dtype = embedding_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  auto x_RD = at::embedding(embedding_, ids).to(dtype);
+  auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
     const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer looks at the others
@@ -172,31 +211,33 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
                          layout ? &*layout : nullptr,
                          window ? &*window : nullptr,
                          only_last ? last_rows(batch).to(device()) : at::Tensor()};
-    x_RD = pass.asked(x_RD) + layer.attention(layer.input_norm(x_RD, options), i, pass);
+    x_RD = pass.asked(x_RD) + times(layer.attention(layer.input_norm(x_RD, options), i, pass), scales_.residual);
     const auto normed_RD = layer.feed_forward_norm(x_RD, options);
-    x_RD = x_RD + std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
+    const auto y_RD = std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
+    x_RD = x_RD + times(y_RD, scales_.residual);
   }
   if (window) window->keep();
-  return final_norm_(x_RD, options);
+  return times(final_norm_(x_RD, options), scales_.hidden);
 }
 
 }  // namespace
 
-DecoderSpec read_decoder(const ModelConfig& config, std::string_view head_width_key) {
-  config.require("attention_dropout", 0.0);
+DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults) {
+  refuse_what_no_leaf_knows(config);
   DecoderSpec spec{.model = {.family = config.string_or("model_type", ""),
                              .vocab_size = config.integer("vocab_size"),
                              .hidden_size = config.integer("hidden_size"),
                              .num_layers = config.integer("num_hidden_layers"),
-                             .max_positions = config.integer_or("max_position_embeddings", 4096),
+                             .max_positions = config.integer_or("max_position_embeddings", defaults.max_positions),
                              .eos = config.token_id("eos_token_id"),
                              .pad = config.token_id("pad_token_id")},
-                   .rope_theta = config.rope_theta(),
+                   .rope_theta = read_rope_theta(config, defaults.rope_theta),
                    .tied = config.flag_or("tie_word_embeddings", false)};
   auto& heads = spec.attention;
   heads.heads = config.integer("num_attention_heads");
-  heads.kv_heads = config.has("num_key_value_heads") ? config.integer("num_key_value_heads") : heads.heads;
-  heads.head_width = read_head_width(config, head_width_key, spec);
+  heads.kv_heads = read_kv_heads(config, heads.heads, defaults);
+  heads.head_width = read_head_width(config, spec);
+  refuse_windows(config, spec.model.max_positions);
   EK_CHECK(heads.heads % heads.kv_heads == 0, kCheckpoint, config.origin(), ": num_attention_heads ", heads.heads,
            " is not a multiple of num_key_value_heads ", heads.kv_heads);
   return spec;

@@ -26,6 +26,13 @@ struct DecoderNames {
 
 using FeedForwardSpec = std::variant<MlpSpec, MixtureSpec>;
 
+/// Factors that some families multiply with; one: none.
+struct DecoderScales {
+  double embedding = 1;  ///< of the rows of the embedding
+  double residual = 1;   ///< of what a block adds to the residual stream
+  double hidden = 1;     ///< of the final hidden states: one over what logits are divided by
+};
+
 struct DecoderSpec {
   ModelSpec model;
   double rope_theta = 10000.0;
@@ -34,6 +41,7 @@ struct DecoderSpec {
   AttentionSpec attention{};
   std::function<FeedForwardSpec(int64_t layer)> feed_forward{};  ///< mixtures agree in E and k
   DecoderNames names{};
+  DecoderScales scales{};
 };
 
 /// The same block in every layer, for DecoderSpec::feed_forward.
@@ -41,11 +49,19 @@ inline auto in_every_layer(FeedForwardSpec block) {
   return [block = std::move(block)](int64_t) { return block; };
 }
 
-/// The part of config.json that the families spell alike: vocabulary, widths, layers, heads, positions, ends, RoPE's
-/// theta, tied embeddings. Norm, QK-norm, biases and feed-forward blocks are the family's to say.
-/// \param head_width_key  where the width of a head has a key of its own; empty or absent: hidden_size over heads
-/// \throws kCheckpoint on sizes that do not fit or a setting that no leaf knows.
-DecoderSpec read_decoder(const ModelConfig& config, std::string_view head_width_key = "");
+/// What transformers' config class of a family takes for keys that config.json does not name.
+struct DecoderDefaults {
+  double rope_theta = 10000.0;
+  int64_t max_positions = 4096;
+  int64_t kv_heads = 0;  ///< 0: as many as heads
+};
+
+/// The part of config.json that the families spell alike: vocabulary, widths, layers, heads and their width
+/// (`head_dim`; absent: hidden_size over heads), positions, ends, RoPE's theta, tied embeddings. Norm, QK-norm, biases
+/// and feed-forward blocks are the family's to say.
+/// \throws kCheckpoint on sizes that do not fit or a setting that no leaf knows: sliding windows, layers of other
+/// kinds, quantised weights, dropout in attention.
+DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults = {});
 
 /// The model of `spec`. \param config  for its text, and the file named by errors
 std::unique_ptr<CausalLm> make_decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source);

@@ -12,13 +12,21 @@ namespace {
 
 double product(int64_t x, int64_t y) { return static_cast<double>(x) * static_cast<double>(y); }
 
+int64_t read_experts(const ModelConfig& config, const MixtureKeys& keys) {
+  if (!config.has(keys.experts_too)) return config.integer(keys.experts);
+  const int64_t experts = config.integer(keys.experts_too);
+  EK_CHECK(!config.has(keys.experts) || config.integer(keys.experts) == experts, kCheckpoint, config.origin(), ": ",
+           keys.experts, " is ", config.integer(keys.experts), " and ", keys.experts_too, " ", experts,
+           ", two spellings of one number");
+  return experts;
+}
+
 }  // namespace
 
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys) {
   config.require("hidden_act", "silu");
-  MixtureSpec spec{.experts = config.integer(keys.experts),
-                   .top_k = config.integer(keys.top_k),
-                   .width = config.integer(keys.width)};
+  MixtureSpec spec{
+      .experts = read_experts(config, keys), .top_k = config.integer(keys.top_k), .width = config.integer(keys.width)};
   EK_CHECK(spec.top_k <= spec.experts, kCheckpoint, config.origin(), ": ", keys.top_k, " ", spec.top_k,
            " is more than ", keys.experts, " ", spec.experts);
   return spec;
@@ -35,10 +43,14 @@ MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, Mod
   take_router(model);
   const auto& names = spec_.names;
   const std::string gate_up = names.fused + ".experts.gate_up_proj", down = names.fused + ".experts.down_proj";
-  experts_.gate = take_stack(gate_site_, names.expert.gate, {.parameter = gate_up, .parts = 2}, "ffn_gate_exps", model);
-  experts_.up =
-      take_stack(up_site_, names.expert.up, {.parameter = gate_up, .part = 1, .parts = 2}, "ffn_up_exps", model);
-  experts_.down = take_stack(down_site_, names.expert.down, {.parameter = down, .order = 1}, "ffn_down_exps", model);
+  const auto stored = [&](const std::string& name) { return name.empty() ? name : concat(module_, ".", name); };
+  FusedPlace place{.parameter = gate_up, .parts = 2, .stored = stored(names.stored_gate_up)};
+  experts_.gate = take_stack(gate_site_, names.expert.gate, place, "ffn_gate_exps", model);
+  place.part = 1;
+  experts_.up = take_stack(up_site_, names.expert.up, place, "ffn_up_exps", model);
+  experts_.down =
+      take_stack(down_site_, names.expert.down, {.parameter = down, .order = 1, .stored = stored(names.stored_down)},
+                 "ffn_down_exps", model);
   auto& work = model.spec.work;
   work.kept += static_cast<double>(2 * model.spec.hidden_size + 4 * spec.experts);
   work.kept_by_expert += static_cast<double>(2 * spec.width);
@@ -46,15 +58,20 @@ MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, Mod
   if (spec.shared) take_shared(*spec.shared, model);
 }
 
+/// "model.layers.3.mlp", whatever `module_` calls it.
+std::string MixtureLeaf::fused_block() const { return module_.substr(0, module_.rfind('.') + 1) + spec_.names.fused; }
+
 void MixtureLeaf::take_router(ModelBuilder& model) {
   const auto name = concat(module_, ".", spec_.names.router);
+  const auto& fused = spec_.names.fused_router;
   auto gguf = model.gguf_place("ffn_gate_inp");
   router_ = FrozenLinear({.site = module_ + ".gate",
                           .module = name,
                           .in = model.spec.hidden_size,
                           .out = spec_.experts,
                           .role = SiteRole::kRouter,
-                          .fused = {.module = name, .parameter = spec_.names.fused + ".gate.weight"},
+                          .fused = {.module = concat(fused_block(), ".", fused),
+                                    .parameter = concat(spec_.names.fused, ".", fused, ".weight")},
                           .gguf = std::move(gguf)},
                          model);
 }
@@ -80,7 +97,7 @@ std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, 
             .moe_layer = module_,
             .role = SiteRole::kExpert};
   site.fused = std::move(fused);
-  site.fused.module = module_ + ".experts";
+  site.fused.module = fused_block() + ".experts";
   site.gguf = model.gguf_place(gguf);
   std::vector<FrozenWeight> stack;
   for (int64_t e = 0; e < spec_.experts; ++e) {

@@ -18,7 +18,11 @@ namespace evenkeel {
 struct MixtureNames {
   std::string router = "gate", experts = "experts", shared = "shared_expert", shared_gate = "shared_expert_gate";
   GatedNames expert{};
-  std::string fused = "mlp";  ///< the block where experts are one tensor (transformers 5)
+  std::string fused = "mlp";          ///< the block where experts are one tensor (transformers 5)
+  std::string fused_router = "gate";  ///< the router there
+  /// Tensors of all experts, below the block's own, where the family's checkpoints have always had them; empty: a
+  /// matrix for each expert.
+  std::string stored_gate_up{}, stored_down{};
 };
 
 struct SharedExpert {
@@ -37,8 +41,10 @@ struct MixtureSpec {
 /// The keys of config.json that hold a mixture's sizes.
 struct MixtureKeys {
   std::string_view experts = "num_experts", top_k = "num_experts_per_tok", width = "intermediate_size";
+  std::string_view experts_too = "num_local_experts";  ///< another spelling of `experts`
 };
-/// Sizes, and silu as hidden_act. \throws kCheckpoint when k is more than E, or the activation another.
+/// Sizes, and silu as hidden_act. \throws kCheckpoint when k is more than E, the spellings of E differ, or the
+/// activation is another.
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {});
 
 /// gates = softmax(x R^T), the top k of them as they are or renormalised;
@@ -52,6 +58,7 @@ class MixtureLeaf {
 
  private:
   void take_router(ModelBuilder& model);
+  std::string fused_block() const;
   std::vector<FrozenWeight> take_stack(const std::string& site_name, const std::string& name, FusedPlace fused,
                                        std::string_view gguf, ModelBuilder& model);
   FrozenWeight take_expert(const Site& site, int64_t index, const std::string& site_name, ModelBuilder& model);

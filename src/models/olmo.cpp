@@ -6,10 +6,10 @@ namespace evenkeel {
 namespace {
 
 DecoderSpec olmo_decoder(const ModelConfig& config) {
-  config.require("attention_bias", false);
   config.require("hidden_act", "silu");
-  auto spec = read_decoder(config);
-  spec.model.gguf = {.architecture = "olmo", .interleaves_heads = true};
+  auto spec = read_decoder(config, {.max_positions = 2048});
+  spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
+  if (!spec.attention.o_bias) spec.model.gguf = {.architecture = "olmo", .interleaves_heads = true};
   spec.norm = {.kind = NormKind::kLayerNorm, .eps = 1e-5};
   if (config.has("clip_qkv")) spec.attention.clip = config.number_or("clip_qkv", 0);
   spec.feed_forward = in_every_layer(MlpSpec{.width = config.integer("intermediate_size")});

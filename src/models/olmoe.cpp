@@ -5,15 +5,23 @@
 namespace evenkeel {
 namespace {
 
+/// Its QK-norm is as wide as the hidden states.
+void require_heads_of_hidden_size(const DecoderSpec& spec, const ModelConfig& config) {
+  const auto& heads = spec.attention;
+  EK_CHECK(heads.heads * heads.head_width == spec.model.hidden_size, kCheckpoint, config.origin(), ": head_dim ",
+           heads.head_width, " of ", heads.heads, " heads, supported: hidden_size ", spec.model.hidden_size, " in all");
+}
+
 DecoderSpec olmoe_decoder(const ModelConfig& config) {
-  config.require("attention_bias", false);
   auto spec = read_decoder(config);
+  require_heads_of_hidden_size(spec, config);
   spec.norm = {.kind = NormKind::kRms, .eps = config.number_or("rms_norm_eps", 1e-5)};
   spec.attention.qk_norm = QkNorm::kFullWidth;
+  spec.attention.qkv_bias = spec.attention.o_bias = config.flag_or("attention_bias", false);
   if (config.has("clip_qkv"))
     spec.attention.clip = config.number_or("clip_qkv", 0);
-  else
-    spec.model.gguf = {.architecture = "olmoe"};  // which clips nothing
+  else if (!spec.attention.o_bias)
+    spec.model.gguf = {.architecture = "olmoe"};  // which clips nothing and has no biases
   auto mixture = read_mixture(config);
   mixture.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob", .servers = false};
   spec.feed_forward = in_every_layer(mixture);

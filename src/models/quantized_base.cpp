@@ -61,11 +61,15 @@ std::string source_hash(const fs::path& folder) {
   return sha256(text);
 }
 
-/// What is quantised, as the model's own construction has it: int8 values and their scales.
-TensorMap quantized_shapes(const fs::path& folder) {
+std::unique_ptr<CausalLm> int8_shape(const fs::path& folder) {
   BaseStorage storage;
   storage.format = BaseFormat::kInt8;
-  auto shapes = load_shape(folder, storage)->parameters();
+  return load_shape(folder, storage);
+}
+
+/// What is quantised, as the model's own construction has it: int8 values and their scales.
+TensorMap quantized_shapes(const CausalLm& model) {
+  auto shapes = model.parameters();
   std::erase_if(shapes, [&](const auto& entry) {
     return entry.second.scalar_type() != at::kChar && !entry.first.ends_with(kScales);
   });
@@ -75,9 +79,10 @@ TensorMap quantized_shapes(const fs::path& folder) {
 /// Scales come first in the file, so every weight is read twice; in memory are the scales, and one weight at a time, of
 /// the stored files too: a machine that takes int8 may not hold their pages.
 void write_quantized(const fs::path& folder, const fs::path& file) {
-  const auto shapes = quantized_shapes(folder);
+  const auto model = int8_shape(folder);
+  const auto shapes = quantized_shapes(*model);
   machine::require_disk(file.parent_path(), safetensors_size(shapes), "the int8 base");
-  const auto stored = folder_source(folder, {});
+  const auto stored = folder_source(folder, {}, model->all_sites());
   TensorMap weights;
   for (const auto& [name, shape] : shapes)
     if (!name.ends_with(kScales)) {

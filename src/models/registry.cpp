@@ -7,14 +7,14 @@
 
 namespace evenkeel {
 
-ModelEntry olmo(), olmoe();
+ModelEntry olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe();
 
 namespace {
 
 constexpr std::string_view kBuiltinPrefix = "builtin:";
 
 std::vector<ModelEntry>& table() {
-  static std::vector<ModelEntry> rows{olmo(), olmoe()};
+  static std::vector<ModelEntry> rows{olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe()};
   return rows;
 }
 
@@ -26,6 +26,10 @@ const ModelEntry& family_of(const ModelConfig& config) {
     known.push_back(entry.family);
   }
   fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known: ", join(known));
+}
+
+std::unique_ptr<CausalLm> shape_of(const ModelConfig& config, const BaseStorage& storage = {}) {
+  return family_of(config).make(config, *shape_source(storage, config.origin()));
 }
 
 }  // namespace
@@ -44,7 +48,7 @@ std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& 
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
   const auto& family = family_of(config);
-  const auto source = folder_source(folder, storage);
+  const auto source = folder_source(folder, storage, shape_of(config)->all_sites());
   auto model = family.make(config, *source);
   source->finish();
   return model;
@@ -53,8 +57,7 @@ std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& 
 std::unique_ptr<CausalLm> load_shape(const fs::path& path, const BaseStorage& storage) {
   const bool is_config = is_file(path);
   EK_CHECK(is_config || is_folder(path), kCheckpoint, path.string(), " is not a folder");
-  const auto config = ModelConfig::load(is_config ? path : path / "config.json");
-  return family_of(config).make(config, *shape_source(storage, config.origin()));
+  return shape_of(ModelConfig::load(is_config ? path : path / "config.json"), storage);
 }
 
 int64_t weight_file_bytes(const fs::path& folder) {
@@ -80,16 +83,18 @@ std::unique_ptr<CausalLm> init_model(const fs::path& config_json, const BaseStor
 }
 
 void write_random_model(const fs::path& config_json, const fs::path& folder, BaseDtype dtype, uint64_t seed,
-                        int64_t shard_bytes) {
+                        int64_t shard_bytes, ExpertLayout layout) {
   const auto config = ModelConfig::load(config_json);
-  const auto shapes = load_shape(config_json, dtype)->parameters();
+  const auto model = shape_of(config, dtype);
+  const auto shapes = model->parameters();
   const auto draws = draws_of(config, dtype, seed);
   const auto make = [&](const std::string& name) { return draws->take(name, shapes.at(name).sizes()); };
-  write_checkpoint(folder, config.text(), shapes, make, shard_bytes);
+  write_checkpoint(folder, config.text(), shapes, make, shard_bytes, fused_tensors(model->all_sites(), layout));
 }
 
 void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, int64_t shard_bytes) {
-  write_checkpoint(folder, model.config_json(), model.parameters(), dtype, shard_bytes);
+  write_checkpoint(folder, model.config_json(), model.parameters(), dtype, shard_bytes,
+                   fused_tensors(model.all_sites(), ExpertLayout::kOriginal));
 }
 
 fs::path resolve_model_path(const std::string& path) {

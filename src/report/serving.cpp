@@ -55,14 +55,21 @@ Reads reads(const Program& program, ExportFormat format) {
   return format == ExportFormat::kPeftFused ? program.fused : Reads::kYes;
 }
 
+std::string_view lost_gates(bool sum_to_one) {
+  return sum_to_one ? "gates renormalised over the selected experts" : "gates that are not renormalised";
+}
+
 void add_routing(const Program& program, ExportFormat format, const ServingFacts& facts, Served& served) {
   if (!facts.router.modulation.empty()) served.lost.emplace_back("phi");
   if (facts.router.output_scale.defined()) served.lost.emplace_back("the rescaler of MoE outputs");
   const bool sum_to_one = renormalises(facts.router.gate_norm, facts.gates.renormalise);
   if (!program.obeys_gate_key && facts.gates.servers && *facts.gates.servers != sum_to_one)
-    served.lost.emplace_back(sum_to_one ? "gates renormalised over the selected experts"
-                                        : "gates that are not renormalised");
-  if (program.obeys_gate_key && format != ExportFormat::kMerged && facts.gates.renormalise != sum_to_one)
+    served.lost.emplace_back(lost_gates(sum_to_one));
+  const bool told = format == ExportFormat::kMerged && !facts.gates.key.empty();  // in the config.json that is written
+  if (!program.obeys_gate_key || facts.gates.renormalise == sum_to_one || told) return;
+  if (facts.gates.key.empty())
+    served.lost.emplace_back(lost_gates(sum_to_one));
+  else
     served.asks.push_back(
         concat("set ", facts.gates.key, " to ", sum_to_one ? "true" : "false", " in the base model's config.json"));
 }
@@ -99,6 +106,10 @@ Served serve(const Program& program, ExportFormat format, const ServingFacts& fa
   const auto how = one_layout ? Reads::kYes : reads(program, format);
   if (how == Reads::kNo)
     refuse(served, std::string(program.refusal));
+  else if (format == ExportFormat::kPeft && !facts.expert_modules)
+    refuse(served, "the experts of a layer are one tensor there: export peft-fused");
+  else if (format == ExportFormat::kPeftFused && !facts.expert_modules && !program.was_run)
+    refuse(served, "not tried with a family whose checkpoints hold the experts of a layer in one tensor");
   else if (!program.takes_tied && facts.tied_experts)
     refuse(served, "the head of this base model is its embedding");
   else if (!program.takes_tied && !facts.llama_cpp)
@@ -127,6 +138,7 @@ ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, c
       fused = ++parts[site.fused.module][site.fused.order];
     }
     facts.fused_rank = std::max(facts.fused_rank, fused * factors.rank());
+    facts.expert_modules &= site.fused.stored.empty();
   }
   for (const auto& [name, site] : sites) {
     const auto layer = parts.find(site.fused.module);

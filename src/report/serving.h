@@ -25,13 +25,14 @@ struct ServingFacts {
   GateRule gates;        ///< the family's, with the base model's own flag
   RouterOptions router;  ///< of the run's evaluations
   bool router_lora = false;
-  bool experts = false;       ///< experts are adapted
-  bool whole_layers = true;   ///< with all their projections, or none
-  bool gate_with_up = true;   ///< gate_proj and up_proj both, or neither
-  bool tied_experts = false;  ///< a sparse base model whose head is its embedding
-  bool llama_cpp = true;      ///< it has an architecture for the base model
-  int64_t rank = 0;           ///< r of the per-expert layout
-  int64_t fused_rank = 0;     ///< the largest of the fused one
+  bool experts = false;        ///< experts are adapted
+  bool whole_layers = true;    ///< with all their projections, or none
+  bool gate_with_up = true;    ///< gate_proj and up_proj both, or neither
+  bool tied_experts = false;   ///< a sparse base model whose head is its embedding
+  bool llama_cpp = true;       ///< it has an architecture for the base model
+  bool expert_modules = true;  ///< each expert of the base model is a module of its own in checkpoints
+  int64_t rank = 0;            ///< r of the per-expert layout
+  int64_t fused_rank = 0;      ///< the largest of the fused one
 };
 /// \param base  of which the adapter is. \param adapters  as they are written
 ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, const RouterOptions& router);

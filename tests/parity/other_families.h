@@ -3,7 +3,7 @@
 
 namespace evenkeel {
 
-/// qwen3_moe, qwen2_moe, mixtral and llama join the table.
+/// qwen2_moe and llama join the table.
 void add_other_families();
 
 }  // namespace evenkeel

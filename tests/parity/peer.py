@@ -7,8 +7,8 @@ import subprocess
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import (AutoConfig, AutoModelForCausalLM, LlamaConfig, MixtralConfig, OlmoConfig, OlmoeConfig, Qwen2MoeConfig,
-                          Qwen3MoeConfig)
+from transformers import (AutoConfig, AutoModelForCausalLM, GraniteMoeConfig, LlamaConfig, MixtralConfig, OlmoConfig, OlmoeConfig,
+                          Qwen2MoeConfig, Qwen3MoeConfig)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "evenkeel"))
@@ -16,7 +16,7 @@ V5 = int(transformers.__version__.split(".")[0]) >= 5
 # The default of transformers 5, grouped products, refuses rows that are no multiple of 16 bytes.
 EXPERTS = {"experts_implementation": "eager"} if V5 else {}
 CONFIGS = {"olmo": OlmoConfig, "olmoe": OlmoeConfig, "llama": LlamaConfig, "mixtral": MixtralConfig,
-           "qwen2_moe": Qwen2MoeConfig, "qwen3_moe": Qwen3MoeConfig}
+           "qwen2_moe": Qwen2MoeConfig, "qwen3_moe": Qwen3MoeConfig, "granitemoe": GraniteMoeConfig}
 # Router logits of the k-th and the next expert closer than this are rounding, not routing.
 SMALLEST_GAP = 3e-5
 

@@ -3,6 +3,7 @@ adapted."""
 import pytest
 
 from peer import random_model
+from sparse_families import TRAINED
 from training_peer import assert_twenty_steps_agree
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate"]
@@ -18,11 +19,18 @@ MODELS = {
                                             vocab_size=73, num_hidden_layers=3, norm_topk_prob=False),
     "dense": dict(family="olmo", num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=52,
                   vocab_size=83, num_hidden_layers=3, tie_word_embeddings=True, clip_qkv=1.1),
+    "qwen3": TRAINED["qwen3_moe"] | dict(vocab_size=79),
+    "qwen3, dense layers between, biases": TRAINED["qwen3_moe"] | dict(vocab_size=79, decoder_sparse_step=2, attention_bias=True,
+                                                                       num_hidden_layers=4, norm_topk_prob=False),
+    "mixtral": TRAINED["mixtral"] | dict(vocab_size=79),
 }
+MIXTRALS = [*TARGETS[:4], "w1", "w2", "w3", "gate"]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_twenty_steps_of_adamw_follow_transformers_and_peft(name, tmp_path):
     base = random_model(seed=51, **MODELS[name])
-    targets = TARGETS if hasattr(base.config, "num_experts") else TARGETS[:-1]
-    assert_twenty_steps_agree(base, targets, tmp_path, seed=53)
+    if MODELS[name].get("family") == "mixtral":
+        assert_twenty_steps_agree(base, MIXTRALS, tmp_path, seed=53, ours=TARGETS)
+    else:
+        assert_twenty_steps_agree(base, TARGETS if hasattr(base.config, "num_experts") else TARGETS[:-1], tmp_path, seed=53)

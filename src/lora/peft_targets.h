@@ -1,0 +1,52 @@
+/// \file  Which linears an adapter_config.json says are adapted, matched as PEFT 0.21 matches them. Private to
+/// lora/peft*.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "lora/peft_pattern.h"
+
+namespace evenkeel::peft {
+
+/// A list of names, each of a whole module or of its end after a dot; or one regular expression for whole names.
+class NameList {
+ public:
+  /// \param value  null, a text or a list of texts. \param place  of it, for errors
+  NameList(const OrderedJson& value, const std::string& place);
+  bool empty() const { return names_.empty() && !pattern_; }
+  bool is_pattern() const { return pattern_.has_value(); }
+  bool has(std::string_view module) const;
+  bool has_whole(std::string_view module) const { return names_.contains(module); }
+
+ private:
+  std::set<std::string, std::less<>> names_;
+  std::optional<Regex> pattern_;
+};
+
+/// target_modules, exclude_modules, layers_to_transform, layers_pattern.
+/// Source: check_target_module_exists of PEFT 0.21.
+class ModuleTargets {
+ public:
+  /// \throws kCheckpoint on values that PEFT refuses too
+  ModuleTargets(const OrderedJson& config, const std::string& file);
+  /// False when the file has no target_modules: then its tensors alone say what is adapted.
+  bool known() const { return known_; }
+  bool has(std::string_view module) const;
+
+ private:
+  void read_layers(const OrderedJson& config, const std::string& file);
+  bool in_layers(std::string_view module) const;
+
+  bool known_ = false, everything_ = false;
+  NameList names_, excluded_;
+  std::optional<std::set<int64_t>> layers_{};  // none: all
+  std::vector<Regex> layer_patterns_{};        // what comes before a layer's number
+};
+
+}  // namespace evenkeel::peft

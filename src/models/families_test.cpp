@@ -1,0 +1,89 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "models/causal_lm.h"
+#include "models/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::kSequences;
+using testing::make_model;
+
+TEST(Qwen3Moe, ReadsTheSizesThatHaveKeysOfTheirOwn) {
+  const auto weights = make_model("qwen3_moe", BaseDtype::kFloat32, {{"head_dim", 4}})->parameters();
+  EXPECT_EQ(weights.at("model.layers.0.self_attn.q_proj.weight").sizes(), at::IntArrayRef({6 * 4, 12}));
+  EXPECT_EQ(weights.at("model.layers.0.self_attn.o_proj.weight").sizes(), at::IntArrayRef({12, 6 * 4}));
+  EXPECT_EQ(weights.at("model.layers.0.self_attn.k_norm.weight").sizes(), at::IntArrayRef({4}));
+  EXPECT_EQ(weights.at("model.layers.1.mlp.experts.5.up_proj.weight").sizes(), at::IntArrayRef({5, 12}));
+}
+
+TEST(Qwen3Moe, IsDenseBetweenItsSparseLayersAndWhereItIsNamed) {
+  const Json five{{"num_hidden_layers", 5}};
+  const auto model = make_model("qwen3_moe", BaseDtype::kFloat32, five);
+  EXPECT_EQ(model->spec().moe_layers, (std::vector<std::string>{"model.layers.1.mlp", "model.layers.3.mlp"}));
+  EXPECT_EQ(model->all_sites().at("model.layers.4.mlp.up_proj").role, SiteRole::kMlp);
+  EXPECT_TRUE(model->spec().gguf.architecture.empty()) << "llama.cpp knows no dense layer there";
+  auto named = five;
+  named["mlp_only_layers"] = {1, 4};
+  EXPECT_EQ(make_model("qwen3_moe", BaseDtype::kFloat32, named)->spec().moe_layers,
+            std::vector<std::string>{"model.layers.3.mlp"});
+}
+
+TEST(Qwen3Moe, RefusesASlidingWindow) {
+  EXPECT_THROW(make_model("qwen3_moe", BaseDtype::kFloat32, {{"use_sliding_window", true}}), Error);
+}
+
+TEST(Mixtral, CallsItsSitesAsTheOthersDoAndItsModulesAsItsCheckpoints) {
+  const auto model = make_model("mixtral", BaseDtype::kFloat32);
+  const auto& up = model->all_sites().at("model.layers.1.block_sparse_moe.experts.up_proj");
+  EXPECT_EQ(up.modules[4], "model.layers.1.block_sparse_moe.experts.4.w3");
+  EXPECT_EQ(up.fused.module, "model.layers.1.mlp.experts");
+  EXPECT_TRUE(model->spec().gates.renormalise);
+}
+
+TEST(Mixtral, TakesAWindowThatLeavesNothingOut) {
+  EXPECT_NO_THROW(make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 32}}));
+  EXPECT_THROW(make_model("mixtral", BaseDtype::kFloat32, {{"sliding_window", 31}}), Error);
+}
+
+TEST(GraniteMoe, DividesItsLogitsAndMultipliesItsScores) {
+  const auto batch = pack_ids(kSequences);
+  const auto hidden = [&](const Json& change) {
+    return make_model("granitemoe", BaseDtype::kFloat64, change)->hidden(batch, {});
+  };
+  const auto plain = hidden({{"logits_scaling", 1.0}});
+  EXPECT_LT(testing::max_difference(hidden({{"logits_scaling", 8.0}}) * 8, plain), 1e-12);
+  for (const auto* key : {"attention_multiplier", "residual_multiplier", "embedding_multiplier"})
+    EXPECT_GT(testing::max_difference(hidden({{"logits_scaling", 1.0}, {key, 1.7}}), plain), 1e-3) << key;
+}
+
+/// What a tensor of Mixtral is called by Granite.
+std::string granite_name(std::string name) {
+  for (const auto& [old, now] : std::vector<std::pair<std::string, std::string>>{{".w1.", ".gate_proj."},
+                                                                                 {".w3.", ".up_proj."},
+                                                                                 {".w2.", ".down_proj."},
+                                                                                 {"_moe.gate.", "_moe.router.layer."}})
+    if (const auto at = name.find(old); at != name.npos) return name.replace(at, old.size(), now);
+  return name;
+}
+
+// 6 heads of width 2: a scale of one over the root of two is what other families have.
+TEST(GraniteMoe, WithoutItsFactorsIsMixtral) {
+  const auto batch = pack_ids(kSequences);
+  const auto granite = make_model("granitemoe", BaseDtype::kFloat64,
+                                  {{"embedding_multiplier", 1},
+                                   {"logits_scaling", 1},
+                                   {"residual_multiplier", 1},
+                                   {"attention_multiplier", std::sqrt(0.5)}});
+  const auto mixtral = make_model("mixtral", BaseDtype::kFloat64, {{"rope_theta", 10000.0}, {"rms_norm_eps", 1e-6}});
+  const auto from = granite->parameters();
+  for (auto& [name, tensor] : mixtral->parameters()) at::Tensor(tensor).copy_(from.at(granite_name(name)));
+  EXPECT_LT(testing::max_difference(granite->hidden(batch, {}), mixtral->hidden(batch, {})), 1e-5);
+}
+
+}  // namespace
+}  // namespace evenkeel

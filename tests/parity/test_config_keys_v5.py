@@ -1,0 +1,277 @@
+"""Every key that transformers' config classes of our families know, placed: read, refused, or without effect here and why. The keys are
+asked of the classes themselves, so that a new one fails this file until it is placed."""
+import functools
+import inspect
+import json
+import re
+from dataclasses import fields
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, cache_utils, masking_utils
+from transformers.configuration_utils import PreTrainedConfig
+
+from forked import forked
+from peer import CONFIGS, EXPERTS, assert_logits_close, experts_of, random_model, texts_with_logits
+
+FAMILIES = ("olmo", "olmoe", "qwen3_moe", "mixtral", "granitemoe")
+SMALL = dict(num_attention_heads=4, num_key_value_heads=2, hidden_size=32, intermediate_size=20, vocab_size=83, num_hidden_layers=2)
+MODELS = {
+    "olmo": SMALL,
+    "olmoe": SMALL | dict(num_experts=7, num_experts_per_tok=3),
+    "qwen3_moe": SMALL | dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=14, norm_topk_prob=True),
+    "mixtral": SMALL | dict(num_local_experts=7, num_experts_per_tok=3),
+    "granitemoe": SMALL | dict(num_local_experts=7, num_experts_per_tok=3, embedding_multiplier=3.0, logits_scaling=1.5,
+                               residual_multiplier=0.6, attention_multiplier=0.25),
+}
+PLAIN = {"rope_type": "default"}
+SPARSE = ("olmoe", "qwen3_moe", "mixtral", "granitemoe")
+NORMED = SPARSE
+
+# key -> (families, values): the same weights under another value have other logits, those of transformers.
+READ = {
+    "rope_parameters": (FAMILIES, [PLAIN | {"rope_theta": 300.0}, {"type": "default", "rope_theta": 40}]),
+    "rope_theta": (FAMILIES, [300.0, 17]),
+    "rope_scaling": (FAMILIES, [PLAIN | {"rope_theta": 300.0}]),
+    "rms_norm_eps": (NORMED, [0.5]),
+    "num_experts_per_tok": (SPARSE, [1, 5]),
+    "norm_topk_prob": (("olmoe",), [True]),
+    "clip_qkv": (("olmo", "olmoe"), [0.3]),
+    "embedding_multiplier": (("granitemoe",), [1, 7.5]),
+    "logits_scaling": (("granitemoe",), [8.0]),
+    "residual_multiplier": (("granitemoe",), [1.1]),
+    "attention_multiplier": (("granitemoe",), [1.5]),
+}
+# key -> (families, values): other weights, so a model of its own.
+SIZES = {
+    "vocab_size": (FAMILIES, [61]), "hidden_size": (FAMILIES, [48]), "num_hidden_layers": (FAMILIES, [3]),
+    "num_attention_heads": (FAMILIES, [8]), "num_key_value_heads": (FAMILIES, [1, 4]), "head_dim": (("olmo", "qwen3_moe", "mixtral", "granitemoe"), [12]),
+    "intermediate_size": (FAMILIES, [28]), "moe_intermediate_size": (("qwen3_moe",), [22]),
+    "num_experts": (("olmoe",), [9]), "num_local_experts": (("qwen3_moe", "mixtral", "granitemoe"), [9]),
+    "tie_word_embeddings": (FAMILIES, [True]), "attention_bias": (("olmo", "olmoe", "qwen3_moe", "granitemoe"), [True]),
+    "decoder_sparse_step": (("qwen3_moe",), [2]), "mlp_only_layers": (("qwen3_moe",), [[0]]),
+}
+# key -> (families, values): exit code 1, and one line that names file and key.
+REFUSED = {
+    "rope_parameters": (FAMILIES, [{"rope_type": "linear", "factor": 2.0}, PLAIN | {"rope_thetta": 5.0}, {"rope_theta": None},
+                                   {"rope_theta": "1e4"}, {"full_attention": PLAIN}, {"rope_type": None}, 5]),
+    "rope_scaling": (FAMILIES, [{"type": "yarn", "factor": 2.0}, {"rope_type": "llama3"}, {"factor": 4.0}, PLAIN | {"low_freq_factor": 1}]),
+    "rope_theta": (FAMILIES, [None, 0, "10000"]),
+    "partial_rotary_factor": (FAMILIES, [0.5]),
+    "hidden_act": (FAMILIES, ["gelu", "relu"]),
+    "attention_dropout": (FAMILIES, [0.1]),
+    "is_encoder_decoder": (FAMILIES, [True]),
+    "is_causal": (FAMILIES, [False]),
+    "per_layer_config": (FAMILIES, [{"0": {"hidden_act": "gelu"}}]),
+    "layer_types": (FAMILIES, [["sliding_attention", "full_attention"]]),
+    "attention_chunk_size": (FAMILIES, [16]),
+    "kv_sharing_modes": (FAMILIES, [["none", "none"]]),
+    "sliding_window": (("olmo", "olmoe", "mixtral", "granitemoe"), [64]),
+    "use_sliding_window": (("qwen3_moe",), [True]),
+    "router_jitter_noise": (("mixtral",), [0.1]),
+    "quantization_config": (FAMILIES, [{"quant_method": "awq"}]),
+    "num_local_experts": (("olmoe",), [5]), "num_experts": (("qwen3_moe", "mixtral"), [5]),
+    "head_dim": (("olmoe",), [12]),  # transformers' own norm over all heads is as wide as the hidden states
+    "rms_norm_eps": (NORMED, [None, "1e-5"]), "vocab_size": (FAMILIES, [None, 83.5]), "logits_scaling": (("granitemoe",), [0]),
+    "attention_multiplier": (("granitemoe",), [None]), "norm_topk_prob": (("olmoe", "qwen3_moe"), [None, 1]),
+}
+STORED = "tensors are computed with as they are stored, or as --dtype says"
+LABELS = "there is no classifier"
+GENERATION = "a setting of transformers' generation, which has flags of its own here"
+WORKSHOP = "how transformers computes, not what"
+# key -> (value, why): neither our logits nor those of transformers change.
+NO_EFFECT = {
+    "dtype": ("float64", STORED), "torch_dtype": ("bfloat16", STORED),
+    "architectures": (["Another"], "the family is model_type"), "transformers_version": ("4.1.0", "a note"),
+    "name_or_path": ("elsewhere", "a note"), "_commit_hash": ("abc", "a note"),
+    "id2label": ({"0": "a"}, LABELS), "label2id": ({"a": 0}, LABELS), "num_labels": (1, LABELS),
+    "problem_type": ("regression", LABELS), "chunk_size_feed_forward": (8, "no block of these families looks at it"),
+    "output_hidden_states": (True, "what transformers returns besides logits"), "return_dict": (True, "a form of the answer"),
+    "output_attentions": (False, "what transformers returns besides logits"), "use_cache": (False, WORKSHOP),
+    "attn_implementation": ("eager", WORKSHOP), "experts_implementation": ("eager", WORKSHOP),
+    "output_router_logits": (True, "a loss that transformers adds in training; here methods say what is added"),
+    "router_aux_loss_coef": (0.5, "the weight of that loss"),
+    "initializer_range": (0.7, "of random weights, which `init` and `pretrain` draw"),
+    "pad_token_id": (5, "texts are packed end to end, never padded"), "bos_token_id": (3, "the tokenizer says what texts begin with"),
+    "eos_token_id": (4, "of generation: tests/parity/test_generation.py"),
+    "max_position_embeddings": (300, "positions are computed; longer texts are refused here"),
+}
+NO_EFFECT_OF = {"qwen3_moe": {"sliding_window": (8, "use_sliding_window is false")}}
+
+
+def placed(family):
+    tables = {key for table in (READ, SIZES, REFUSED) for key, (families, _) in table.items() if family in families}
+    return tables | NO_EFFECT.keys() | NO_EFFECT_OF.get(family, {}).keys()
+
+
+def modelling(family):
+    return inspect.getmodule(AutoModelForCausalLM._model_mapping[CONFIGS[family]])
+
+
+def known_to_transformers(family):
+    """Fields, other spellings, keys that are taken out of the way, and what code reads of a config that has no field for it."""
+    config = CONFIGS[family]
+    taken = inspect.getsource(PreTrainedConfig.__post_init__) + inspect.getsource(PreTrainedConfig.convert_rope_params_to_dict)
+    keys = {field.name for field in fields(config)} | set(config.attribute_map)
+    keys |= set(re.findall(r'kwargs\.(?:pop|get)\("(\w+)"', taken))
+    for module in (modelling(family), masking_utils, cache_utils):
+        keys |= set(re.findall(r'getattr\((?:self\.)?config, *"([a-z]\w*)"', inspect.getsource(module)))
+    return keys
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_key_that_transformers_knows_is_placed(family):
+    assert not known_to_transformers(family) - placed(family)
+
+
+@functools.cache
+def base(family):
+    return random_model(seed=7, family=family, **MODELS[family])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Of each family a folder, its config.json, texts and the logits of transformers."""
+    made = {}
+    for family in FAMILIES:
+        folder = tmp_path_factory.mktemp(family)
+        base(family).save_pretrained(folder)
+        made[family] = folder, json.loads((folder / "config.json").read_text()), texts_with_logits(base(family), (1, 40, 9), seed=5)
+    return made
+
+
+def forked_score(folder, texts):
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"ids": ids}) + "\n" for ids in texts))
+    return forked("score", "--model", folder, "--input", folder / "texts.jsonl", "--json", "--threads", 1, "--logits",
+                  folder / "logits.safetensors")
+
+
+def our_logits(folder, texts):
+    done = forked_score(folder, texts)
+    assert done.returncode == 0, done.stderr
+    tensors = load_file(folder / "logits.safetensors")
+    return [tensors[str(i)].float() for i in range(len(texts))]
+
+
+def peer_of(family, folder):
+    """transformers' model of the folder's config.json, with the weights of the base."""
+    config = AutoConfig.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **experts_of(config)).eval()
+    model.load_state_dict(base(family).state_dict())
+    return model
+
+
+def changed(config, key, value):
+    """config.json with that key, in the place of what says the same under another name."""
+    rope = ("rope_parameters", "rope_scaling", "rope_theta")
+    drop = rope if key in rope else ()
+    return {name: old for name, old in config.items() if name not in drop} | {key: value}
+
+
+def cases(table):
+    return [(family, key, value) for key, (families, values) in table.items() for family in families for value in values]
+
+
+@pytest.mark.parametrize("family, key, value", cases(READ))
+def test_what_is_read_changes_logits_as_in_transformers(family, key, value, saved):
+    folder, config, (_, plain) = saved[family]
+    (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
+    texts, expected = texts_with_logits(peer_of(family, folder), (1, 40, 9), seed=5)
+    assert_logits_close(our_logits(folder, texts), expected)
+    assert max((a - b).abs().max() for a, b in zip(plain, expected)) > 1e-3, "the value changes nothing"
+
+
+@pytest.mark.parametrize("family, key, value", cases(SIZES))
+def test_sizes_are_those_of_transformers(family, key, value, tmp_path):
+    model = random_model(seed=9, family=family, **MODELS[family] | {key: value})
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())[key] == value
+    texts, expected = texts_with_logits(model, (1, 30), seed=5)
+    assert_logits_close(our_logits(tmp_path, texts), expected)
+
+
+@pytest.mark.parametrize("family, key, value", cases(REFUSED))
+def test_what_is_refused_is_refused_by_name(family, key, value, saved):
+    folder, config, (texts, _) = saved[family]
+    (folder / "config.json").write_text(json.dumps(changed(config, key, value)))
+    done = forked_score(folder, texts)
+    assert done.returncode == 1 and key in done.stderr and "config.json" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_has_no_effect_here_has_none(family, saved):
+    folder, config, (texts, expected) = saved[family]
+    table = NO_EFFECT | NO_EFFECT_OF.get(family, {})
+    generation = {key: 1 for key in GenerationConfig._get_default_generation_params()}
+    settings = {key: value for key, (value, why) in table.items() if why}
+    (folder / "config.json").write_text(json.dumps(config | generation | settings))
+    assert_logits_close(our_logits(folder, texts), expected)
+    del settings["dtype"]
+    (folder / "config.json").write_text(json.dumps(config | settings))
+    peer = peer_of(family, folder)
+    assert_logits_close([peer(input_ids=torch.tensor([ids]), use_cache=False).logits[0].detach() for ids in texts], expected)
+
+
+# Values beside the block that should contain them, older spellings, partial blocks, both spellings at once.
+ROPES = [
+    {"rope_theta": 300, "rope_parameters": PLAIN}, {"rope_theta": 300.0, "rope_parameters": {}}, {"rope_theta": 300.0, "rope_parameters": None},
+    {"rope_theta": 300.0, "rope_scaling": None}, {"rope_theta": 300.0, "rope_scaling": {}}, {"rope_theta": 300.0, "rope_scaling": {"type": "default"}},
+    {"rope_theta": 300.0, "rope_parameters": PLAIN | {"rope_theta": 40.0}}, {"rope_theta": None, "rope_parameters": PLAIN | {"rope_theta": 40.0}},
+    {"rope_theta": 300.0, "rope_parameters": {"type": "linear", "rope_type": "default"}},
+    {"rope_parameters": PLAIN | {"rope_theta": 40.0, "partial_rotary_factor": 1.0}, "partial_rotary_factor": None},
+    {"rope_scaling": PLAIN | {"rope_theta": 40.0}, "rope_parameters": PLAIN | {"rope_theta": 40.0}}, {}, {"rope_parameters": PLAIN},
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("settings", ROPES, ids=json.dumps)
+def test_rope_is_read_wherever_it_stands(family, settings, saved):
+    folder, config, (texts, _) = saved[family]
+    config = {key: value for key, value in config.items() if not key.startswith("rope_")} | settings
+    (folder / "config.json").write_text(json.dumps(config))
+    texts, expected = texts_with_logits(peer_of(family, folder), (40,), seed=5)
+    assert_logits_close(our_logits(folder, texts), expected)
+
+
+def test_two_blocks_that_differ_are_refused(saved):
+    """transformers looks at rope_scaling alone, and takes its default where the theta stands in the other one."""
+    folder, config, (texts, _) = saved["olmoe"]
+    config = changed(config, "rope_scaling", PLAIN) | {"rope_parameters": PLAIN | {"rope_theta": 5e5}}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = forked_score(folder, texts)
+    assert done.returncode == 1 and "rope_scaling" in done.stderr and "rope_parameters" in done.stderr
+
+
+@pytest.mark.parametrize("family, key, other", [("olmoe", "num_experts", "num_local_experts"), ("qwen3_moe", "num_experts", "num_local_experts"),
+                                                ("mixtral", "num_local_experts", "num_experts")])
+def test_another_spelling_of_a_key_is_that_key(family, key, other, saved):
+    folder, config, _ = saved[family]
+    config = {name: value for name, value in config.items() if name not in (key, other)} | {other: 7}
+    (folder / "config.json").write_text(json.dumps(config))
+    texts, expected = texts_with_logits(peer_of(family, folder), (30,), seed=5)
+    assert_logits_close(our_logits(folder, texts), expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_keys_that_are_left_out_have_the_values_of_transformers(family, saved):
+    folder, config, _ = saved[family]
+    kept = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+            "intermediate_size", "moe_intermediate_size", "num_experts", "num_local_experts", "num_experts_per_tok")
+    (folder / "config.json").write_text(json.dumps({key: config[key] for key in kept if key in config}))
+    texts, expected = texts_with_logits(peer_of(family, folder), (30,), seed=5)
+    assert_logits_close(our_logits(folder, texts), expected)
+    assert EXPERTS
+
+
+@pytest.mark.parametrize("both", [{"dtype": "float32", "torch_dtype": "float16"}, {"dtype": "float32"}, {"torch_dtype": "float32"}, {}],
+                         ids=json.dumps)
+def test_a_written_checkpoint_says_its_precision_in_every_spelling(both, saved, tmp_path):
+    _, config, _ = saved["olmoe"]
+    config = {key: value for key, value in config.items() if key not in ("dtype", "torch_dtype")} | both
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = forked("init", tmp_path / "config.json", "--out", tmp_path / "model", "--dtype", "bfloat16")
+    assert done.returncode == 0, done.stderr
+    assert AutoConfig.from_pretrained(tmp_path / "model").dtype == torch.bfloat16
+    written = json.loads((tmp_path / "model/config.json").read_text())
+    assert {written.get(key, "bfloat16") for key in ("dtype", "torch_dtype")} == {"bfloat16"}
