@@ -17,6 +17,7 @@ std::string answers_of(const ModelOptions& flags, const OpenedModel& opened, con
                             config::name_of(options.form), ' ', config::name_of(options.decode), ' ',
                             config::name_of(options.cache), ' ', options.cache_gib, ' ', options.max_new_tokens, ' ',
                             options.batch_size, ' ', options.cutoff, ' ', options.likelihood, '\n');
+  if (!opened.model->device().is_cpu()) text += "gpu\n";
   for (const auto& file : files) text += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
   return concat(sha256(text).substr(0, 16), ", ");
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "base/device.h"
 #include "base/files.h"
 #include "base/machine.h"
 #include "fed/arithmetic.h"
@@ -61,6 +63,22 @@ void print_machine() {
             << "memory        " << machine::bytes_text(memory.physical) << ", available "
             << machine::bytes_text(memory.available) << " (" << memory.limited_by << ")\n"
             << std::flush;  // before what takes its time
+}
+
+/// What LibTorch finds to compute on beside the processor.
+void print_gpu() {
+  const auto device = find_device("auto", "--device");
+  if (device.is_cpu()) {
+    std::cout << "gpu           none that this LibTorch can use\n" << std::flush;
+    return;
+  }
+  const auto gpu = device_identity(device);
+  const auto gpu_memory = device_memory(device);
+  std::cout << "gpu           " << device_text(device) << ", " << gpu.name << ", architecture " << gpu.architecture
+            << ", driver " << gpu.driver << ", CUDA " << gpu.runtime << '\n'
+            << "gpu memory    " << machine::bytes_text(gpu_memory.total) << ", free "
+            << machine::bytes_text(gpu_memory.free) << '\n'
+            << std::flush;
 }
 
 void print_products() {
@@ -152,17 +170,35 @@ void print_fit(const ShapedModel& shaped) {
                "(model.base_format), are mapped, their pages can be dropped under pressure\n";
 }
 
-/// What a run of that config would hold, without its weights being read.
-MemoryPlan foreseen(const DoctorFlags& flags) {
+/// What a run of a config would hold.
+struct Foreseen {
+  MemoryPlan host;
+  std::optional<MemoryPlan> device{};  ///< where it computes on a GPU
+};
+
+/// Without its weights being read.
+Foreseen foreseen(const DoctorFlags& flags) {
   auto config = ExperimentConfig::load(flags.config, flags.settings);
   config.model.compute_dtype = ComputeDtype::kFloat32;  // nothing is multiplied
   config.settle(machine_choices(config));
-  return memory_plan(make_experiment(std::move(config), Purpose::kForesee));
+  const bool on_gpu = names_gpu(config.model.device);
+  const auto experiment = make_experiment(std::move(config), Purpose::kForesee);
+  Foreseen plans{.host = memory_plan(experiment)};
+  if (on_gpu) plans.device = device_memory_plan(experiment);
+  return plans;
 }
 
-void print_plan(const std::string& config, const MemoryPlan& plan) {
-  const auto memory = machine::memory();
-  std::cout << "\n" << config << ": memory at the worst moment of the run, GiB\n";
+/// Of a GPU, as the plan of a run asks for it; nothing is free of one that is not there.
+machine::Memory gpu_memory() {
+  const auto memory = device_memory(find_device("auto", "--device"));
+  return {.physical = memory.total,
+          .available = memory.free,
+          .address_space = std::numeric_limits<int64_t>::max(),
+          .limited_by = memory.total > 0 ? "free on the GPU" : "there is no GPU here"};
+}
+
+void print_plan(const std::string& what, const MemoryPlan& plan, const machine::Memory& memory) {
+  std::cout << "\n" << what << " at the worst moment of the run, GiB\n";
   const auto line = [](int64_t bytes, const std::string& what) {
     std::cout << fixed(static_cast<double>(bytes) / kGiB, 2, 8) << "  " << what << '\n';
   };
@@ -236,14 +272,16 @@ void add_doctor_command(CLI::App& program) {
              "--device-profile goes with --config or --model: whose training is to be measured");
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
     std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
-    std::optional<MemoryPlan> plan;
+    std::optional<Foreseen> plan;
     if (!flags->device_profile.empty()) check_profile_file(flags->device_profile);
     if (!flags->model.empty()) shaped = open_shape(flags->model);
     if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();
+    print_gpu();
     if (!plan) print_products();
     if (shaped) print_fit(*shaped);
-    if (plan) print_plan(flags->config, *plan);
+    if (plan) print_plan(flags->config + ": memory", plan->host, machine::memory());
+    if (plan && plan->device) print_plan(flags->config + ": memory of the GPU", *plan->device, gpu_memory());
     if (!flags->device_profile.empty()) print_device(*flags);
   });
 }

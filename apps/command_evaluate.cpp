@@ -14,6 +14,7 @@
 #include "base/interrupt.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "fed/arithmetic.h"
 #include "fed/evaluation.h"
 #include "report/client_scores.h"
 #include "report/score_table.h"
@@ -275,6 +276,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
     if (flags.in_the_run_only) config.evaluate.as_exported = false;
     if (flags.seed) config.seed = *flags.seed;
     if (flags.model.threads > 0) config.threads = flags.model.threads;
+    compute_on(config.model, flags.model.device);
     if (flags.batch_size) config.evaluate.batch_size = *flags.batch_size;
     if (flags.max_new_tokens) config.evaluate.max_new_tokens = *flags.max_new_tokens;
     if (!flags.bert_score.encoder.empty()) config.evaluate.bert_score = flags.bert_score;

@@ -4,6 +4,8 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/model_options.h"
+#include "base/device.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -15,7 +17,7 @@ namespace evenkeel {
 namespace {
 
 struct NodeFlags {
-  std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, adapters, socket;
+  std::string server = "127.0.0.1:8000", ca, key, model, budget, agreed, memory, adapters, socket, device;
   std::vector<std::string> data, test;
   int64_t threads = 0;
   double poll = 0.5, round_seconds = 600;
@@ -63,6 +65,7 @@ NodeClientOptions client_of(const NodeFlags& flags) {
           .budget = budget_of(flags.budget),
           .measure_s = flags.budget == "auto" ? flags.round_seconds : 0,
           .threads = flags.threads,
+          .device = flags.device,
           .folder = flags.memory.empty() ? concat(own, ".memory") : flags.memory,
           .adapters = flags.adapters.empty() ? concat(own, ".adapters") : flags.adapters,
           .agreed = flags.agreed,
@@ -75,6 +78,7 @@ NodeClientOptions client_of(const NodeFlags& flags) {
 
 void run_node_command(const NodeFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
+  if (!flags.device.empty()) find_device(flags.device, "--device");  // said before a server is asked
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
   watch_interrupts();
@@ -117,6 +121,7 @@ void add_node_command(CLI::App& program) {
   command->add_option("--adapters", flags->adapters,
                       "folder that the final adapter of each run is written into (default: beside the key)");
   command->add_option("--threads", flags->threads, "processor threads (default: as the run says)");
+  add_device_flag(*command, flags->device);
   command->add_option("--poll", flags->poll, "seconds between two questions for work")->capture_default_str();
   command->add_flag("--once", flags->once, "leave when the first run is over");
   command->callback([flags] { run_node_command(*flags); });

@@ -13,7 +13,7 @@ namespace evenkeel {
 namespace {
 
 struct PgAlignmentFlags {
-  std::string run, data, mode = "kmax";
+  std::string run, data, device, mode = "kmax";
   int64_t limit = 32;
   bool json = false;
 };
@@ -43,7 +43,7 @@ void run_pg_alignment_command(const PgAlignmentFlags& flags) {
   limits::check_integer("--limit", flags.limit, 1, limits::kRows);
   const auto mode = parse_enum<AlignMode>("--pg-align-mode", flags.mode);
   TextGrid grid({"layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"});
-  for (const auto& one : run_pg_alignment(flags.run, flags.limit, mode, flags.data)) {
+  for (const auto& one : run_pg_alignment(flags.run, flags.limit, mode, flags.data, flags.device)) {
     if (flags.json) print_json(one);
     grid.add({one.layer, std::to_string(one.idle), std::to_string(one.compared), std::to_string(one.zero),
               number_text(one.cosine), number_text(shuffled(one, &ShuffledCosine::mean)),
@@ -72,6 +72,7 @@ void add_pg_alignment_command(CLI::App& program) {
   command->add_option("--pg-align-mode", flags->mode,
                       "true gradients with the checkpoint's experts per token (kmax, default), or all experts (dense)");
   command->add_option("--data", flags->data, "folder of the tasks' files (default: the run's)");
+  add_device_flag(*command, flags->device);
   command->add_flag("--json", flags->json, "one JSON line per layer");
   command->callback([flags] { run_pg_alignment_command(*flags); });
 }

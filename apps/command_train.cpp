@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/model_options.h"
 #include "base/interrupt.h"
 #include "base/limits.h"
 #include "cluster/ranks.h"
@@ -19,7 +20,7 @@ namespace evenkeel {
 namespace {
 
 struct TrainFlags {
-  std::string config, out, device = "cpu";
+  std::string config, out, device;
   std::vector<std::string> settings;
   int64_t threads = 0, ranks = 0;
   std::optional<int64_t> from_round;
@@ -28,13 +29,12 @@ struct TrainFlags {
 
 RunRequest request_of(const TrainFlags& flags) {
   RunRequest request{.file = flags.config, .settings = flags.settings, .out = flags.out};
+  if (!flags.device.empty()) request.settings.push_back(concat("model.device=\"", flags.device, "\""));
   if (flags.threads > 0) request.settings.push_back(concat("threads=", flags.threads));
   return request;
 }
 
 void check(const TrainFlags& flags) {
-  EK_CHECK(flags.device == "cpu", kConfig, "--device is ", flags.device,
-           ", allowed: cpu (this version computes there only)");
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   limits::check_integer("--ranks", flags.ranks, 0, limits::kThreads);
   EK_CHECK(!flags.from_round || flags.resume, kConfig, "--from-round is ", *flags.from_round,
@@ -111,7 +111,7 @@ void add_train_command(CLI::App& program) {
       "from the beginning)");
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
   command->add_option("--ranks", flags->ranks, "processes on this machine that share the clients (docs/federation.md)");
-  command->add_option("--device", flags->device, "cpu")->capture_default_str();
+  add_device_flag(*command, flags->device);
   command->add_flag("--print-config", flags->print_config, "print every key with its value and meaning, and stop");
   command->callback([flags] { run_train(*flags); });
 }

@@ -2,8 +2,12 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/device.h"
 #include "base/limits.h"
+#include "base/text.h"
+#include "fed/arithmetic.h"
 #include "lora/peft.h"
+#include "train/residence.h"
 
 namespace evenkeel {
 namespace {
@@ -37,10 +41,35 @@ std::unique_ptr<RunAtBudget> run_at_budget(const SourceOptions& options) {
                                                                            if (dtype_given) config.model.dtype = dtype;
                                                                            if (options.threads > 0)
                                                                              config.threads = options.threads;
+                                                                           compute_on(config.model, options.device);
                                                                          }});
 }
 
+/// \param device  as --device has it; empty: the processor
+BaseStorage storage_of(BaseDtype dtype, const std::string& device) {
+  BaseStorage storage(dtype);
+  storage.device = find_device(device.empty() ? "cpu" : device, "--device");
+  storage.engine = storage.device.is_cpu() ? Engine::kKernels : Engine::kAten;
+  settle_device(storage.device);
+  return storage;
+}
+
+/// As a run's compute_dtype = "auto" (fed/config.h).
+Compute compute_of(const BaseStorage& storage) {
+  const bool wide = storage.dtype == BaseDtype::kFloat32 || storage.dtype == BaseDtype::kFloat64;
+  const bool rounds = storage.engine == Engine::kAten && !wide;
+  return {.engine = storage.engine, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
+}
+
 }  // namespace
+
+void add_device_flag(CLI::App& command, std::string& name) {
+  command.add_option("--device", name, "cpu, cuda, cuda:N or auto (default: model.device of a run, else cpu)")
+      ->check([](const std::string& text) {
+        return names_compute_device(text) ? std::string()
+                                          : concat("\"", shown(text), "\", allowed: cpu, cuda, cuda:0 and so on, auto");
+      });
+}
 
 CLI::Option* ModelOptions::add_to(CLI::App& command) {
   auto* folder = command.add_option("--model", model, "Hugging Face folder, or builtin:tiny-olmoe");
@@ -51,6 +80,7 @@ CLI::Option* ModelOptions::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype,
                      "storage of the weights: checkpoint (as in the file), float32, bfloat16, float64");
   command.add_option("--threads", threads, "processor threads (default: all cores)");
+  add_device_flag(command, device);
   return folder;
 }
 
@@ -63,13 +93,18 @@ OpenedModel open_model(const ModelOptions& options) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", options.dtype);
   const auto gate_norm = parse_enum<GateNorm>("--gate-norm", options.gate_norm);
   use_threads(options.threads);
+  const auto storage = storage_of(dtype, options.device);
   OpenedModel opened;
   opened.folder = resolve_model_path(options.model);
-  opened.model = load_model(opened.folder, dtype);
+  opened.model = load_model(opened.folder, storage);
+  opened.compute = compute_of(storage);
   check_top_k(opened.model->spec(), options.top_k);
   opened.router.top_k = options.top_k;
   opened.router.gate_norm = gate_norm;
-  if (!options.adapter.empty()) opened.adapters = load_peft_adapter(options.adapter, opened.model->all_sites());
+  if (!options.adapter.empty()) {
+    auto copies = StorageCopies::to(storage.device);
+    opened.adapters = copied(load_peft_adapter(options.adapter, opened.model->all_sites()), copies);
+  }
   return opened;
 }
 

@@ -21,9 +21,10 @@ struct ModelOptions {
   std::string dtype = "checkpoint", gate_norm = "olmoe_native";
   int64_t top_k = 0;
   int64_t threads = 0;
+  std::string device;
 
-  /// Adds --model, --adapter, --top-k, --gate-norm, --dtype, --threads. \return --model, for the caller to require or
-  /// not.
+  /// Adds --model, --adapter, --top-k, --gate-norm, --dtype, --threads, --device. \return --model, for the
+  /// caller to require or not.
   CLI::Option* add_to(CLI::App& command);
 };
 
@@ -33,15 +34,21 @@ struct OpenedModel {
   std::unique_ptr<CausalLm> model;
   AdapterState adapters;
   RouterOptions router;
+  Compute compute{};
 
-  ForwardOptions forward() const { return {.adapters = adapters.empty() ? nullptr : &adapters, .router = router}; }
+  ForwardOptions forward() const {
+    return {.adapters = adapters.empty() ? nullptr : &adapters, .router = router, .compute = compute};
+  }
 };
+
+/// Adds --device, which takes a device's name; whether it is there, find_device() says.
+void add_device_flag(CLI::App& command, std::string& name);
 
 /// Sets the number of threads that --threads asks for; 0: all cores. \throws kConfig when it is out of range.
 void use_threads(int64_t threads);
 
-/// Sets the number of threads, loads model and adapter. \throws kConfig for a flag out of range, kCheckpoint for a bad
-/// folder.
+/// Sets the number of threads, loads model and adapter onto the device. \throws kConfig for a flag out of range,
+/// kCheckpoint for a bad folder.
 OpenedModel open_model(const ModelOptions& options);
 
 /// What score and generate work with: a model as ModelOptions say, or a run.

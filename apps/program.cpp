@@ -11,6 +11,7 @@
 
 #include "apps/commands.h"
 #include "apps/output.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/interrupt.h"
@@ -98,7 +99,9 @@ int say(const Error& error) {
 }
 
 /// LibTorch's messages carry a stack after the first line; one line is what a user needs.
-Error from_library(std::string_view text) {
+Error from_library(const std::exception& error) {
+  if (auto full = out_of_device_memory(error); !full.empty()) return Error(kIo, std::move(full));
+  const std::string_view text = error.what();
   if (text.find("can't allocate memory") != text.npos || text.find("not enough memory") != text.npos)
     return Error(kIo, concat("out of memory: ", text.substr(0, text.find('\n'))));
   return Error(kInternal, std::string(text.substr(0, text.find('\n'))));
@@ -126,7 +129,7 @@ int exit_code_of(int argc, char** argv) {
   } catch (const std::length_error&) {  // of a container: as many as no machine has
     return say(out_of_memory());
   } catch (const std::exception& error) {
-    return say(from_library(error.what()));
+    return say(from_library(error));
   } catch (...) {
     return say(Error(kInternal, "an error of an unknown kind"));
   }

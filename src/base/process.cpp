@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/device.h"
+
 namespace evenkeel {
 namespace {
 
@@ -33,6 +35,7 @@ void let_waiting_threads_sleep(char** argv) {
 }  // namespace
 
 void settle_process(char** argv) {
+  settle_device_environment();
   let_waiting_threads_sleep(argv);
   keep_freed_memory();
 }

@@ -13,6 +13,8 @@ namespace evenkeel {
 /// (docs/performance.md). The library reads its settings when it is loaded, so the program begins again with them,
 /// once; nothing happens where the environment says something of its own (OMP_WAIT_POLICY, GOMP_SPINCOUNT) or names one
 /// thread (OMP_NUM_THREADS=1), which has nobody to wait for.
+///
+/// A GPU's products must find their setting in the environment too (base/device.h).
 void settle_process(char** argv);
 
 /// Gives all that lies free back to the system: for once a round, before much is asked for in other pieces than what

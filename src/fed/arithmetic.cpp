@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/device.h"
 #include "base/files.h"
 #include "models/checkpoint.h"
 #include "nn/product_probe.h"
@@ -33,8 +34,11 @@ bool gains_from_choice(const ModelSection& section) {
 
 MachineChoices machine_choices(const ExperimentConfig& config) {
   MachineChoices machine{.threads = at::intraop_default_num_threads(), .products = {}};
-  const auto& model = config.model;
-  const bool open = model.compute_dtype == ComputeDtype::kAuto && !model.products.given() && !model.stores_wide();
+  machine.device = find_device("auto", "model.device").is_cpu() ? "cpu" : "cuda";
+  auto model = config.model;
+  if (model.device == "auto") model.device = machine.device;
+  const bool open = !model.uses_operators() && model.compute_dtype == ComputeDtype::kAuto && !model.products.given() &&
+                    !model.stores_wide();
   if (!open || !gains_from_choice(model)) return machine;
   const int before = at::get_num_threads();
   at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
@@ -42,6 +46,18 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
       fastest_products(measure_products(model.base_format == BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
   at::set_num_threads(before);
   return machine;
+}
+
+void compute_on(ModelSection& model, const std::string& device) {
+  if (device.empty() || device == model.device) return;
+  model.device = device;
+  model.engine = EngineChoice::kAuto;
+  const bool on_gpu = !find_device(device, "--device").is_cpu();
+  if (on_gpu && model.compute_dtype == ComputeDtype::kMeasured) {
+    model.compute_dtype = ComputeDtype::kAuto;
+    model.products = {};
+  }
+  model.settle({.threads = 1, .products = {}, .device = on_gpu ? "cuda" : "cpu"});
 }
 
 }  // namespace evenkeel

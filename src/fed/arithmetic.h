@@ -6,9 +6,15 @@
 
 namespace evenkeel {
 
-/// What this machine stands in for where `config` leaves it open: all its cores, and the kernels that are fastest here,
+/// What this machine stands in for where `config` leaves it open: all its cores, its GPU, and the kernels that are
+/// fastest here,
 /// which takes seconds to measure (nn/product_probe.h) and is measured only where it is asked for and the model has
 /// a large weight in 16 bits or int8. \throws as load_shape()
 MachineChoices machine_choices(const ExperimentConfig& config);
+
+/// Leads a settled config to another device: `device` as --device has it, empty or the one it has: nothing happens. The
+/// engine is then that device's, and kernels that were measured for processors are no more said.
+/// \throws kConfig where the device or its engine cannot do what the config says
+void compute_on(ModelSection& model, const std::string& device);
 
 }  // namespace evenkeel

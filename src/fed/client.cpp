@@ -52,14 +52,14 @@ Reply Client::answer(const Task& task, const OnProgress& on_progress) {
 
 LocalSetup Client::prepare(const Task& task) {
   const auto sent = download(task);
-  return place_.method->prepare(sent, view(task));
+  return place_.placed(place_.method->prepare(sent, view(task)));
 }
 
 LocalSetup Client::exported(const Task& task, ServedBy by) {
   auto setup = empty_setup(view(task));
   setup.router.gate_norm = served_gates(setup.router.gate_norm, by, place_.model->spec().gates);
   setup.adapters = received(decode(task.payload.bytes, "the adapter to be scored as exported")).adapters;
-  return setup;
+  return place_.placed(std::move(setup));
 }
 
 Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progress) {

@@ -291,6 +291,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
   table.check(plain_name, "name", in_quotes(name), "a file name without /, not starting with a dot");
   table.check_integer("seed", seed, 0, limits::kAny);
   table.check_integer("threads", threads, 0, limits::kThreads);
+  check_parallel(table.table("clients").place_of("parallel"));
   check_ranks(table.table("clients"));
   check_devices(table.table("clients"));
   check_own_rows(table);
@@ -299,6 +300,12 @@ void ExperimentConfig::resolve(const config::Table& table) {
       std::count(data.task.begin(), data.task.end(), "files") == 0 || !data.files.by_task().empty(), "files", "empty",
       "files of rows: data.files.train, or `data` of every [[clients.client]]");
   check_tasks(table.table("evaluate"));
+}
+
+/// Clients share the GPU's memory one after another.
+void ExperimentConfig::check_parallel(const std::string& place) const {
+  EK_CHECK(clients.parallel == 1 || !names_gpu(model.device), kConfig, "clients.parallel is ", clients.parallel,
+           ", allowed: 1, where model.device is \"", model.device, "\" (ranks share a run over several GPUs)", place);
 }
 
 void ExperimentConfig::check_ranks(const config::Table& table) const {
@@ -407,7 +414,8 @@ ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::
 
 void ExperimentConfig::settle(const MachineChoices& machine) {
   if (threads == 0) threads = std::max<int64_t>(1, machine.threads / clients.parallel);
-  model.settle_products(machine.products);
+  model.settle(machine);
+  check_parallel("");
   settle_budgets();
   data.path = expand_data_path(data.path, "data.path").string();
   data.files.expand_paths();

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,17 +31,29 @@
 namespace evenkeel {
 
 /// Arithmetic of products with a base stored in 16 bits (nn/product_table.h). Any other base is computed in float32.
+/// Of the engine kAten: what products inside blocks are made in (nn/compute.h).
 enum class ComputeDtype {
-  kAuto,      ///< kMeasured, on the machine where the run is created
+  kAuto,      ///< kMeasured, on the machine where the run is created; of kAten bfloat16 on a GPU, else float32
   kBFloat16,  ///< our own kernels for all; large products round activations to bfloat16 and take dot products
   kFloat32,   ///< our own kernels for all, exact products. With either, bits do not depend on the number of threads
-  kMeasured,  ///< what [model.products] lists
+  kMeasured,  ///< what [model.products] lists; not of kAten
 };
 constexpr auto names(ComputeDtype) {
   return std::array{config::EnumName<ComputeDtype>{"auto", ComputeDtype::kAuto},
                     config::EnumName<ComputeDtype>{"bfloat16", ComputeDtype::kBFloat16},
                     config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
                     config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
+}
+/// Who computes.
+enum class EngineChoice {
+  kAuto,     ///< kKernels on a processor, kAten on a GPU
+  kKernels,  ///< Engine::kKernels
+  kAten,     ///< Engine::kAten
+};
+constexpr auto names(EngineChoice) {
+  return std::array{config::EnumName<EngineChoice>{"auto", EngineChoice::kAuto},
+                    config::EnumName<EngineChoice>{"kernels", EngineChoice::kKernels},
+                    config::EnumName<EngineChoice>{"aten", EngineChoice::kAten}};
 }
 constexpr auto names(TransportDtype) {
   return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
@@ -51,6 +64,7 @@ constexpr auto names(TransportDtype) {
 struct MachineChoices {
   int64_t threads = 1;
   ProductTable products;
+  std::string device = "cpu";  ///< what "auto" is: "cpu" or "cuda"
 };
 
 /// Which kernel makes a product with the base, by the number of rows: lists of ProductTable::kRows.size() names, own,
@@ -77,6 +91,8 @@ struct ModelSection {
   ComputeDtype compute_dtype = ComputeDtype::kAuto;
   BaseFormat base_format = BaseFormat::kStored;
   std::string base_cache;
+  std::string device = "cpu";
+  EngineChoice engine = EngineChoice::kAuto;
   ProductsSection products;
   void visit(auto& field) {
     field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
@@ -90,16 +106,29 @@ struct ModelSection {
           "memory");
     field("base_cache", base_cache,
           "folder of the int8 file, made once per checkpoint; empty: .evenkeel-cache beside the run folder");
+    field(
+        "device", device,
+        "where the base lies and clients train, one after another: cpu, cuda (of a rank its own GPU), cuda:N, or auto, "
+        "a GPU where there is one");
+    field("engine", engine,
+          "who computes: kernels, this program's for processors; aten, LibTorch's operators on any "
+          "device; auto: aten on a GPU");
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
+  /// Whether LibTorch's operators compute. REQUIRES a device that is not "auto"
+  bool uses_operators() const;
+  /// Refuses what the device or the engine cannot do. \param place_of  " (file, line)" of a key
+  void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
+  /// Replaces what is auto: device, engine, and the arithmetic with `settle_products()`.
+  void settle(const MachineChoices& machine);
   /// Of products with the base, once that is settled.
   ProductTable product_table() const;
   /// Who computes, and how.
   Compute compute() const;
   /// Replaces auto by what was chosen.
   void settle_products(const ProductTable& chosen);
-  /// How the weights are loaded. \param beside  the run folder
+  /// How the weights are loaded, on the processor. \param beside  the run folder
   BaseStorage storage(const std::filesystem::path& beside) const;
   /// There is nothing to choose then.
   bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
@@ -348,6 +377,7 @@ struct ExperimentConfig {
   void check_ranks(const config::Table& table) const;
   void check_devices(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
+  void check_parallel(const std::string& place) const;
   void give_files();
   void settle_budgets();
   void settle_ranks();

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/device.h"
 #include "base/files.h"
 #include "fed/config.h"
 
@@ -74,6 +75,33 @@ void ModelSection::resolve(const config::Table& table) const {
   const bool as_stored = dtype == BaseDtype::kCheckpoint;
   table.check(base_format == BaseFormat::kStored || as_stored, "dtype", concat('"', config::name_of(dtype), '"'),
               "checkpoint, where model.base_format is int8");
+  table.check(names_compute_device(device), "device", concat('"', device, '"'), "cpu, cuda, cuda:0 and so on, auto");
+  check_engine([&](std::string_view key) { return table.place_of(key); });
+}
+
+bool ModelSection::uses_operators() const {
+  return engine == EngineChoice::kAten || (engine == EngineChoice::kAuto && names_gpu(device));
+}
+
+void ModelSection::check_engine(const std::function<std::string(std::string_view key)>& place_of) const {
+  EK_CHECK(!names_gpu(device) || engine != EngineChoice::kKernels, kConfig,
+           "model.engine is \"kernels\", which compute on processors, allowed: aten, where model.device is \"", device,
+           '"', place_of("engine"));
+  if (!uses_operators()) return;
+  const auto where = concat(", where model.engine is aten (model.device ", device, ")");
+  EK_CHECK(base_format == BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,
+           place_of("base_format"));
+  EK_CHECK(compute_dtype != ComputeDtype::kMeasured, kConfig,
+           "model.compute_dtype is \"measured\", allowed: auto, bfloat16 or float32", where, place_of("compute_dtype"));
+  EK_CHECK(!products.given(), kConfig, "model.products lists kernels for processors, allowed: none", where,
+           place_of("products"));
+}
+
+void ModelSection::settle(const MachineChoices& machine) {
+  if (device == "auto") device = machine.device;
+  check_engine([](std::string_view) { return std::string(); });
+  if (engine == EngineChoice::kAuto) engine = names_gpu(device) ? EngineChoice::kAten : EngineChoice::kKernels;
+  settle_products(machine.products);
 }
 
 ProductTable ModelSection::product_table() const {
@@ -81,11 +109,17 @@ ProductTable ModelSection::product_table() const {
   return compute_dtype == ComputeDtype::kBFloat16 ? ProductKernel::kDot : ProductKernel::kOwn;
 }
 
-Compute ModelSection::compute() const { return {.products = product_table()}; }
+Compute ModelSection::compute() const {
+  if (!uses_operators()) return {.products = product_table()};
+  const bool rounds = compute_dtype == ComputeDtype::kBFloat16;
+  return {.engine = Engine::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
+}
 
 void ModelSection::settle_products(const ProductTable& chosen) {
   if (compute_dtype != ComputeDtype::kAuto) return;
-  if (!products.given() && (stores_wide() || chosen == ProductTable(ProductKernel::kOwn))) {
+  if (uses_operators()) {
+    compute_dtype = names_gpu(device) && !stores_wide() ? ComputeDtype::kBFloat16 : ComputeDtype::kFloat32;
+  } else if (!products.given() && (stores_wide() || chosen == ProductTable(ProductKernel::kOwn))) {
     compute_dtype = ComputeDtype::kFloat32;
   } else if (!products.given() && chosen == ProductTable(ProductKernel::kDot)) {
     compute_dtype = ComputeDtype::kBFloat16;
@@ -98,6 +132,7 @@ void ModelSection::settle_products(const ProductTable& chosen) {
 BaseStorage ModelSection::storage(const std::filesystem::path& run_folder) const {
   BaseStorage storage(dtype);
   storage.format = base_format;
+  storage.engine = compute().engine;
   if (base_format != BaseFormat::kStored)
     storage.cache = base_cache.empty() ? run_folder.parent_path() / ".evenkeel-cache" : fs::path(base_cache);
   return storage;

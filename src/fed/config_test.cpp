@@ -153,6 +153,54 @@ TEST(ExperimentConfig, AnInt8BaseIsMadeOfTheCheckpointAsItIs) {
   EXPECT_EQ(config.model.storage("runs/x").cache, "elsewhere");
 }
 
+TEST(ExperimentConfig, TheDeviceSaysWhoComputesAndInWhat) {
+  auto config = read("");
+  config.settle({});
+  EXPECT_EQ(config.model.device, "cpu");
+  EXPECT_EQ(config.model.engine, EngineChoice::kKernels);
+  EXPECT_EQ(config.model.compute().engine, Engine::kKernels);
+  for (const auto* device : {"cuda", "cuda:1", "auto"}) {
+    auto on_gpu = read(concat("[model]\ndevice = \"", device, "\"\n"));
+    on_gpu.settle({.threads = 1, .products = {}, .device = "cuda"});
+    EXPECT_EQ(on_gpu.model.device, std::string_view(device) == "auto" ? "cuda" : device);
+    EXPECT_EQ(on_gpu.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kBFloat16})) << device;
+    EXPECT_EQ(on_gpu.model.storage("x").engine, Engine::kAten);
+    const auto again = read(on_gpu.text());
+    EXPECT_EQ(again.text(), on_gpu.text());
+  }
+  auto exact = read("[model]\ndevice = \"cuda\"\ncompute_dtype = \"float32\"\n");
+  exact.settle({});
+  EXPECT_EQ(exact.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kFloat}));
+  auto wide = read("[model]\ndevice = \"cuda\"\ndtype = \"float32\"\n");
+  wide.settle({});
+  EXPECT_EQ(wide.model.compute().inner, at::kFloat);
+  auto operators = read("[model]\nengine = \"aten\"\n");
+  operators.settle({});
+  EXPECT_EQ(operators.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kFloat}));
+  auto neither = read("[model]\ndevice = \"auto\"\n");
+  neither.settle({});
+  EXPECT_EQ(neither.model.device, "cpu");
+}
+
+TEST(ExperimentConfig, WhatAGpuCannotDoIsRefusedByName) {
+  const std::string gpu = "[model]\ndevice = \"cuda\"\n";
+  expect_complaint("[model]\ndevice = \"gpu\"\n", {"model.device is \"gpu\"", "cpu, cuda", "line 2"});
+  expect_complaint(gpu + "engine = \"kernels\"\n", {"model.engine is \"kernels\"", "allowed: aten", "line 3"});
+  expect_complaint(gpu + "engine = \"cuda\"\n", {"model.engine", "auto, kernels, aten"});
+  expect_complaint(gpu + "base_format = \"int8\"\n", {"model.base_format is int8", "stored"});
+  expect_complaint("[model]\nengine = \"aten\"\nbase_format = \"int8\"\n", {"model.base_format is int8", "stored"});
+  expect_complaint(gpu + "[clients]\nparallel = 2\n", {"clients.parallel is 2", "allowed: 1", "cuda"});
+  const std::string eight = R"(["own", "own", "own", "own", "own", "own", "own", "own"])";
+  const auto lists = concat("[model.products]\nexpert_forward = ", eight, "\nexpert_backward = ", eight,
+                            "\nlinear_forward = ", eight, "\nlinear_backward = ", eight, "\n");
+  expect_complaint(gpu + lists, {"model.products", "none", "aten"});
+  expect_complaint(gpu + "compute_dtype = \"measured\"\n" + lists, {"model.compute_dtype is \"measured\"", "bfloat16"});
+  auto found_later = read("[model]\ndevice = \"auto\"\n[clients]\nparallel = 2\n");
+  EXPECT_THROW(found_later.settle({.threads = 1, .products = {}, .device = "cuda"}), Error);
+  auto kernels = read("[model]\ndevice = \"auto\"\nengine = \"kernels\"\n");
+  EXPECT_THROW(kernels.settle({.threads = 1, .products = {}, .device = "cuda"}), Error);
+}
+
 TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
   const auto config = read("");
   std::istringstream text(config.text(true));

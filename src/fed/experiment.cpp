@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/device.h"
 #include "base/files.h"
 #include "base/fingerprint.h"
 #include "fed/foresight.h"
@@ -50,6 +51,9 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
 
 Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   at::set_num_threads(static_cast<int>(config.threads));
+  const bool computes = purpose == Purpose::kTrain || purpose == Purpose::kEvaluate;
+  const auto device = computes ? find_device(config.model.device, "model.device") : c10::Device(c10::kCPU);
+  settle_device(device);
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = Tokenizer::of_model(folder);
@@ -70,10 +74,15 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   e.server.clients = make_clients(config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
   if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
-  if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
+  if (purpose == Purpose::kTrain) {
+    require_memory(memory_plan(e), machine::memory(), "the run");
+    require_device_memory(e, device);
+  }
   if (purpose == Purpose::kTrain)  // in the order of the disk, on all threads: loading then finds the pages in memory
     for (const auto& file : model_files(folder)) fingerprint_of(file);
-  e.fabric.place.model = load_model(folder, config.model.storage(config.output.dir));
+  auto storage = config.model.storage(config.output.dir);
+  storage.device = device;
+  e.fabric.place.model = load_model(folder, storage);
   const auto& bert = config.evaluate.bert_score;
   if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
   return e;

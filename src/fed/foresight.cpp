@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "base/device.h"
 #include "models/cost.h"
 #include "scoring/generation.h"
 
@@ -49,12 +51,22 @@ int64_t most_experts(const Experiment& e) {
   return most;
 }
 
-/// Bytes that the base takes besides its mapped files: all of it when it is stored in another type than there.
-int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
-  const auto type = e.server.config.model.dtype;
-  if (type == BaseDtype::kCheckpoint) return 0;
+bool on_gpu(const Experiment& e) { return names_gpu(e.server.config.model.device); }
+
+/// All tensors of the base.
+int64_t base_bytes(const Experiment& e) {
+  if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return weight_file_bytes(e.server.model_folder);
   int64_t bytes = 0;
   for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// Bytes that the base takes besides its mapped files: all of it when it is stored in another type than there.
+int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
+  if (on_gpu(e)) return 0;
+  const int64_t bytes = base_bytes(e);
+  if (e.server.config.model.uses_operators()) return bytes;  // in stacks of its own
+  if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return 0;
   const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
   return same_width ? 0 : bytes;
 }
@@ -79,6 +91,7 @@ const std::string kAdapterKeys = "lora.rank or lora.targets";
 
 /// Clients in the middle of a step. \param adapter  bytes of one copy of the largest adapter
 Parts training_moment(const Experiment& e, int64_t adapter) {
+  if (on_gpu(e)) return {{"a client's adapters, and its task and reply in bytes", 5 * adapter, kAdapterKeys}};
   const auto& spec = e.server.model;
   const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
   const PassShape pass{.tokens = tokens,
@@ -163,9 +176,42 @@ Parts aggregation_moment(const Experiment& e) {
            std::string(kMergedKeys)}};
 }
 
+/// On a GPU: copy, gradient, two moments, and what the server sent beside the adapters.
+Parts device_training_moment(const Experiment& e, int64_t adapter) {
+  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
+  const PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
+  return {{"a client's adapters, gradients, moments and what its method sends", 5 * adapter, kAdapterKeys},
+          {concat("activations of micro-batches of up to ", tokens, " tokens at once"),
+           kept_bytes_of_operators(e.server.model, pass) + passing_bytes(e.server.model, pass),
+           "train.batch_size, train.merge_tokens or data.cutoff"}};
+}
+
 int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
 
 }  // namespace
+
+MemoryPlan device_memory_plan(const Experiment& e) {
+  constexpr int64_t kLibraries = int64_t{1} << 30;  // of the driver and LibTorch: context, workspaces, kernels
+  const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
+  MemoryPlan plan{
+      .parts = {{"CUDA's libraries and their workspaces", kLibraries, ""}, {"the base", base_bytes(e), "model.dtype"}}};
+  const auto training = with_merged(e, device_training_moment(e, adapter)),
+             scoring = with_merged(e, evaluation_moment(e, adapter));
+  const auto& worst = sum(training) < sum(scoring) ? scoring : training;
+  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
+  return plan;
+}
+
+void require_device_memory(const Experiment& e, c10::Device device) {
+  if (device.is_cpu()) return;
+  const auto memory = device_memory(device);
+  require_memory(device_memory_plan(e),
+                 {.physical = memory.total,
+                  .available = memory.free,
+                  .address_space = std::numeric_limits<int64_t>::max(),
+                  .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
+                 concat("on ", device_text(device), " the run"));
+}
 
 MemoryPlan memory_plan(const Experiment& e) {
   const int64_t file_bytes = weight_file_bytes(e.server.model_folder), converted = converted_bytes(e, file_bytes);
@@ -175,9 +221,12 @@ MemoryPlan memory_plan(const Experiment& e) {
                 {"training rows", row_bytes(e.fabric.shards), "data.limit"},
                 {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
       .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
-  if (converted > 0) plan.parts.push_back({"the base in another type than its file's", converted, "model.dtype"});
-  const std::array moments{with_merged(e, training_moment(e, adapter)), with_merged(e, evaluation_moment(e, adapter)),
-                           aggregation_moment(e)};
+  if (converted > 0)
+    plan.parts.push_back({"the base beside its file, in another type or in stacks", converted, "model.dtype"});
+  const Parts scoring = on_gpu(e)
+                            ? Parts{{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys}}
+                            : evaluation_moment(e, adapter);
+  const std::array moments{with_merged(e, training_moment(e, adapter)), with_merged(e, scoring), aggregation_moment(e)};
   const auto& worst =
       *std::max_element(moments.begin(), moments.end(), [](const auto& x, const auto& y) { return sum(x) < sum(y); });
   plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());

@@ -12,4 +12,10 @@ namespace evenkeel {
 /// counts, not data.cutoff.
 MemoryPlan memory_plan(const Experiment& experiment);
 
+/// What of it lies on the device of the base, where that is a GPU: the base, what all clients hold alike, a client in
+/// its step or an evaluation. Upper bounds, of activations in float32.
+MemoryPlan device_memory_plan(const Experiment& experiment);
+/// \throws kConfig with the largest part where `device` is a GPU without room for the plan.
+void require_device_memory(const Experiment& experiment, c10::Device device);
+
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/device.h"
 #include "base/error.h"
 
 namespace evenkeel {
@@ -17,6 +18,7 @@ auto in_context(const std::string& context, const Work& work) {
   } catch (const Error& error) {
     throw error.with_context(context);
   } catch (const c10::Error& error) {
+    if (const auto full = out_of_device_memory(error); !full.empty()) fail(kIo, context, ": ", full);
     fail(kInternal, context, ": ", error.what_without_backtrace());
   }
 }

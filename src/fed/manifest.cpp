@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/device.h"
 #include "base/files.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
@@ -17,14 +18,27 @@ namespace {
 
 constexpr int64_t kFormat = 2;  // 1: without checksums
 
-OrderedJson machine_record() {
+/// Of the GPU that a run is computed on.
+OrderedJson gpu_record(const std::string& device) {
+  const auto gpu = find_device(device, "model.device");
+  const auto identity = device_identity(gpu);
+  return {{"name", identity.name},
+          {"architecture", identity.architecture},
+          {"memory", machine::bytes_text(device_memory(gpu).total)},
+          {"driver", identity.driver},
+          {"cuda", identity.runtime}};
+}
+
+OrderedJson machine_record(const ModelSection& model) {
   utsname name{};
   uname(&name);
-  return {{"system", concat(name.sysname, " ", name.release)},
-          {"architecture", name.machine},
-          {"processor", machine::processor_field("model name")},
-          {"cores", machine::processors()},
-          {"memory", concat(machine::memory().physical / 1024, " kB")}};
+  OrderedJson record = {{"system", concat(name.sysname, " ", name.release)},
+                        {"architecture", name.machine},
+                        {"processor", machine::processor_field("model name")},
+                        {"cores", machine::processors()},
+                        {"memory", concat(machine::memory().physical / 1024, " kB")}};
+  if (names_gpu(model.device)) record["gpu"] = gpu_record(model.device);
+  return record;
 }
 
 OrderedJson libraries() {
@@ -104,6 +118,17 @@ void check_machine(const JsonView& manifest) {
         "and bits may differ; `train --resume --set model.compute_dtype=auto` measures this one");
 }
 
+/// Another kind of GPU has other kernels, and another driver or library may have. \param device  as model.device
+void check_gpu(const JsonView& manifest, const std::string& device) {
+  const auto then = manifest.at("machine").find("gpu");
+  if (!then || !names_gpu(device)) return;
+  const OrderedJson now = gpu_record(device);
+  for (const auto* part : {"name", "architecture", "driver", "cuda"})
+    if (const auto was = then->at(part).string(), is = now[part].get<std::string>(); was != is)
+      log::warning("[train] the run was begun on a GPU whose ", part, " is \"", was, "\", here it is \"", is,
+                   "\": bits may differ");
+}
+
 }  // namespace
 
 std::vector<fs::path> model_files(const fs::path& folder) {
@@ -143,7 +168,7 @@ OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& requ
           {"git", git_hash()},
           {"created", utc_now()},
           {"libraries", libraries()},
-          {"machine", machine_record()},
+          {"machine", machine_record(config.model)},
           {"files", inputs},
           {"request", {{"file", request.file.string()}, {"settings", request.settings}}},
           {"config", config.text()}};
@@ -174,10 +199,11 @@ bool is_unsealed_run(const fs::path& folder) {
   }
 }
 
-void check_manifest(const fs::path& folder, const Json& manifest) {
+void check_manifest(const fs::path& folder, const Json& manifest, const std::string& device) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
   for (const auto& entry : view.at("files").items()) check_file(entry);
   check_machine(view);
+  check_gpu(view, device);
   const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");

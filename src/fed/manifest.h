@@ -39,7 +39,7 @@ Json read_manifest(const std::filesystem::path& folder);
 bool is_unsealed_run(const std::filesystem::path& folder);
 
 /// \throws kIo or kData naming the first input file of `manifest` that is gone or not the same any more.
-/// Warns when the program's version or the kind of processor is another.
-void check_manifest(const std::filesystem::path& folder, const Json& manifest);
+/// Warns when the program's version, the kind of processor or the GPU is another. \param device  as model.device
+void check_manifest(const std::filesystem::path& folder, const Json& manifest, const std::string& device = "cpu");
 
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/random.h"
+#include "fed/arithmetic.h"
 #include "fed/client.h"
 #include "fed/evaluation.h"
 #include "fed/run_folder.h"
@@ -48,7 +49,7 @@ TensorMap idle_experts(const Experiment& e, const ServerState& state, std::span<
     for (const auto& [layer, stats] : routing)
       counts[layer] = counts.contains(layer) ? counts[layer] + stats.counts : stats.counts;
   });
-  for (const auto& [layer, count_E] : counts) idle[layer] = count_E.eq(0);
+  for (const auto& [layer, count_E] : counts) idle[layer] = count_E.cpu().eq(0);
   return idle;
 }
 
@@ -122,7 +123,7 @@ ExpertSums expert_sums(const Experiment& e, const AdapterState& pseudo_gradients
     const auto sent = pseudo_gradients.find(name);
     EK_CHECK(sent != pseudo_gradients.end(), kConfig, "method ", e.server.config.method.name,
              " sends no pseudo-gradients: an alignment needs a run of ub-smoe with a round done and pg on");
-    for (const auto member : kAlignedFactors) sums.add((adapters.at(name).*member).grad(), sent->second.*member);
+    for (const auto member : kAlignedFactors) sums.add((adapters.at(name).*member).grad().cpu(), sent->second.*member);
   }
   EK_CHECK(sums.product_EE.defined(), kConfig,
            "lora.targets holds no linear of the experts: nothing has pseudo-gradients");
@@ -206,9 +207,10 @@ std::vector<PgAlignment> pg_alignment(const Experiment& e, const ServerState& st
 }
 
 std::vector<PgAlignment> run_pg_alignment(const fs::path& folder, int64_t limit, AlignMode mode,
-                                          const std::string& data) {
+                                          const std::string& data, const std::string& device) {
   auto config = run_config(folder);
   if (!data.empty()) config.data.path = data;
+  compute_on(config.model, device);
   auto e = make_experiment(std::move(config), Purpose::kEvaluate);
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   return pg_alignment(e, state, held_out_rows(e, limit), mode);

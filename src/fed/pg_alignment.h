@@ -51,8 +51,8 @@ std::vector<PgAlignment> pg_alignment(const Experiment& experiment, const Server
                                       std::span<const Example> rows, AlignMode mode);
 
 /// The same for the last committed round of a run folder, on `limit` test rows of each of its evaluation tasks. Writes
-/// nothing. \param data  folder of the tasks' files, empty: the run's
+/// nothing. \param data  folder of the tasks' files, empty: the run's; \param device  as --device has it, likewise
 std::vector<PgAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit, AlignMode mode,
-                                          const std::string& data = {});
+                                          const std::string& data = {}, const std::string& device = {});
 
 }  // namespace evenkeel

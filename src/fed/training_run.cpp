@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/device.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/machine.h"
@@ -135,14 +136,22 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   return std::move(result.next);
 }
 
-/// Whether this command, not the one that began the run, says which kernels make products.
-bool tells_arithmetic(const RunRequest& request) {
-  return std::any_of(request.settings.begin(), request.settings.end(), [](const std::string& setting) {
-    return setting.starts_with("model.compute_dtype=") || setting.starts_with("model.products.");
-  });
+bool says(const RunRequest& request, std::string_view key) {
+  return std::any_of(request.settings.begin(), request.settings.end(),
+                     [&](const std::string& setting) { return setting.starts_with(key); });
+}
+
+/// Whether this command, not the one that began the run, says which kernels make products, or another device or engine.
+bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
+  if (says(request, "model.compute_dtype=") || says(request, "model.products.")) return true;
+  const auto asked = request.config().model;
+  return (says(request, "model.device=") && asked.device != run.device) ||
+         (says(request, "model.engine=") && asked.engine != run.engine);
 }
 
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
+  to.device = from.device;
+  to.engine = from.engine;
   to.compute_dtype = from.compute_dtype;
   to.products = from.products;
 }
@@ -150,9 +159,9 @@ void take_arithmetic(const ModelSection& from, ModelSection& to) {
 /// The run's config, with the arithmetic that `asked` tells, on this machine.
 ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& asked) {
   take_arithmetic(asked.model, run.model);
-  run.model.settle_products(machine_choices(run).products);
+  run.model.settle(machine_choices(run));
   log::warning(
-      "[train] products with the base are made as this command says (model.compute_dtype, model.products): "
+      "[train] the run is computed as this command says (model.device, engine, compute_dtype, products): "
       "other bits than those of a run that keeps its arithmetic");
   return run;
 }
@@ -165,7 +174,8 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
   try {
-    load_shape(resolve_model_path(config.model.path), config.model.dtype);  // a wrong path is said at once
+    find_device(config.model.device, "model.device");                       // a GPU that is not there is said at once
+    load_shape(resolve_model_path(config.model.path), config.model.dtype);  // and so is a wrong path
     config.settle(machine_choices(config));
     config.find_files();
     auto experiment = experiment_of(std::move(config), {}, hooks);
@@ -185,13 +195,13 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     return begin_run(request, hooks);
   }
   auto folder = RunFolder::open(path, from_round);
-  const bool other_arithmetic = tells_arithmetic(request);
+  const bool other_arithmetic = tells_arithmetic(request, folder.config().model);
   const auto begun_with = refuse_changes(request, folder, [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
   });
-  check_manifest(path, read_manifest(path));
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
+  check_manifest(path, read_manifest(path), config.model.device);
   auto experiment = experiment_of(std::move(config), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();

@@ -28,11 +28,14 @@ class SharedState {
   /// What the server of the same process holds: what its news up to this state would add up to, to the bit.
   void take(const ServerState& state);
   const Common& common() const { return common_; }
+  /// The same on `device`, copied there when it is first asked for and kept until it changes; null of the processor.
+  std::shared_ptr<const Residence> residence(c10::Device device);
 
  private:
   std::mutex mutex_;
   Common common_;
   int64_t round_ = 0;  // whose changes are in
+  std::shared_ptr<const Residence> residence_{};
 };
 
 struct Workplace {
@@ -48,8 +51,10 @@ struct Workplace {
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LocalTraining training() const;
-  ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows the setup
-  EvaluationOptions evaluation() const;                   ///< borrows the scorer
+  ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows the setup, which is placed
+  /// `setup` where the base lies; on the processor as it is.
+  LocalSetup placed(LocalSetup setup) const;
+  EvaluationOptions evaluation() const;  ///< borrows the scorer
 };
 
 }  // namespace evenkeel

@@ -71,6 +71,8 @@ std::string offered_text(ExperimentConfig config) {
   config = without_rows(std::move(config));
   config.output.dir.clear();
   config.evaluate.bert_score = {};
+  config.model.device = "cpu";  // a node says itself where it computes
+  config.model.engine = EngineChoice::kKernels;
   return config.text();
 }
 

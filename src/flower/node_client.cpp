@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "fed/arithmetic.h"
 #include "fed/device_speed.h"
 #include "fed/payload_check.h"
 #include "fed/run_request.h"
@@ -213,6 +214,7 @@ Letter NodeClient::consider(const Letter& letter) {
   EK_CHECK(offer.run == letter.run, kData, "the server's offer names two runs");
   auto config = node_config(offer, options_);
   require_same(options_.agreed, config);
+  compute_on(config.model, options_.device);
   agreement_.reset();  // its base goes before another comes
   auto experiment = make_experiment(std::move(config), Purpose::kTrain);
   if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);

@@ -24,6 +24,7 @@ struct NodeClientOptions {
   std::optional<double> budget{};   ///< beta_c, whatever the server proposes
   double measure_s = 0;             ///< or: measured, so that a round of training takes no longer; 0: not
   int64_t threads = 0;              ///< 0: as the server's config says
+  std::string device{};             ///< as model.device, of this machine; empty: the processor
   std::filesystem::path folder{};   ///< what it remembers between rounds
   std::filesystem::path
       adapters{};                  ///< the final adapter of each run goes there, in a folder of its own; empty: nowhere

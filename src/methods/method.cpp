@@ -45,6 +45,32 @@ void gain_base_delta(ServerState& next, TransportDtype dtype) {
   }
 }
 
+void Metrics::add_sum(const std::string& name, const at::Tensor& sum, const at::Tensor& weight) {
+  pending_.push_back({name, sum.detach(), weight.defined() ? weight.detach() : weight});
+}
+
+std::vector<double> Metrics::read(std::span<const at::Tensor> others) {
+  std::vector<at::Tensor> scalars;
+  const auto ask = [&](const at::Tensor& scalar) {
+    scalars.push_back(scalar.detach().to(at::kDouble).reshape(at::IntArrayRef{}));
+  };
+  for (const auto& other : others) ask(other);
+  for (const auto& [name, sum, weight] : pending_)
+    for (const auto* part : {&sum, &weight})
+      if (part->defined()) ask(*part);
+  if (scalars.empty()) return {};
+  const auto fetched = at::stack(scalars).cpu();
+  const auto* next = fetched.const_data_ptr<double>();
+  const std::vector<double> result(next, next + others.size());
+  next += others.size();
+  for (const auto& [name, sum, weight] : std::exchange(pending_, {})) {
+    auto& [known_sum, known_weight] = means_[name];
+    known_sum += *next++;
+    known_weight += weight.defined() ? *next++ : 1.0;
+  }
+  return result;
+}
+
 std::map<std::string, double> Metrics::means() const {
   std::map<std::string, double> result;
   for (const auto& [name, mean] : means_)

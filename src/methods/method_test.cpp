@@ -113,6 +113,19 @@ TEST(Aggregate, NamesTheClientThatLeftASiteOut) {
   }
 }
 
+TEST(Metrics, OfTensorsCountOnceTheyAreRead) {
+  Metrics metrics;
+  metrics.add("x", 1, 1);
+  metrics.add("x", at::scalar_tensor(4.0f));
+  metrics.add_sum("y", at::scalar_tensor(6.0), at::scalar_tensor(4, at::kLong));
+  metrics.add_sum("nothing", at::scalar_tensor(0.0), at::scalar_tensor(0.0));
+  EXPECT_EQ(metrics.means().at("x"), 1);
+  const std::vector<at::Tensor> others{at::ones({1}), at::scalar_tensor(2.5, at::kDouble)};
+  EXPECT_EQ(metrics.read(others), (std::vector{1.0, 2.5}));
+  EXPECT_TRUE(metrics.read().empty());
+  EXPECT_EQ(metrics.means(), (std::map<std::string, double>{{"x", 2.5}, {"y", 1.5}}));
+}
+
 TEST(Metrics, AreWeightedMeans) {
   Metrics metrics;
   metrics.add("x", 1, 1);

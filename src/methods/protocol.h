@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "lora/payload.h"
 #include "methods/profile.h"
+#include "nn/compute.h"
 #include "nn/routing.h"
 
 namespace evenkeel {
@@ -102,9 +103,20 @@ class Metrics {
     sum += value * weight;
     total += weight;
   }
+  /// The same of scalars on any device, which nobody waits for: they count once read() has fetched them.
+  void add(const std::string& name, const at::Tensor& value) { add_sum(name, value, {}); }
+  /// Of several values: their sum, each times its weight, and the sum of the weights. \param weight  undefined: 1
+  void add_sum(const std::string& name, const at::Tensor& sum, const at::Tensor& weight);
+  /// Fetches, in one copy from their device, what was added as tensors, and `others`. \return the others
+  std::vector<double> read(std::span<const at::Tensor> others = {});
   std::map<std::string, double> means() const;
 
  private:
+  struct Pending {
+    std::string name;
+    at::Tensor sum, weight;
+  };
+  std::vector<Pending> pending_;
   std::map<std::string, std::pair<double, double>> means_;
 };
 
@@ -127,6 +139,7 @@ struct StepView {
   std::span<const RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
+  Engine engine = Engine::kKernels;  ///< kAten: tensors may lie on a GPU, which a step should not wait for
 };
 
 }  // namespace evenkeel

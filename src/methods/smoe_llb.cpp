@@ -47,8 +47,8 @@ class SmoeLlb : public FederatedMethod {
     if ((config_.llb_coef == 0 && config_.z_coef == 0) || !routing.begin()->second.router_logits.defined()) return {};
     const auto balance = config_.llb_norm == Norm::kHf ? pooled_load_balance_loss(routing) : load_balance_loss(routing);
     const auto z = router_z_loss(routing);
-    step.metrics.add("load_balance_loss", balance.item<double>());
-    step.metrics.add("router_z_loss", z.item<double>());
+    step.metrics.add("load_balance_loss", balance);
+    step.metrics.add("router_z_loss", z);
     return config_.llb_coef * balance + config_.z_coef * z;
   }
 

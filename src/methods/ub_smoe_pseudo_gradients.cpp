@@ -11,18 +11,9 @@
 #include "nn/kernels/vector.h"
 
 namespace evenkeel::ubsmoe {
-/// What becomes of each expert's pseudo-gradient g: weight * clamp(scale * g, -bound, bound).
-struct Injection {
-  at::Tensor share_E, scale_E{};  // float64
-  double bound = std::numeric_limits<double>::infinity();
-  at::Tensor clipped_E{};  // bool
-};
-
 namespace {
 
 constexpr std::string_view kA = ".pseudo_grad_a", kB = ".pseudo_grad_b";
-std::string pseudo_grad_norm_of(const std::string& layer) { return layer + ".pseudo_grad_norm"; }
-
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) { return sum.defined() ? sum + part : part; }
 
 /// Of expert e's slice of a stack [E, ...].
@@ -45,35 +36,9 @@ at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   return norm_E;
 }
 
-/// How idle each expert of a layer was in this step, in [0, 1]: the factor of its pseudo-gradient (R10, R17).
-at::Tensor idle_share_E(PgActivity activity, std::span<const RoutingByLayer> micro_batches, const std::string& layer) {
-  at::Tensor counts, unused;
-  int64_t tokens = 0;
-  for (const auto& routing : micro_batches) {
-    const auto& stats = routing.at(layer);
-    counts = sum_of(counts, stats.counts.to(at::kDouble));
-    unused = sum_of(unused, stats.counts.eq(0).to(at::kDouble));
-    tokens += stats.tokens;
-  }
-  switch (activity) {
-    case PgActivity::kStepUnion:
-      return counts.eq(0).to(at::kDouble);
-    case PgActivity::kTokenWeighted:
-      return 1 - counts / static_cast<double>(std::max<int64_t>(tokens, 1));
-    case PgActivity::kMicroUnion:
-      return unused / static_cast<double>(micro_batches.size());
-  }
-  fail(kInternal, "pg_activity out of range");
-}
-
 /// Scales the gradient of everything that trains so that its norm is at most `limit`. \return whether it was above
-bool clip_whole_gradient(LocalSetup& setup, double limit) {
-  std::vector<at::Tensor> grads;
-  const auto collect = [&](const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.grad().defined()) grads.push_back(tensor.grad());
-  };
-  for (const auto& [name, factors] : setup.adapters) collect(factors.a), collect(factors.b);
-  for (const auto& [name, tensor] : setup.extra_trainables) collect(tensor);
+bool clip_whole_gradient(const LocalSetup& setup, double limit) {
+  auto grads = gradients_of(setup);
   double squares = 0;
   for (const auto& grad : grads) squares += grad.square().sum(at::kDouble).item<double>();
   if (squares <= limit * limit) return false;
@@ -107,7 +72,40 @@ at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor>
   return norm_E;
 }
 
-/// [E] who has an element above `bound` in size.
+}  // namespace
+
+std::string pseudo_grad_norm_of(const std::string& layer) { return layer + ".pseudo_grad_norm"; }
+
+at::Tensor idle_share_E(PgActivity activity, std::span<const RoutingByLayer> micro_batches, const std::string& layer) {
+  at::Tensor counts, unused;
+  int64_t tokens = 0;
+  for (const auto& routing : micro_batches) {
+    const auto& stats = routing.at(layer);
+    counts = sum_of(counts, stats.counts.to(at::kDouble));
+    unused = sum_of(unused, stats.counts.eq(0).to(at::kDouble));
+    tokens += stats.tokens;
+  }
+  switch (activity) {
+    case PgActivity::kStepUnion:
+      return counts.eq(0).to(at::kDouble);
+    case PgActivity::kTokenWeighted:
+      return 1 - counts / static_cast<double>(std::max<int64_t>(tokens, 1));
+    case PgActivity::kMicroUnion:
+      return unused / static_cast<double>(micro_batches.size());
+  }
+  fail(kInternal, "pg_activity out of range");
+}
+
+std::vector<at::Tensor> gradients_of(const LocalSetup& setup) {
+  std::vector<at::Tensor> grads;
+  const auto collect = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.grad().defined()) grads.push_back(tensor.grad());
+  };
+  for (const auto& [name, factors] : setup.adapters) collect(factors.a), collect(factors.b);
+  for (const auto& [name, tensor] : setup.extra_trainables) collect(tensor);
+  return grads;
+}
+
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound) {
   at::Tensor above_E;
   for (const auto& tensor : g) {
@@ -116,13 +114,6 @@ at::Tensor any_above_E(std::span<const at::Tensor> g, double bound) {
   }
   return above_E;
 }
-
-}  // namespace
-
-/// The adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and their pseudo-gradients.
-struct PseudoGradients::ExpertTensors {
-  std::vector<at::Tensor> theta, pseudo_grad;
-};
 
 PseudoGradients::ExpertTensors PseudoGradients::expert_tensors(const StepView& step, const std::string& layer) {
   ExpertTensors result;
@@ -167,7 +158,10 @@ void PseudoGradients::edit_gradients(const StepView& step) const {
     return theta.grad();
   };
   inject(step, gradient, 1.0);
-  if (options_.pg_clip_mode == PgClipMode::kGlobalNorm)
+  if (options_.pg_clip_mode != PgClipMode::kGlobalNorm) return;
+  if (step.engine == Engine::kAten)
+    clip_by_operators(step);
+  else
     step.metrics.add("pg_clipped", clip_whole_gradient(step.setup, options_.pg_clip) ? 1 : 0);
 }
 
@@ -181,6 +175,7 @@ void PseudoGradients::edit_parameters(const StepView& step) const {
 /// one pass, and none over experts that are not idle.
 void PseudoGradients::inject(const StepView& step, const Target& target, double factor) const {
   const c10::NoGradGuard no_grad;
+  if (step.engine == Engine::kAten) return inject_by_operators(step, target, factor);
   for (const auto& [layer, stats] : step.micro_batches.front()) {
     const auto tensors = expert_tensors(step, layer);
     if (tensors.theta.empty()) continue;
@@ -196,9 +191,9 @@ void PseudoGradients::inject(const StepView& step, const Target& target, double 
 /// complete. An expert's norm is that of its Gt, which stays as it is for all steps of a round.
 Injection PseudoGradients::injection_of(const StepView& step, const std::string& layer,
                                         const ExpertTensors& tensors) const {
-  const double scale = rho(step.download.extras.at(kRhoReference).item<double>(), step.view.client.top_k);
+  const double rho = scale(step);
   Injection injection{.share_E = idle_share_E(options_.pg_activity, step.micro_batches, layer)};
-  injection.scale_E = at::full_like(injection.share_E, scale);
+  injection.scale_E = at::full_like(injection.share_E, rho);
   injection.clipped_E = at::zeros_like(injection.share_E, at::kBool);
   switch (options_.pg_clip_mode) {
     case PgClipMode::kRelative:
@@ -206,19 +201,23 @@ Injection PseudoGradients::injection_of(const StepView& step, const std::string&
       auto& norm_E = step.setup.notes[pseudo_grad_norm_of(layer)];
       if (!norm_E.defined()) norm_E = expert_norm_E(tensors.pseudo_grad);
       const double limit = clip_limit(step, layer, tensors);
-      injection.clipped_E = norm_E.mul(scale).gt(limit);
+      injection.clipped_E = norm_E.mul(rho).gt(limit);
       injection.scale_E = at::where(injection.clipped_E, limit / norm_E, injection.scale_E);
       return injection;
     }
     case PgClipMode::kElementwise:
       injection.bound = options_.pg_clip;
-      injection.clipped_E = any_above_E(tensors.pseudo_grad, options_.pg_clip / scale);
+      injection.clipped_E = any_above_E(tensors.pseudo_grad, options_.pg_clip / rho);
       return injection;
     case PgClipMode::kGlobalNorm:
     case PgClipMode::kOff:
       return injection;
   }
   fail(kInternal, "pg_clip_mode out of range");
+}
+
+double PseudoGradients::scale(const StepView& step) const {
+  return rho(*step.download.extras.at(kRhoReference).const_data_ptr<double>(), step.view.client.top_k);
 }
 
 double PseudoGradients::rho(double reference, int64_t top_k) const {

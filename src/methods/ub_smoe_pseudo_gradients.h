@@ -3,7 +3,10 @@
 /// Dimension names: E experts.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +19,21 @@ namespace evenkeel::ubsmoe {
 /// In what is broadcast to clients that train: what rho is relative to, the mean K of the participants or K_max.
 constexpr const char* kRhoReference = "rho.reference";
 
-/// What becomes of the pseudo-gradients of a layer's experts in a step.
-struct Injection;
+/// What becomes of each expert's pseudo-gradient g: weight * clamp(scale * g, -bound, bound).
+struct Injection {
+  at::Tensor share_E, scale_E{};  // float64
+  double bound = std::numeric_limits<double>::infinity();
+  at::Tensor clipped_E{};  // bool
+};
+
+/// Of a layer's experts, among what a client notes for the steps of its round.
+std::string pseudo_grad_norm_of(const std::string& layer);
+/// How idle each expert of a layer was in this step, in [0, 1]: the factor of its pseudo-gradient (R10, R17).
+at::Tensor idle_share_E(PgActivity activity, std::span<const RoutingByLayer> micro_batches, const std::string& layer);
+/// Of everything that trains.
+std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
+/// Who has an element above `bound` in size. \return [E] bool
+at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
 
 class PseudoGradients {
  public:
@@ -40,7 +56,10 @@ class PseudoGradients {
   void edit_parameters(const StepView& step) const;
 
  private:
-  struct ExpertTensors;
+  /// The adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and their pseudo-gradients.
+  struct ExpertTensors {
+    std::vector<at::Tensor> theta, pseudo_grad;
+  };
   using Target = std::function<at::Tensor(const at::Tensor& theta)>;
 
   void inject(const StepView& step, const Target& target, double factor) const;
@@ -49,6 +68,13 @@ class PseudoGradients {
   double clip_limit(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
   void report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E, const at::Tensor& clipped_E) const;
   static ExpertTensors expert_tensors(const StepView& step, const std::string& layer);
+  double scale(const StepView& step) const;
+
+  // The same by LibTorch's operators, on any device and without waiting for it (ub_smoe_by_operators.cpp).
+  void inject_by_operators(const StepView& step, const Target& target, double factor) const;
+  Injection injection_by_operators(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
+  at::Tensor limit_by_operators(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
+  void clip_by_operators(const StepView& step) const;
 
   Options options_;
 };

@@ -72,7 +72,7 @@ struct Client {
         tensor->mutable_grad() = at::zeros_like(*tensor);
       }
   }
-  StepView step(double lr = 0.01) { return {view, download, setup, micro_batches, lr, metrics}; }
+  StepView step(double lr = 0.01) { return {view, download, setup, micro_batches, lr, metrics, engine}; }
   at::Tensor grad_a(const std::string& site) { return setup.adapters.at(site).a.grad(); }
   at::Tensor grad_b(const std::string& site) { return setup.adapters.at(site).b.grad(); }
 
@@ -84,6 +84,7 @@ struct Client {
   LocalSetup setup;
   std::vector<RoutingByLayer> micro_batches;
   Metrics metrics;
+  Engine engine = Engine::kKernels;
 };
 
 /// A state whose pseudo-gradients are `value` everywhere.
@@ -317,6 +318,57 @@ TEST(UbSmoeClient, ClipsRelativeToTheMedianOfTheExpertsInUse) {
   EXPECT_NEAR(injected("pg_clip = 4.0", 1e-3, &metrics), 10, 1e-3);
   EXPECT_EQ(metrics.means().at("pg_clipped"), 0);
   EXPECT_NEAR(injected("pg_apply = \"adam_grad\"", 0.1, &metrics), 2.0 * 0.3, 1e-5);
+}
+
+/// Gradients and parameters after a step's edits, and what was reported.
+struct Edited {
+  std::vector<at::Tensor> tensors;
+  std::map<std::string, double> metrics;
+};
+
+Edited edited(const std::string& toml, Engine engine, const std::vector<RoutingByLayer>& micro_batches) {
+  const auto ub = method(toml);
+  const auto round = round_of({1, 2});
+  auto state = state_with(*ub, 0);
+  at::manual_seed(21);
+  for (auto& [name, tensor] : state.global.extras)
+    if (name.find("pseudo_grad") != std::string::npos) tensor = at::randn_like(tensor);
+  Client mine(*ub, ub->broadcast(state, round.participants[0], round), round.participants[0]);
+  mine.engine = engine;
+  for (auto& [name, factors] : mine.setup.adapters)
+    for (auto* tensor : {&factors.a, &factors.b}) tensor->mutable_grad().copy_(at::randn_like(*tensor) * 0.2);
+  for (int64_t step = 0; step < 2; ++step) {
+    mine.micro_batches = micro_batches;
+    ub->edit_gradients(mine.step());
+    ub->edit_parameters(mine.step());
+  }
+  mine.metrics.read();
+  Edited result{.tensors = {}, .metrics = mine.metrics.means()};
+  for (const auto& [name, factors] : mine.setup.adapters)
+    for (const auto* tensor : {&factors.a, &factors.b})
+      result.tensors.insert(result.tensors.end(), {tensor->detach(), tensor->grad()});
+  return result;
+}
+
+TEST(UbSmoeClient, ByOperatorsEditsAsItsKernelsDo) {
+  const std::vector<std::vector<RoutingByLayer>> steps{{routing({5, 3, 0, 0}, 8), routing({5, 3, 0, 1}, 9)},
+                                                       {routing({0, 0, 0, 0}, 4)},
+                                                       {routing({4, 3, 2, 1}, 5), routing({0, 0, 5, 1}, 5)}};
+  for (const std::string clip : {"relative", "per_expert_norm", "elementwise", "global_norm", "off"})
+    for (const std::string apply : {"adam_grad", "decoupled_sgd"})
+      for (const std::string activity : {"step_union", "token_weighted", "micro_union"})
+        for (const auto& micro_batches : steps) {
+          if (clip == "global_norm" && apply == "decoupled_sgd") continue;
+          const auto toml = concat("pg_clip = 0.8\npg_clip_mode = \"", clip, "\"\npg_apply = \"", apply,
+                                   "\"\npg_activity = \"", activity, "\"");
+          const auto kernels = edited(toml, Engine::kKernels, micro_batches);
+          const auto operators = edited(toml, Engine::kAten, micro_batches);
+          for (size_t i = 0; i < kernels.tensors.size(); ++i)
+            EXPECT_TRUE(operators.tensors[i].allclose(kernels.tensors[i], 1e-5, 1e-6)) << toml << " tensor " << i;
+          ASSERT_EQ(kernels.metrics.size(), operators.metrics.size()) << toml;
+          for (const auto& [name, value] : kernels.metrics)
+            EXPECT_NEAR(operators.metrics.at(name), value, 1e-5 * std::max(1.0, value)) << toml << ' ' << name;
+        }
 }
 
 TEST(UbSmoeClient, LeavesTheGradientAloneWhenPseudoGradientsBypassTheOptimiser) {

@@ -73,6 +73,11 @@ int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass) {
   return bytes(kFloat * d(pass.tokens) * (spec.work.kept + chosen(spec, pass) * spec.work.kept_by_expert));
 }
 
+int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass) {
+  const double slots = chosen(spec, pass) * d(pass.tokens);
+  return kept_bytes(spec, pass) + bytes(kFloat * slots * d(spec.hidden_size) * d(spec.num_layers));
+}
+
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass) {
   const double hidden = d(spec.hidden_size), tokens = d(pass.tokens);
   const double residual = 8 * tokens * hidden;

@@ -49,6 +49,8 @@ struct PassShape {
 /// What a training pass keeps for its backward, float32: per token and layer the normalised inputs, queries, keys and
 /// values as they are projected, attention's output, and of each of the K experts two inner rows (TokenWork::kept).
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass);
+/// The same of the engine aten, which keeps more beside each expert's inner rows: gathered inputs and products.
+int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
 /// What a pass needs besides: rows on their way to and from the experts, workspaces of the threads, logits by the
 /// chunk.
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass);

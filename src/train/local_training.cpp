@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/random.h"
 
@@ -118,23 +119,25 @@ class LocalRound {
         download_(download),
         view_(view),
         training_(training),
-        setup_(method.prepare(download, view)),
-        trained_(make_trained(setup_, view.sites)),
-        optimizer_(trained_.tensors, training.optimizer),
-        rows_(shard, view) {
+        rows_(shard, view),
+        setup_(method.prepare(download, view)) {
     check_budget(setup_, view.client);
+    settle();
+    trained_ = make_trained(setup_, view.sites);
+    optimizer_.emplace(trained_.tensors, training.optimizer, training.compute.engine);
   }
 
   void step() {
     micro_batches_.clear();
-    step_loss_ = 0, step_targets_ = 0;
+    step_losses_.clear();
+    step_targets_ = 0;
     for (const auto& rows : merged(draw(), training_.merge_tokens)) pass(rows);
     const auto view = step_view();
     method_.edit_gradients(view);
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
-      optimizer_.step_active(active_experts(trained_, micro_batches_), Gradients::kZeroed);
+      optimizer_->step_active(active_experts(trained_, micro_batches_), Gradients::kZeroed);
     else
-      optimizer_.step(training_.optimizer.lr, Gradients::kZeroed);
+      optimizer_->step(training_.optimizer.lr, Gradients::kZeroed);
     method_.edit_parameters(view);
     for (const auto& routing : micro_batches_) add_counts(result_.counts, routing);
     record_step();
@@ -142,14 +145,37 @@ class LocalRound {
 
   LocalResult finish() {
     result_.metrics = metrics_.means();
-    result_.upload = method_.upload(download_, setup_, result_.counts, view_);
+    for (auto& [layer, stats] : result_.counts) stats.counts = stats.counts.cpu();
+    result_.upload = method_.upload(download_, is_elsewhere() ? brought_back() : setup_, result_.counts, view_);
     return std::move(result_);
   }
 
   const LocalResult& result() const { return result_; }
 
  private:
-  StepView step_view() { return {view_, download_, setup_, micro_batches_, training_.optimizer.lr, metrics_}; }
+  bool is_elsewhere() const { return training_.residence && !training_.residence->device.is_cpu(); }
+
+  /// Takes what the steps read and write to where the base lies.
+  void settle() {
+    if (!training_.residence) return;
+    auto copies = training_.residence->copies;
+    setup_ = copied(setup_, copies);
+    given_ = extras_copied(download_, copies);
+  }
+  LocalSetup brought_back() const {
+    auto copies = StorageCopies::to(c10::kCPU);
+    return copied(setup_, copies);
+  }
+
+  StepView step_view() {
+    return {.view = view_,
+            .download = training_.residence ? given_ : download_,
+            .setup = setup_,
+            .micro_batches = micro_batches_,
+            .lr = training_.optimizer.lr,
+            .metrics = metrics_,
+            .engine = training_.compute.engine};
+  }
 
   /// A step's. Without a target there is no loss to take a mean of, and nothing to learn: such ones are left out.
   std::vector<ExampleRows> draw() {
@@ -168,8 +194,9 @@ class LocalRound {
     const auto batch = training_.share_beginnings ? pack_shared(rows, each) : pack(rows, each);
     const size_t before = micro_batches_.size();
     micro_batches_.resize(before + rows.size() / static_cast<size_t>(each));
+    const auto& common = training_.residence ? training_.residence->common : view_.common;
     const auto losses = model_.losses(batch, {.adapters = &setup_.adapters,
-                                              .base_change = &view_.common.base_change,
+                                              .base_change = &common.base_change,
                                               .router = setup_.router,
                                               .compute = training_.compute,
                                               .routing = std::span(micro_batches_).subspan(before)});
@@ -186,9 +213,7 @@ class LocalRound {
 
   /// What is learned from the step's micro-batch `index`, whose task loss is `loss`.
   at::Tensor loss_of(const LossSum& loss, size_t index) {
-    const double sum = loss.sum.item<double>();
-    EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);
-    step_loss_ += sum;
+    step_losses_.push_back(loss.sum.detach());
     step_targets_ += loss.count;
     auto view = step_view();
     view.micro_batches = view.micro_batches.first(index + 1);
@@ -196,11 +221,17 @@ class LocalRound {
     return extra.defined() ? mean + extra : mean;
   }
 
+  /// Reads all numbers of the step at once: what is behind it, a device has not done before.
   void record_step() {
-    const double mean = step_targets_ > 0 ? step_loss_ / static_cast<double>(step_targets_) : 0.0;
+    double step_loss = 0;
+    for (const double sum : metrics_.read(step_losses_)) {
+      EK_CHECK(std::isfinite(sum), kNumeric, "local step ", result_.steps + 1, ": the loss is ", sum);
+      step_loss += sum;
+    }
+    const double mean = step_targets_ > 0 ? step_loss / static_cast<double>(step_targets_) : 0.0;
     if (result_.targets == 0) result_.first_loss = mean;
     if (step_targets_ > 0) result_.last_loss = mean;
-    result_.loss_sum += step_loss_;
+    result_.loss_sum += step_loss;
     result_.targets += step_targets_;
     ++result_.steps;
   }
@@ -210,14 +241,15 @@ class LocalRound {
   const Payload& download_;
   const ClientView& view_;
   const LocalTraining& training_;
-  LocalSetup setup_;
-  Trained trained_;
-  AdamW optimizer_;
   RowOrder rows_;
+  LocalSetup setup_;
+  Payload given_;  // where there is a residence
+  Trained trained_;
+  std::optional<AdamW> optimizer_;
   std::vector<RoutingByLayer> micro_batches_;
   Metrics metrics_;
   LocalResult result_;
-  double step_loss_ = 0;
+  std::vector<at::Tensor> step_losses_;
   int64_t step_targets_ = 0;
 };
 

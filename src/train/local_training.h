@@ -11,6 +11,7 @@
 #include "methods/method.h"
 #include "models/causal_lm.h"
 #include "train/optimizer.h"
+#include "train/residence.h"
 
 namespace evenkeel {
 
@@ -36,7 +37,8 @@ struct LocalTraining {
   int64_t merge_tokens = 2048;   ///< micro-batches of so many tokens together are one pass: equal up to rounding too
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
-  Compute compute;  ///< [model] says it, so no key here
+  Compute compute;                               ///< [model] says it, so no key here
+  std::shared_ptr<const Residence> residence{};  ///< of the base; null: the processor
 
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");

@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/parallel.h"
+#include "train/adamw_by_operators.h"
 #include "train/adamw_kernel.h"
 
 namespace evenkeel {
@@ -54,8 +55,8 @@ struct AdamW::Work {
   }
 };
 
-AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config)
-    : config_(config), parameters_(std::move(parameters)) {
+AdamW::AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, Engine engine)
+    : config_(config), engine_(engine), parameters_(std::move(parameters)) {
   for (const auto& parameter : parameters_) {
     const auto type = parameter.scalar_type();
     EK_CHECK(parameter.is_contiguous() && (type == at::kFloat || type == at::kDouble), kInternal,
@@ -73,11 +74,16 @@ void AdamW::step_active(const std::vector<at::Tensor>& active, Gradients gradien
   update(active, config_.lr, gradients);
 }
 
-/// \param slice  of a stacked parameter; -1: all of it
-AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients, double lr) {
+at::Tensor& AdamW::contiguous_grad(size_t parameter) {
   auto& grad = parameters_[parameter].mutable_grad();
   if (!grad.is_contiguous()) grad = grad.contiguous();
-  Work work{.tensors = {parameters_[parameter].detach(), grad, exp_avgs_[parameter], exp_avg_sqs_[parameter]}};
+  return grad;
+}
+
+/// \param slice  of a stacked parameter; -1: all of it
+AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients, double lr) {
+  Work work{.tensors = {parameters_[parameter].detach(), contiguous_grad(parameter), exp_avgs_[parameter],
+                        exp_avg_sqs_[parameter]}};
   auto step = steps_[parameter];
   if (slice >= 0) {
     for (auto& tensor : work.tensors) tensor = tensor[slice];
@@ -96,6 +102,7 @@ AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients,
 
 void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
   const c10::NoGradGuard no_grad;
+  if (engine_ == Engine::kAten) return update_by_operators(active, lr, gradients);
   std::vector<Work> work;
   for (size_t p = 0; p < parameters_.size(); ++p) {
     if (!parameters_[p].grad().defined()) continue;
@@ -113,6 +120,28 @@ void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients g
     }
   }
   run_all(work);
+}
+
+/// Whole parameters together, stacks with a count for each slice one by one.
+void AdamW::update_by_operators(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
+  AdamWTensors whole;
+  std::vector<at::Tensor> grads;
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    if (!parameters_[p].grad().defined()) continue;
+    const auto parameter = parameters_[p].detach(), grad = contiguous_grad(p);
+    grads.push_back(grad);
+    const bool masked = p < active.size() && active[p].defined();
+    if (masked && steps_[p].dim() == 0) steps_[p] = steps_[p].repeat({parameter.size(0)});
+    if (steps_[p].dim() == 0) {
+      whole.parameters.push_back(parameter), whole.gradients.push_back(grad), whole.steps.push_back(steps_[p]);
+      whole.exp_avgs.push_back(exp_avgs_[p]), whole.exp_avg_sqs.push_back(exp_avg_sqs_[p]);
+    } else {
+      const auto active_E = masked ? active[p] : at::ones_like(steps_[p]);
+      step_by_operators({parameter, grad, exp_avgs_[p], exp_avg_sqs_[p], steps_[p], active_E}, config_, lr);
+    }
+  }
+  step_by_operators(whole, config_, lr);
+  if (gradients == Gradients::kZeroed && !grads.empty()) at::_foreach_zero_(grads);
 }
 
 /// Pieces of equal length over all tensors, which threads take as they get free.

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/safetensors.h"
+#include "nn/compute.h"
 
 namespace evenkeel {
 
@@ -38,8 +39,9 @@ enum class Gradients {
 /// torch.optim.AdamW step for step. A parameter whose gradient is undefined is left alone.
 class AdamW {
  public:
-  /// Parameters are contiguous, float32 or float64.
-  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config);
+  /// Parameters are contiguous, float32 or float64, all on one device. \param engine  kAten: on any device, equal up to
+  /// rounding, and no step waits for it
+  AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, Engine engine = Engine::kKernels);
 
   /// One step with `lr` (default: the config's).
   void step(double lr = -1, Gradients gradients = Gradients::kKept);
@@ -57,10 +59,13 @@ class AdamW {
   struct Work;
 
   void update(const std::vector<at::Tensor>& active, double lr, Gradients gradients);
+  void update_by_operators(const std::vector<at::Tensor>& active, double lr, Gradients gradients);
+  at::Tensor& contiguous_grad(size_t parameter);
   static void run_all(const std::vector<Work>& work);
   Work work_on(size_t parameter, int64_t slice, Gradients gradients, double lr);
 
   OptimizerConfig config_;
+  Engine engine_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
   std::vector<at::Tensor> steps_;  // scalar per parameter, or [E] per stacked parameter once step_active was used
 };

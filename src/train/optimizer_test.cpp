@@ -141,6 +141,55 @@ TEST(AdamW, GivesTheSameBitsOnAnyNumberOfThreadsAndZeroesOnlyWhenAsked) {
   EXPECT_EQ(stacked.grad().abs().max().item<float>(), 0) << "those that did not move too";
 }
 
+/// Two parameters, of which the first is a stack, after some steps with either engine.
+std::vector<at::Tensor> after_steps(Engine engine, bool skips_idle, at::ScalarType type) {
+  at::manual_seed(11);
+  auto config = paper();
+  config.lr = 3e-3, config.weight_decay = 0.1;
+  const std::vector<at::Tensor> tensors{leaf(at::randn({4, 3, 5}, type)), leaf(at::randn({6, 2}, type))};
+  AdamW adamw(tensors, config, engine);
+  for (const auto& tensor : tensors) tensor.mutable_grad() = at::zeros_like(tensor);
+  for (int64_t step = 0; step < 25; ++step) {
+    for (const auto& tensor : tensors) tensor.mutable_grad().add_(at::randn(tensor.sizes(), type) * 0.3);
+    const auto active = at::tensor({1, static_cast<int>(step % 2), 0, static_cast<int>(step > 5)}).to(at::kBool);
+    if (skips_idle)
+      adamw.step_active({active, {}}, Gradients::kZeroed);
+    else
+      adamw.step(-1, Gradients::kZeroed);
+    for (const auto& tensor : tensors) EXPECT_EQ(tensor.grad().abs().max().item<double>(), 0);
+  }
+  std::vector<at::Tensor> all;
+  for (const auto& tensor : tensors) all.push_back(tensor.detach());
+  for (const auto& [name, tensor] : adamw.state()) all.push_back(tensor);
+  return all;
+}
+
+TEST(AdamW, ByOperatorsEqualsItsKernelUpToRounding) {
+  for (const bool skips_idle : {false, true})
+    for (const auto type : {at::kFloat, at::kDouble}) {
+      const auto kernel = after_steps(Engine::kKernels, skips_idle, type);
+      const auto operators = after_steps(Engine::kAten, skips_idle, type);
+      ASSERT_EQ(kernel.size(), operators.size());
+      const double close = type == at::kDouble ? 1e-12 : 2e-6;
+      for (size_t i = 0; i < kernel.size(); ++i)
+        EXPECT_TRUE(operators[i].allclose(kernel[i], close, close)) << i << ' ' << skips_idle << ' ' << type;
+    }
+}
+
+TEST(AdamW, ByOperatorsLeavesSlicesThatAreNotActiveToTheBit) {
+  at::manual_seed(12);
+  const auto start = at::randn({3, 2, 4});
+  const auto stack = leaf(start);
+  AdamW adamw({stack}, paper(), Engine::kAten);
+  for (int64_t step = 0; step < 4; ++step) {
+    stack.mutable_grad() = at::randn({3, 2, 4});
+    adamw.step_active({at::tensor({1, 0, 1}).to(at::kBool)});
+  }
+  EXPECT_TRUE(stack.detach()[1].equal(start[1]));
+  EXPECT_EQ(adamw.state().at("exp_avg.0")[1].abs().max().item<float>(), 0);
+  EXPECT_TRUE(adamw.state().at("step.0").equal(at::tensor({4.f, 0.f, 4.f})));
+}
+
 TEST(AdamW, GoesOnFromASavedState) {
   at::manual_seed(4);
   const auto start = at::randn({4, 3});

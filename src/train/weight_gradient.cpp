@@ -8,12 +8,13 @@ namespace evenkeel {
 namespace {
 
 /// delta W = B I with B = 0: d loss / dB is d loss / dW.
-LoraFactors probe(const Site& shape) {
-  auto identity = at::eye(shape.in, at::kFloat);
-  auto zeros = at::zeros({shape.out, shape.in}, at::kFloat);
+LoraFactors probe(const Site& shape, c10::Device device) {
+  const auto options = at::TensorOptions(device).dtype(at::kFloat);
+  auto identity = at::eye(shape.in, options);
+  auto zeros = at::zeros({shape.out, shape.in}, options);
   if (shape.experts > 0) {
     identity = identity.expand({shape.experts, shape.in, shape.in}).contiguous();
-    zeros = at::zeros({shape.experts, shape.out, shape.in}, at::kFloat);
+    zeros = at::zeros({shape.experts, shape.out, shape.in}, options);
   }
   return {.a = identity, .b = zeros.requires_grad_(true)};
 }
@@ -25,7 +26,7 @@ std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const 
                                                    const RouterOptions& router, const Compute& compute) {
   AdapterState adapters;
   for (const auto& [name, site] : sites) {
-    const auto& b = adapters.emplace(name, probe(site)).first->second.b;
+    const auto& b = adapters.emplace(name, probe(site, model.device())).first->second.b;
     b.mutable_grad() = at::zeros_like(b);
   }
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(batch_size)) {
@@ -36,7 +37,7 @@ std::map<std::string, at::Tensor> weight_gradients(const CausalLm& model, const 
     (loss.sum / static_cast<double>(loss.count)).backward();
   }
   std::map<std::string, at::Tensor> gradients;
-  for (const auto& [name, factors] : adapters) gradients[name] = factors.b.grad();
+  for (const auto& [name, factors] : adapters) gradients[name] = factors.b.grad().cpu();
   return gradients;
 }
 

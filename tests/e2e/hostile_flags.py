@@ -32,6 +32,7 @@ WORKS = {
 }
 
 FOLDER = [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), ("", [])]
+DEVICES = [("tpu", ["--device", "tpu", "cpu", "cuda"]), ("", ["--device", "cpu"]), ("cuda:-1", ["--device", "cuda:-1"]), ("cuda:x", ["cuda:x"])]
 THREADS = [("-1", ["--threads", "-1"]), ("1025", ["--threads", "1025"])]
 MODEL_FLAGS = {
     "--model": FOLDER,
@@ -41,6 +42,7 @@ MODEL_FLAGS = {
     "--gate-norm": [("softmax", ["--gate-norm", "softmax", "olmoe_native", "renorm_selected", "softmax_all"])],
     "--dtype": [("int8", ["--dtype", "int8", "checkpoint", "bfloat16"]), ("", ["--dtype", "checkpoint"])],
     "--threads": THREADS,
+    "--device": DEVICES,
 }
 SOURCE_FLAGS = {  # beside --model, which they exclude
     "--run": [(NOWHERE, ["--run", "--model"])],
@@ -56,7 +58,7 @@ BAD = {
         "--from-round": [("first", ["--from-round", "first"])],
         "--threads": THREADS + [("two", ["--threads", "two"]), ("4294967297", ["--threads", "4294967297"]), (BEYOND, ["--threads"])],
         "--ranks": [("-1", ["--ranks", "-1"]), ("1025", ["--ranks", "1025"]), ("two", ["--ranks", "two"])],
-        "--device": [("tpu", ["--device", "tpu", "cpu"]), ("", ["--device", "cpu"])],
+        "--device": DEVICES,
         "--print-config": [("yes", ["yes"])],
     },
     "evaluate": {
@@ -103,6 +105,7 @@ BAD = {
         "--json": [("yes", ["yes"])],
     },
     "pg-alignment": {
+        "--device": DEVICES,
         "--run": [(NOWHERE, [NOWHERE]), (MODEL, [MODEL, "no run"])],
         "--limit": [("0", ["--limit", "is 0", "1 or more"]), ("-1", ["--limit", "-1", "1 or more"])],
         "--pg-align-mode": [("all", ["--pg-align-mode", "all", "kmax", "dense"])],

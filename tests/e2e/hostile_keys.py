@@ -44,6 +44,8 @@ BAD = {
     "model.compute_dtype": word("auto", "bfloat16", "float32", "measured") + [('"measured"', ["measured", "auto, bfloat16 or float32"])],
     "model.base_format": word("stored", "int8"),
     "model.base_cache": NO_OTHER,
+    "model.device": [('"gpu"', ["model.device", "gpu", "cpu, cuda"]), ('""', ["model.device", "cpu, cuda"]), ('"cuda:"', ["cuda:"]), ("1", ["model.device"])],
+    "model.engine": word("auto", "kernels", "aten"),
     "model.products.expert_forward": KERNELS,
     "model.products.expert_backward": KERNELS,
     "model.products.linear_forward": KERNELS,

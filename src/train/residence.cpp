@@ -1,0 +1,51 @@
+#include "train/residence.h"
+
+#include <utility>
+
+namespace evenkeel {
+namespace {
+
+TensorMap all_copied(const TensorMap& tensors, StorageCopies& copies) {
+  TensorMap result;
+  for (const auto& [name, tensor] : tensors) result.emplace(name, copies(tensor));
+  return result;
+}
+
+}  // namespace
+
+AdapterState copied(const AdapterState& adapters, StorageCopies& copies) {
+  AdapterState result;
+  for (const auto& [site, factors] : adapters)
+    result[site] = {.a = copies(factors.a),
+                    .b = copies(factors.b),
+                    .core = copies(factors.core),
+                    .scaling = factors.scaling,
+                    .ranks = factors.ranks};
+  return result;
+}
+
+LocalSetup copied(const LocalSetup& setup, StorageCopies& copies) {
+  LocalSetup result = setup;
+  result.adapters = copied(setup.adapters, copies);
+  result.router.modulation = all_copied(setup.router.modulation, copies);
+  result.router.output_scale = copies(setup.router.output_scale);
+  result.extra_trainables = all_copied(setup.extra_trainables, copies);
+  result.notes = all_copied(setup.notes, copies);
+  return result;
+}
+
+Payload extras_copied(const Payload& payload, StorageCopies& copies) {
+  Payload result = payload;
+  for (auto& [name, tensor] : result.extras)
+    if (tensor.dim() > 0) tensor = copies(tensor);
+  return result;
+}
+
+Residence make_residence(const Common& common, c10::Device device, StorageCopies copies) {
+  Residence residence{.device = device, .common = {}, .copies = std::move(copies)};
+  residence.common = {.fixed = copied(common.fixed, residence.copies),
+                      .base_change = copied(common.base_change, residence.copies)};
+  return residence;
+}
+
+}  // namespace evenkeel

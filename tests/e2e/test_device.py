@@ -1,0 +1,58 @@
+"""`--device` and `model.engine`: a GPU that is not there is one line, and LibTorch's operators train what our kernels train."""
+
+import tomllib
+
+import pytest
+
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model  # noqa: F401
+
+WITHOUT_GPU = "none that this LibTorch can use"
+
+
+@pytest.fixture(scope="module")
+def has_gpu():
+    return WITHOUT_GPU not in succeed("doctor", "--config", CONFIG).stdout
+
+
+def losses(out):
+    return [line["loss"] for line in lines(out / "rounds.jsonl")]
+
+
+@pytest.mark.parametrize("command", [
+    ["train", CONFIG, "--out", "{tmp}/run"],
+    ["evaluate", "--model", "{model}", "--tasks", "builtin", "--limit", "1"],
+    ["generate", "--model", "{model}", "--prompt", "Once", "--max-new-tokens", "1"],
+    ["score", "--model", "{model}", "--text", "Once"],
+])
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_a_gpu_that_is_not_there_is_one_line(has_gpu, tiny_model, tmp_path, command, device):  # noqa: F811
+    if has_gpu:
+        pytest.skip("there is a GPU")
+    words = [str(word).format(tmp=tmp_path, model=tiny_model) for word in command]
+    model = settings(model__path=tiny_model) if command[0] == "train" else []
+    one_line(evenkeel(*words, *model, "--device", device), f"is {device}, but this", "--device cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_auto_is_the_processor_where_there_is_no_gpu(has_gpu, tiny_model, tmp_path):  # noqa: F811
+    if has_gpu:
+        pytest.skip("there is a GPU")
+    out = tmp_path / "run"
+    succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1), "--device", "auto")
+    model = tomllib.loads((out / "config.toml").read_text())["model"]
+    assert (model["device"], model["engine"]) == ("cpu", "kernels")
+
+
+def test_operators_train_what_kernels_train_and_a_run_may_go_on_with_the_other(tiny_model, tmp_path):  # noqa: F811
+    few = {"model__path": tiny_model, "evaluate__limit": 1}
+    succeed("train", CONFIG, "--out", tmp_path / "kernels", *settings(**few))
+    succeed("train", CONFIG, "--out", tmp_path / "aten", *settings(**few, model__engine="aten"))
+    again = succeed("train", CONFIG, "--out", tmp_path / "again", *settings(**few, model__engine="aten"))
+    assert again.returncode == 0
+    ours, theirs = losses(tmp_path / "kernels"), losses(tmp_path / "aten")
+    assert theirs == pytest.approx(ours, abs=1e-3) and losses(tmp_path / "again") == theirs
+    assert tomllib.loads((tmp_path / "aten/config.toml").read_text())["model"]["engine"] == "aten"
+    int8 = settings(model__base_format="int8", model__engine="aten")
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "int8", *int8), "model.base_format is int8", "aten")
+    other = succeed("train", CONFIG, "--out", tmp_path / "aten", "--resume", "--set", "model.engine=kernels")
+    assert "model.device, engine" in other.stderr
