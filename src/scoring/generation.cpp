@@ -107,7 +107,8 @@ class NextTokens {
   /// \param live  the prompt of each row
   TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
     if (!sampling_) return best_tokens(logits_BV);
-    const auto probabilities_BV = kept_probabilities(logits_BV.to(at::kCPU), *sampling_);  // a sum along a row has one order there
+    const auto probabilities_BV =
+        kept_probabilities(logits_BV.to(at::kCPU), *sampling_);  // a sum along a row has one order there
     TokenIds drawn;
     for (size_t i = 0; i < live.size(); ++i)
       drawn.push_back(
