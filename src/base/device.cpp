@@ -214,14 +214,17 @@ StorageCopies StorageCopies::to(c10::Device device) {
 
 at::Tensor StorageCopies::operator()(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
-  const auto& storage = tensor.storage();
-  auto& pair = known_[storage.unsafeGetStorageImpl()];
-  if (!pair.from.defined()) {
-    pair.from = bytes_of(tensor);
-    pair.to = copy_(pair.from);
+  auto& known = tensors_[tensor.unsafeGetTensorImpl()];
+  if (known.to.defined()) return known.to;
+  auto& bytes = storages_[tensor.storage().unsafeGetStorageImpl()];
+  if (!bytes.from.defined()) {
+    bytes.from = bytes_of(tensor);
+    bytes.to = copy_(bytes.from);
   }
-  return at::empty({0}, pair.to.options().dtype(tensor.scalar_type()))
-      .set_(pair.to.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  known.from = tensor;
+  known.to = at::empty({0}, bytes.to.options().dtype(tensor.scalar_type()))
+                 .set_(bytes.to.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  return known.to;
 }
 
 }  // namespace evenkeel

@@ -60,8 +60,8 @@ void give_back_device_memory(c10::Device device);
 /// One line about an error that means that the device's memory is full; empty for any other error.
 std::string out_of_device_memory(const std::exception& error);
 
-/// Copies tensors between devices, storage by storage: those that shared memory share it in the copy too, and one that
-/// is copied twice is there once. Holds both sides for as long as it lives, so that an address cannot be taken for
+/// Copies tensors between devices, storage by storage: those that shared memory share it in the copy too, and what was
+/// one tensor is one there, with the gradient it will have. Holds both sides for as long as it lives, so that an address cannot be taken for
 /// another's. A copy of one begins with all that it knows. Threads: one.
 class StorageCopies {
  public:
@@ -76,10 +76,10 @@ class StorageCopies {
 
  private:
   struct Pair {
-    at::Tensor from, to;  // [N] uint8
+    at::Tensor from, to;  // of a storage: its bytes
   };
   CopyBytes copy_;
-  std::map<const void*, Pair> known_{};  // by the storage's address
+  std::map<const void*, Pair> storages_{}, tensors_{};  // by the address of what is copied
 };
 
 }  // namespace evenkeel

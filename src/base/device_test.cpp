@@ -92,6 +92,14 @@ TEST(StorageCopies, TensorsThatShareMemoryShareItInTheCopy) {
   EXPECT_EQ(phi[3].item<float>(), 3);
 }
 
+/// A router reads the phi that trains: its gradient goes to one tensor.
+TEST(StorageCopies, WhatWasOneTensorIsOne) {
+  const auto phi = at::randn({4}), other = phi.narrow(0, 0, 2);
+  auto copy = cloning();
+  EXPECT_TRUE(copy(phi).is_same(copy(phi)));
+  EXPECT_FALSE(copy(phi).is_same(copy(other)));
+}
+
 TEST(StorageCopies, KeepsTypeSizesAndWhatIsUndefined) {
   auto copy = cloning();
   EXPECT_FALSE(copy(at::Tensor()).defined());
