@@ -61,8 +61,8 @@ void give_back_device_memory(c10::Device device);
 std::string out_of_device_memory(const std::exception& error);
 
 /// Copies tensors between devices, storage by storage: those that shared memory share it in the copy too, and what was
-/// one tensor is one there, with the gradient it will have. Holds both sides for as long as it lives, so that an address cannot be taken for
-/// another's. A copy of one begins with all that it knows. Threads: one.
+/// one tensor is one there, with the gradient it will have. Holds both sides for as long as it lives, so that an
+/// address cannot be taken for another's. A copy of one begins with all that it knows. Threads: one.
 class StorageCopies {
  public:
   /// A copy elsewhere of [N] uint8.
