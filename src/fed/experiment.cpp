@@ -48,7 +48,8 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
           .tasks = config.evaluate.tasks};
 }
 
-Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
+Experiment make_experiment(ExperimentConfig config, Purpose purpose,
+                           const std::function<void(const Experiment& e)>& check) {
   at::set_num_threads(static_cast<int>(config.threads));
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.storage(config.output.dir));
@@ -70,12 +71,13 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   e.server.clients = make_clients(config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
   if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
+  const auto& bert = config.evaluate.bert_score;
+  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
+  if (check) check(e);
   if (purpose == Purpose::kTrain) require_memory(memory_plan(e), machine::memory(), "the run");
   if (purpose == Purpose::kTrain)  // in the order of the disk, on all threads: loading then finds the pages in memory
     for (const auto& file : model_files(folder)) fingerprint_of(file);
   e.fabric.place.model = load_model(folder, config.model.storage(config.output.dir));
-  const auto& bert = config.evaluate.bert_score;
-  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
   return e;
 }
 

@@ -52,11 +52,6 @@ std::string git_hash() {
   }
 }
 
-OrderedJson entry_of(const fs::path& file) {
-  const auto print = fingerprint_of(file);
-  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
-}
-
 /// Whether the file has the digest that a manifest names; older ones have the whole file's, whatever its size.
 bool has_digest(const fs::path& file, const JsonView& entry) {
   if (const auto whole = entry.find(kWholeDigest)) return sha256_file(file) == whole->string();
@@ -84,14 +79,13 @@ bool belongs_to_model(const fs::path& file) {
   return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
 }
 
-void check_file(const JsonView& entry) {
+uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.at("bytes").integer(0)); }
+
+/// \throws kIo when it is gone.
+bool has_changed(const JsonView& entry) {
   const fs::path file = entry.at("path").string();
-  const auto then = static_cast<uint64_t>(entry.at("bytes").integer(0));
   EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
-  const uint64_t today = evenkeel::file_size(file);
-  const bool same = then == today && has_digest(file, entry);
-  EK_CHECK(same, kData, file.string(), " has changed since the run was made (", then, " bytes then, ", today,
-           " now): a run goes on with the files it began with");
+  return bytes_then(entry) != evenkeel::file_size(file) || !has_digest(file, entry);
 }
 
 /// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
@@ -106,6 +100,11 @@ void check_machine(const JsonView& manifest) {
 
 }  // namespace
 
+OrderedJson manifest_entry(const fs::path& file) {
+  const auto print = fingerprint_of(file);
+  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
+}
+
 std::vector<fs::path> model_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -119,6 +118,9 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   auto files = model_files(model_folder);
   if (config.data.form == PromptTemplate::kChat)
     for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
+  if (!config.lora.init.empty())
+    for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
+      files.push_back(fs::path(config.lora.init) / name);
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
   for (const auto& name : config.tasks_here())
@@ -134,7 +136,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
 OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) {
-    inputs.push_back(entry_of(file));
+    inputs.push_back(manifest_entry(file));
     if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
   }
   return {{"format", kFormat},
@@ -174,13 +176,25 @@ bool is_unsealed_run(const fs::path& folder) {
   }
 }
 
-void check_manifest(const fs::path& folder, const Json& manifest) {
+std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifest,
+                                     const std::function<std::string(const fs::path& file)>& why_fixed) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
-  for (const auto& entry : view.at("files").items()) check_file(entry);
+  std::vector<JsonView> changed;
+  for (const auto& entry : view.at("files").items())
+    if (has_changed(entry)) changed.push_back(entry);
+  std::vector<fs::path> free;
+  for (const auto& entry : changed) {
+    const fs::path file = entry.at("path").string();
+    const auto why = why_fixed(file);
+    EK_CHECK(why.empty(), kData, file.string(), " has changed since the run was made (", bytes_then(entry),
+             " bytes then, ", evenkeel::file_size(file), " now): ", why);
+    free.push_back(file);
+  }
   check_machine(view);
   const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");
+  return free;
 }
 
 }  // namespace evenkeel

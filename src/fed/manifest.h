@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ inline constexpr std::string_view kManifestFile = "manifest.json";  ///< in a ru
 /// Weights, config.json and tokenizer.json of a model's folder, in name order.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
 
-/// Files a run depends on: the model folder's weights, config and tokenizer, the training file and the test files of
+/// Files a run depends on: the model folder's weights, config and tokenizer, the adapter it starts from, the training file and the test files of
 /// its tasks.
 std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
                                                const std::filesystem::path& model_folder,
@@ -38,8 +39,15 @@ Json read_manifest(const std::filesystem::path& folder);
 /// Whether the run was made before run folders had checksums.
 bool is_unsealed_run(const std::filesystem::path& folder);
 
-/// \throws kIo or kData naming the first input file of `manifest` that is gone or not the same any more.
+/// What a manifest says of a file: path, bytes and fingerprint.
+OrderedJson manifest_entry(const std::filesystem::path& file);
+
 /// Warns when the program's version or the kind of processor is another.
-void check_manifest(const std::filesystem::path& folder, const Json& manifest);
+/// \param why_fixed  why a file that has changed may not; empty where it may
+/// \return those that may change and have. \throws kIo or kData naming the first input file of `manifest` that is gone,
+/// or not the same any more and fixed.
+std::vector<std::filesystem::path> check_manifest(
+    const std::filesystem::path& folder, const Json& manifest,
+    const std::function<std::string(const std::filesystem::path& file)>& why_fixed);
 
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 #include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
+#include "fed/start.h"
 
 namespace evenkeel {
 namespace {
@@ -34,16 +35,17 @@ Snapshot first_snapshot(const Course& run) {
   return snapshot;
 }
 
-Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
-  if (hooks.on_config) hooks.on_config(config, begun_with);
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-  if (hooks.on_experiment) hooks.on_experiment(experiment);
-  return experiment;
+/// All that the run will read, before its weights are.
+void check_beginning(const Experiment& e) {
+  check_start(e.server);
+  check_evaluation(e);
 }
 
-bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
-  if (round == 0) return config.evaluate.before;
-  return round == config.train.rounds || (config.evaluate.every > 0 && round % config.evaluate.every == 0);
+Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config, begun_with);
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain, check_beginning);
+  if (hooks.on_experiment) hooks.on_experiment(experiment);
+  return experiment;
 }
 
 std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
@@ -142,6 +144,14 @@ bool tells_arithmetic(const RunRequest& request) {
   });
 }
 
+/// What this command says of train.rounds.
+std::optional<int64_t> rounds_told(const RunRequest& request) {
+  const bool told = std::any_of(request.settings.begin(), request.settings.end(), [](const std::string& setting) {
+    return setting.starts_with("train.rounds=");
+  });
+  return told ? std::optional(request.config().train.rounds) : std::nullopt;
+}
+
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
   to.compute_dtype = from.compute_dtype;
   to.products = from.products;
@@ -185,12 +195,13 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     return begin_run(request, hooks);
   }
   auto folder = RunFolder::open(path, from_round);
+  if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
   const bool other_arithmetic = tells_arithmetic(request);
   const auto begun_with = refuse_changes(request, folder, [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
   });
-  check_manifest(path, read_manifest(path));
+  folder.check_files();
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
   auto experiment = experiment_of(std::move(config), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
@@ -208,7 +219,7 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "));
+           ", which no config file, --set or --threads can change, but for --set train.rounds=N: ", join(changes, "; "));
   return begun_with;
 }
 
@@ -225,7 +236,7 @@ std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFol
     const bool done = now.state.round >= config.train.rounds;
     if (done) folder.finish(now.state.round);
     std::vector<TaskScore> scores;
-    if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
+    if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
     if (done) return scores;
     now = advance(run, now, progress);
     make_room(now.state);

@@ -233,7 +233,7 @@ std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, 
   auto folder = RunFolder::open(path);
   refuse_changes(options.request, folder,
                  [&](ExperimentConfig config) { return as_served(std::move(config), federation); });
-  check_manifest(path, read_manifest(path));
+  folder.check_files();
   const auto grid = grid_in(federation);
   return played(*grid, path, [&] {
     Serving serving(options, federation, *grid);
