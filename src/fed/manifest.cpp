@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/files.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
@@ -89,13 +90,14 @@ bool has_changed(const JsonView& entry) {
 }
 
 /// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
-void check_machine(const JsonView& manifest) {
+void check_machine(const fs::path& folder, const JsonView& manifest) {
   const auto made_on = manifest.at("machine").at("processor").string(), here = machine::processor_field("model name");
   if (made_on != here)
     log::warning(
         "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
         "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
-        "and bits may differ; `train --resume --set model.compute_dtype=auto` measures this one");
+        "and bits may differ; this one is measured by: ",
+        resume_command(folder, {"--set", "model.compute_dtype=auto"}));
 }
 
 }  // namespace
@@ -167,6 +169,22 @@ Json read_manifest(const fs::path& folder) {
   return manifest;
 }
 
+/// By the config file that began it, where that is still there; else by the one that the run has.
+std::string resume_command(const fs::path& folder, const std::vector<std::string>& more) {
+  auto config = folder / "config.toml";
+  try {
+    const auto manifest = read_manifest(folder);
+    const fs::path file =
+        JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
+    if (is_file(file)) config = file;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever reads the manifest says what is wrong with it
+  }
+  const bool served = path_exists(folder / "federation");  // flower/serve.h
+  std::vector<std::string> words{served ? "serve" : "train", config.string(), "--out", folder.string(), "--resume"};
+  words.insert(words.end(), more.begin(), more.end());
+  return command_line(words) + (served ? ", with the flags of its network" : "");
+}
+
 bool is_unsealed_run(const fs::path& folder) {
   try {
     const Json json = load_json(folder / kManifestFile, kCheckpoint);
@@ -190,7 +208,7 @@ std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifes
              " bytes then, ", evenkeel::file_size(file), " now): ", why);
     free.push_back(file);
   }
-  check_machine(view);
+  check_machine(folder, view);
   const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");

@@ -36,6 +36,8 @@ OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& requ
 void write_manifest(const std::filesystem::path& folder, const OrderedJson& manifest);
 /// \throws kCheckpoint when it is damaged, or of an older version without checksums.
 Json read_manifest(const std::filesystem::path& folder);
+/// The command that goes on with the run in `folder`, for a shell. \param more  words behind it
+std::string resume_command(const std::filesystem::path& folder, const std::vector<std::string>& more = {});
 /// Whether the run was made before run folders had checksums.
 bool is_unsealed_run(const std::filesystem::path& folder);
 

@@ -155,7 +155,7 @@ void from_json(const JsonView& view, Diagnostics& diagnostics);
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
   double tokens_per_second = 0;  ///< in training
-  std::optional<double> round;   ///< from first task to aggregate; where time is simulated, to compare
+  std::optional<double> round;   ///< from first task to aggregate, of the process that committed it; older runs: absent
 
   void visit(auto& field) {
     field("broadcast", broadcast);

@@ -1,8 +1,11 @@
 #include "fed/run_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
+#include "base/command_line.h"
 #include "base/files.h"
 #include "base/folders.h"
 #include "base/log.h"
@@ -18,7 +21,7 @@ constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json";
 constexpr std::string_view kFederation = "federation";  // flower/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
-                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl";
+                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl", kLog = "log.txt";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kManifestFile), std::string(kUnfinished)};
 
@@ -48,6 +51,14 @@ void remove_leftovers(const fs::path& folder) {
   std::error_code not_empty;  // then it is somebody else's, and the folder not empty
   fs::remove(checkpoint, not_empty);
   fs::remove_all(folder / kFederation, not_empty);  // of nodes that a server waited for
+}
+
+/// \throws kIo saying what can be done while another process works there.
+void check_unused(const fs::path& folder) {
+  const auto holder = FolderLock::holder(folder);
+  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder,
+           ": one process at a time works in it; wait for its end, or choose another --out; see how far it is by: ",
+           command_line({"status", folder.string()}));
 }
 
 /// \throws kIo unless the lock is all that is there.
@@ -145,11 +156,14 @@ bool is_small(const ServerState& state) {
 }  // namespace
 
 FolderLock RunFolder::prepare(const fs::path& folder) {
+  check_unused(folder);
   EK_CHECK(!holds_run(folder), kIo, folder.string(),
-           " holds a run already: go on with it by --resume, or choose another --out");
+           " holds a run already: choose another --out, or go on with it by: ", resume_command(folder));
   if (!only_began(folder)) make_new_folder(folder);
   FolderLock lock(folder);
-  EK_CHECK(!holds_run(folder), kIo, folder.string(), " holds a run by now, another process began it");
+  EK_CHECK(!holds_run(folder), kIo, folder.string(),
+           " holds a run by now, another process began it: choose another --out, or see it by: ",
+           command_line({"status", folder.string()}));
   if (only_began(folder)) remove_leftovers(folder);
   check_empty(folder);
   write_file_atomic(folder / kUnfinished, "");
@@ -184,6 +198,7 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
 
 RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_round) {
   EK_CHECK(holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  check_unused(folder);
   RunFolder run(folder, FolderLock(folder));
   run.config_ = run_config(folder);
   run.opened_ = from_round ? run.checkpoint_.read(*from_round) : run.checkpoint_.read();
@@ -320,6 +335,16 @@ void RunFolder::finish(int64_t last_round) const {
 
 void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
   adapter_writer(folder_ / "adapter", state, server)();
+}
+
+void RunFolder::keep_log(std::unique_ptr<log::File> held) {
+  log_ = std::move(held);
+  log_->note(log::Level::kInfo, concat("[run] evenkeel ", version(), ", process ", ::getpid()));
+  log_->open(folder_ / kLog);
+}
+
+void RunFolder::note(log::Level level, std::string_view line) const {
+  if (log_) log_->note(level, line);
 }
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {

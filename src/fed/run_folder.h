@@ -9,6 +9,7 @@
 ///   evaluations.jsonl  a line per round, task and budget (fed/records.h)
 ///   superseded.jsonl   lines of evaluations.jsonl that are none any more since the run was extended
 ///   evaluating.jsonl   while an evaluation is under way: what is answered so far (scoring/answer_journal.h)
+///   log.txt            what was logged, with times, by every process that worked on the run
 ///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
 #pragma once
 
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "base/folder_lock.h"
+#include "base/log.h"
 #include "fed/background.h"
 #include "fed/checkpoint.h"
 #include "fed/records.h"
@@ -32,7 +34,8 @@ namespace evenkeel {
 class RunFolder {
  public:
   /// A folder to hold a new run, locked: made, or empty already, or left by a run that was stopped before it began.
-  /// \throws kIo when it holds anything else, is not writable, or another process works in it.
+  /// \throws kIo when it holds anything else, is not writable, or another process works in it; the message names the
+  /// next step.
   static FolderLock prepare(const std::filesystem::path& folder);
   /// Undoes prepare() of a folder that it made, when no run begins there after all.
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
@@ -73,6 +76,11 @@ class RunFolder {
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
   /// No round comes after the last: returns when nothing is under way any more, and its journal is gone.
   void finish(int64_t last_round) const;
+  /// What is logged from now on, and what `held` has held, goes to log.txt as long as this object lives.
+  void keep_log(std::unique_ptr<log::File> held = std::make_unique<log::File>());
+  /// A line for log.txt alone.
+  void note(log::Level level, std::string_view line) const;
+
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const EvaluationRecord& score) const;
@@ -99,6 +107,7 @@ class RunFolder {
   CommittedRound opened_;
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // of the lines that the opened round leaves standing
   mutable std::shared_ptr<AnswerJournal> answers_;
+  std::unique_ptr<log::File> log_;
   RunChanges changes_;                  // written by settle()
   bool record_missing_ = false;         // its own line of rounds.jsonl was not written any more
   std::unique_ptr<Background> beside_;  // last: it is done before the lock goes

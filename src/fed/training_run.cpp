@@ -167,11 +167,33 @@ ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& a
   return run;
 }
 
+/// All rounds that are left, and their evaluations. \return the scores of the last round
+std::vector<TaskScore> play_run(const Course& run) {
+  const auto& [server, fabric, folder, stop] = run;
+  const auto& config = server.config;
+  Snapshot now = first_snapshot(run);
+  if (now.state.round < config.train.rounds) {
+    log_beginning(server, now.state.round);
+    warn_of_threads(config);
+  }
+  RunProgress progress(server, now.state.round, stop);
+  for (;;) {
+    const bool done = now.state.round >= config.train.rounds;
+    if (done) folder.finish(now.state.round);
+    std::vector<TaskScore> scores;
+    if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
+    if (done) return scores;
+    now = advance(run, now, progress);
+    make_room(now.state);
+  }
+}
+
 }  // namespace
 
 Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   auto config = request.config();
   const fs::path folder = config.folder();
+  auto log = std::make_unique<log::File>();
   const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
   try {
@@ -180,6 +202,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     config.find_files();
     auto experiment = experiment_of(std::move(config), {}, hooks);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
+    run_folder.keep_log(std::move(log));
     experiment.fabric.place.answers = run_folder.answers();
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
@@ -194,6 +217,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     log::warning("[train] ", path.string(), " holds no run yet: this one begins");
     return begin_run(request, hooks);
   }
+  auto log = std::make_unique<log::File>();
   auto folder = RunFolder::open(path, from_round);
   if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
   const bool other_arithmetic = tells_arithmetic(request);
@@ -206,6 +230,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   auto experiment = experiment_of(std::move(config), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
+  folder.keep_log(std::move(log));
   experiment.fabric.place.answers = folder.answers();
   return {std::move(experiment), std::move(folder)};
 }
@@ -224,22 +249,16 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
 }
 
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
-  const Course run{server, fabric, folder, stop};
-  const auto& config = server.config;
-  Snapshot now = first_snapshot(run);
-  if (now.state.round < config.train.rounds) {
-    log_beginning(server, now.state.round);
-    warn_of_threads(config);
-  }
-  RunProgress progress(server, now.state.round, stop);
-  for (;;) {
-    const bool done = now.state.round >= config.train.rounds;
-    if (done) folder.finish(now.state.round);
-    std::vector<TaskScore> scores;
-    if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
-    if (done) return scores;
-    now = advance(run, now, progress);
-    make_room(now.state);
+  try {
+    auto scores = play_run({server, fabric, folder, stop});
+    folder.note(log::Level::kInfo, "[run] done");
+    return scores;
+  } catch (const Error& error) {
+    folder.note(log::Level::kError, error.what());
+    throw;
+  } catch (const Interrupted& interrupted) {
+    folder.note(log::Level::kInfo, concat("[run] ", interrupted.what()));
+    throw;
   }
 }
 

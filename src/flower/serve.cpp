@@ -66,6 +66,7 @@ class Serving {
     const auto path = config.folder();
     auto experiment = make(gather(std::move(config)));
     auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
+    folder.keep_log();
     return {std::move(experiment), std::move(folder)};
   }
 
@@ -73,6 +74,7 @@ class Serving {
     auto experiment = make(folder.config());
     folder.check(experiment.server, nullptr);
     folder.settle();
+    folder.keep_log();
     return {std::move(experiment), std::move(folder)};
   }
 

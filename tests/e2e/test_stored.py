@@ -101,7 +101,7 @@ def expect_same_run(out, reference):
 # --- damage ---
 
 def test_every_file_of_a_run_is_read_by_somebody(finished):
-    known = {*READERS, "report.html", "checkpoint", "adapter", "checkpoint/round-1", "checkpoint/round-2"}
+    known = {*READERS, "report.html", "log.txt", "checkpoint", "adapter", "checkpoint/round-1", "checkpoint/round-2"}
     assert {name for name in content(finished)
             if not name.startswith(("adapter/", "checkpoint/round-1/"))} == known
 

@@ -49,18 +49,18 @@ def save_tokenizer(folder):
     return tokenizer.get_vocab_size()
 
 
-def federated_run(folder, method):
-    """(model folder, run folder) of two rounds on three clients."""
+def federated_run(folder, method, norm_topk_prob=False, *settings):
+    """(model folder, run folder) of two rounds on three clients. settings: a.b=value, as --set takes them"""
     model_folder, out = folder / "model", folder / "run"
     model_folder.mkdir(parents=True)
     vocabulary = save_tokenizer(model_folder)
     random_model(seed=81, num_experts=9, num_experts_per_tok=4, num_attention_heads=4, num_key_value_heads=2,
                  hidden_size=32, intermediate_size=20, vocab_size=vocabulary + 5, num_hidden_layers=2,
-                 norm_topk_prob=False, max_position_embeddings=2048).save_pretrained(model_folder)
+                 norm_topk_prob=norm_topk_prob, max_position_embeddings=2048).save_pretrained(model_folder)
     text = CONFIG.format(model=model_folder, method=method)
     tomllib.loads(text)
     (folder / "config.toml").write_text(text)
-    run("train", folder / "config.toml", "--out", out, "--threads", 1)
+    run("train", folder / "config.toml", "--out", out, "--threads", 1, *(word for one in settings for word in ("--set", one)))
     return model_folder, out
 
 
