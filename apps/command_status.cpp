@@ -41,7 +41,8 @@ void add_status_command(CLI::App& program) {
   auto* command = program.add_subcommand("status", "how far a run or a federation is");
   command->description(
       "Example: evenkeel status runs/two\n\n"
-      "From a run folder, also while a process works on it: rounds, the last loss, who works on it, the time left; of a "
+      "From a run folder, also while a process works on it: rounds, the last loss, who works on it, the time left; of "
+      "a "
       "federation also who has joined, and what came of the last exchange with each client. Or the figures that a "
       "server gives Prometheus.");
   command->add_option("RUN", flags->run, "run folder");

@@ -85,8 +85,9 @@ void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   std::cout << score_table(scores) << clients_summary(load_run(run.folder.path())) << std::flush;
-  std::cerr << "the run is in " << folder << ", its report is " << folder << "/report.html\ntry the model: "
-            << command_line({"generate", "--run", folder, "--prompt", "..."}) << '\n';
+  std::cerr << "the run is in " << folder << ", its report is " << folder
+            << "/report.html\ntry the model: " << command_line({"generate", "--run", folder, "--prompt", "..."})
+            << '\n';
 }
 
 void run_train(const TrainFlags& flags) {

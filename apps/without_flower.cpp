@@ -8,8 +8,7 @@ namespace {
 
 /// The wire of federations is missing.
 [[noreturn]] void fail_absent(std::string_view who) {
-  fail(kConfig, who,
-       ": this program was built without the wire of federations, which needs cpp-httplib, protobuf and ",
+  fail(kConfig, who, ": this program was built without the wire of federations, which needs cpp-httplib, protobuf and ",
        "OpenSSL (cmake says which of them was missing)");
 }
 

@@ -1,5 +1,5 @@
-/// \file  Commands that messages suggest: with the program's path as it was called, and words that a shell takes as they
-/// are meant. Example:  concat("go on with: ", command_line({"train", config, "--resume"}))
+/// \file  Commands that messages suggest: with the program's path as it was called, and words that a shell takes as
+/// they are meant. Example:  concat("go on with: ", command_line({"train", config, "--resume"}))
 #pragma once
 
 #include <span>

@@ -19,8 +19,17 @@ std::string words_in_shell(const std::string& line) {
 }
 
 TEST(CommandLine, GivesAShellTheWordsThatWereMeant) {
-  const std::vector<std::string> words{"train", "my runs/a.toml", "--set", "method.name='x'", "$HOME", "", "a\"b\\c",
-                                       "*",     "~/x",            "naïve", "train.optimizer={ lr = 1e-2 }"};
+  const std::vector<std::string> words{"train",
+                                       "my runs/a.toml",
+                                       "--set",
+                                       "method.name='x'",
+                                       "$HOME",
+                                       "",
+                                       "a\"b\\c",
+                                       "*",
+                                       "~/x",
+                                       "naïve",
+                                       "train.optimizer={ lr = 1e-2 }"};
   std::string expected = "evenkeel\n";
   for (const auto& word : words) expected += word + "\n";
   EXPECT_EQ(words_in_shell(command_line(words)), expected);

@@ -46,8 +46,8 @@ class File {
   void note(Level level, std::string_view line);
 };
 
-/// One line that is rewritten in place on a terminal; elsewhere, and in a File, it is written as a plain log line at most every
-/// `seconds_between_lines`. Log lines written meanwhile go above it.
+/// One line that is rewritten in place on a terminal; elsewhere, and in a File, it is written as a plain log line at
+/// most every `seconds_between_lines`. Log lines written meanwhile go above it.
 class Progress {
  public:
   explicit Progress(std::string label, double seconds_between_lines = 10.0);

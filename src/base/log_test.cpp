@@ -72,7 +72,8 @@ TEST(LogFile, GetsWhatWasSaidBeforeItWasOpenWhateverTheLevel) {
 TEST(LogFile, IsAppendedToByTheNextOne) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "log.txt";
-  for (const auto* text : {"first", "second"}) captured([&] {
+  for (const auto* text : {"first", "second"})
+    captured([&] {
       File kept;
       kept.open(file);
       info(text);

@@ -101,9 +101,8 @@ std::vector<int64_t> Checkpoint::whole_rounds() const {
 Error Checkpoint::with_way_out(const Error& damage, const RoundFilter& fits) const {
   for (const int64_t round : whole_rounds()) {
     if (round > 0 && fits && !fits(round)) continue;
-    const auto way = round > 0
-                         ? concat("round ", round, " is whole, it is gone on from by: ")
-                         : std::string("no round can be gone on from, it begins anew by: ");
+    const auto way = round > 0 ? concat("round ", round, " is whole, it is gone on from by: ")
+                               : std::string("no round can be gone on from, it begins anew by: ");
     const auto command = resume_command(folder_.parent_path(), {"--from-round", std::to_string(round)});
     return damage.with_context(concat(way, command, "; nothing was changed"));
   }

@@ -112,9 +112,10 @@ struct LoraSection : LoraScale {
     LoraScale::visit(field);
     field("targets", targets, "last names of the adapted modules; the router has its own key");
     field("router_lora", router_lora, "adapt the routers as well, in models that have them");
-    field("init", init,
-          "folder of an adapter in PEFT's layout that the run starts from; empty: fresh factors; $EVENKEEL_DATA/ at the "
-          "start is replaced");
+    field(
+        "init", init,
+        "folder of an adapter in PEFT's layout that the run starts from; empty: fresh factors; $EVENKEEL_DATA/ at the "
+        "start is replaced");
   }
   void resolve(const config::Table& table) const;
   /// The sites of `targets` and, when switched on, the model's routers. \throws kConfig naming a target that the model

@@ -174,8 +174,7 @@ std::string resume_command(const fs::path& folder, const std::vector<std::string
   auto config = folder / "config.toml";
   try {
     const auto manifest = read_manifest(folder);
-    const fs::path file =
-        JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
+    const fs::path file = JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
     if (is_file(file)) config = file;
   } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever reads the manifest says what is wrong with it
   }

@@ -19,8 +19,8 @@ inline constexpr std::string_view kManifestFile = "manifest.json";  ///< in a ru
 /// Weights, config.json and tokenizer.json of a model's folder, in name order.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
 
-/// Files a run depends on: the model folder's weights, config and tokenizer, the adapter it starts from, the training file and the test files of
-/// its tasks.
+/// Files a run depends on: the model folder's weights, config and tokenizer, the adapter it starts from, the training
+/// file and the test files of its tasks.
 std::vector<std::filesystem::path> input_files(const ExperimentConfig& config,
                                                const std::filesystem::path& model_folder,
                                                std::span<const std::string> training_files);

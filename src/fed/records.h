@@ -175,7 +175,7 @@ struct RoundRecord : RoundMeasures {
   std::optional<bool>
       gates_sum_to_one;  ///< over the selected experts: by gate_norm or by the checkpoint's norm_topk_prob
   int64_t participants = 0;
-  std::optional<double> lr;           ///< the learning rate, where [train.schedule] changes it from round to round
+  std::optional<double> lr;          ///< the learning rate, where [train.schedule] changes it from round to round
   std::optional<ExpertUse> experts;  ///< its keys stand among those of the round; none on a dense model
   Diagnostics diagnostics;
   std::vector<ClientOfRound> clients;  ///< in id order

@@ -77,8 +77,8 @@ std::vector<std::string> texts_of(const Files& files) {
 
 }  // namespace
 
-std::string why_fixed(const fs::path& file, const ExperimentConfig& config,
-                      std::span<const std::string> training_files, std::span<const EvaluationRecord> scores) {
+std::string why_fixed(const fs::path& file, const ExperimentConfig& config, std::span<const std::string> training_files,
+                      std::span<const EvaluationRecord> scores) {
   const std::string by_default = "a run goes on with the files it began with";
   const Files training(training_files.begin(), training_files.end());
   if (holds(training, file) || !holds(evaluation_files(config), file)) return by_default;

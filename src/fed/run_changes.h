@@ -27,8 +27,8 @@ struct RunChanges {
 std::string why_fixed(const std::filesystem::path& file, const ExperimentConfig& config,
                       std::span<const std::string> training_files, std::span<const EvaluationRecord> scores);
 
-/// Checks that a run whose last committed round is `done` may have `rounds` in all. \throws kConfig when some round that
-/// is done would have been another one.
+/// Checks that a run whose last committed round is `done` may have `rounds` in all. \throws kConfig when some round
+/// that is done would have been another one.
 void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds);
 
 /// The manifest of a run with `changes`. \param config  with them \param done  the last committed round

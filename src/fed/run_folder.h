@@ -61,7 +61,8 @@ class RunFolder {
   void check_files();
   /// The run has `rounds` in all from now on. \throws kConfig when it cannot: see check_extension()
   void extend(int64_t rounds);
-  /// After all checks: writes what has changed into config.toml and manifest.json, brings everything back to the round that was opened and removes what a killed process left.
+  /// After all checks: writes what has changed into config.toml and manifest.json, brings everything back to the
+  /// round that was opened and removes what a killed process left.
   void settle() const;
 
   const std::filesystem::path& path() const { return folder_; }

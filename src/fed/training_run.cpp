@@ -146,9 +146,8 @@ bool tells_arithmetic(const RunRequest& request) {
 
 /// What this command says of train.rounds.
 std::optional<int64_t> rounds_told(const RunRequest& request) {
-  const bool told = std::any_of(request.settings.begin(), request.settings.end(), [](const std::string& setting) {
-    return setting.starts_with("train.rounds=");
-  });
+  const bool told = std::any_of(request.settings.begin(), request.settings.end(),
+                                [](const std::string& setting) { return setting.starts_with("train.rounds="); });
   return told ? std::optional(request.config().train.rounds) : std::nullopt;
 }
 
@@ -243,8 +242,9 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   auto asked = resolved_like(request.config(begun_with), folder.config());
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
-  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change, but for --set train.rounds=N: ", join(changes, "; "));
+  EK_CHECK(
+      changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
+      ", which no config file, --set or --threads can change, but for --set train.rounds=N: ", join(changes, "; "));
   return begun_with;
 }
 

@@ -36,7 +36,7 @@ struct MethodEntry {
   /// agree to it.
   std::string_view sends = "A and B of every adapted weight";
   bool starts_from_adapter = true;  ///< `[lora] init`; else its factorisation cannot hold any adapter
-  bool asks_gradients = false;  ///< of clients, before the first round: sums over some of their rows
+  bool asks_gradients = false;      ///< of clients, before the first round: sums over some of their rows
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes the resolved keys of `table` into the resolved config.

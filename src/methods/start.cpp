@@ -41,8 +41,7 @@ AdapterState first_best_adapters(const ServerView& server) {
   std::map<std::string, std::vector<LoraFactors>> parts;
   for (const auto& [site, given] : *server.start) parts[site] = {given};
   const std::vector<double> whole{1.0};
-  const auto best =
-      best_factors(parts, whole, [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
+  const auto best = best_factors(parts, whole, [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
   for (const auto& [site, given] : best)
     adapters.at(site) = in_front(truncated(given, server.rank), adapters.at(site), site);
   return adapters;

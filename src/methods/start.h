@@ -1,5 +1,5 @@
-/// \file  What a method begins with: fresh factors, or an adapter that is there already ([lora] init), in the forms that
-/// methods keep it in.
+/// \file  What a method begins with: fresh factors, or an adapter that is there already ([lora] init), in the forms
+/// that methods keep it in.
 #pragma once
 
 #include "methods/protocol.h"

@@ -30,9 +30,10 @@ std::string_view library_of(ExportFormat format) {
 }
 
 std::string header(const RunRecords& run, const CardSubject& subject) {
-  const auto base = subject.base_model.empty() ? std::string() : concat("base_model: ", quoted(subject.base_model), '\n');
-  std::string text = concat("---\n", base, "library_name: ", library_of(subject.format),
-                            "\npipeline_tag: text-generation\ntags:\n");
+  const auto base =
+      subject.base_model.empty() ? std::string() : concat("base_model: ", quoted(subject.base_model), '\n');
+  std::string text =
+      concat("---\n", base, "library_name: ", library_of(subject.format), "\npipeline_tag: text-generation\ntags:\n");
   for (const std::string_view tag : {"evenkeel", "federated-learning", "lora"}) text += concat("- ", tag, '\n');
   return concat(text, "- ", quoted(run.method), "\n---\n\n");
 }

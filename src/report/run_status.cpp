@@ -59,8 +59,8 @@ std::string arrived_line(const fs::path& folder, size_t rounds_done) {
   const auto uploads = Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);
   if (!is_folder(uploads)) return {};
   const auto entries = entries_of(uploads);
-  const auto arrived = std::count_if(entries.begin(), entries.end(),
-                                     [](const fs::path& entry) { return entry.extension() == ".json"; });
+  const auto arrived =
+      std::count_if(entries.begin(), entries.end(), [](const fs::path& entry) { return entry.extension() == ".json"; });
   return arrived == 0 ? std::string() : concat(arrived, " clients of round ", rounds_done + 1, " have replied\n");
 }
 

@@ -39,9 +39,9 @@ constexpr auto names(LossMean) {
 
 /// The part of [train] that a client needs.
 struct LocalTraining {
-  double local_epochs = 0.4;     ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
-  int64_t batch_size = 8;        ///< sequences per micro-batch
-  int64_t accumulation = 2;      ///< micro-batches per optimiser step
+  double local_epochs = 0.4;  ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
+  int64_t batch_size = 8;     ///< sequences per micro-batch
+  int64_t accumulation = 2;   ///< micro-batches per optimiser step
   LossMean loss_mean = LossMean::kMicroBatch;
   bool share_beginnings = true;  ///< pack_shared(): equal up to rounding of gradients, and faster
   int64_t merge_tokens = 2048;   ///< micro-batches of so many tokens together are one pass: equal up to rounding too

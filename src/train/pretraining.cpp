@@ -209,8 +209,7 @@ class Pretraining {
     total.backward();
     clip_gradients(parameters(), config_.train.clip_norm);
     const auto& train = config_.train;
-    optimizer_.step(train.optimizer.lr * train.schedule().at(step, train.steps),
-                    Gradients::kZeroed);
+    optimizer_.step(train.optimizer.lr * train.schedule().at(step, train.steps), Gradients::kZeroed);
     return loss;
   }
 

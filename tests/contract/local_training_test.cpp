@@ -88,7 +88,8 @@ TEST(LocalTraining, AMeanOverTheStepIsThatOfOneLargeMicroBatch) {
     const auto means = step_over_all(world, LossMean::kMicroBatch, batch_size);
     EXPECT_EQ(mean.steps, 1);
     EXPECT_LT(difference(mean.upload.adapters, whole.upload.adapters), 1e-4) << batch_size;
-    EXPECT_GT(difference(means.upload.adapters, whole.upload.adapters), 1e-3) << batch_size << ": the key has no effect";
+    EXPECT_GT(difference(means.upload.adapters, whole.upload.adapters), 1e-3)
+        << batch_size << ": the key has no effect";
     EXPECT_NEAR(mean.loss_sum, means.loss_sum, 1e-4);  // what is reported is over all targets either way
   }
 }
