@@ -220,10 +220,11 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   auto folder = RunFolder::open(path, from_round);
   if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
   const bool other_arithmetic = tells_arithmetic(request);
-  const auto begun_with = refuse_changes(request, folder, [&](ExperimentConfig asked) {
+  const auto as_run = [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
-  });
+  };
+  const auto begun_with = refuse_changes(request, folder, as_run, "; rounds alone: by --set train.rounds=N");
   folder.check_files();
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
   auto experiment = experiment_of(std::move(config), begun_with, hooks);
@@ -235,16 +236,16 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
 }
 
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run,
+                                        std::string_view advice) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
   const auto begun_with = request_then.at("request").at("settings").strings();
   auto asked = resolved_like(request.config(begun_with), folder.config());
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
-  EK_CHECK(
-      changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-      ", which no config file, --set or --threads can change, but for --set train.rounds=N: ", join(changes, "; "));
+  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
+           ", which no config file, --set or --threads can change: ", join(changes, "; "), advice);
   return begun_with;
 }
 
