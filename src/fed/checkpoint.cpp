@@ -104,7 +104,7 @@ Error Checkpoint::with_way_out(const Error& damage, const RoundFilter& fits) con
     const auto way = round > 0 ? concat("round ", round, " is whole, it is gone on from by: ")
                                : std::string("no round can be gone on from, it begins anew by: ");
     const auto command = resume_command(folder_.parent_path(), {"--from-round", std::to_string(round)});
-    return damage.with_context(concat(way, command, "; nothing was changed"));
+    return damage.with_advice(concat("nothing was changed; ", way, command));
   }
   return damage;
 }

@@ -139,7 +139,7 @@ TEST_F(CheckpointFolder, EveryFlippedBitOfTheMarkerIsFoundAndTheWayOutNamed) {
     flip_bit(path_ / "commit.json", bit);
   }
   flip_bit(path_ / "commit.json", 99);
-  EXPECT_REFUSAL(checkpoint.read(), "--resume --from-round 2; nothing was changed");
+  EXPECT_REFUSAL(checkpoint.read(), "--resume --from-round 2");
   fs::remove(path_ / "commit.json");
   EXPECT_REFUSAL(checkpoint.read(), "commit.json is missing");
   checkpoint.settle(checkpoint.read(2).commit);
