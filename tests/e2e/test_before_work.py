@@ -22,10 +22,11 @@ def files(folder, model, test=None, **changes):
     """A run on rows of one's own: words after `train CONFIG`."""
     write(folder / "train.jsonl", GOOD)
     write(folder / "test.jsonl", test or GOOD[:2])
-    return settings(model__path=model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
-                    data__files__train=f"['{folder}/train.jsonl']", data__files__test=f"['{folder}/test.jsonl']",
-                    evaluate__budgets="[1.0]", evaluate__limit=0, train__rounds=2, clients__count=2, clients__budgets="[0.5,1.0]",
-                    clients__participation="1.0", **changes)
+    return settings(**{
+        "model__path": model, "method__name": "fedit", "data__task": "files", "data__limit": 0, "data__partition__kind": "iid",
+        "data__files__train": f"['{folder}/train.jsonl']", "data__files__test": f"['{folder}/test.jsonl']", "evaluate__budgets": "[1.0]",
+        "evaluate__limit": 0, "train__rounds": 2, "clients__count": 2, "clients__budgets": "[0.5,1.0]",
+        "clients__participation": "1.0"} | changes)
 
 
 def refused_before(tmp_path, words, *says):
@@ -100,7 +101,7 @@ def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_m
     refused_before(tmp_path, words, "boolq/test.json", "row 1", "output")
 
 
-@pytest.mark.parametrize("encoder, says", [("missing", "is not a folder"), ("empty", "config.json")])
+@pytest.mark.parametrize("encoder, says", [("missing", "is not a folder"), ("empty", "no layer is given")])
 def test_an_encoder(tiny_model, tmp_path, encoder, says):  # noqa: F811
     (tmp_path / "empty").mkdir()
     refused_before(tmp_path, files(tmp_path, tiny_model, evaluate__bert_score__encoder=f"'{tmp_path}/{encoder}'"), encoder, says)
