@@ -34,7 +34,10 @@ Files files_of_task(const std::string& task, const RowOptions& rows) {
 /// What `score` was computed from, beside the model and what the run trained on.
 Files files_of(const TaskScore& score, const ExperimentConfig& config) {
   const bool own = score.client && score.client->rows == RowsOf::kOwn;
-  auto files = files_of_task(score.task, config.rows_to_score(own ? std::optional(score.client->id) : std::nullopt));
+  const auto here = config.tasks_here();
+  Files files;
+  if (std::find(here.begin(), here.end(), score.task) != here.end())
+    files = files_of_task(score.task, config.rows_to_score(own ? std::optional(score.client->id) : std::nullopt, 0));
   if (!score.bert_score) return files;
   const auto encoder = encoder_files(config);
   files.insert(files.end(), encoder.begin(), encoder.end());
@@ -44,8 +47,8 @@ Files files_of(const TaskScore& score, const ExperimentConfig& config) {
 /// What scores alone are computed from.
 Files evaluation_files(const ExperimentConfig& config) {
   auto files = encoder_files(config);
-  for (const auto& task : config.evaluate.tasks)
-    for (auto& file : files_of_task(task, config.rows_to_score())) files.push_back(std::move(file));
+  for (const auto& task : config.tasks_here())
+    for (auto& file : files_of_task(task, config.rows_to_score(std::nullopt, 0))) files.push_back(std::move(file));
   return files;
 }
 
