@@ -11,19 +11,21 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "fed/experiment.h"
 #include "fed/run_folder.h"
 #include "lora/gguf.h"
 #include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/checkpoint.h"
+#include "report/hub_name.h"
 #include "report/model_card.h"
 
 namespace evenkeel {
 namespace {
 
 struct ExportFlags {
-  std::string run, model, adapter, format = "peft", out, dtype = "checkpoint", experts = "original";
+  std::string run, model, adapter, format = "peft", out, dtype = "checkpoint", experts = "original", base_model;
   bool check = false, no_pad = false;
 };
 
@@ -31,6 +33,7 @@ struct ExportFlags {
 struct Trained {
   AdapterState adapters;
   std::unique_ptr<CausalLm> shape;  ///< of the base model, without weights
+  fs::path base;                    ///< its folder
   PeftInfo info;
   RouterOptions router;  ///< of the run's evaluations
 };
@@ -39,12 +42,13 @@ Trained read_adapter(const ExportFlags& flags) {
   const auto base = resolve_model_path(flags.model);
   auto shape = load_shape(base);
   auto adapters = load_peft_adapter(flags.adapter, shape->all_sites());
-  const auto info = peft_info(base.string(), adapters);
-  return {.adapters = std::move(adapters), .shape = std::move(shape), .info = info, .router = {}};
+  const auto info = peft_info(flags.base_model, adapters);
+  return {.adapters = std::move(adapters), .shape = std::move(shape), .base = base, .info = info, .router = {}};
 }
 
 /// Of a run's last committed round.
-Trained read_run(const fs::path& folder) {
+Trained read_run(const ExportFlags& flags) {
+  const fs::path folder = flags.run;
   const auto config = run_config(folder);
   const auto last = Checkpoint(folder / "checkpoint").read();
   EK_CHECK(last.commit.round > 0, kIo, folder.string(), ": no round is committed yet, there is nothing to export");
@@ -57,9 +61,10 @@ Trained read_run(const fs::path& folder) {
   const auto server = make_server(config, *shape);
   check_state(state, server.sites,
               concat((last.folder / "state.safetensors").string(), " on the base model ", base.string()));
-  const auto info = peft_info(base.string(), adapters);
+  const auto info = peft_info(flags.base_model, adapters);
   return {.adapters = std::move(adapters),
           .shape = std::move(shape),
+          .base = base,
           .info = info,
           .router = server.setup_of(state, server.evaluator({})).router};
 }
@@ -79,18 +84,32 @@ std::string merged_config(const CausalLm& model, const RouterOptions& router) {
            config::name_of(router.gate_norm), ", which no config.json of family ", model.spec().family,
            " says: export an adapter");
   if (sum_to_one != gates.renormalise) config[gates.key] = sum_to_one;
+  config.erase("_name_or_path");
   return config.dump(2) + "\n";
+}
+
+/// What transformers writes of where a tokenizer came from: a folder of whoever saved it, as a rule.
+std::string without_paths(const std::string& tokenizer_config, const std::string& place) {
+  auto config = parse_json<OrderedJson>(tokenizer_config, place);
+  if (!config.is_object()) return tokenizer_config;
+  size_t erased = 0;
+  for (const auto* key : {"name_or_path", "tokenizer_file", "vocab_file", "merges_file"}) erased += config.erase(key);
+  return erased == 0 ? tokenizer_config : config.dump(2) + "\n";
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
   for (const auto* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "generation_config.json", "vocab.json", "merges.txt", "chat_template.jinja"})
-    if (path_exists(from / name)) write_file_atomic(to / name, read_file(from / name));
+                           "generation_config.json", "vocab.json", "merges.txt", "chat_template.jinja"}) {
+    if (!path_exists(from / name)) continue;
+    const auto text = read_file(from / name);
+    const bool is_config = std::string_view(name) == "tokenizer_config.json";
+    write_file_atomic(to / name, is_config ? without_paths(text, (from / name).string()) : text);
+  }
 }
 
 void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& trained) {
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.dtype);
-  const auto model = load_model(trained.info.base_model);
+  const auto model = load_model(trained.base);
   auto weights = model->parameters();
   for (const auto& [module, factors] : factors_by_module(trained.adapters, model->all_sites())) {
     auto& weight = weights.at(module + ".weight");
@@ -98,7 +117,7 @@ void save_merged(const fs::path& out, const ExportFlags& flags, const Trained& t
   }
   write_checkpoint(out, merged_config(*model, trained.router), std::move(weights), dtype, kShardBytes,
                    fused_tensors(model->all_sites(), parse_enum<ExpertLayout>("--experts", flags.experts)));
-  copy_tokenizer(trained.info.base_model, out);
+  copy_tokenizer(trained.base, out);
 }
 
 void save_gguf(const fs::path& out, const Trained& trained) {
@@ -131,7 +150,8 @@ void write_card(const fs::path& out, ExportFormat format, const ExportFlags& fla
                                  {.format = format,
                                   .facts = facts,
                                   .scale = {.alpha = trained.info.alpha, .rank = trained.info.rank},
-                                  .targets = targets_of(trained.adapters)});
+                                  .targets = targets_of(trained.adapters),
+                                  .base_model = flags.base_model});
     write_file_atomic(out / "README.md", card);
   } catch (const Error& error) {
     log::warning("[export] no README.md is written, which says what the run's records say: ", error.what());
@@ -155,11 +175,11 @@ void print_serving(ExportFormat format, const ServingFacts& facts) {
 /// What is exported, in the form that its format has room for: PEFT's, one rank and, unless it is not wanted, whole
 /// layers.
 Trained read_for(ExportFormat format, const ExportFlags& flags) {
-  auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags.run);
+  auto trained = flags.run.empty() ? read_adapter(flags) : read_run(flags);
   if (format != ExportFormat::kPeft && format != ExportFormat::kPeftFused) return trained;
   trained.adapters = with_one_rank(std::move(trained.adapters));
   if (!flags.no_pad) trained.adapters = with_whole_layers(std::move(trained.adapters), trained.shape->all_sites());
-  trained.info = peft_info(trained.info.base_model, trained.adapters);
+  trained.info = peft_info(flags.base_model, trained.adapters);
   return trained;
 }
 
@@ -183,7 +203,7 @@ void write_export(const ExportFlags& flags, ExportFormat format) {
     std::cout << "read back here: "
               << read_back(
                      staged.path(), format,
-                     {.base_model = trained.info.base_model, .adapters = trained.adapters, .router = trained.router})
+                     {.base_model = trained.base.string(), .adapters = trained.adapters, .router = trained.router})
               << '\n';
   } else {
     tell_of_losses(format, facts);
@@ -201,6 +221,8 @@ void run_export(const ExportFlags& flags, bool format_given) {
            "--experts is for --format merged; an adapter on fused experts is --format peft-fused");
   EK_CHECK(flags.run.empty() != flags.adapter.empty() && flags.adapter.empty() == flags.model.empty(), kConfig,
            "export takes --run, or --adapter with --model");
+  EK_CHECK(flags.base_model.empty() || is_hub_name(flags.base_model), kConfig, "--base-model is ",
+           shown(flags.base_model), ", allowed: a repository of the hub, as in allenai/OLMoE-1B-7B-0924");
   EK_CHECK(!flags.out.empty() || flags.check, kConfig, "export needs --out, or --check to write nothing");
   if (!flags.out.empty()) return write_export(flags, format);
   std::vector<ExportFormat> formats{format};
@@ -228,6 +250,9 @@ void add_export_command(CLI::App& program) {
   command->add_option("--model", flags->model, "instead of a run: Hugging Face folder of the base model");
   command->add_option("--adapter", flags->adapter, "with --model: PEFT folder of its adapter");
   command->add_option("--format", flags->format, "peft, peft-fused, merged or gguf")->capture_default_str();
+  command->add_option("--base-model", flags->base_model,
+                      "the base model's name on the hub, for README.md and adapter_config.json; without it they name "
+                      "none (no path of this machine is written)");
   command->add_option("--out", flags->out, "output folder, new or empty");
   command
       ->add_option("--dtype", flags->dtype,

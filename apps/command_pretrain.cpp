@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "base/command_line.h"
 #include "base/interrupt.h"
 #include "train/pretraining.h"
 
@@ -17,9 +18,10 @@ struct PretrainFlags {
 };
 
 std::string resume_line(const PretrainFlags& flags, const std::string& out) {
-  std::string line = "interrupted, state saved; go on with: evenkeel pretrain " + flags.config;
-  for (const auto& setting : flags.settings) line += " --set '" + setting + "'";
-  return line + " --out " + out + " --resume";
+  std::vector<std::string> words{"pretrain", flags.config};
+  for (const auto& setting : flags.settings) words.insert(words.end(), {"--set", setting});
+  words.insert(words.end(), {"--out", out, "--resume"});
+  return "interrupted, state saved; go on with: " + command_line(words);
 }
 
 void run_pretrain(const PretrainFlags& flags) {
@@ -29,7 +31,8 @@ void run_pretrain(const PretrainFlags& flags) {
   const std::string out = flags.out.empty() ? "models/" + config.name : flags.out;
   watch_interrupts();
   if (!pretrain(config, out, flags.resume, interrupt_requested)) throw Interrupted(resume_line(flags, out));
-  std::cerr << "the model is in " << out << "; try it: evenkeel generate --model " << out << " --prompt \"Once\"\n";
+  std::cerr << "the model is in " << out
+            << "; try it: " << command_line({"generate", "--model", out, "--prompt", "Once"}) << "\n";
 }
 
 }  // namespace

@@ -20,11 +20,10 @@ struct ReportFlags {
 void run_report(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.runs.begin(), flags.runs.end());
   const auto runs = load_runs(folders);
+  if (!flags.html.empty()) write_file_atomic(flags.html, report_page(runs));
   std::cout << differences_text(runs) << (flags.table.empty() ? default_tables(runs) : table(runs, flags.table))
             << std::flush;
-  if (flags.html.empty()) return;
-  write_file_atomic(flags.html, report_page(runs));
-  std::cerr << "charts are in " << flags.html << '\n';
+  if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }
 
 }  // namespace

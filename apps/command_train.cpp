@@ -7,6 +7,8 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "base/command_line.h"
+#include "base/files.h"
 #include "base/interrupt.h"
 #include "base/limits.h"
 #include "cluster/ranks.h"
@@ -60,13 +62,32 @@ std::string folder_of(const TrainFlags& flags) {
   return flags.out.empty() ? request_of(flags).config().folder().string() : flags.out;
 }
 
+/// Whether a resumed run has to be told it again (fed/training_run.h).
+bool is_arithmetic(const std::string& setting) {
+  return setting.starts_with("model.compute_dtype=") || setting.starts_with("model.products.");
+}
+
+/// The command that goes on with what this one began, or begins it again where it left no run.
+std::string next_command(const TrainFlags& flags) {
+  const bool began = RunFolder::holds_run(folder_of(flags));
+  std::vector<std::string> words{"train", flags.config};
+  for (const auto& setting : flags.settings)
+    if (!began || (flags.resume && is_arithmetic(setting))) words.insert(words.end(), {"--set", setting});
+  if (flags.threads > 0 && !began) words.insert(words.end(), {"--threads", std::to_string(flags.threads)});
+  if (flags.ranks > 0) words.insert(words.end(), {"--ranks", std::to_string(flags.ranks)});
+  words.insert(words.end(), {"--out", folder_of(flags)});
+  if (began) words.emplace_back("--resume");
+  return command_line(words);
+}
+
 /// The table on stdout, where to look next on stderr.
 void conclude(const Run& run, const std::vector<TaskScore>& scores) {
   const auto folder = run.folder.path().string();
   save_report(std::array{run.folder.path()}, run.folder.path() / "report.html");
   std::cout << score_table(scores) << clients_summary(load_run(run.folder.path())) << std::flush;
   std::cerr << "the run is in " << folder << ", its report is " << folder
-            << "/report.html\ntry the model: evenkeel generate --run " << folder << " --prompt \"...\"\n";
+            << "/report.html\ntry the model: " << command_line({"generate", "--run", folder, "--prompt", "..."})
+            << '\n';
 }
 
 void run_train(const TrainFlags& flags) {
@@ -87,8 +108,10 @@ void run_train(const TrainFlags& flags) {
     auto run = open_run(flags);
     conclude(run, complete_run(run.experiment.server, run.experiment.fabric, run.folder, interrupt_requested));
   } catch (const Interrupted& interrupted) {
-    throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: evenkeel train ", flags.config,
-                             " --out ", folder_of(flags), " --resume"));
+    throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: ", next_command(flags)));
+  } catch (const Error& error) {
+    if (!is_full_disk(error)) throw;
+    throw error.with_advice(concat("what is committed stays; make room, then: ", next_command(flags)));
   }
 }
 
@@ -104,7 +127,9 @@ void add_train_command(CLI::App& program) {
   command->add_option("CONFIG", flags->config, "TOML file")->required();
   command->add_option("--set", flags->settings, "a.b=value, changes one key; as often as needed");
   command->add_option("--out", flags->out, "run folder, new or empty (default: runs/<name>)");
-  command->add_flag("--resume", flags->resume, "go on from the last committed round in the run folder");
+  command->add_flag("--resume", flags->resume,
+                    "go on from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
+                    "all");
   command->add_option(
       "--from-round", flags->from_round,
       "with --resume: go on from this round, for when the last one is damaged (the last two are kept; 0: "

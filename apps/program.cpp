@@ -11,6 +11,7 @@
 
 #include "apps/commands.h"
 #include "apps/output.h"
+#include "base/command_line.h"
 #include "base/device.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -60,6 +61,7 @@ void check_command(const CLI::App& program, int argc, char** argv) {
 /// Parses argv and calls one function per sub-command.
 int run(int argc, char** argv) {
   check_text_of_arguments(argc, argv);
+  if (argc > 0) set_program_name(argv[0]);
   CLI::App program("Federated LoRA fine-tuning of sparse mixture-of-experts language models across unequal clients");
   program.set_version_flag("--version", std::string("evenkeel ") + std::string(version()));
   program.require_subcommand(1);

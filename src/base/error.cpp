@@ -29,6 +29,8 @@ Error::Error(ErrorKind kind, std::string message)
       message_(std::move(message)),
       text_(shown(concat("[", to_string(kind), "] ", message_), kLongestMessage)) {}
 
+Error Error::with_advice(std::string_view advice) const { return Error(kind_, concat(message_, "; ", advice)); }
+
 Error Error::with_context(std::string_view context) const { return Error(kind_, concat(context, ": ", message_)); }
 
 }  // namespace evenkeel

@@ -36,6 +36,8 @@ class Error : public std::exception {
   const char* what() const noexcept override { return text_.c_str(); }
   /// The same error with `context` in front of its message, e.g. "round 3, client 5, method ub-smoe".
   Error with_context(std::string_view context) const;
+  /// The same error with `advice` behind its message.
+  Error with_advice(std::string_view advice) const;
   /// Exit code of the program: 1 when the input is wrong, 2 when the fault is ours.
   int exit_code() const noexcept { return kind_ == kInternal ? 2 : 1; }
 

@@ -209,6 +209,12 @@ void write_file_atomic(const fs::path& file, std::span<const std::string_view> p
   out.commit();
 }
 
+bool is_full_disk(const Error& error) {
+  const std::string_view text = error.what();
+  return error.kind() == kIo &&
+         (text.find(std::strerror(ENOSPC)) != text.npos || text.find(std::strerror(EDQUOT)) != text.npos);
+}
+
 void append_line(const fs::path& file, std::string_view line) {
   std::error_code error;
   const bool is_new = !fs::exists(file, error);

@@ -11,6 +11,8 @@
 
 namespace evenkeel {
 
+class Error;  // base/error.h
+
 namespace fs = std::filesystem;
 
 /// Questions about a path. Where the system cannot tell (a link that leads to itself, a name that is too long, a folder
@@ -67,6 +69,9 @@ void write_file_atomic(const fs::path& file, std::string_view bytes);
 
 /// Gathers pieces into one atomic write without joining them in memory first.
 void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces);
+
+/// Whether `error` is that there is no room on a disk, or none left of what one may use.
+bool is_full_disk(const Error& error);
 
 /// Appends one line and flushes it to disk.
 void append_line(const fs::path& file, std::string_view line);

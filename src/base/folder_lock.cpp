@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -31,7 +33,7 @@ bool is_still(const fs::path& file, int descriptor) {
 }
 
 /// Who says to hold the lock; they may not have written it yet.
-std::string holder(int descriptor) {
+std::string named_in(int descriptor) {
   std::array<char, 400> text{};
   const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
   std::string line(text.data(), length > 0 ? static_cast<size_t>(length) : 0);
@@ -39,17 +41,25 @@ std::string holder(int descriptor) {
   return line.empty() ? "another process" : line;
 }
 
+/// Somebody who only asks (holder()) has the file for a moment: it is tried twice. errno says why not.
+bool locks(int descriptor, int how) {
+  if (::flock(descriptor, how | LOCK_NB) == 0) return true;
+  if (errno != EWOULDBLOCK) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return ::flock(descriptor, how | LOCK_NB) == 0;
+}
+
 /// The locked file, or -1 when it has to be opened again.
 int try_lock(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   EK_CHECK(descriptor >= 0, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(errno));
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+  if (locks(descriptor, LOCK_EX)) {
     if (is_still(file, descriptor)) return descriptor;
     ::close(descriptor);
     return -1;
   }
   const int reason = errno;
-  const auto who = holder(descriptor);
+  const auto who = named_in(descriptor);
   ::close(descriptor);
   EK_CHECK(reason == EWOULDBLOCK, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(reason));
   fail(kIo, file.parent_path().string(), " is in use by ", who, ": one process at a time works in it");
@@ -63,6 +73,15 @@ FolderLock::FolderLock(const fs::path& folder) : file_(folder / kFile) {
   // Who cannot say who they are holds the lock all the same.
   if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
     const auto done = ::pwrite(descriptor_, line.data(), line.size(), 0);
+}
+
+std::optional<std::string> FolderLock::holder(const fs::path& folder) {
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return std::nullopt;
+  std::optional<std::string> who;
+  if (!locks(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = named_in(descriptor);
+  ::close(descriptor);
+  return who;
 }
 
 FolderLock::~FolderLock() { release(); }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 
 namespace evenkeel {
 
@@ -15,6 +17,8 @@ class FolderLock {
   /// \throws kIo saying who holds the folder, or why the file cannot be made. REQUIRES that the folder exists.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
+  /// Who works in `folder`: "process 12 on host since ..."; nothing when nobody does. Changes nothing.
+  static std::optional<std::string> holder(const std::filesystem::path& folder);
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&& other) noexcept;
 

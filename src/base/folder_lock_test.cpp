@@ -34,6 +34,19 @@ TEST_F(Locked, TheSecondOneIsToldWhoIsThere) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
+TEST_F(Locked, WhoAsksLearnsWhoIsThereAndChangesNothing) {
+  EXPECT_EQ(FolderLock::holder(folder_), std::nullopt);
+  {
+    const FolderLock lock(folder_);
+    const auto who = FolderLock::holder(folder_).value_or("nobody");
+    EXPECT_TRUE(who.starts_with(concat("process ", ::getpid(), " on "))) << who;
+  }
+  EXPECT_EQ(FolderLock::holder(folder_), std::nullopt);
+  write_file_atomic(folder_ / FolderLock::kFile, "process 1 on a machine that lost power\n");
+  EXPECT_EQ(FolderLock::holder(folder_), std::nullopt);
+  EXPECT_EQ(refusal(), "no error");
+}
+
 TEST_F(Locked, ALockMovesWithItsOwner) {
   FolderLock first(folder_);
   {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/folders.h"
+#include "fed/manifest.h"
 
 namespace evenkeel {
 namespace {
@@ -100,10 +101,10 @@ std::vector<int64_t> Checkpoint::whole_rounds() const {
 Error Checkpoint::with_way_out(const Error& damage, const RoundFilter& fits) const {
   for (const int64_t round : whole_rounds()) {
     if (round > 0 && fits && !fits(round)) continue;
-    const auto way = round > 0
-                         ? concat("round ", round, " is whole, train --resume --from-round ", round, " goes on from it")
-                         : "no round can be gone on from, train --resume --from-round 0 begins anew";
-    return damage.with_context(concat(way, "; nothing was changed"));
+    const auto way = round > 0 ? concat("round ", round, " is whole, it is gone on from by: ")
+                               : std::string("no round can be gone on from, it begins anew by: ");
+    const auto command = resume_command(folder_.parent_path(), {"--from-round", std::to_string(round)});
+    return damage.with_advice(concat("nothing was changed; ", way, command));
   }
   return damage;
 }

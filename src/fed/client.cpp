@@ -30,8 +30,7 @@ std::vector<Row> rows_at(const std::vector<int64_t>& places, std::vector<Row> ro
 /// The test rows that the task is about.
 TaskRows scored_rows(const ExperimentConfig& config, const Task& task, const Score& ask) {
   const int64_t limit = ask.rows.empty() ? config.evaluate.limit : 0;
-  const auto from = ask.own_rows ? config.own_rows(task.client.id, limit)
-                                 : config.data.rows(limit, static_cast<uint64_t>(config.seed));
+  const auto from = config.rows_to_score(ask.own_rows ? std::optional(task.client.id) : std::nullopt, limit);
   auto set = test_rows(find_task(ask.task, from), from);
   if (!ask.rows.empty()) set.rows = rows_at(ask.rows, std::move(set.rows));
   return set;
@@ -62,13 +61,15 @@ LocalSetup Client::exported(const Task& task, ServedBy by) {
   return place_.placed(std::move(setup));
 }
 
-Reply Client::answer(const Task& task, const Train&, const OnProgress& on_progress) {
+Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_progress) {
   const Payload sent = download(task);
   const auto own = view(task);
   const auto on_step = [&](int64_t done, int64_t, int64_t tokens) {
     if (on_progress) on_progress({.client = task.client.id, .steps = done, .tokens = tokens});
   };
-  auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, place_.training(), on_step);
+  auto training = place_.training();
+  training.optimizer.lr = ask.lr.value_or(training.optimizer.lr);
+  auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, training, on_step);
   check_mapped_files();
   return {.client = task.client.id,
           .late = LatePayload(std::move(result.upload), place_.config.train.transport_dtype, place_.sites),

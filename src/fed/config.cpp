@@ -127,6 +127,7 @@ struct MethodChoice {
 void LoraSection::resolve(const config::Table& table) const {
   LoraScale::resolve(table);
   table.check(!targets.empty() || router_lora, "targets", "empty", "one module name or more");
+  if (!init.empty()) check_path_text(init, table.full_key("init"));
 }
 
 Sites LoraSection::sites(const CausalLm& model) const {
@@ -230,6 +231,8 @@ std::string ClientsSection::who(int64_t id) const {
 void TrainSection::resolve(const config::Table& table) const {
   LocalTraining::resolve(table);
   table.check_integer("rounds", rounds, 1, limits::kSteps);
+  table.table("schedule")
+      .check(schedule.warmup <= rounds, "warmup_rounds", schedule.warmup, concat("0 .. train.rounds = ", rounds));
 }
 
 void BertScoreSection::resolve(const config::Table& table) const {
@@ -398,6 +401,15 @@ RowOptions ExperimentConfig::own_rows(int64_t client, int64_t limit) const {
   return options;
 }
 
+RowOptions ExperimentConfig::rows_to_score(std::optional<int64_t> own_of, int64_t limit) const {
+  return own_of ? own_rows(*own_of, limit) : data.rows(limit, static_cast<uint64_t>(seed));
+}
+
+bool ExperimentConfig::evaluates_after(int64_t round) const {
+  if (round == 0) return evaluate.before;
+  return round == train.rounds || (evaluate.every > 0 && round % evaluate.every == 0);
+}
+
 void ExperimentConfig::check_tasks(const config::Table& table) const {
   try {
     expand_tasks(evaluate.tasks, data.rows());
@@ -417,6 +429,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   model.settle(machine);
   check_parallel("");
   settle_budgets();
+  lora.init = expand_data_path(lora.init, "lora.init").string();
   data.path = expand_data_path(data.path, "data.path").string();
   data.files.expand_paths();
   change_files(clients, [](std::vector<std::string>& patterns) {

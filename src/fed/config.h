@@ -27,6 +27,7 @@
 #include "scoring/bert_score.h"
 #include "scoring/evaluation.h"
 #include "train/local_training.h"
+#include "train/rate_schedule.h"
 
 namespace evenkeel {
 
@@ -137,10 +138,15 @@ struct ModelSection {
 struct LoraSection : LoraScale {
   std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   bool router_lora = true;
+  std::string init;
   void visit(auto& field) {
     LoraScale::visit(field);
     field("targets", targets, "last names of the adapted modules; the router has its own key");
     field("router_lora", router_lora, "adapt the routers as well, in models that have them");
+    field(
+        "init", init,
+        "folder of an adapter in PEFT's layout that the run starts from; empty: fresh factors; $EVENKEEL_DATA/ at the "
+        "start is replaced");
   }
   void resolve(const config::Table& table) const;
   /// The sites of `targets` and, when switched on, the model's routers. \throws kConfig naming a target that the model
@@ -250,12 +256,16 @@ struct ClientsSection {
 struct TrainSection : LocalTraining {
   int64_t rounds = 10;
   TransportDtype transport_dtype = TransportDtype::kFloat32;
+  RateSchedule schedule;
   void visit(auto& field) {
     field("rounds", rounds, "communication rounds, 1 or more");
     field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
     LocalTraining::visit(field);
+    field("schedule", schedule, "");
   }
   void resolve(const config::Table& table) const;
+  /// eta of a round, 0 = the first.
+  double learning_rate(int64_t round) const { return optimizer.lr * schedule.at(round, rounds); }
 };
 
 /// The encoder that compares free-text answers with their references.
@@ -359,11 +369,15 @@ struct ExperimentConfig {
   RowOptions own_rows(int64_t client, int64_t limit) const;
   /// Tasks of `[evaluate]` whose rows are on this machine: all but those of rows that a federation's nodes keep.
   std::vector<std::string> tasks_here() const;
+  /// Which rows are scored: of a client that brings its own, or of everybody. \param limit  0: all
+  RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
   /// Whether `client` has test rows of its own.
   bool has_test_rows(int64_t client) const;
   /// beta_c and r_c of every client. REQUIRES a settled config.
   std::vector<double> client_budgets() const;
   std::vector<int64_t> client_ranks() const;
+  /// Whether the state after so many rounds is evaluated. 0: before the first one
+  bool evaluates_after(int64_t round) const;
   /// The machine of every client, by its name in `devices`; empty where no time is simulated.
   std::vector<std::string> client_devices() const;
   /// The TOML text of every key. With `comments`, each key's help follows it.

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
+#include "fed/in_context.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
 #include "fed/run_folder.h"
@@ -119,6 +120,21 @@ std::vector<EvaluationPoint> evaluation_points(const Server& server, const Serve
   return points;
 }
 
+void check_evaluation(const Experiment& e) {
+  const auto& place = e.fabric.place;
+  const auto& config = place.config;
+  const auto check = [&](const std::string& task, std::optional<int64_t> own_of) {
+    const auto rows = config.rows_to_score(own_of, config.evaluate.limit);
+    const auto info = find_task(task, rows);
+    check_task(*place.model, place.tokenizer, info, test_rows(info, rows), place.evaluation());
+  };
+  for (const auto& task : config.tasks_here()) check(task, std::nullopt);
+  const bool own_rows = config.evaluate.per_client && !config.clients.rows_elsewhere();
+  for (int64_t id = 0; own_rows && id < config.clients.count; ++id)
+    for (const auto& task : config.has_test_rows(id) ? client_tasks(e.server) : std::vector<std::string>())
+      in_context(config.clients.who(id), [&] { check(task, id); });
+}
+
 Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
              const EvaluationProgress& on_progress) {
   const std::vector<ClientProfile> evaluator{server.evaluator(point)};
@@ -156,7 +172,7 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
                                     const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
   auto config = run_config(folder);
   apply(changes, config);
-  auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+  auto e = make_experiment(std::move(config), Purpose::kEvaluate, check_evaluation);
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);
   return evaluate_state(e.server, e.fabric, state,

@@ -31,6 +31,10 @@ std::vector<EvaluationPoint> client_points(const Server& server);
 /// Of server.tasks, those whose rows are those that clients bring.
 std::vector<std::string> client_tasks(const Server& server);
 
+/// Reads all rows that the run scores, those of clients too, and checks what can be checked without the
+/// model's weights. \throws kIo, kData naming file or task, and row, of the first that cannot be scored
+void check_evaluation(const Experiment& e);
+
 /// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
 /// \param ask  its reading is the point's
 Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,

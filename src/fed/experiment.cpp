@@ -49,7 +49,8 @@ Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
           .tasks = config.evaluate.tasks};
 }
 
-Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
+Experiment make_experiment(ExperimentConfig config, Purpose purpose,
+                           const std::function<void(const Experiment& e)>& check) {
   at::set_num_threads(static_cast<int>(config.threads));
   const bool computes = purpose == Purpose::kTrain || purpose == Purpose::kEvaluate;
   const auto device = computes ? find_device(config.model.device, "model.device") : c10::Device(c10::kCPU);
@@ -74,6 +75,9 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   e.server.clients = make_clients(config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
   if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
+  const auto& bert = config.evaluate.bert_score;
+  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
+  if (check) check(e);
   if (purpose == Purpose::kTrain) {
     require_memory(memory_plan(e), machine::memory(), "the run");
     require_device_memory(e, device);
@@ -83,8 +87,6 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   auto storage = config.model.storage(config.output.dir);
   storage.device = device;
   e.fabric.place.model = load_model(folder, storage);
-  const auto& bert = config.evaluate.bert_score;
-  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
   return e;
 }
 

@@ -1,6 +1,8 @@
 /// \file  A run on one machine: the server, and a fabric with all its clients, built from one config.
 #pragma once
 
+#include <functional>
+
 #include "fed/checkpoint.h"
 #include "fed/local_fabric.h"
 #include "fed/server.h"
@@ -23,8 +25,10 @@ enum class Purpose {
 };
 
 /// Builds everything, and sets this process' threads to what the config says. `config` is settled. What
-/// costs little comes first: rows, clients and, to train, whether memory suffices (fed/foresight.h); then the weights.
+/// costs little comes first: rows, clients and, to train, whether memory suffices (fed/foresight.h); then the
+/// weights. \param check  more to be checked before the weights are there, e.g. check_evaluation()
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.
-Experiment make_experiment(ExperimentConfig config, Purpose purpose);
+Experiment make_experiment(ExperimentConfig config, Purpose purpose,
+                           const std::function<void(const Experiment& e)>& check = {});
 
 }  // namespace evenkeel

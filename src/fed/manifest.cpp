@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "base/device.h"
 #include "base/files.h"
 #include "base/fingerprint.h"
@@ -66,11 +67,6 @@ std::string git_hash() {
   }
 }
 
-OrderedJson entry_of(const fs::path& file) {
-  const auto print = fingerprint_of(file);
-  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
-}
-
 /// Whether the file has the digest that a manifest names; older ones have the whole file's, whatever its size.
 bool has_digest(const fs::path& file, const JsonView& entry) {
   if (const auto whole = entry.find(kWholeDigest)) return sha256_file(file) == whole->string();
@@ -98,38 +94,32 @@ bool belongs_to_model(const fs::path& file) {
   return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
 }
 
-void check_file(const JsonView& entry) {
+uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.at("bytes").integer(0)); }
+
+/// \throws kIo when it is gone.
+bool has_changed(const JsonView& entry) {
   const fs::path file = entry.at("path").string();
-  const auto then = static_cast<uint64_t>(entry.at("bytes").integer(0));
   EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
-  const uint64_t today = evenkeel::file_size(file);
-  const bool same = then == today && has_digest(file, entry);
-  EK_CHECK(same, kData, file.string(), " has changed since the run was made (", then, " bytes then, ", today,
-           " now): a run goes on with the files it began with");
+  return bytes_then(entry) != evenkeel::file_size(file) || !has_digest(file, entry);
 }
 
 /// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
-void check_machine(const JsonView& manifest) {
+void check_machine(const fs::path& folder, const JsonView& manifest) {
   const auto made_on = manifest.at("machine").at("processor").string(), here = machine::processor_field("model name");
   if (made_on != here)
     log::warning(
         "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
         "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
-        "and bits may differ; `train --resume --set model.compute_dtype=auto` measures this one");
-}
-
-/// Another kind of GPU has other kernels, and another driver or library may have. \param device  as model.device
-void check_gpu(const JsonView& manifest, const std::string& device) {
-  const auto then = manifest.at("machine").find("gpu");
-  if (!then || !names_gpu(device)) return;
-  const OrderedJson now = gpu_record(device);
-  for (const auto* part : {"name", "architecture", "driver", "cuda"})
-    if (const auto was = then->at(part).string(), is = now[part].get<std::string>(); was != is)
-      log::warning("[train] the run was begun on a GPU whose ", part, " is \"", was, "\", here it is \"", is,
-                   "\": bits may differ");
+        "and bits may differ; this one is measured by: ",
+        resume_command(folder, {"--set", "model.compute_dtype=auto"}));
 }
 
 }  // namespace
+
+OrderedJson manifest_entry(const fs::path& file) {
+  const auto print = fingerprint_of(file);
+  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
+}
 
 std::vector<fs::path> model_files(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -144,6 +134,9 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   auto files = model_files(model_folder);
   if (config.data.form == PromptTemplate::kChat)
     for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
+  if (!config.lora.init.empty())
+    for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
+      files.push_back(fs::path(config.lora.init) / name);
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
   for (const auto& name : config.tasks_here())
@@ -159,7 +152,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
 OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
   OrderedJson inputs = OrderedJson::array();
   for (const auto& file : files) {
-    inputs.push_back(entry_of(file));
+    inputs.push_back(manifest_entry(file));
     if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
   }
   return {{"format", kFormat},
@@ -190,6 +183,21 @@ Json read_manifest(const fs::path& folder) {
   return manifest;
 }
 
+/// By the config file that began it, where that is still there; else by the one that the run has.
+std::string resume_command(const fs::path& folder, const std::vector<std::string>& more) {
+  auto config = folder / "config.toml";
+  try {
+    const auto manifest = read_manifest(folder);
+    const fs::path file = JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
+    if (is_file(file)) config = file;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever reads the manifest says what is wrong with it
+  }
+  const bool served = path_exists(folder / "federation");  // flower/serve.h
+  std::vector<std::string> words{served ? "serve" : "train", config.string(), "--out", folder.string(), "--resume"};
+  words.insert(words.end(), more.begin(), more.end());
+  return command_line(words) + (served ? ", with the flags of its network" : "");
+}
+
 bool is_unsealed_run(const fs::path& folder) {
   try {
     const Json json = load_json(folder / kManifestFile, kCheckpoint);
@@ -199,14 +207,36 @@ bool is_unsealed_run(const fs::path& folder) {
   }
 }
 
-void check_manifest(const fs::path& folder, const Json& manifest, const std::string& device) {
+std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifest,
+                                     const std::function<std::string(const fs::path& file)>& why_fixed) {
   const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
-  for (const auto& entry : view.at("files").items()) check_file(entry);
-  check_machine(view);
-  check_gpu(view, device);
+  std::vector<JsonView> changed;
+  for (const auto& entry : view.at("files").items())
+    if (has_changed(entry)) changed.push_back(entry);
+  std::vector<fs::path> free;
+  for (const auto& entry : changed) {
+    const fs::path file = entry.at("path").string();
+    const auto why = why_fixed(file);
+    EK_CHECK(why.empty(), kData, file.string(), " has changed since the run was made (", bytes_then(entry),
+             " bytes then, ", evenkeel::file_size(file), " now): ", why);
+    free.push_back(file);
+  }
+  check_machine(folder, view);
   const auto made_by = view.at("version").string();
   if (made_by != version())
     log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");
+  return free;
+}
+
+void check_gpu(const fs::path& folder, const Json& manifest, const std::string& device) {
+  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
+  const auto then = view.at("machine").find("gpu");
+  if (!then || !names_gpu(device)) return;
+  const OrderedJson now = gpu_record(device);
+  for (const auto* part : {"name", "architecture", "driver", "cuda"})
+    if (const auto was = then->at(part).string(), is = now[part].get<std::string>(); was != is)
+      log::warning("[train] the run was begun on a GPU whose ", part, " is \"", was, "\", here it is \"", is,
+                   "\": bits may differ");
 }
 
 }  // namespace evenkeel

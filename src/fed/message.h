@@ -37,7 +37,9 @@ struct News {
 
 /// A round of local training on the broadcast in Task::payload. Its reply: a LocalReport, and the upload.
 struct Train {
-  void visit(auto&) {}
+  std::optional<double> lr{};  ///< of this round, where it is not the same in every one ([train.schedule])
+
+  void visit(auto& field) { field("lr", lr); }
 };
 
 /// The gradients of some sites' weights over the addressee's share of `sample`, in one pass. Its reply: an extra

@@ -165,6 +165,7 @@ RoundRecord round_record(const Server& server, const RoundView& round, std::span
   all.gate_norm = server.config.method.gate_norm;
   all.gates_sum_to_one = gates_sum_to_one(server);
   all.participants = static_cast<int64_t>(records.size());
+  all.lr = server.scheduled_rate(round.round);
   all.steps = total(records, &ClientRecord::steps);
   all.tokens = total(records, &ClientRecord::tokens);
   all.targets = total(records, &ClientRecord::targets);

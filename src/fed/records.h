@@ -155,7 +155,7 @@ void from_json(const JsonView& view, Diagnostics& diagnostics);
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
   double tokens_per_second = 0;  ///< in training
-  std::optional<double> round;   ///< from first task to aggregate; where time is simulated, to compare
+  std::optional<double> round;   ///< from first task to aggregate, of the process that committed it; older runs: absent
 
   void visit(auto& field) {
     field("broadcast", broadcast);
@@ -175,6 +175,7 @@ struct RoundRecord : RoundMeasures {
   std::optional<bool>
       gates_sum_to_one;  ///< over the selected experts: by gate_norm or by the checkpoint's norm_topk_prob
   int64_t participants = 0;
+  std::optional<double> lr;          ///< the learning rate, where [train.schedule] changes it from round to round
   std::optional<ExpertUse> experts;  ///< its keys stand among those of the round; none on a dense model
   Diagnostics diagnostics;
   std::vector<ClientOfRound> clients;  ///< in id order
@@ -188,6 +189,7 @@ struct RoundRecord : RoundMeasures {
     field.optional("gate_norm", gate_norm);
     field("gates_sum_to_one", gates_sum_to_one);
     field.optional("participants", participants);
+    field("lr", lr);
     visit_losses(field);
     visit_work(field);
     visit_costs(field);

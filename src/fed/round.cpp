@@ -220,7 +220,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(fabric); });
   make_room(next);
-  if (round.clock.runs()) round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
+  round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
   auto record = round.record(next);
   return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};
 }

@@ -1,8 +1,11 @@
 #include "fed/run_folder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
+#include "base/command_line.h"
 #include "base/files.h"
 #include "base/folders.h"
 #include "base/log.h"
@@ -18,7 +21,7 @@ constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json";
 constexpr std::string_view kFederation = "federation";  // flower/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
-                           kEvaluating = "evaluating.jsonl";
+                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl", kLog = "log.txt";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kManifestFile), std::string(kUnfinished)};
 
@@ -48,6 +51,14 @@ void remove_leftovers(const fs::path& folder) {
   std::error_code not_empty;  // then it is somebody else's, and the folder not empty
   fs::remove(checkpoint, not_empty);
   fs::remove_all(folder / kFederation, not_empty);  // of nodes that a server waited for
+}
+
+/// \throws kIo saying what can be done while another process works there.
+void check_unused(const fs::path& folder) {
+  const auto holder = FolderLock::holder(folder);
+  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder,
+           ": one process at a time works in it; wait for its end, or choose another --out; see how far it is by: ",
+           command_line({"status", folder.string()}));
 }
 
 /// \throws kIo unless the lock is all that is there.
@@ -88,7 +99,7 @@ ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("config").string();
   auto config = parse_config(then, folder, kManifestFile);
   const auto now = read_file(file);
-  if (now == then) return config;
+  if (now == then || is_config_before_change(manifest, now)) return config;
   const auto who = concat(file.string(), " is not as the run wrote it (manifest.json holds that text as \"config\")");
   std::vector<std::string> changes;
   try {
@@ -145,11 +156,14 @@ bool is_small(const ServerState& state) {
 }  // namespace
 
 FolderLock RunFolder::prepare(const fs::path& folder) {
+  check_unused(folder);
   EK_CHECK(!holds_run(folder), kIo, folder.string(),
-           " holds a run already: go on with it by --resume, or choose another --out");
+           " holds a run already: choose another --out, or go on with it by: ", resume_command(folder));
   if (!only_began(folder)) make_new_folder(folder);
   FolderLock lock(folder);
-  EK_CHECK(!holds_run(folder), kIo, folder.string(), " holds a run by now, another process began it");
+  EK_CHECK(!holds_run(folder), kIo, folder.string(),
+           " holds a run by now, another process began it: choose another --out, or see it by: ",
+           command_line({"status", folder.string()}));
   if (only_began(folder)) remove_leftovers(folder);
   check_empty(folder);
   write_file_atomic(folder / kUnfinished, "");
@@ -184,6 +198,7 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
 
 RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_round) {
   EK_CHECK(holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  check_unused(folder);
   RunFolder run(folder, FolderLock(folder));
   run.config_ = run_config(folder);
   run.opened_ = from_round ? run.checkpoint_.read(*from_round) : run.checkpoint_.read();
@@ -224,6 +239,68 @@ void RunFolder::check(const Server& server, const Shards* shards) const {
     check_state(opened_.snapshot.state, server.sites, (opened_.folder / "state.safetensors").string());
 }
 
+void RunFolder::check_files() {
+  const auto file = folder_ / kPartition;
+  std::vector<std::string> training;
+  if (path_exists(file)) {
+    const auto partition = read_sealed(file);
+    training = JsonView(partition, file.string(), kCheckpoint).at("files").strings();
+  }
+  const auto scores = kept_scores();
+  changes_.files = check_manifest(folder_, read_manifest(folder_), [&](const fs::path& changed) {
+    return why_fixed(changed, config_, training, scores);
+  });
+  for (const auto& changed : changes_.files)
+    log::warning("[train] ", changed.string(), " has changed since the run was made: no score was computed from it");
+}
+
+void RunFolder::extend(int64_t rounds) {
+  if (rounds == config_.train.rounds) return;
+  check_extension(config_, opened_.commit.round, rounds);
+  log::warning("[train] the run has ", rounds, " rounds from now on, it had ", config_.train.rounds);
+  config_.train.rounds = rounds;
+  changes_.rounds = rounds;
+}
+
+/// Those that the opened round leaves standing.
+std::vector<EvaluationRecord> RunFolder::kept_scores() const {
+  std::vector<EvaluationRecord> kept;
+  for (const auto& line : read_evaluations(folder_).lines)
+    if (line.end <= evaluation_bytes_) kept.push_back(record::read<EvaluationRecord>(line.view()));
+  return kept;
+}
+
+/// A run of so many rounds from the start would not have been scored there.
+void RunFolder::set_aside_scores() const {
+  const auto file = folder_ / kEvaluations;
+  if (!path_exists(file)) return;
+  const std::string text = read_file(file);
+  std::string kept;
+  int64_t begin = 0;
+  for (const auto& line : read_evaluations(folder_).lines) {
+    const auto own = text.substr(static_cast<size_t>(begin), static_cast<size_t>(line.end - begin));
+    if (config_.evaluates_after(line.view().at("round").integer()))
+      kept += own;
+    else
+      append_line(folder_ / kSuperseded, std::string_view(own).substr(0, own.size() - 1));
+    begin = line.end;
+  }
+  if (kept != text) write_file_atomic(file, kept);
+}
+
+/// The manifest before config.toml: who reads between the two knows by the manifest what was meant.
+void RunFolder::write_changes() const {
+  if (changes_.rounds) set_aside_scores();
+  if (!changes_.files.empty()) remove_path(folder_ / kEvaluating);  // answers to rows that are no more
+  if (changes_.any()) {
+    const auto manifest = load_json<OrderedJson>(folder_ / kManifestFile, kCheckpoint);
+    write_manifest(folder_, changed_manifest(manifest, changes_, config_, opened_.commit.round));
+  }
+  const auto manifest = read_manifest(folder_);
+  const auto& text = JsonView(manifest, (folder_ / kManifestFile).string(), kCheckpoint).at("config").string();
+  if (read_file(folder_ / kConfigFile) != text) write_file_atomic(folder_ / kConfigFile, text);
+}
+
 void RunFolder::settle() const {
   checkpoint_.settle(opened_.commit);
   remove_path(folder_ / kUnfinished);
@@ -233,6 +310,7 @@ void RunFolder::settle() const {
   shorten_file(folder_ / kEvaluations, evaluation_bytes_);
   shorten_file(folder_ / kRounds, round_bytes_);
   if (record_missing_) append_line(folder_ / kRounds, opened_.commit.record);
+  write_changes();
 }
 
 std::optional<Snapshot> RunFolder::take_snapshot() {
@@ -257,6 +335,16 @@ void RunFolder::finish(int64_t last_round) const {
 
 void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
   adapter_writer(folder_ / "adapter", state, server)();
+}
+
+void RunFolder::keep_log(std::unique_ptr<log::File> held) {
+  log_ = std::move(held);
+  log_->note(log::Level::kInfo, concat("[run] evenkeel ", version(), ", process ", ::getpid()));
+  log_->open(folder_ / kLog);
+}
+
+void RunFolder::note(log::Level level, std::string_view line) const {
+  if (log_) log_->note(level, line);
 }
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {

@@ -7,7 +7,9 @@
 ///   checkpoint/        fed/checkpoint.h
 ///   rounds.jsonl       a line per committed round (fed/records.h)
 ///   evaluations.jsonl  a line per round, task and budget (fed/records.h)
+///   superseded.jsonl   lines of evaluations.jsonl that are none any more since the run was extended
 ///   evaluating.jsonl   while an evaluation is under way: what is answered so far (scoring/answer_journal.h)
+///   log.txt            what was logged, with times, by every process that worked on the run
 ///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
 #pragma once
 
@@ -17,9 +19,11 @@
 #include <vector>
 
 #include "base/folder_lock.h"
+#include "base/log.h"
 #include "fed/background.h"
 #include "fed/checkpoint.h"
 #include "fed/records.h"
+#include "fed/run_changes.h"
 #include "fed/run_request.h"
 #include "fed/server.h"
 #include "fed/shards.h"
@@ -30,7 +34,8 @@ namespace evenkeel {
 class RunFolder {
  public:
   /// A folder to hold a new run, locked: made, or empty already, or left by a run that was stopped before it began.
-  /// \throws kIo when it holds anything else, is not writable, or another process works in it.
+  /// \throws kIo when it holds anything else, is not writable, or another process works in it; the message names the
+  /// next step.
   static FolderLock prepare(const std::filesystem::path& folder);
   /// Undoes prepare() of a folder that it made, when no run begins there after all.
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
@@ -51,7 +56,13 @@ class RunFolder {
   static RunFolder open(const std::filesystem::path& folder, std::optional<int64_t> from_round = std::nullopt);
   /// \throws kCheckpoint when state or partition are not those of `server` and `shards`.
   void check(const Server& server, const Shards* shards) const;
-  /// After all checks: brings everything back to the round that was opened and removes what a killed process left.
+  /// Compares the files that the run was made with, with what they are now. Test files that no score was computed from
+  /// may have changed: settle() records it. \throws kIo, kData for any other, naming it
+  void check_files();
+  /// The run has `rounds` in all from now on. \throws kConfig when it cannot: see check_extension()
+  void extend(int64_t rounds);
+  /// After all checks: writes what has changed into config.toml and manifest.json, brings everything back to the
+  /// round that was opened and removes what a killed process left.
   void settle() const;
 
   const std::filesystem::path& path() const { return folder_; }
@@ -66,6 +77,11 @@ class RunFolder {
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
   /// No round comes after the last: returns when nothing is under way any more, and its journal is gone.
   void finish(int64_t last_round) const;
+  /// What is logged from now on, and what `held` has held, goes to log.txt as long as this object lives.
+  void keep_log(std::unique_ptr<log::File> held = std::make_unique<log::File>());
+  /// A line for log.txt alone.
+  void note(log::Level level, std::string_view line) const;
+
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const EvaluationRecord& score) const;
@@ -81,6 +97,9 @@ class RunFolder {
         checkpoint_(folder / "checkpoint"),
         beside_(std::make_unique<Background>()) {}
   void read_records(std::optional<int64_t> from_round);
+  std::vector<EvaluationRecord> kept_scores() const;
+  void set_aside_scores() const;
+  void write_changes() const;
 
   std::filesystem::path folder_;
   FolderLock lock_;
@@ -89,6 +108,8 @@ class RunFolder {
   CommittedRound opened_;
   int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // of the lines that the opened round leaves standing
   mutable std::shared_ptr<AnswerJournal> answers_;
+  std::unique_ptr<log::File> log_;
+  RunChanges changes_;                  // written by settle()
   bool record_missing_ = false;         // its own line of rounds.jsonl was not written any more
   std::unique_ptr<Background> beside_;  // last: it is done before the lock goes
 };

@@ -86,6 +86,7 @@ std::vector<std::string> differences(const ExperimentConfig& asked, const Experi
 }
 
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
+  leave_to_run(asked.lora.init, run.lora.init);
   leave_to_run(asked.data.path, run.data.path);
   leave_to_run(asked.data.files, run.data.files);
   for (const auto& [name, set] : run.data.files.sets)

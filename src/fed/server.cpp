@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "fed/gradient_sums.h"
 #include "fed/sampling.h"
+#include "fed/start.h"
 #include "fed/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
@@ -151,14 +152,14 @@ int64_t Server::max_rank() const {
   return *std::max_element(ranks.begin(), ranks.end());
 }
 
-ServerView Server::view(GradientSum gradient_sum) const {
+ServerView Server::view(int64_t round, GradientSum gradient_sum) const {
   return {.sites = sites,
           .moe_layers = model.moe_layers,
           .num_experts = model.num_experts,
           .max_top_k = model.top_k,
           .rank = max_rank(),
           .scale = scale(),
-          .lr = config.train.optimizer.lr,
+          .lr = config.train.learning_rate(round),
           .seed = seed(),
           .gradient_sum = std::move(gradient_sum),
           .transport = config.train.transport_dtype};
@@ -183,7 +184,7 @@ GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
 
 ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
   int64_t bytes_up = 0;
-  auto state = method->initialize(view(gradient_sums(fabric, bytes_up)));
+  auto state = begun(*this, gradient_sums(fabric, bytes_up));
   if (sent) sent->up["gradient_sums"] += bytes_up;
   return state;
 }
@@ -196,6 +197,11 @@ News Server::whole_news(const ServerState& state) const {
   return news;
 }
 
+std::optional<double> Server::scheduled_rate(int64_t round) const {
+  if (config.train.schedule.is_constant()) return std::nullopt;
+  return config.train.learning_rate(round);
+}
+
 RoundView Server::draw(const ServerState& state) const {
   return draw_round(clients, config.clients.participation, seed(), state.round);
 }
@@ -206,7 +212,7 @@ Task Server::training_task(const ServerState& state, const ClientProfile& client
   auto& broadcasts = sent ? *sent : alone;
   return {.round = round.round,
           .client = client,
-          .ask = Train{},
+          .ask = Train{.lr = scheduled_rate(state.round)},
           .payload = broadcasts.encoded(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
 }
 
@@ -221,7 +227,7 @@ ServerState Server::aggregate(const ServerState& state, const RoundView& round, 
                               const Reduction* others) const {
   const Uploads uploads = others ? Uploads(updates, share_of(round, updates, *others))
                                  : Uploads(updates, config.method.entry().needs_individuals);
-  auto next = method->aggregate(view(), state, round, uploads);
+  auto next = method->aggregate(view(state.round), state, round, uploads);
   next.round = state.round + 1;
   const auto who = concat("aggregate of round ", round.round);
   check_finite(next.global.adapters, who);

@@ -47,7 +47,8 @@ struct Server {
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora; }
   int64_t max_rank() const;  ///< the largest r_c
-  ServerView view(GradientSum gradient_sum = {}) const;
+  /// What the method's server half may look at in a round, 0 = the first.
+  ServerView view(int64_t round, GradientSum gradient_sum = {}) const;
 
   /// Sums of gradients as the clients of `fabric` make them; borrows both. \param bytes_up  grows by what clients send
   GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
@@ -57,6 +58,8 @@ struct Server {
   /// What all clients hold alike in `state`, for those who begin or come back.
   News whole_news(const ServerState& state) const;
 
+  /// The learning rate of a round, 0 = the first; nothing where it is the same in every one.
+  std::optional<double> scheduled_rate(int64_t round) const;
   /// The participants of the round that follows `state`.
   RoundView draw(const ServerState& state) const;
   /// \param sent  of the round so far, where there are several

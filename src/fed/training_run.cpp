@@ -10,6 +10,7 @@
 #include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
+#include "fed/start.h"
 
 namespace evenkeel {
 namespace {
@@ -35,16 +36,17 @@ Snapshot first_snapshot(const Course& run) {
   return snapshot;
 }
 
-Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
-  if (hooks.on_config) hooks.on_config(config, begun_with);
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
-  if (hooks.on_experiment) hooks.on_experiment(experiment);
-  return experiment;
+/// All that the run will read, before its weights are.
+void check_beginning(const Experiment& e) {
+  check_start(e.server);
+  check_evaluation(e);
 }
 
-bool evaluation_is_due(const ExperimentConfig& config, int64_t round) {
-  if (round == 0) return config.evaluate.before;
-  return round == config.train.rounds || (config.evaluate.every > 0 && round % config.evaluate.every == 0);
+Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config, begun_with);
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain, check_beginning);
+  if (hooks.on_experiment) hooks.on_experiment(experiment);
+  return experiment;
 }
 
 std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
@@ -149,6 +151,11 @@ bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
          (says(request, "model.engine=") && asked.engine != run.engine);
 }
 
+/// What this command says of train.rounds.
+std::optional<int64_t> rounds_told(const RunRequest& request) {
+  return says(request, "train.rounds=") ? std::optional(request.config().train.rounds) : std::nullopt;
+}
+
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
   to.device = from.device;
   to.engine = from.engine;
@@ -166,11 +173,33 @@ ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& a
   return run;
 }
 
+/// All rounds that are left, and their evaluations. \return the scores of the last round
+std::vector<TaskScore> play_run(const Course& run) {
+  const auto& [server, fabric, folder, stop] = run;
+  const auto& config = server.config;
+  Snapshot now = first_snapshot(run);
+  if (now.state.round < config.train.rounds) {
+    log_beginning(server, now.state.round);
+    warn_of_threads(config);
+  }
+  RunProgress progress(server, now.state.round, stop);
+  for (;;) {
+    const bool done = now.state.round >= config.train.rounds;
+    if (done) folder.finish(now.state.round);
+    std::vector<TaskScore> scores;
+    if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
+    if (done) return scores;
+    now = advance(run, now, progress);
+    make_room(now.state);
+  }
+}
+
 }  // namespace
 
 Run begin_run(const RunRequest& request, const RunHooks& hooks) {
   auto config = request.config();
   const fs::path folder = config.folder();
+  auto log = std::make_unique<log::File>();
   const bool was_there = path_exists(folder);
   auto lock = RunFolder::prepare(folder);
   try {
@@ -180,6 +209,7 @@ Run begin_run(const RunRequest& request, const RunHooks& hooks) {
     config.find_files();
     auto experiment = experiment_of(std::move(config), {}, hooks);
     auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
+    run_folder.keep_log(std::move(log));
     experiment.fabric.place.answers = run_folder.answers();
     return {std::move(experiment), std::move(run_folder)};
   } catch (...) {
@@ -194,23 +224,29 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
     log::warning("[train] ", path.string(), " holds no run yet: this one begins");
     return begin_run(request, hooks);
   }
+  auto log = std::make_unique<log::File>();
   auto folder = RunFolder::open(path, from_round);
+  if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
   const bool other_arithmetic = tells_arithmetic(request, folder.config().model);
-  const auto begun_with = refuse_changes(request, folder, [&](ExperimentConfig asked) {
+  const auto as_run = [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
-  });
+  };
+  const auto begun_with = refuse_changes(request, folder, as_run, "; rounds alone: by --set train.rounds=N");
+  folder.check_files();
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
-  check_manifest(path, read_manifest(path), config.model.device);
+  check_gpu(path, read_manifest(path), config.model.device);
   auto experiment = experiment_of(std::move(config), begun_with, hooks);
   folder.check(experiment.server, &experiment.fabric.shards);
   folder.settle();
+  folder.keep_log(std::move(log));
   experiment.fabric.place.answers = folder.answers();
   return {std::move(experiment), std::move(folder)};
 }
 
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run,
+                                        std::string_view advice) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
   const auto begun_with = request_then.at("request").at("settings").strings();
@@ -218,27 +254,21 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "));
+           ", which no config file, --set or --threads can change: ", join(changes, "; "), advice);
   return begun_with;
 }
 
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
-  const Course run{server, fabric, folder, stop};
-  const auto& config = server.config;
-  Snapshot now = first_snapshot(run);
-  if (now.state.round < config.train.rounds) {
-    log_beginning(server, now.state.round);
-    warn_of_threads(config);
-  }
-  RunProgress progress(server, now.state.round, stop);
-  for (;;) {
-    const bool done = now.state.round >= config.train.rounds;
-    if (done) folder.finish(now.state.round);
-    std::vector<TaskScore> scores;
-    if (evaluation_is_due(config, now.state.round)) scores = evaluate_round(run, now.state);
-    if (done) return scores;
-    now = advance(run, now, progress);
-    make_room(now.state);
+  try {
+    auto scores = play_run({server, fabric, folder, stop});
+    folder.note(log::Level::kInfo, "[run] done");
+    return scores;
+  } catch (const Error& error) {
+    folder.note(log::Level::kError, error.what());
+    throw;
+  } catch (const Interrupted& interrupted) {
+    folder.note(log::Level::kInfo, concat("[run] ", interrupted.what()));
+    throw;
   }
 }
 

@@ -29,11 +29,13 @@ struct RunHooks {
 /// wrong; the folder then holds no run.
 Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
+/// \param advice  behind what is refused
 /// \param as_run  what such a run makes of a config beside settling it; empty: nothing
 /// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
 /// repeated. \return those
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {},
+                                        std::string_view advice = {});
 
 /// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
 /// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run
@@ -42,7 +44,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
 /// made with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has.
 /// What it leaves out of the settings that the run was begun with is not asked for. Arithmetic alone it may change,
 /// for as long as it says so: settings of model.compute_dtype (auto: measured here and now), model.products,
-/// model.device and model.engine.
+/// model.device and model.engine. With `train.rounds=N` among the settings of `request` the run has N rounds from now on
+/// (fed/run_changes.h).
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt, const RunHooks& hooks = {});
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed

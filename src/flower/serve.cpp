@@ -66,6 +66,7 @@ class Serving {
     const auto path = config.folder();
     auto experiment = make(gather(std::move(config)));
     auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
+    folder.keep_log();
     return {std::move(experiment), std::move(folder)};
   }
 
@@ -73,6 +74,7 @@ class Serving {
     auto experiment = make(folder.config());
     folder.check(experiment.server, nullptr);
     folder.settle();
+    folder.keep_log();
     return {std::move(experiment), std::move(folder)};
   }
 
@@ -233,7 +235,7 @@ std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, 
   auto folder = RunFolder::open(path);
   refuse_changes(options.request, folder,
                  [&](ExperimentConfig config) { return as_served(std::move(config), federation); });
-  check_manifest(path, read_manifest(path));
+  folder.check_files();
   const auto grid = grid_in(federation);
   return played(*grid, path, [&] {
     Serving serving(options, federation, *grid);

@@ -13,7 +13,7 @@
 namespace evenkeel {
 
 struct PeftInfo {
-  std::string base_model;  ///< written as base_model_name_or_path
+  std::string base_model;  ///< written as base_model_name_or_path; empty: null, which names none
   double alpha = 20;       ///< lora_alpha
   int64_t rank = 20;       ///< r
 };

@@ -18,7 +18,8 @@ void require_one_scaling(const AdapterState& adapters, const PeftInfo& info) {
 
 OrderedJson adapter_config(const PeftInfo& info) {
   const OrderedJson none = nullptr, empty = OrderedJson::object();
-  return {{"peft_type", "LORA"},     {"task_type", "CAUSAL_LM"}, {"base_model_name_or_path", info.base_model},
+  const OrderedJson base = info.base_model.empty() ? none : OrderedJson(info.base_model);
+  return {{"peft_type", "LORA"},     {"task_type", "CAUSAL_LM"}, {"base_model_name_or_path", base},
           {"r", info.rank},          {"lora_alpha", info.alpha}, {"target_modules", OrderedJson::array()},
           {"lora_dropout", 0.0},     {"bias", "none"},           {"init_lora_weights", true},
           {"fan_in_fan_out", false}, {"inference_mode", true},   {"modules_to_save", none},

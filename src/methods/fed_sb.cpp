@@ -114,6 +114,7 @@ MethodEntry fed_sb() {
                                       .exact = true,
                                       .needs_experts = false,
                                       .sends = "the r x r core of every adapted weight",
+                                      .starts_from_adapter = false,
                                       .asks_gradients = true});
 }
 

@@ -11,6 +11,7 @@
 
 #include "lora/algebra.h"
 #include "methods/registry.h"
+#include "methods/start.h"
 
 namespace evenkeel {
 namespace {
@@ -26,10 +27,10 @@ class FlexLora : public FederatedMethod {
     return setup;
   }
 
-  /// All clients start from one A, cut to their rank, and B = 0.
+  /// All clients start from one A, cut to their rank, and B = 0, or from the best of a start that their rank holds.
   ServerState initialize(const ServerView& server) const override {
-    auto state = FederatedMethod::initialize(server);
-    for (auto& [site, factors] : state.global.adapters) factors.scaling = 1.0;
+    ServerState state;
+    state.global.adapters = first_best_adapters(server);
     return state;
   }
 

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "lora/algebra.h"
 #include "methods/registry.h"
+#include "methods/start.h"
 
 namespace evenkeel {
 namespace {
@@ -51,7 +52,11 @@ class Flora : public FederatedMethod {
     return setup;
   }
 
-  ServerState initialize(const ServerView&) const override { return {}; }
+  ServerState initialize(const ServerView& server) const override {
+    ServerState state;
+    state.common.base_change = first_base_change(server);
+    return state;
+  }
 
   Payload broadcast(const ServerState& state, const ClientProfile&, const RoundView&) const override {
     return {.base_delta = state.global.base_delta};

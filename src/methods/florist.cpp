@@ -14,6 +14,7 @@
 #include "lora/algebra.h"
 #include "lora/payload.h"
 #include "methods/registry.h"
+#include "methods/start.h"
 
 namespace evenkeel {
 namespace {
@@ -81,9 +82,11 @@ class Florist : public FederatedMethod {
 
   /// Code mode: all clients start from one A, cut to their rank, and B = 0.
   ServerState initialize(const ServerView& server) const override {
-    if (config_.mode == Mode::kPaper) return {};
-    auto state = FederatedMethod::initialize(server);
-    for (auto& [site, factors] : state.global.adapters) factors.scaling = 1.0;
+    ServerState state;
+    if (config_.mode == Mode::kPaper)
+      state.common.base_change = first_base_change(server);
+    else
+      state.global.adapters = first_best_adapters(server);
     return state;
   }
 

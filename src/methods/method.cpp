@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lora/algebra.h"
+#include "methods/start.h"
 
 namespace evenkeel {
 namespace {
@@ -116,9 +117,8 @@ Payload FederatedMethod::upload(const Payload&, const LocalSetup& setup, const R
 void FederatedMethod::check_upload(const Payload&, const ClientProfile&) const {}
 
 ServerState FederatedMethod::initialize(const ServerView& server) const {
-  EK_CHECK(server.rank > 0, kConfig, "the LoRA rank is ", server.rank, ", allowed: 1 or more");
   ServerState state;
-  state.global.adapters = make_adapters(server.sites, server.rank, server.scale.of(server.rank), server.seed);
+  state.global.adapters = first_adapters(server);
   return state;
 }
 

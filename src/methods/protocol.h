@@ -54,6 +54,8 @@ struct ServerView {
   double lr = 0;  ///< the clients' learning rate, eta
   uint64_t seed = 0;
   GradientSum gradient_sum{};
+  /// What the run begins with in the place of fresh factors ([lora] init), of some sites or all; null: nothing.
+  const AdapterState* start = nullptr;
   TransportDtype transport = TransportDtype::kFloat32;  ///< what a change of the base is rounded to in any case
 };
 

@@ -35,7 +35,8 @@ struct MethodEntry {
   /// What leaves a client in a round, beside the report that each sends (train/local_training.h), for whoever has to
   /// agree to it.
   std::string_view sends = "A and B of every adapted weight";
-  bool asks_gradients = false;  ///< of clients, before the first round: sums over some of their rows
+  bool starts_from_adapter = true;  ///< `[lora] init`; else its factorisation cannot hold any adapter
+  bool asks_gradients = false;      ///< of clients, before the first round: sums over some of their rows
   /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
   /// Writes the resolved keys of `table` into the resolved config.

@@ -30,8 +30,10 @@ std::string_view library_of(ExportFormat format) {
 }
 
 std::string header(const RunRecords& run, const CardSubject& subject) {
-  std::string text = concat("---\nbase_model: ", quoted(run.model), "\nlibrary_name: ", library_of(subject.format),
-                            "\npipeline_tag: text-generation\ntags:\n");
+  const auto base =
+      subject.base_model.empty() ? std::string() : concat("base_model: ", quoted(subject.base_model), '\n');
+  std::string text =
+      concat("---\n", base, "library_name: ", library_of(subject.format), "\npipeline_tag: text-generation\ntags:\n");
   for (const std::string_view tag : {"evenkeel", "federated-learning", "lora"}) text += concat("- ", tag, '\n');
   return concat(text, "- ", quoted(run.method), "\n---\n\n");
 }
@@ -59,7 +61,7 @@ std::string facts_table(const RunRecords& run, const ExperimentConfig& config, c
     up += static_cast<double>(round.bytes_up);
   }
   const std::vector<std::pair<std::string, std::string>> rows = {
-      {"base model", plain(run.model)},
+      {"base model", subject.base_model},
       {"method", plain(concat(config.method.entry().title, " (", config.method.entry().paper, ")"))},
       {"rounds", number(static_cast<double>(run.rounds.size()))},
       {"clients", concat(config.clients.count, ", budgets ", counted(config.client_budgets()))},
@@ -137,7 +139,15 @@ std::string served_section(const CardSubject& subject) {
   return text + '\n';
 }
 
-std::string loading(const RunRecords& run, const CardSubject& subject) {
+/// Where the base model's config.json says how gates are weighed, it says what the run did: ", norm_topk_prob=True".
+std::string gate_argument(const CardSubject& subject) {
+  const auto& gates = subject.facts.gates;
+  if (gates.key.empty()) return {};
+  const bool sum_to_one = renormalises(subject.facts.router.gate_norm, gates.renormalise);
+  return concat(", ", gates.key, sum_to_one ? "=True" : "=False");
+}
+
+std::string loading(const CardSubject& subject) {
   if (subject.format == ExportFormat::kGguf)
     return "```sh\nllama-server -m base.gguf --lora adapter.gguf\n```\n\n`base.gguf` is the base model as llama.cpp's "
            "converter writes it.\n";
@@ -145,12 +155,13 @@ std::string loading(const RunRecords& run, const CardSubject& subject) {
     return "```python\nfrom transformers import AutoModelForCausalLM\n"
            "model = AutoModelForCausalLM.from_pretrained(\"<this folder>\")\n```\n";
   return concat("```python\nfrom peft import PeftModel\nfrom transformers import AutoModelForCausalLM\nbase = ",
-                "AutoModelForCausalLM.from_pretrained(", quoted(run.model), ")\n",
-                "model = PeftModel.from_pretrained(base, \"<this folder>\")\n```\n");
+                "AutoModelForCausalLM.from_pretrained(",
+                quoted(subject.base_model.empty() ? "<the base model>" : subject.base_model), gate_argument(subject),
+                ")\nmodel = PeftModel.from_pretrained(base, \"<this folder>\")\n```\n");
 }
 
-std::string loading_section(const RunRecords& run, const CardSubject& subject) {
-  std::string text = "## How to load it\n\n" + loading(run, subject);
+std::string loading_section(const CardSubject& subject) {
+  std::string text = "## How to load it\n\n" + loading(subject);
   if (subject.facts.gates.servers || !subject.facts.gates.key.empty())
     text +=
         "\nThe number of experts per token, K, is `num_experts_per_tok` of the base model's config.json: any K of the "
@@ -165,7 +176,7 @@ std::string model_card(const RunRecords& run, const ExperimentConfig& config, co
       header(run, subject), "# ", plain(run.label), "\n\n",
       subject.format == ExportFormat::kMerged ? "A checkpoint with a LoRA adapter merged into it" : "A LoRA adapter",
       ", trained by ", config.clients.count, " clients together.\n\n", facts_table(run, config, subject),
-      scores_section(run), served_section(subject), loading_section(run, subject));
+      scores_section(run), served_section(subject), loading_section(subject));
 }
 
 }  // namespace evenkeel

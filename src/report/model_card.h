@@ -15,6 +15,7 @@ struct CardSubject {
   ServingFacts facts;
   LoraScale scale;                   ///< alpha and the rank that is written
   std::vector<std::string> targets;  ///< last names of the adapted modules
+  std::string base_model{};  ///< the base model's name on the hub; empty: it has none, and no path stands for it
 };
 
 /// The same text for the same records. Scores are those of the last evaluated round.

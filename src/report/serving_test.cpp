@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/testing.h"
+#include "report/hub_name.h"
 #include "report/model_card.h"
 
 namespace evenkeel {
@@ -113,10 +114,22 @@ TEST_F(Serving, ACardHasAColumnForEveryWayOfServingAndNothingOfItIsMarkup) {
   ExperimentConfig config;
   config.settle({});
   const auto card = model_card(run, config, {.facts = facts(kAll), .scale = {}, .targets = kAll});
-  for (const auto* part : {"base_model: \"models/\\\"x\\\"\"\n", "# a b i>\n", "## Scores after round 2\n",
-                           "| budget | K | in the run | exported: native gates |\n", "| 1 | 4 | 75.0 | 50.0 |\n",
-                           "| 1 | 4 | 1.250 | 1.250 |\n", "clients | 8, budgets 2 of 0.125, 2 of 0.25", "PEFT 0.21"})
+  EXPECT_EQ(card.find("models/"), std::string::npos) << card;  // a path of whoever trained it
+  for (const auto* part : {"---\nlibrary_name: peft\n", "from_pretrained(\"<the base model>\", ", "# a b i>\n",
+                           "## Scores after round 2\n", "| budget | K | in the run | exported: native gates |\n",
+                           "| 1 | 4 | 75.0 | 50.0 |\n", "| 1 | 4 | 1.250 | 1.250 |\n",
+                           "clients | 8, budgets 2 of 0.125, 2 of 0.25", "PEFT 0.21"})
     EXPECT_NE(card.find(part), std::string::npos) << part << "\n" << card;
+}
+
+TEST(HubName, IsOneThatTheHubTakes) {
+  for (const auto* good : {"gpt2", "allenai/OLMoE-1B-7B-0924", "a/b", "Foo-BAR_foo.bar123", "_a/b_", "123"})
+    EXPECT_TRUE(is_hub_name(good)) << good;
+  for (const auto* bad : {"", "/", "a/", "/a", "a/b/c", "a--b", "a..b", "x.git", ".a", "a.", "-a", "a-", "a b",
+                          "caf\xc3\xa9", "builtin:tiny", "../models", "/tmp/model", "a/b\n", "C:\\x"})
+    EXPECT_FALSE(is_hub_name(bad)) << bad;
+  EXPECT_TRUE(is_hub_name(std::string(96, 'a')));
+  EXPECT_FALSE(is_hub_name(std::string(97, 'a')));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMostTargets = 10;
 
 /// The share of rows answered rightly, of free text the F1 of words.
-std::optional<double> headline(const TaskScore& score) {
+std::optional<double> score_to_reach(const TaskScore& score) {
   if (score.kind == AnswerKind::kLikelihood) return std::nullopt;
   return score.kind == AnswerKind::kText ? score.f1 : score.accuracy;
 }
@@ -24,7 +24,7 @@ std::optional<double> mean_score(const RunRecords& run, int64_t round) {
   const auto scores = run.scores(round);
   for (const auto& score : scores) {
     if (score.served_by != ServedBy::kRun || score.reading != scores[0].reading) continue;
-    if (const auto value = headline(score)) sum += *value, ++count;
+    if (const auto value = score_to_reach(score)) sum += *value, ++count;
   }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
 }

@@ -186,6 +186,30 @@ struct Answering {
   }
 };
 
+/// The longest prompt in tokens, and a bound for what may follow one.
+struct Lengths {
+  int64_t prompt = 0, room = 0;
+};
+
+/// An answer has fewer tokens than this bound, whatever the tokenizer makes of its bytes.
+int64_t most_tokens(std::string_view text) { return 16 * static_cast<int64_t>(text.size()) + 16; }
+
+Lengths longest(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows,
+                const EvaluationOptions& options, int64_t limit) {
+  Lengths most{.room = options.max_new_tokens};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    auto prompt = prompts.evaluation_prompt(prompts.fit_context(rows[i], limit));
+    take_gap(prompt, options.form);
+    const auto tokens = static_cast<int64_t>(prompts.encode(prompt).size());
+    EK_CHECK(tokens > 0, kData, "task ", task.name, ": row ", i, " has no tokens");
+    most.prompt = std::max(most.prompt, tokens);
+    if (!options.likelihood || task.free_text()) continue;
+    for (const auto& answer : row_answers(task, rows[i]))
+      most.room = std::max(most.room, most_tokens(answer_lead(rows[i]) + answer));
+  }
+  return most;
+}
+
 }  // namespace
 
 std::string strip(std::string_view text) {
@@ -209,6 +233,21 @@ TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const
     if (on_progress) on_progress(static_cast<int64_t>(first), static_cast<int64_t>(rows.size()));
   }
   return all;
+}
+
+/// Batches are made as answer_rows() makes them only where some prompt is near the end of the positions.
+void check_rows(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
+                const EvaluationOptions& options) {
+  const Prompts prompts(tokenizer, options.form);
+  const auto most = longest(prompts, task, rows, options, prompt_limit(shape.spec(), options));
+  if (most.prompt + most.room <= shape.spec().max_positions) return;
+  Answering answering{shape, prompts, {}, task, options, rows, /*whole_outputs=*/true};
+  for (size_t first = 0; first < rows.size();) {
+    auto batch = answering.tokenized(first);
+    answering.fit(batch);
+    check_prompts(shape.spec(), batch.prompts, room_of(batch, options.max_new_tokens), batch.names);
+    first += batch.rows.size();
+  }
 }
 
 }  // namespace evenkeel

@@ -29,4 +29,9 @@ TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const
                         bool whole_outputs, const std::string& key,
                         const std::function<void(int64_t done, int64_t rows)>& on_progress);
 
+/// What answer_rows() would refuse of the prompts, before anything is computed. \param shape  its weights are not read
+/// \throws kData naming task and row (0 = the first) of a prompt that is empty, or longer than the positions leave.
+void check_rows(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
+                const EvaluationOptions& options);
+
 }  // namespace evenkeel

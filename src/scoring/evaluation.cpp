@@ -113,6 +113,10 @@ TokenizedRows whole_rows(const CausalLm& model, const Tokenizer& tokenizer, std:
                         .eos = model.spec().eos});
 }
 
+void check_answers_left(const TaskInfo& task, const TokenizedRows& whole) {
+  EK_CHECK(!whole.examples.empty(), kData, "task ", task.name, ": no row keeps anything of its answer when it is cut");
+}
+
 /// The likelihoods of rows [first, first + count) of those that kept an answer, as predictions.
 AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
                     std::span<const Example> examples, size_t first) {
@@ -134,7 +138,7 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
                    const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
                    std::span<Prediction> predictions, TaskScore& score, const OnRows& on_progress) {
   const auto whole = whole_rows(model, tokenizer, rows, options);
-  EK_CHECK(!whole.examples.empty(), kData, "task ", task.name, ": no row keeps anything of its answer when it is cut");
+  check_answers_left(task, whole);
   std::vector<Prediction> weighed(whole.examples.size());
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
@@ -172,6 +176,14 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
   }
   if (answers.empty()) answers.assign(task.answers.begin(), task.answers.end());
   return answers;
+}
+
+void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, const TaskRows& set,
+                const EvaluationOptions& options) {
+  EK_CHECK(!set.rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
+  warn_once(set.note);
+  if (task.scoring == Scoring::kNll) return check_answers_left(task, whole_rows(shape, tokenizer, set.rows, options));
+  check_rows(shape, tokenizer, task, set.rows, options);
 }
 
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,

@@ -209,6 +209,12 @@ struct Prediction {
 /// The answers a row allows: its options, else those of its line "Answer format: a/b/c", else the task's.
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
+/// What evaluate_task() would refuse of a task's rows, before anything is computed: no rows, prompts that are empty or
+/// longer than the model's positions leave, no answer that is left when rows are cut. What `set.note` says is logged
+/// once. \param shape  its weights are not read. \throws kData naming task and row (0 = the first)
+void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, const TaskRows& set,
+                const EvaluationOptions& options);
+
 /// Each prompt runs once: its cache serves the ranking of the answers (total log-probability, ties to the answer named
 /// first) and then generation, which goes on behind the answer that it begins with. What the prompts of a task begin
 /// with alike runs once. Without `predictions`, and greedily, an output ends where its answer can be read and nothing

@@ -53,18 +53,6 @@ int64_t given_tokens(const TokenIds& prompt, const PromptPrefix* prefix) {
   return prefix ? static_cast<int64_t>(std::min(shared_tokens(prefix->ids, prompt), prompt.size() - 1)) : 0;
 }
 
-void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names) {
-  for (size_t b = 0; b < prompts.size(); ++b) {
-    const auto length = static_cast<int64_t>(prompts[b].size());
-    EK_CHECK(length > 0, kData, names.of(b), " has no tokens");
-    EK_CHECK(length + room <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ", room,
-             " new ones more than the model's ", spec.max_positions, " positions");
-    for (const int64_t id : prompts[b])
-      EK_CHECK(id >= 0 && id < spec.vocab_size, kData, names.of(b), " holds token id ", id, ", allowed: 0 .. ",
-               spec.vocab_size - 1);
-  }
-}
-
 /// \param prompt_of  the prompt that a row of logits belongs to
 template <typename PromptOf>
 at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
@@ -255,6 +243,18 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
 }
 
 }  // namespace
+
+void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names) {
+  for (size_t b = 0; b < prompts.size(); ++b) {
+    const auto length = static_cast<int64_t>(prompts[b].size());
+    EK_CHECK(length > 0, kData, names.of(b), " has no tokens");
+    EK_CHECK(length + room <= spec.max_positions, kData, names.of(b), " has ", length, " tokens, with ", room,
+             " new ones more than the model's ", spec.max_positions, " positions");
+    for (const int64_t id : prompts[b])
+      EK_CHECK(id >= 0 && id < spec.vocab_size, kData, names.of(b), " holds token id ", id, ", allowed: 0 .. ",
+               spec.vocab_size - 1);
+  }
+}
 
 KvShape kv_shape(const CausalLm& model, KvType type, const Compute& compute) {
   const auto& spec = model.spec();

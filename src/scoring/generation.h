@@ -76,6 +76,10 @@ struct PromptRun {
   std::vector<KnownBeginning> known{};  ///< of each prompt, or none at all (continuation_logprobs())
 };
 
+/// \throws kData naming the first prompt that is empty, or has with `room` new tokens more than the model's positions,
+/// or holds an id that the model has not.
+void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names);
+
 /// Runs the prompts once. `forward.cache` and `forward.routing` are ignored here and below. Here and below, logits that
 /// are not finite are an error: \throws kNumeric naming the first prompt that has them.
 /// \param prompts  token ids, each non-empty and, with options.room, within the model's positions (\throws kData

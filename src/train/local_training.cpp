@@ -21,6 +21,13 @@ int64_t tokens_of(const ExampleRows& rows) {
   return tokens;
 }
 
+int64_t targets_of(std::span<const ExampleRows> micro_batches) {
+  int64_t targets = 0;
+  for (const auto& rows : micro_batches)
+    for (const auto* row : rows) targets += row->targets();
+  return targets;
+}
+
 /// Rows of a shard in random order; when they run out, in another one.
 class RowOrder {
  public:
@@ -131,7 +138,9 @@ class LocalRound {
     micro_batches_.clear();
     step_losses_.clear();
     step_targets_ = 0;
-    for (const auto& rows : merged(draw(), training_.merge_tokens)) pass(rows);
+    const auto drawn = draw();
+    targets_of_step_ = targets_of(drawn);
+    for (const auto& rows : merged(drawn, training_.merge_tokens)) pass(rows);
     const auto view = step_view();
     method_.edit_gradients(view);
     if (training_.idle_expert_update == IdleExpertUpdate::kSkip)
@@ -217,8 +226,14 @@ class LocalRound {
     step_targets_ += loss.count;
     auto view = step_view();
     view.micro_batches = view.micro_batches.first(index + 1);
-    const auto mean = loss.sum / static_cast<double>(loss.count), extra = method_.extra_loss(view);
+    const auto mean = loss.sum / divisor(loss), extra = method_.extra_loss(view);
     return extra.defined() ? mean + extra : mean;
+  }
+
+  /// pass() divides by the accumulation, so a mean over the step is multiplied by it here.
+  double divisor(const LossSum& loss) const {
+    if (training_.loss_mean == LossMean::kMicroBatch) return static_cast<double>(loss.count);
+    return static_cast<double>(targets_of_step_) / static_cast<double>(training_.accumulation);
   }
 
   /// Reads all numbers of the step at once: what is behind it, a device has not done before.
@@ -251,6 +266,7 @@ class LocalRound {
   LocalResult result_;
   std::vector<at::Tensor> step_losses_;
   int64_t step_targets_ = 0;
+  int64_t targets_of_step_ = 0;  // known before its first pass
 };
 
 }  // namespace

@@ -28,11 +28,22 @@ constexpr auto names(IdleExpertUpdate) {
                     config::EnumName<IdleExpertUpdate>{"skip", IdleExpertUpdate::kSkip}};
 }
 
+/// What the loss of an optimiser step is a mean over (docs/decisions/0003-loss-as-sum-and-count.md).
+enum class LossMean {
+  kMicroBatch,  ///< the targets of each micro-batch; the step's loss is the mean of these means
+  kStep,        ///< all targets of the step's micro-batches: each counts alike
+};
+constexpr auto names(LossMean) {
+  return std::array{config::EnumName<LossMean>{"micro_batch", LossMean::kMicroBatch},
+                    config::EnumName<LossMean>{"step", LossMean::kStep}};
+}
+
 /// The part of [train] that a client needs.
 struct LocalTraining {
-  double local_epochs = 0.4;     ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
-  int64_t batch_size = 8;        ///< sequences per micro-batch
-  int64_t accumulation = 2;      ///< micro-batches per optimiser step
+  double local_epochs = 0.4;  ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
+  int64_t batch_size = 8;     ///< sequences per micro-batch
+  int64_t accumulation = 2;   ///< micro-batches per optimiser step
+  LossMean loss_mean = LossMean::kMicroBatch;
   bool share_beginnings = true;  ///< pack_shared(): equal up to rounding of gradients, and faster
   int64_t merge_tokens = 2048;   ///< micro-batches of so many tokens together are one pass: equal up to rounding too
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
@@ -44,6 +55,9 @@ struct LocalTraining {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
     field("batch_size", batch_size, "sequences per micro-batch, 1 or more");
     field("accumulation", accumulation, "micro-batches per optimiser step, 1 or more");
+    field("loss_mean", loss_mean,
+          "what the loss is a mean over: the targets of each micro_batch, of whose means a step takes the mean, or all "
+          "targets of the step");
     field("share_beginnings", share_beginnings,
           "tokens with which sequences of a micro-batch begin alike go through the model once");
     field("merge_tokens", merge_tokens,
@@ -91,7 +105,8 @@ struct LocalResult : LocalReport {
 using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
 /// prepare -> Gamma steps of (forward, loss, backward, edit_gradients, AdamW, edit_parameters) -> upload.
-/// Micro-batch loss: mean over its target tokens, divided by `accumulation`, merged or not. The order of rows is drawn
+/// Micro-batch loss: mean over its target tokens, divided by `accumulation`, or its sum divided by the targets of the
+/// whole step (`loss_mean`), merged or not. The order of rows is drawn
 /// from (seed, "batches", round, client). \throws kNumeric (step) when a loss is not finite.
 LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
                           const ClientView& view, std::span<const Example> shard, const LocalTraining& training,

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "base/files.h"
 #include "base/folder_lock.h"
@@ -210,8 +209,7 @@ class Pretraining {
     total.backward();
     clip_gradients(parameters(), config_.train.clip_norm);
     const auto& train = config_.train;
-    optimizer_.step(train.optimizer.lr * schedule(step, train.steps, train.warmup_steps, train.final_lr_ratio),
-                    Gradients::kZeroed);
+    optimizer_.step(train.optimizer.lr * train.schedule().at(step, train.steps), Gradients::kZeroed);
     return loss;
   }
 
@@ -320,13 +318,6 @@ void PretrainConfig::Train::resolve(const config::Table& table) const {
   table.check_from_zero("clip_norm", clip_norm);
   table.check_from_zero("load_balance", load_balance);
   table.check_from_zero("router_z", router_z);
-}
-
-double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio) {
-  if (step < warmup_steps) return static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  const double done =
-      static_cast<double>(step - warmup_steps) / static_cast<double>(std::max<int64_t>(steps - 1 - warmup_steps, 1));
-  return final_ratio + (1 - final_ratio) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(done, 1.0)));
 }
 
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop) {

@@ -15,6 +15,7 @@
 #include "models/memory_plan.h"
 #include "tokenizer/tokenizer.h"
 #include "train/optimizer.h"
+#include "train/rate_schedule.h"
 
 namespace evenkeel {
 
@@ -77,6 +78,9 @@ struct PretrainConfig {
       field("optimizer", optimizer, "");
     }
     void resolve(const config::Table& table) const;
+    RateSchedule schedule() const {
+      return {.kind = RateKind::kCosine, .warmup = warmup_steps, .final_ratio = final_lr_ratio};
+    }
   } train;
 
   void visit(auto& field) {
@@ -91,9 +95,6 @@ struct PretrainConfig {
 
 /// What a run of `config` will hold: everything trains, in float32. \throws kCheckpoint on a bad model.config.
 MemoryPlan memory_plan(const PretrainConfig& config);
-
-/// Warm-up from 0 to 1, then cosine to `final_ratio` at the last step. \param step 0 .. steps-1. Dimensionless.
-double schedule(int64_t step, int64_t steps, int64_t warmup_steps, double final_ratio);
 
 /// Runs, or with `resume` goes on from the checkpoint in `out`, to the same bits as an uninterrupted run; where it was
 /// killed before its first checkpoint it begins again, where it was finished there is nothing to do. Writes into `out`,

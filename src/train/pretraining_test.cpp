@@ -10,14 +10,6 @@
 namespace evenkeel {
 namespace {
 
-TEST(Schedule, WarmsUpLinearlyAndEndsAtTheFinalRatio) {
-  EXPECT_DOUBLE_EQ(schedule(0, 100, 10, 0.1), 0.1);
-  EXPECT_DOUBLE_EQ(schedule(9, 100, 10, 0.1), 1.0);
-  EXPECT_DOUBLE_EQ(schedule(10, 100, 10, 0.1), 1.0);
-  EXPECT_NEAR(schedule(99, 100, 10, 0.1), 0.1, 1e-12);
-  for (int64_t step = 11; step < 100; ++step) EXPECT_LT(schedule(step, 100, 10, 0.1), schedule(step - 1, 100, 10, 0.1));
-}
-
 TEST(PretrainConfig, NamesTheKeyThatIsOutOfRange) {
   const auto table = config::Table::parse("[model]\nconfig = \"x.json\"\n[train]\nbatch_size = 0\n", "tiny.toml");
   try {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
+#include "base/testing.h"
 #include "tiny_federation.h"
 
 namespace evenkeel {
@@ -189,6 +191,61 @@ TEST_P(OptionOfMethod, ChangesARunWhereTheTableSaysSo) {
       EXPECT_FALSE(same_tensors(changed.modulation, reference.modulation)) << name;
     }
   }
+}
+
+/// Of every site but the last, at another scale than the run's.
+AdapterState adapter_to_begin_with(const TinyFederation& world, int64_t rank) {
+  auto start = make_adapters(world.sites, rank, 0.75, 99);
+  for (auto& [site, factors] : start) factors.b.uniform_(-0.2, 0.2);
+  start.erase(std::prev(start.end()));
+  return start;
+}
+
+double largest_difference(const std::map<std::string, at::Tensor>& effects, const AdapterState& start) {
+  double largest = 0;
+  for (const auto& [site, factors] : start)
+    largest = std::max(largest, (effects.at(site) - delta_weight(factors)).abs().max().item<double>());
+  return largest;
+}
+
+// [lora] init: the state has the effect of the adapter, whatever the method makes of it, and trains on.
+TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
+  const TinyFederation world;
+  const auto& entry = find_method(GetParam());
+  const auto method = make_method(GetParam());
+  if (!entry.starts_from_adapter) GTEST_SKIP() << "refused by name (fed/start.cpp)";
+  for (const int64_t rank : {2, 4}) {
+    at::manual_seed(7);
+    const auto start = adapter_to_begin_with(world, rank);
+    auto server = world.server();
+    server.start = &start;
+    auto state = method->initialize(server);
+    EXPECT_LT(largest_difference(effect(state), start), 1e-5) << "rank " << rank;
+    for (const auto& client : world.clients)
+      for (const auto& [site, factors] : method->broadcast(state, client, world.round(0)).adapters)
+        EXPECT_LE(factors.rank(), std::max(client.rank, world.rank)) << site;
+    const auto next = world.aggregate(*method, state, world.round(0), world.train_all(*method, state, world.round(0)));
+    const auto before = effect(state), after = effect(next);
+    for (const auto& [site, delta] : after) EXPECT_TRUE(delta.isfinite().all().item<bool>()) << site;
+    EXPECT_FALSE(same_tensors(before, after)) << "rank " << rank;
+  }
+}
+
+TEST_P(OptionOfMethod, AStartOfAHigherRankThanAnyClientsIsRefusedUnlessItGoesIntoTheBase) {
+  const TinyFederation world;
+  if (!find_method(GetParam()).starts_from_adapter) GTEST_SKIP() << "refused by name (fed/start.cpp)";
+  const auto start = adapter_to_begin_with(world, world.rank + 1);
+  auto server = world.server();
+  server.start = &start;
+  const auto method = make_method(GetParam());
+  const bool into_base = GetParam() == "flora" || GetParam() == "florist", cuts = GetParam() == "flexlora";
+  if (into_base || cuts) {  // FlexLoRA's server keeps the best of that rank
+    const auto difference = largest_difference(effect(method->initialize(server)), start);
+    EXPECT_EQ(difference < 1e-5, into_base) << difference;
+    return;
+  }
+  const auto refusal = testing::refusal([&] { method->initialize(server); });
+  EXPECT_NE(refusal.find("lora.init has rank 5"), std::string::npos) << refusal;
 }
 
 std::vector<std::string> method_names() {

@@ -65,6 +65,35 @@ TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
   EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);
 }
 
+/// One client's round of one step over all its rows, in micro-batches of so many.
+LocalResult step_over_all(TinyFederation& world, LossMean mean, int64_t batch_size) {
+  const auto rows = static_cast<int64_t>(world.shards[2].size());
+  world.training.loss_mean = mean;
+  world.training.batch_size = batch_size;
+  world.training.accumulation = rows / batch_size;
+  const auto method = make_method("fedit");
+  return world.train(*method, method->initialize(world.server()), world.round(0), world.clients[2]);
+}
+
+// The mean over a step does not depend on where its micro-batches end; the mean of means does.
+TEST(LocalTraining, AMeanOverTheStepIsThatOfOneLargeMicroBatch) {
+  TinyFederation world;
+  auto& rows = world.shards[2];
+  rows.resize(4, rows.front());
+  rows[1].first_target = static_cast<int64_t>(rows[1].ids.size()) - 1;
+  rows[2].first_target = static_cast<int64_t>(rows[2].ids.size());  // nothing to learn
+  const auto whole = step_over_all(world, LossMean::kMicroBatch, 4);
+  for (const int64_t batch_size : {1, 2}) {
+    const auto mean = step_over_all(world, LossMean::kStep, batch_size);
+    const auto means = step_over_all(world, LossMean::kMicroBatch, batch_size);
+    EXPECT_EQ(mean.steps, 1);
+    EXPECT_LT(difference(mean.upload.adapters, whole.upload.adapters), 1e-4) << batch_size;
+    EXPECT_GT(difference(means.upload.adapters, whole.upload.adapters), 1e-3)
+        << batch_size << ": the key has no effect";
+    EXPECT_NEAR(mean.loss_sum, means.loss_sum, 1e-4);  // what is reported is over all targets either way
+  }
+}
+
 /// One client's round, its micro-batches merged up to so many tokens.
 LocalResult merged_round(TinyFederation& world, const std::string& method, int64_t merge_tokens) {
   world.training.merge_tokens = merge_tokens;

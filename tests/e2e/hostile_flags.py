@@ -142,6 +142,7 @@ BAD = {
         "--resume": [],
     },
     "export": {
+        "--base-model": [("a/b/c", ["--base-model", "a/b/c", "repository of the hub"]), ("builtin:x", ["--base-model", "builtin:x"])],
         "--run": [(NOWHERE, [NOWHERE, "no run"]), (LETTER, [LETTER]), (MODEL, [MODEL, "no run"])],
         "--model": [(NOWHERE, ["--run", "--model"])],
         "--adapter": [(NOWHERE, ["--adapter", "--model"])],

@@ -194,7 +194,7 @@ def test_an_export_has_a_card_of_what_the_records_say(run, tmp_path):
         cards.append((tmp_path / name / "README.md").read_text())
     assert cards[0] == cards[1]
     header = cards[0].split("---\n")[1]
-    assert f'base_model: "{run.parent}/model"\nlibrary_name: peft\n' in header and '- "fedit"' in header
+    assert header.startswith("library_name: peft\n") and '- "fedit"' in header
     scores = [json.loads(line) for line in (run / "evaluations.jsonl").read_text().splitlines()]
     scores = [score for score in scores if score["budget"] == 1]
     mean = 100 * sum(score["accuracy"] for score in scores) / len(scores)
@@ -259,3 +259,29 @@ def test_the_commands_of_the_results_are_commands():
         succeed(*words, "--print-config")
     known = succeed("--help").stdout
     assert all(words[0] in known for words in commands)
+
+
+@pytest.mark.parametrize("name", [None, "allenai/OLMoE-1B-7B-0924"])
+@pytest.mark.parametrize("form", ["peft", "peft-fused", "merged", "gguf"])
+def test_an_export_names_the_base_model_and_no_path(run, tmp_path, form, name):
+    """Paths of this machine stand in the run's config and in what tokenizers write about where they came from."""
+    said = ["--base-model", name] if name else []
+    saved = run.parent / "model/tokenizer_config.json"
+    saved.write_text(json.dumps({"tokenizer_class": "X", "name_or_path": str(run.parent), "tokenizer_file": f"{ROOT}/tokenizer.json"}))
+    try:
+        succeed("export", "--run", run, "--format", form, "--out", tmp_path / "export", *said)
+    finally:
+        saved.unlink()
+    for file in (tmp_path / "export").rglob("*"):
+        content = file.read_bytes()
+        for part in (run.parent, ROOT):
+            assert str(part).encode() not in content, file
+    header = (tmp_path / "export/README.md").read_text().split("---\n")[1]
+    assert (f'base_model: "{name}"\n' in header) if name else ("base_model" not in header)
+    if form.startswith("peft"):
+        assert json.loads((tmp_path / "export/adapter_config.json").read_text())["base_model_name_or_path"] == name
+
+
+@pytest.mark.parametrize("name", ["models/a/b", "/tmp/model", "builtin:tiny-olmoe", "a--b", "x.git", ".a"])
+def test_a_base_model_that_no_hub_has_is_refused(run, name):
+    refused("export", "--run", run, "--check", f"--base-model={name}", says=["--base-model", "repository of the hub"])

@@ -101,7 +101,7 @@ def expect_same_run(out, reference):
 # --- damage ---
 
 def test_every_file_of_a_run_is_read_by_somebody(finished):
-    known = {*READERS, "report.html", "checkpoint", "adapter", "checkpoint/round-1", "checkpoint/round-2"}
+    known = {*READERS, "report.html", "log.txt", "checkpoint", "adapter", "checkpoint/round-1", "checkpoint/round-2"}
     assert {name for name in content(finished)
             if not name.startswith(("adapter/", "checkpoint/round-1/"))} == known
 
@@ -262,13 +262,14 @@ def test_a_config_edited_by_hand_is_refused_by_its_keys(run, tmp_path):
 
 def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_path):  # noqa: F811
     assert resume(run, *quick(tiny_model), "--threads", 1, "--set", "seed=5").returncode == 0
-    said = one_line(resume(run, *settings(train__rounds=9, seed=5, method__name="fedit")))
-    assert "train.rounds is 9, in the run 2" in said and "method.name" in said and "seed is" not in said, said
+    said = one_line(resume(run, *settings(train__local_epochs="9.0", seed=5, method__name="fedit")))
+    assert "method.name" in said and "seed is" not in said, said
+    one_line(resume(run, *settings(train__rounds=1)), "train.rounds is 1", "2 rounds are done")
     one_line(resume(run, "--threads", 2), "threads is 2, in the run 1")
     edited = tmp_path / "edited.toml"
     edited.write_text(CONFIG.read_text().replace("seed = 5", "seed = 7").replace("rounds = 3", "rounds = 4"))
     said = one_line(forked("train", edited, "--out", run, "--resume"), "seed is 7, in the run 5")
-    assert "rounds" not in said  # the run was begun with a --set of its own for them
+    assert "train.rounds is" not in said  # the run was begun with a --set of its own for them
     one_line(forked("train", CONFIG, "--out", run, "--from-round", 1), "--from-round", "--resume")
 
 

@@ -53,8 +53,8 @@ OLMOE = dict(num_experts=9, num_experts_per_tok=4, num_attention_heads=4, num_ke
              intermediate_size=20, num_hidden_layers=2, norm_topk_prob=False)
 
 
-def federated_run(folder, method, model=OLMOE):
-    """(model folder, run folder) of two rounds on three clients."""
+def federated_run(folder, method, *settings, model=OLMOE):
+    """(model folder, run folder) of two rounds on three clients. settings: a.b=value, as --set takes them"""
     model_folder, out = folder / "model", folder / "run"
     model_folder.mkdir(parents=True)
     vocabulary = save_tokenizer(model_folder)
@@ -62,7 +62,7 @@ def federated_run(folder, method, model=OLMOE):
     text = CONFIG.format(model=model_folder, method=method)
     tomllib.loads(text)
     (folder / "config.toml").write_text(text)
-    run("train", folder / "config.toml", "--out", out, "--threads", 1)
+    run("train", folder / "config.toml", "--out", out, "--threads", 1, *(word for one in settings for word in ("--set", one)))
     return model_folder, out
 
 

@@ -55,7 +55,7 @@ def test_an_initialised_checkpoint_opens_in_transformers_with_our_logits(family,
 @pytest.fixture(scope="module", params=FAMILIES)
 def trained(request, tmp_path_factory):
     """(family, model folder, run folder) of a short run of UB-SMoE."""
-    return request.param, *federated_run(tmp_path_factory.mktemp(request.param), "ub-smoe", TRAINED[request.param])
+    return request.param, *federated_run(tmp_path_factory.mktemp(request.param), "ub-smoe", model=TRAINED[request.param])
 
 
 def test_a_federated_run_gives_each_client_its_own_number_of_experts(trained):

@@ -1,0 +1,62 @@
+#include "apps/served_status.h"
+
+#include <sstream>
+
+#include "apps/endpoints.h"
+#include "base/files.h"
+#include "base/sealed.h"
+#include "flower/fleet_fabric.h"
+#include "report/text_grid.h"
+#include "wire/http_client.h"
+
+namespace evenkeel {
+namespace {
+
+fs::path federation_of(const fs::path& run) { return run / "federation"; }
+
+/// The last exchange with each client.
+std::map<int64_t, TalkReport> last_talks(const fs::path& federation) {
+  std::map<int64_t, TalkReport> talks;
+  const auto lines = read_sealed_lines(federation / "talks.jsonl");
+  for (const auto& line : lines.whole().lines) {
+    auto talk = record::read<TalkReport>(line.view());
+    talks[talk.client] = std::move(talk);
+  }
+  return talks;
+}
+
+}  // namespace
+
+bool is_served(const fs::path& run) { return path_exists(federation_of(run) / "members.json"); }
+
+std::string clients_status(const fs::path& run) {
+  const auto federation = federation_of(run);
+  const Roster roster(federation / "members.json");
+  const auto talks = last_talks(federation);
+  TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
+  for (const auto& [id, member] : roster.members()) {
+    const auto talk = talks.contains(id) ? talks.at(id) : TalkReport{};
+    grid.add({std::to_string(id), member.name, fixed(member.budget, 3), std::to_string(member.examples),
+              std::to_string(talk.round), fixed(talk.seconds, 1),
+              fixed(static_cast<double>(talk.bytes_up) / (1 << 20), 1),
+              talk.outcome.empty() ? "none yet" : talk.outcome});
+  }
+  return concat(roster.members().size(), " clients have joined\n", grid.text());
+}
+
+std::string server_status(const ServerAddress& address) {
+  auto endpoint = endpoint_of(address.server, "--server");
+  if (!address.ca.empty()) endpoint.ca_file = address.ca;
+  endpoint.insecure = address.insecure;
+  EK_CHECK(address.insecure != endpoint.ca_file.has_value(), kConfig,
+           "--server goes with one of --ca FILE and --insecure");
+  const auto answer = wire::HttpClient(endpoint, 10, size_t{16} << 20).get("/metrics");
+  EK_CHECK(answer.ok(), kIo, endpoint.text(), ": no figures: ", answer.status, " ", answer.detail);
+  std::istringstream lines(answer.body);
+  std::string text;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with('#')) text += line + "\n";
+  return text;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,81 @@
+#include "report/run_status.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/folder_lock.h"
+#include "fed/manifest.h"
+#include "fed/progress.h"
+#include "fed/run_folder.h"
+#include "report/run_records.h"
+#include "report/text_grid.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kLogTail = 4096;  // bytes of a log in which its last line is looked for
+
+/// A server may score nothing (evenkeel serve --no-evaluation).
+bool is_done(const RunRecords& run, int64_t rounds) {
+  const bool scored = run.last_evaluated() >= rounds || path_exists(run.folder / "federation");
+  return static_cast<int64_t>(run.rounds.size()) >= rounds && scored;
+}
+
+std::string progress_line(const RunRecords& run, int64_t rounds) {
+  const auto last = run.rounds.empty() ? "" : concat(", loss ", fixed(run.rounds.back().loss, 4));
+  const bool evaluates = static_cast<int64_t>(run.rounds.size()) >= rounds && !is_done(run, rounds);
+  return concat(run.method, ", round ", run.rounds.size(), " of ", rounds, last,
+                evaluates ? "; the last evaluation is not done\n" : "\n");
+}
+
+std::string worker_line(const fs::path& folder, bool done) {
+  if (const auto holder = FolderLock::holder(folder)) return concat(*holder, " works on it\n");
+  return done ? "done\n" : concat("no process works on it; go on with: ", resume_command(folder), '\n');
+}
+
+/// By the mean of the rounds that are done; without evaluations. Records of older versions have no such time.
+std::string time_line(const RunRecords& run, int64_t rounds) {
+  double seconds = 0;
+  int64_t timed = 0;
+  for (const auto& round : run.rounds)
+    if (round.seconds.round) seconds += *round.seconds.round, ++timed;
+  const auto left = rounds - static_cast<int64_t>(run.rounds.size());
+  if (timed == 0 || left <= 0) return {};
+  const double mean = seconds / static_cast<double>(timed);
+  return concat("about ", readable_duration(mean * static_cast<double>(left)), " of training left, ",
+                readable_duration(mean), " a round\n");
+}
+
+std::string last_log_line(const fs::path& file) {
+  if (!is_file(file)) return {};
+  auto text = read_file(file);
+  if (text.size() > kLogTail) text.erase(0, text.size() - kLogTail);
+  while (text.ends_with('\n')) text.pop_back();
+  return text.empty() ? text : concat("log: ", text.substr(text.rfind('\n') + 1), '\n');
+}
+
+/// Clients whose uploads of the round under way have arrived.
+std::string arrived_line(const fs::path& folder, size_t rounds_done) {
+  const auto uploads = Checkpoint(folder / "checkpoint").uploads(static_cast<int64_t>(rounds_done) + 1);
+  if (!is_folder(uploads)) return {};
+  const auto entries = entries_of(uploads);
+  const auto arrived =
+      std::count_if(entries.begin(), entries.end(), [](const fs::path& entry) { return entry.extension() == ".json"; });
+  return arrived == 0 ? std::string() : concat(arrived, " clients of round ", rounds_done + 1, " have replied\n");
+}
+
+}  // namespace
+
+std::string run_status(const fs::path& folder) {
+  const auto holder = FolderLock::holder(folder);
+  if (!RunFolder::holds_run(folder)) {
+    EK_CHECK(holder, kIo, folder.string(), " holds no run: manifest.json is missing");
+    return concat("no round yet; ", *holder, " works on it\n");
+  }
+  const auto run = load_run(folder);
+  const auto rounds = run_config(folder).train.rounds;
+  return concat(progress_line(run, rounds), worker_line(folder, is_done(run, rounds)),
+                arrived_line(folder, run.rounds.size()), time_line(run, rounds), last_log_line(folder / "log.txt"));
+}
+
+}  // namespace evenkeel

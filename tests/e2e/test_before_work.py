@@ -1,0 +1,174 @@
+"""What a run will read is read before it begins; and a file that nothing was computed from may be mended."""
+
+import hashlib
+import json
+
+import pytest
+
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+
+GOOD = [{"prompt": f"Name thing {i}.", "completion": "oak" if i % 2 else "tin"} for i in range(6)]
+LATE = {"prompt": "Name a metal."}
+LONG = {"prompt": "Name a tree. " * 2000, "completion": "oak"}
+
+
+def write(file, rows):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def files(folder, model, test=None, **changes):
+    """A run on rows of one's own: words after `train CONFIG`."""
+    write(folder / "train.jsonl", GOOD)
+    write(folder / "test.jsonl", test or GOOD[:2])
+    return settings(**{
+        "model__path": model, "method__name": "fedit", "data__task": "files", "data__limit": 0, "data__partition__kind": "iid",
+        "data__files__train": f"['{folder}/train.jsonl']", "data__files__test": f"['{folder}/test.jsonl']", "evaluate__budgets": "[1.0]",
+        "evaluate__limit": 0, "train__rounds": 2, "clients__count": 2, "clients__budgets": "[0.5,1.0]",
+        "clients__participation": "1.0"} | changes)
+
+
+def refused_before(tmp_path, words, *says):
+    """Exit code 1 with that line, no round trained, and nothing left behind."""
+    done = evenkeel("train", CONFIG, "--out", tmp_path / "out", *words)
+    one_line(done, *says)
+    assert "round 1" not in done.stderr and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("rows, score, says", [
+    ([GOOD[0], LATE], "f1", ["test.jsonl:2", "completion is missing"]),
+    ([GOOD[0], {"prompt": "x", "completion": 7}], "nll", ["test.jsonl:2", "completion"]),
+    ([GOOD[0], LONG], "f1", ["files: row 1", "positions"]),
+    ([GOOD[0], LONG], "choice", ["files: row 1", "positions"]),
+    ([LONG], "exact", ["files: row 0", "positions"]),
+    ([{"prompt": "Name it.", "completion": "elm"}], "choice", ["test.jsonl:1"]),
+])
+def test_a_test_row_that_cannot_be_scored(tiny_model, tmp_path, rows, score, says):  # noqa: F811
+    options = {"data__files__options": "['oak','tin']"} if score == "choice" else {}
+    refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score=score, **options), *says)
+
+
+@pytest.mark.parametrize("max_new_tokens, says", [(4, None), (5000, "positions")])
+def test_room_for_answers_is_part_of_a_prompt(tiny_model, tmp_path, max_new_tokens, says):  # noqa: F811
+    words = files(tmp_path, tiny_model, evaluate__max_new_tokens=max_new_tokens, train__rounds=1)
+    if says:
+        refused_before(tmp_path, words, "row 0", says)
+    else:
+        succeed("train", CONFIG, "--out", tmp_path / "out", *words)
+
+
+def test_a_prompt_that_only_just_fits_is_no_matter(tiny_model, tmp_path):  # noqa: F811
+    """The bound that spares tokenising answers is not what is allowed."""
+    positions = json.loads((tiny_model / "config.json").read_text())["max_position_embeddings"]
+    words = " a" * positions
+
+    def rows(count):
+        return [{"prompt": words[:2 * count], "completion": "oak"}]
+    options = {"data__files__score": "choice", "data__files__options": "['oak','tin']", "train__rounds": 1,
+               "evaluate__max_new_tokens": 1, "data__template": "plain"}
+    low, high = 1, positions  # the longest that is taken: found by asking, as nobody knows the tokenizer's joins
+    while high - low > 1:
+        middle = (low + high) // 2
+        done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "one.jsonl", rows(middle)),
+                        "--score", "choice", "--options", "oak,tin", "--max-new-tokens", 1, "--template", "plain")
+        low, high = (middle, high) if done.returncode == 0 else (low, middle)
+    succeed("train", CONFIG, "--out", tmp_path / "fits", *files(tmp_path, tiny_model, rows(low), **options))
+    refused_before(tmp_path, files(tmp_path, tiny_model, rows(low + 1), **options), "row 0", "positions")
+
+
+def test_a_clients_test_file(tiny_model, tmp_path):  # noqa: F811
+    for name, rows in {"a.jsonl": GOOD, "b.jsonl": GOOD, "b-test.jsonl": [GOOD[0], LATE]}.items():
+        write(tmp_path / name, rows)
+    table = f"[{{name='a', data='{tmp_path}/a.jsonl'}}, {{name='b', data='{tmp_path}/b.jsonl', test='{tmp_path}/b-test.jsonl'}}]"
+    words = settings(model__path=tiny_model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
+                     clients__client=table, clients__count=2, clients__budgets="[0.5,1.0]", evaluate__per_client="true",
+                     evaluate__budgets="[1.0]")
+    refused_before(tmp_path, words, "(b)", "b-test.jsonl:2", "completion is missing")
+    write(tmp_path / "b-test.jsonl", [GOOD[0], LONG])
+    refused_before(tmp_path, words, "row", "positions")
+
+
+def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_model, tmp_path):  # noqa: F811
+    row = {"instruction": "Is 2 even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/commonsense_11k_rebuilt.json").write_text(json.dumps([row] * 8))
+    words = settings(model__path=tiny_model, method__name="fedit", data__task="commonsense", data__path=tmp_path / "data",
+                     data__limit=0, data__partition__kind="iid", evaluate__tasks="['boolq']")
+    refused_before(tmp_path, words, "boolq/test.json")
+    (tmp_path / "data/boolq").mkdir()
+    (tmp_path / "data/boolq/test.json").write_text(json.dumps([row, {"instruction": "x"}]))
+    refused_before(tmp_path, words, "boolq/test.json", "row 1", "output")
+
+
+@pytest.mark.parametrize("encoder, says", [("missing", "is not a folder"), ("empty", "no layer is given")])
+def test_an_encoder(tiny_model, tmp_path, encoder, says):  # noqa: F811
+    (tmp_path / "empty").mkdir()
+    refused_before(tmp_path, files(tmp_path, tiny_model, evaluate__bert_score__encoder=f"'{tmp_path}/{encoder}'"), encoder, says)
+
+
+def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_path):  # noqa: F811
+    words = files(tmp_path, tiny_model, train__rounds=1)
+    succeed("train", CONFIG, "--out", tmp_path / "out", *words)
+    done = evenkeel("evaluate", "--run", tmp_path / "out", "--tasks", "builtin:facts,files", "--data",
+                    write(tmp_path / "late.jsonl", [GOOD[0], LATE]), "--json")
+    one_line(done, "late.jsonl:2")
+    assert not done.stdout
+
+
+# --- a run that goes on ---
+
+def digests(out):
+    return {entry["path"]: entry["sha256"] for entry in json.loads((out / "manifest.json").read_text())["files"]
+            if "sha256" in entry}
+
+
+def test_a_test_file_that_nothing_was_computed_from_may_be_mended(tiny_model, tmp_path):  # noqa: F811
+    words = files(tmp_path, tiny_model)
+    out = tmp_path / "out"
+    succeed("train", CONFIG, "--out", out, *words)
+    adapter = (out / "adapter/adapter_model.safetensors").read_bytes()
+    (out / "evaluations.jsonl").unlink()  # as it is when a process dies between the last round and its evaluation
+    (out / "evaluating.jsonl").write_text("")
+    mended = write(tmp_path / "test.jsonl", GOOD[2:5])
+    done = succeed("train", CONFIG, "--out", out, "--resume", *words)
+    assert "test.jsonl has changed since the run was made: no score was computed from it" in done.stderr
+    assert digests(out)[str(mended)] == hashlib.sha256(mended.read_bytes()).hexdigest()
+    change, = json.loads((out / "manifest.json").read_text())["changes"]
+    assert change["files"] == [str(mended)] and change["after_round"] == 2
+    fresh = tmp_path / "fresh"
+    succeed("train", CONFIG, "--out", fresh, *words)
+    assert without_seconds(lines(out / "evaluations.jsonl")) == without_seconds(lines(fresh / "evaluations.jsonl"))
+    assert (out / "adapter/adapter_model.safetensors").read_bytes() == adapter
+    write(mended, GOOD[:1])  # scores are there by now
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", *words), "test.jsonl", "has changed since",
+             "scores after round 2 were computed from it")
+    succeed("report", out)
+
+
+def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):  # noqa: F811
+    write(tmp_path / "other.jsonl", GOOD[:3])
+    words = files(tmp_path, tiny_model)
+    sets = (f"{{ a = {{ train = ['{tmp_path}/train.jsonl'], test = ['{tmp_path}/test.jsonl'] }}, "
+            f"b = {{ test = ['{tmp_path}/other.jsonl'] }} }}")
+    words = [word for word in words if not word.startswith("data.files.")]
+    words = [word for i, word in enumerate(words) if not (word == "--set" and (i + 1 == len(words) or words[i + 1] == "--set"))]
+    words += settings(data__files=sets)
+    out = tmp_path / "out"
+    succeed("train", CONFIG, "--out", out, *words)
+    (out / "evaluations.jsonl").write_text((out / "evaluations.jsonl").read_text().splitlines()[0] + "\n")
+    write(tmp_path / "test.jsonl", GOOD[2:4])  # of the task that is scored
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", *words), "test.jsonl", "were computed from it")
+    write(tmp_path / "test.jsonl", GOOD[:2])
+    write(tmp_path / "other.jsonl", GOOD[3:5])
+    succeed("train", CONFIG, "--out", out, "--resume", *words)
+    assert [(one["task"], one["rows"]) for one in lines(out / "evaluations.jsonl")] == [("files:a", 2), ("files:b", 2)]
+
+
+@pytest.mark.parametrize("file", ["train.jsonl"])
+def test_what_it_trains_on_stays(tiny_model, tmp_path, file):  # noqa: F811
+    words = files(tmp_path, tiny_model, train__rounds=1)
+    succeed("train", CONFIG, "--out", tmp_path / "out", *words)
+    (tmp_path / "out/evaluations.jsonl").unlink()
+    write(tmp_path / file, GOOD[:5])
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", "--resume", *words), file, "goes on with the files it began with")

@@ -1,0 +1,102 @@
+"""A run that is extended by --resume --set train.rounds=N is one that had N rounds from the start."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+
+METHODS = subprocess.run([PROGRAM, "list", "methods"], capture_output=True, text=True, check=True).stdout
+NAMES = [line.split()[0] for line in METHODS.splitlines() if line and line.split()[0] in (
+    "fedit", "ub-smoe", "a3smoe", "smoe-llb", "ffa-lora", "fedex-lora", "fed-sb", "flora", "florist", "flexlora", "hetlora")]
+SAMPLE = [name for name in NAMES if "EVENKEEL_NIGHTLY" in os.environ or name in ("ub-smoe", "flora", "hetlora")]
+ADAPTER = "adapter/adapter_model.safetensors"
+
+
+def arguments(model, rounds, method="fedit", **changes):
+    return settings(model__path=model, train__rounds=rounds, method__name=method, data__limit=30, evaluate__limit=1,
+                    evaluate__budgets="[1.0]", **changes)
+
+
+def expect_same(out, reference):
+    assert (out / ADAPTER).read_bytes() == (reference / ADAPTER).read_bytes()
+    for records in ("rounds.jsonl", "evaluations.jsonl"):
+        assert without_seconds(lines(out / records)) == without_seconds(lines(reference / records)), records
+    assert (out / "config.toml").read_text().replace(str(out), "") == (reference / "config.toml").read_text().replace(
+        str(reference), "")
+
+
+def test_all_methods_are_known_here():
+    assert len(NAMES) == 11
+
+
+@pytest.mark.parametrize("method", SAMPLE)
+@pytest.mark.parametrize("every", [0, 2])
+def test_it_ends_as_one_of_so_many_rounds_from_the_start(tiny_model, tmp_path, method, every):  # noqa: F811
+    out, reference = tmp_path / "out", tmp_path / "reference"
+    succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 3, method, evaluate__every=every))
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, method, evaluate__every=every))
+    before = (out / "evaluations.jsonl").read_text()
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=3")
+    expect_same(out, reference)
+    assert (out / "superseded.jsonl").read_text() == before  # a run of three rounds is not scored after the first
+    change, = json.loads((out / "manifest.json").read_text())["changes"]
+    assert change["train.rounds"] == 3 and change["after_round"] == 1
+    succeed("train", CONFIG, "--out", out, "--resume")  # the file still says otherwise
+    expect_same(out, reference)
+    succeed("report", out)
+
+
+def test_one_that_is_stopped_on_the_way_goes_on_to_the_new_end(tiny_model, tmp_path):  # noqa: F811
+    out, reference = tmp_path / "out", tmp_path / "reference"
+    succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1))
+    before = (out / "config.toml").read_bytes()
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2")
+    (out / "config.toml").write_bytes(before)  # as a process leaves it that dies between manifest and config
+    (out / "rounds.jsonl").write_text("".join(line + "\n" for line in (out / "rounds.jsonl").read_text().splitlines()))
+    succeed("train", CONFIG, "--out", out, "--resume")
+    expect_same(out, reference)
+
+
+def test_an_extended_run_can_be_extended_and_shortened_to_what_is_done(tiny_model, tmp_path):  # noqa: F811
+    out, reference = tmp_path / "out", tmp_path / "reference"
+    succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1))
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2")
+    expect_same(out, reference)
+    one_line(evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=1"), "train.rounds is 1",
+             "2 rounds are done")
+    succeed("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=1", "--from-round", 1)
+    assert len(lines(out / "rounds.jsonl")) == 1 and [one["round"] for one in lines(out / "evaluations.jsonl")][-1] == 1
+
+
+@pytest.mark.parametrize("kind, allowed", [("linear", False), ("cosine", False), ("constant", True)])
+def test_rates_that_run_over_all_rounds_cannot_be_extended(tiny_model, tmp_path, kind, allowed):  # noqa: F811
+    out, reference = tmp_path / "out", tmp_path / "reference"
+    told = {"train__schedule__kind": kind, "train__schedule__warmup_rounds": 1}
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, **told))
+    done = evenkeel("train", CONFIG, "--out", out, "--resume", "--set", "train.rounds=2")
+    if not allowed:
+        one_line(done, "train.schedule.kind", kind, "train.rounds is 2, in the run 1")
+        return
+    assert done.returncode == 0, done.stderr
+    succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2, **told))
+    expect_same(out, reference)
+
+
+def test_rates_over_rounds_are_recorded_and_resumed(tiny_model, tmp_path):  # noqa: F811
+    told = {"train__schedule__kind": "linear", "train__schedule__final_ratio": 0.5, "train__optimizer__lr": "4e-3"}
+    out, again = tmp_path / "out", tmp_path / "again"
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 3, **told))
+    assert [one["lr"] for one in lines(out / "rounds.jsonl")] == pytest.approx([4e-3, 3e-3, 2e-3])
+    constant = tmp_path / "constant"
+    succeed("train", CONFIG, "--out", constant, *arguments(tiny_model, 3, train__optimizer__lr="4e-3"))
+    first, second = (lines(folder / "rounds.jsonl") for folder in (out, constant))
+    assert "lr" not in second[0]
+    assert first[0]["loss"] == second[0]["loss"] and first[2]["loss"] != second[2]["loss"]
+    succeed("train", CONFIG, "--out", again, *arguments(tiny_model, 3, **told))
+    succeed("train", CONFIG, "--out", again, "--resume", "--from-round", 2)
+    expect_same(again, out)

@@ -1,0 +1,89 @@
+"""[lora] init: a run that starts from an adapter has its effect before the first round."""
+
+import json
+
+import pytest
+
+from test_extended import NAMES, SAMPLE, arguments
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model  # noqa: F401
+
+UNEQUAL = {"hetlora", "flexlora", "flora", "florist"}
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_model, tmp_path_factory):  # noqa: F811
+    """Of a run of rank 2, well away from zero."""
+    out = tmp_path_factory.mktemp("start") / "run"
+    succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, lora__rank=2, train__optimizer__lr="5e-2"))
+    return out
+
+
+def start(model, adapter, method, **changes):
+    """Evaluated before anything is trained."""
+    return settings(model__path=model, method__name=method, method__gate_norm="olmoe_native", lora__init=adapter / "adapter",
+                    train__rounds=1, data__limit=30, data__task="files", data__partition__kind="iid",
+                    data__files__score="nll", data__files__train=f"['{adapter.parent}/rows.jsonl']",
+                    data__files__test=f"['{adapter.parent}/rows.jsonl']", evaluate__before="true", evaluate__limit=4,
+                    evaluate__budgets="[1.0]", evaluate__readings="['b']", **changes)
+
+
+@pytest.fixture(scope="module")
+def likelihood(tiny_model, adapter):  # noqa: F811
+    """Of the rows that all runs are tested on, with the adapter alone."""
+    rows = [{"prompt": f"Is {i} even?", "completion": "yes" if i % 2 == 0 else "no"} for i in range(12)]
+    (adapter.parent / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", adapter.parent / "rows.jsonl", "--score", "nll", "--json"]
+    alone, bare = (json.loads(succeed(*words, *more).stdout) for more in (["--adapter", adapter / "adapter"], []))
+    assert abs(alone["nll"] - bare["nll"]) > 1e-3
+    return alone["nll"]
+
+
+@pytest.mark.parametrize("method", [name for name in SAMPLE if name != "fed-sb"])
+def test_its_first_scores_are_the_adapters(tiny_model, adapter, likelihood, tmp_path, method):  # noqa: F811
+    """The adapter's rank is 2, the run's 3: all of it is held. phi is zero before the first round."""
+    words = start(tiny_model, adapter, method, evaluate__as_exported="false")
+    words = [word.replace("evaluate.limit=4", "evaluate.limit=0") for word in words]
+    out = tmp_path / "out"
+    succeed("train", CONFIG, "--out", out, *words)
+    before, after = (next(one for one in lines(out / "evaluations.jsonl") if one["round"] == r) for r in (0, 1))
+    assert before["nll"] == pytest.approx(likelihood, abs=2e-5)
+    assert after["nll"] != before["nll"]
+    files = {entry["path"].rsplit("/", 2)[-1] for entry in json.loads((out / "manifest.json").read_text())["files"]
+             if entry["path"].startswith(str(adapter))}
+    assert files == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_a_method_whose_factors_come_from_gradients_refuses_it_by_name(tiny_model, adapter, likelihood, tmp_path):  # noqa: F811
+    assert "fed-sb" in NAMES
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *start(tiny_model, adapter, "fed-sb")), "lora.init",
+             "fed-sb", "cannot start from an adapter")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("changes, says", [
+    ({"lora__rank": 1, "lora__alpha": 2}, ["rank 2", "up to 1"]),
+    ({"lora__targets": "['q_proj']"}, ["lora.init", "lora.targets"]),
+    ({"lora__init": "nowhere"}, ["lora.init", "nowhere", "no folder"]),
+])
+def test_what_does_not_fit_is_refused_before_anything_is_made(tiny_model, adapter, likelihood, tmp_path, changes, says):  # noqa: F811
+    words = start(tiny_model, adapter, "fedit") + settings(**changes)
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *words), *says)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_resumed_run_wants_the_adapter_that_it_began_with(tiny_model, adapter, likelihood, tmp_path):  # noqa: F811
+    import shutil
+    shutil.copytree(adapter / "adapter", tmp_path / "start")
+    words = start(tiny_model, adapter, "fedit") + settings(lora__init=tmp_path / "start")
+    succeed("train", CONFIG, "--out", tmp_path / "out", *words)
+    file = tmp_path / "start/adapter_config.json"
+    file.write_text(file.read_text().replace("\n", "\n "))
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", "--resume", *words), "adapter_config.json", "has changed since")
+
+
+def test_sites_that_it_lacks_begin_fresh_and_are_counted(tiny_model, adapter, likelihood, tmp_path):  # noqa: F811
+    small = tmp_path / "small"
+    succeed("train", CONFIG, "--out", small, *arguments(tiny_model, 1, lora__targets="['q_proj']", lora__router_lora="false"))
+    words = start(tiny_model, adapter, "fedit") + settings(lora__init=small / "adapter")
+    done = succeed("train", CONFIG, "--out", tmp_path / "out", *words)
+    assert done.stderr.count("the others begin with fresh factors") == 1 and " has 2 of the run's " in done.stderr
