@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <map>
-#include <utility>
+#include <iterator>
 #include <vector>
 
 #include "tokenizer/unicode_tables.h"
@@ -20,8 +18,6 @@ constexpr auto kRecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF
 
 // Alphabetic code points that are neither letters, marks nor letter-like numbers: circled and squared Latin letters.
 constexpr Range kAlphabeticSymbols[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
-// The vowel separator is a format character since Unicode 6.3, yet PCRE2's \s still matches it.
-constexpr uint32_t kVowelSeparator = 0x180E;
 
 uint8_t class_of(int category) {
   switch (category) {
@@ -65,12 +61,10 @@ void mark_classes(std::vector<uint8_t>& table) {
     table[c] = class_of(property->category) | (property->combining_class == 0 ? kComposed : 0);
   }
   for (const auto& range : kCategoriesSince15)
-    for (uint32_t c = range.first; c <= range.last; ++c)
-      table[c] = (table[c] & kComposed) | class_of(range.category) | kRecent;
+    for (uint32_t c = range.first; c <= range.last; ++c) table[c] = (table[c] & kComposed) | class_of(range.category);
   for (const auto range : {Range{0x09, 0x0D}, Range{0x85, 0x85}}) mark(table, range, kSpace);
   for (const auto& range : kAlphabeticSymbols) mark(table, range, kWord);
   mark(table, {0x200C, 0x200D}, kWord);
-  table[kVowelSeparator] |= kRecent;
 }
 
 /// Clears kComposed where a code point decomposes for good or can be the second half of a composite.
@@ -162,19 +156,6 @@ size_t end_of_run(std::string_view text, size_t at) {
 /// Code points that NFC may change all start with a byte from 0xCC on (U+0300).
 bool is_surely_composed(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xCC; });
-}
-
-using StandIns = std::map<std::pair<int, uint32_t>, uint32_t>;
-
-uint32_t utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
-
-/// The first code point of each category and length that has long had its category.
-StandIns build_stand_ins() {
-  StandIns first;
-  for (uint32_t c = 0x800; c < kCodePoints; ++c)
-    if (!(flags()[c] & kRecent))
-      first.try_emplace({utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->category, utf8_length(c)}, c);
-  return first;
 }
 
 }  // namespace
@@ -283,13 +264,11 @@ std::string_view nfd(std::string_view text, std::string& storage) {
   return storage;
 }
 
-uint32_t stand_in(uint32_t code_point) {
-  static const StandIns stand_ins = build_stand_ins();
-  if (code_point == kVowelSeparator) return stand_ins.at({UTF8PROC_CATEGORY_CF, 3});
-  const auto* range = std::upper_bound(std::begin(kCategoriesSince15), std::end(kCategoriesSince15), code_point,
-                                       [](uint32_t c, const CategoryRange& r) { return c < r.first; }) -
-                      1;
-  return stand_ins.at({range->category, utf8_length(code_point)});
+int category(uint32_t code_point) {
+  const auto* after = std::upper_bound(std::begin(kCategoriesSince15), std::end(kCategoriesSince15), code_point,
+                                       [](uint32_t c, const CategoryRange& r) { return c < r.first; });
+  const bool recent = after != std::begin(kCategoriesSince15) && code_point <= std::prev(after)->last;
+  return recent ? std::prev(after)->category : utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
 }  // namespace evenkeel::unicode
