@@ -66,6 +66,9 @@ constexpr CategoryName kCategories[] = {{"L", "Letter"},
                                         {"Co", "Private_Use"},
                                         {"Cs", "Surrogate"}};
 
+// The one character whose category changed since Unicode 14: PCRE2 has it in Mn.
+constexpr uint32_t kChangedToMc = 0x1171E;
+
 /// Sets by category: as Unicode 16 has it, and that part of it which PCRE2 has known since Unicode 14.
 struct Categories {
   std::map<std::string, CodeSet, std::less<>> now, known;
@@ -98,13 +101,14 @@ RangeLists lists_by_category() {
 Categories build_categories() {
   const auto lists = lists_by_category();
   const auto since = recent();
+  const auto changed = CodeSet::of(kChangedToMc, kChangedToMc);
   Categories out;
   for (const auto& [letters, words] : kCategories) {
     std::vector<CodeRange> all;
     for (size_t i = 0; i < lists.size(); ++i)
       if (kCategoryNames.substr(2 * i, 2).starts_with(letters)) all.insert(all.end(), lists[i].begin(), lists[i].end());
     const CodeSet set(std::move(all));
-    out.known.emplace(letters, set - since);
+    out.known.emplace(letters, letters == "Mn" ? (set - since) | changed : set - since);
     out.now.emplace(letters, set);
   }
   return out;

@@ -23,7 +23,7 @@ constexpr std::string_view kMeaningful = "0123456789bBAzZGKkgXyYRNOcCMopPdDhHsSw
 
 bool is_hexadecimal(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
-char lowered(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+char small_letter(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
 }  // namespace
 
@@ -86,7 +86,7 @@ unicode::CodeSet PatternCursor::property(bool negated) {
 std::optional<unicode::CodeSet> PatternCursor::escaped_class() {
   if (take("p{")) return property(false);
   if (take("P{")) return property(true);
-  const char c = peek(), letter = lowered(c);
+  const char c = peek(), letter = small_letter(c);
   if (c == '\0' || std::string_view("dhsw").find(letter) == std::string_view::npos) return std::nullopt;
   skip(1);
   const auto set = unicode::letter_class(letter);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kCodePoints = 0x110000;
 constexpr auto kCanonical = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+constexpr auto kCompatible = static_cast<utf8proc_option_t>(kCanonical | UTF8PROC_COMPAT);
 constexpr auto kRecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
 // Alphabetic code points that are neither letters, marks nor letter-like numbers: circled and squared Latin letters.
@@ -50,9 +51,17 @@ void mark(std::vector<uint8_t>& table, Range range, uint8_t bits) {
   for (uint32_t c = range.first; c <= range.last; ++c) table[c] |= bits;
 }
 
-/// Fills `out` with the canonical decomposition of `c`; a character takes 4 code points at most.
-utf8proc_ssize_t decompose(uint32_t c, std::array<utf8proc_int32_t, 8>& out) {
-  return utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), out.data(), out.size(), kCanonical, nullptr);
+/// A character takes 4 code points when it is decomposed canonically, 18 when it is for compatibility.
+using Parts = std::array<utf8proc_int32_t, 32>;
+
+/// Fills `out` with the decomposition of `c`.
+utf8proc_ssize_t decompose(uint32_t c, Parts& out, utf8proc_option_t form = kCanonical) {
+  return utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), out.data(), out.size(), form, nullptr);
+}
+
+bool is_young_compatibility(uint32_t c) {
+  return std::any_of(std::begin(kCompatibilitySince9), std::end(kCompatibilitySince9),
+                     [c](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
 void mark_classes(std::vector<uint8_t>& table) {
@@ -69,7 +78,7 @@ void mark_classes(std::vector<uint8_t>& table) {
 
 /// Clears kComposed where a code point decomposes for good or can be the second half of a composite.
 void mark_composition(std::vector<uint8_t>& table) {
-  std::array<utf8proc_int32_t, 8> parts;
+  Parts parts;
   for (uint32_t c = 0xA0; c < kCodePoints; ++c) {
     const auto* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
     if (property->decomp_seqindex == UINT16_MAX || property->decomp_type != 0) continue;
@@ -107,14 +116,15 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-/// Canonical decomposition. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
-std::vector<utf8proc_int32_t> decomposed(std::string_view text) {
+/// Decomposition in order. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t form = kCanonical) {
   std::vector<utf8proc_int32_t> points;
-  std::array<utf8proc_int32_t, 8> parts;
+  Parts parts;
   for (size_t at = 0; at < text.size();) {
     const auto code = decode(text.data() + at);
     parts[0] = static_cast<utf8proc_int32_t>(code.value);
-    const auto count = flags()[code.value] & kFrozen ? 1 : decompose(code.value, parts);
+    const bool stays = flags()[code.value] & kFrozen || (form == kCompatible && is_young_compatibility(code.value));
+    const auto count = stays ? 1 : decompose(code.value, parts, form);
     points.insert(points.end(), parts.begin(), parts.begin() + count);
     at += code.length;
   }
@@ -255,12 +265,29 @@ std::string_view nfc(std::string_view text, std::string& storage) {
   return storage;
 }
 
-std::string_view nfd(std::string_view text, std::string& storage) {
+namespace {
+
+std::string_view written_out(std::string_view text, utf8proc_option_t form, std::string& storage) {
   const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
   if (std::all_of(text.begin(), text.end(), is_ascii)) return text;
-  const auto points = decomposed(text);
+  const auto points = decomposed(text, form);
   storage.clear();
   for (const auto point : points) append(storage, static_cast<uint32_t>(point));
+  return storage;
+}
+
+}  // namespace
+
+std::string_view nfd(std::string_view text, std::string& storage) { return written_out(text, kCanonical, storage); }
+
+std::string_view nfkd(std::string_view text, std::string& storage) { return written_out(text, kCompatible, storage); }
+
+std::string_view nfkc(std::string_view text, std::string& storage) {
+  std::string apart;
+  const auto decomposition = nfkd(text, apart);
+  const auto composed = nfc(decomposition, storage);
+  if (composed.data() == text.data() || composed.data() == storage.data()) return composed;
+  storage = composed;
   return storage;
 }
 

@@ -56,6 +56,10 @@ std::string_view nfc(std::string_view text, std::string& storage);
 /// UTF-8.
 std::string_view nfd(std::string_view text, std::string& storage);
 
+/// `text` in NFKD and in NFKC, likewise.
+std::string_view nfkd(std::string_view text, std::string& storage);
+std::string_view nfkc(std::string_view text, std::string& storage);
+
 /// The general category as Unicode 16 has it, a utf8proc_category_t.
 int category(uint32_t code_point);
 

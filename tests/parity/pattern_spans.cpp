@@ -1,6 +1,6 @@
 /// What SplitPattern makes of a text, for comparison with the `tokenizers` library.
-/// Reads lines {"pattern": .., "text": .. or "file": NAME} from stdin; answers each by a line: the length in bytes of each
-/// piece, matches and the gaps between them without empty ones, as a JSON array, or a JSON string that says why the pattern is refused.
+/// Reads lines {"pattern": .., "text": .. or "file": NAME} from stdin. Answers each by a line: the lengths in bytes of
+/// the pieces, matches and the gaps between them without empty ones, or a string that says why it refuses the pattern.
 #include <iostream>
 #include <string>
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 
 import pytest
@@ -21,9 +22,10 @@ HEADER = pathlib.Path(__file__).parents[2] / "src" / "tokenizer" / "unicode_prop
 
 ALL = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 # Every code point that Unicode gave something to since version 14 is in the sample, with its neighbours.
+TABLES = HEADER.read_text() + HEADER.with_name("unicode_tables.h").read_text()
+RANGES = [[int(code, 16) for code in pair] for pair in re.findall(r"(0x[0-9A-F]{5}), (0x[0-9A-F]{5})", TABLES)]
 SAMPLE = sorted(set(c for c in CODE_POINTS if c % 5 == 0 or c < 0x600) | {
-    c + d for line in HEADER.read_text().split("{") for part in [line.split("}")[0].split(",")] if len(part) == 3
-    for c in range(int(part[1], 16), min(int(part[2], 16), int(part[1], 16) + 40) + 1) for d in (-1, 0, 1)})
+    c + d for first, last in RANGES for c in range(first, min(last, first + 40) + 1) for d in (-1, 0, 1)})
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,8 @@ def difference(ours, pattern, text):
     """What is wrong with our answer; None when nothing is."""
     theirs = library(pattern, text)
     if isinstance(ours, str):
-        return None if "is not supported" in ours or "lookbehind assertion" in ours or theirs is None else ours
+        named = ["is not supported", "lookbehind assertion", "match limit exceeded"]  # the last: a pattern that takes too long
+        return None if theirs is None or any(reason in ours for reason in named) else ours
     return None if theirs is None or ours == theirs else f"{len(ours)} pieces instead of {len(theirs)}"
 
 
