@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -262,6 +263,15 @@ Json TokenizerFolder::take_tokenizer() {
   return tokenizer;
 }
 
+bool TokenizerFolder::is_same(const Given& a, const Given& b) {
+  const auto flags = [](const Given& given) {
+    const auto& token = given.token;
+    return std::tuple(given.has_flags, token.content, token.single_word, token.lstrip, token.rstrip, token.normalized,
+                      token.special);
+  };
+  return flags(a) == flags(b);
+}
+
 std::vector<std::vector<AddedToken>> TokenizerFolder::additions() const {
   std::set<std::string> present, names;
   for (const auto& [name, given] : named_) names.insert(given.token.content);
@@ -269,13 +279,18 @@ std::vector<std::vector<AddedToken>> TokenizerFolder::additions() const {
     if (const auto added = file_.view().find("added_tokens"))
       for (const auto& item : added->items()) present.insert(item.at("content").string());
   std::vector<AddedToken> first, second;
+  std::vector<Given> before;  // a token that is named twice with different flags is added twice
   for (auto token : decoder_) {
     token.special |= names.contains(token.content);
     present.insert(token.content);
     first.push_back(std::move(token));
   }
   const auto add = [&](const Given& given) {
-    if (present.insert(given.token.content).second) first.push_back(given.token);
+    const auto alike = [&](const Given& other) { return is_same(given, other); };
+    if (!present.contains(given.token.content) && std::none_of(before.begin(), before.end(), alike)) {
+      first.push_back(given.token);
+      before.push_back(given);
+    }
     second.push_back(special_token(given.token.content));
   };
   for (const auto& [name, given] : named_) add(given);

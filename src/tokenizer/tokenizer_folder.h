@@ -44,6 +44,7 @@ class TokenizerFolder {
   };
   using Named = std::vector<std::pair<std::string, Given>>;
 
+  static bool is_same(const Given& a, const Given& b);
   static Document read(const std::filesystem::path& file);
   void check_config() const;
   std::optional<Given> from_config(const JsonView& json) const;

