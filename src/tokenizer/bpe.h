@@ -1,6 +1,6 @@
 /// \file  Byte-pair encoding: words to ids by the merges of lowest rank, on bytes in GPT-2's printable alphabet or on
-/// characters, those without a token as their bytes. Source: Sennrich et al. 2016 (BPE); Radford et al. 2019 (on bytes);
-/// Kudo and Richardson 2018 (bytes for unknown characters).
+/// characters, those without a token as their bytes. Source: Sennrich et al. 2016 (BPE); Radford et al. 2019 (on
+/// bytes); Kudo and Richardson 2018 (bytes for unknown characters).
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ class BytePairEncoder {
  public:
   using Vocabulary = std::unordered_map<std::string, int64_t>;
 
-  /// `merges` in order of rank. \throws kData when a merge or the unk token has a part that is not in the vocabulary, or
-  /// bytes in the alphabet would need the fallback.
+  /// `merges` in order of rank. \throws kData when a merge or the unk token has a part that is not in the vocabulary,
+  /// or bytes in the alphabet would need the fallback.
   BytePairEncoder(const Vocabulary& vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
                   const BpeOptions& options);
 

@@ -21,8 +21,8 @@ struct TokenizerFile;
 
 class Tokenizer {
  public:
-  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with the pre-tokenizers of split.h or
-  /// none, model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
+  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with the pre-tokenizers of split.h
+  /// or none, model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
   /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of token_decoder.h; added tokens
   /// with lstrip, rstrip, single_word, normalized, special.
   /// `truncation` and `padding` are ignored with a warning.

@@ -289,6 +289,7 @@ std::vector<std::vector<AddedToken>> TokenizerFolder::additions() const {
     const auto alike = [&](const Given& other) { return is_same(given, other); };
     if (!present.contains(given.token.content) && std::none_of(before.begin(), before.end(), alike)) {
       first.push_back(given.token);
+      first.back().special |= names.contains(given.token.content);
       before.push_back(given);
     }
     second.push_back(special_token(given.token.content));

@@ -98,7 +98,7 @@ AddedToken added_of(const JsonView& json) {
   return token;
 }
 
-/// What the library numbers the next new token: one more than the largest added id, the size of the vocabulary at least.
+/// What the library numbers the next new token: one more than the largest added id, at least the vocabulary's size.
 int64_t next_id(const TokenizerFile& file) {
   auto next = static_cast<int64_t>(file.vocabulary.size());
   for (const auto& token : file.added) next = std::max(next, token.id + 1);
