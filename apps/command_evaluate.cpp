@@ -227,6 +227,7 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
   const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
   const auto tokenizer = Tokenizer::of_model(opened.folder);
+  tokenizer.check_fits(opened.model->spec().vocab_size, opened.folder);
   std::optional<AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;

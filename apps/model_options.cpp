@@ -127,7 +127,9 @@ Source::Source(const SourceOptions& options) {
 
 const Tokenizer& Source::tokenizer() const {
   if (run_) return run_->tokenizer();
-  if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
+  if (tokenizer_) return *tokenizer_;
+  tokenizer_ = Tokenizer::of_model(opened_.folder);
+  tokenizer_->check_fits(opened_.model->spec().vocab_size, opened_.folder);
   return *tokenizer_;
 }
 

@@ -13,12 +13,6 @@
 namespace evenkeel {
 namespace {
 
-/// A token id beyond the embedding would be read from nowhere.
-void check_vocabulary(const Tokenizer& tokenizer, const ModelSpec& model, const fs::path& folder) {
-  EK_CHECK(tokenizer.vocab_size() <= model.vocab_size, kData, folder.string(), ": tokenizer.json has ",
-           tokenizer.vocab_size(), " ids, the model's embedding has ", model.vocab_size);
-}
-
 void check_method_fits(const MethodSection& method, const ModelSpec& model) {
   EK_CHECK(!method.entry().needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
            ", which balances experts; the model (", model.family, ") has none");
@@ -58,7 +52,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = Tokenizer::of_model(folder);
-  check_vocabulary(tokenizer, shape->spec(), folder);
+  tokenizer.check_fits(shape->spec().vocab_size, folder);
   check_method_fits(config.method, shape->spec());
   check_ranks(config);
   auto server = make_server(config, *shape);

@@ -13,6 +13,8 @@
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel {
 namespace {
@@ -132,6 +134,7 @@ std::vector<fs::path> model_files(const fs::path& folder) {
 std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
                                   std::span<const std::string> training_files) {
   auto files = model_files(model_folder);
+  for (auto& file : tokenizer_files(model_folder)) files.push_back(std::move(file));
   if (config.data.form == PromptTemplate::kChat)
     for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
   if (!config.lora.init.empty())

@@ -63,7 +63,7 @@ void AddedTokenMatcher::add(std::string_view pattern, const AddedToken& token) {
   }
   if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
-  tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip});
+  tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip, token.is_text});
   if (pattern.size() > 1)
     starts_.set(pair_index(pattern[0], pattern[1]));
   else
@@ -100,6 +100,7 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<Piece>& out) co
     // there.
     for (auto match = find(text, 0); match.token >= 0; match = find(text, match.end)) {
       const auto& token = tokens_[match.token];
+      if (token.is_text) continue;
       if (token.single_word &&
           (ends_with_word(text.substr(0, match.begin)) || starts_with_word(text.substr(match.end))))
         continue;

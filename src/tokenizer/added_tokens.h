@@ -20,6 +20,7 @@ struct AddedToken {
   bool rstrip = false;       ///< takes the whitespace after it along
   bool normalized = true;    ///< looked for in the normalised text
   bool special = false;      ///< left out by a decode that skips special tokens
+  bool is_text = false;      ///< cut like other text where it stands
 };
 
 /// Finds a set of added tokens in texts.
@@ -46,7 +47,7 @@ class AddedTokenMatcher {
   };
   struct Flags {
     int64_t id;
-    bool single_word, lstrip, rstrip;
+    bool single_word, lstrip, rstrip, is_text;
   };
   struct Match {
     size_t begin, end;

@@ -103,7 +103,13 @@ uint32_t lower(uint32_t c) {
   return static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
 }
 
-/// Character by character: a capital sigma at the end of a word becomes the one inside words, as in the library.
+}  // namespace
+
+const uint8_t* bert_flags() {
+  static const std::vector<uint8_t> table = build();
+  return table.data();
+}
+
 std::string lowered(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -114,13 +120,6 @@ std::string lowered(std::string_view text) {
     at += code.length;
   }
   return out;
-}
-
-}  // namespace
-
-const uint8_t* bert_flags() {
-  static const std::vector<uint8_t> table = build();
-  return table.data();
 }
 
 std::string_view BertNormalizer::normalized(std::string_view text, std::string& storage) const {

@@ -22,6 +22,10 @@ struct BertNormalizer {
   std::string_view normalized(std::string_view text, std::string& storage) const;
 };
 
+/// Lower case, character by character: a capital sigma at the end of a word becomes the one inside words, as in the
+/// library. REQUIRES valid UTF-8.
+std::string lowered(std::string_view text);
+
 /// Bits of bert_flags(): what a code point is to BERT, whose library has these classes from Unicode 8.
 inline constexpr uint8_t kBertRemoved = 1;      ///< control, format, private use, U+0000 and U+FFFD
 inline constexpr uint8_t kBertSpace = 2;        ///< white space

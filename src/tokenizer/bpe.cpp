@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <queue>
+#include <utility>
 
 #include "base/error.h"
 #include "tokenizer/unicode.h"
@@ -102,19 +103,13 @@ struct BytePairEncoder::WordCache {
 BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary,
                                  const std::vector<std::pair<std::string, std::string>>& merges,
                                  const BpeOptions& options)
-    : fuse_unk_(options.fuse_unk), instance_(next_instance()) {
+    : fuse_unk_(options.fuse_unk), byte_level_(options.byte_level), instance_(next_instance()) {
   const auto id_of = [&](const std::string& token, std::string_view user) {
     const auto found = vocabulary.find(token);
     EK_CHECK(found != vocabulary.end(), kData, user, ": \"", token, "\" is not in the vocabulary");
     return static_cast<uint32_t>(found->second);
   };
-  byte_ids_.fill(kNoId);
-  const auto alphabet = byte_alphabet();
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string symbol;
-    unicode::append(symbol, alphabet[byte]);
-    if (const auto found = vocabulary.find(symbol); found != vocabulary.end()) byte_ids_[byte] = found->second;
-  }
+  read_symbols(vocabulary, options);
   if (!options.unk_token.empty()) unk_id_ = id_of(options.unk_token, "unk_token");
   table_.resize(std::bit_ceil(2 * merges.size() + 2));
   mask_ = table_.size() - 1;
@@ -125,7 +120,36 @@ BytePairEncoder::BytePairEncoder(const Vocabulary& vocabulary,
   }
   if (options.ignore_merges)
     for (const auto& [token, id] : vocabulary)
-      if (const auto bytes = bytes_of_token(token)) whole_words_.emplace(*bytes, static_cast<uint32_t>(id));
+      if (const auto bytes = byte_level_ ? bytes_of_token(token) : token)
+        whole_words_.emplace(*bytes, static_cast<uint32_t>(id));
+}
+
+void BytePairEncoder::read_symbols(const Vocabulary& vocabulary, const BpeOptions& options) {
+  byte_ids_.fill(kNoId);
+  if (!byte_level_) return read_characters(vocabulary, options.byte_fallback);
+  const auto alphabet = byte_alphabet();
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string symbol;
+    unicode::append(symbol, alphabet[byte]);
+    const auto found = vocabulary.find(symbol);
+    if (found != vocabulary.end()) byte_ids_[byte] = static_cast<uint32_t>(found->second);
+    EK_CHECK(found != vocabulary.end() || !options.byte_fallback, kData,
+             "model.byte_fallback is true with a ByteLevel pre-tokenizer, whose character \"", symbol,
+             "\" is not in the vocabulary");
+  }
+}
+
+void BytePairEncoder::read_characters(const Vocabulary& vocabulary, bool byte_fallback) {
+  for (const auto& [token, id] : vocabulary) {
+    if (token.empty()) continue;
+    const auto code = unicode::decode(token.data());
+    if (code.length == token.size()) character_ids_.emplace(code.value, static_cast<uint32_t>(id));
+  }
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  for (unsigned byte = 0; byte < 256 && byte_fallback; ++byte) {
+    const auto found = vocabulary.find(concat("<0x", kDigits.substr(byte >> 4, 1), kDigits.substr(byte & 15, 1), ">"));
+    if (found != vocabulary.end()) byte_ids_[byte] = static_cast<uint32_t>(found->second);
+  }
 }
 
 /// A pair listed twice keeps its last rank, as in the library.
@@ -154,6 +178,34 @@ void BytePairEncoder::symbols_of(std::string_view word, std::vector<uint32_t>& i
       ids.push_back(unk_id_);
     after_unk = id == kNoId;
   }
+}
+
+/// Bytes of a character, where all of them have tokens.
+bool BytePairEncoder::append_bytes(std::string_view character, std::vector<uint32_t>& ids) const {
+  for (const char byte : character)
+    if (byte_ids_[static_cast<unsigned char>(byte)] == kNoId) return false;
+  for (const char byte : character) ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+  return true;
+}
+
+/// As in the library, an unknown character waits for the next known one; bytes overtake it.
+void BytePairEncoder::characters_of(std::string_view word, std::vector<uint32_t>& ids) const {
+  ids.clear();
+  bool waits = false;
+  for (size_t at = 0; at < word.size();) {
+    const auto code = unicode::decode(word.data() + at);
+    const auto character = word.substr(at, code.length);
+    at += code.length;
+    const auto found = character_ids_.find(code.value);
+    if (found != character_ids_.end()) {
+      if (std::exchange(waits, false)) ids.push_back(unk_id_);
+      ids.push_back(found->second);
+    } else if (!append_bytes(character, ids) && unk_id_ != kNoId) {
+      if (waits && !fuse_unk_) ids.push_back(unk_id_);
+      waits = true;
+    }
+  }
+  if (waits) ids.push_back(unk_id_);
 }
 
 void BytePairEncoder::merge_short(std::vector<uint32_t>& ids) const {
@@ -223,7 +275,7 @@ void BytePairEncoder::encode_uncached(std::string_view word, std::vector<uint32_
       return;
     }
   }
-  symbols_of(word, ids);
+  byte_level_ ? symbols_of(word, ids) : characters_of(word, ids);
   ids.size() <= kShortWord ? merge_short(ids) : merge_long(ids);
 }
 

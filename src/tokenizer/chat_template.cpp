@@ -1,11 +1,11 @@
 #include "tokenizer/chat_template.h"
 
-#include <array>
 #include <optional>
 #include <utility>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel {
 namespace {
@@ -14,19 +14,6 @@ using SpecialTokens = ChatTemplate::SpecialTokens;
 
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-constexpr const char* kSpecialTokensMap = "special_tokens_map.json";
-
-constexpr std::array kTokenNames = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                    "pad_token", "cls_token", "mask_token"};
-
-/// What transformers' class of a tokenizer takes where no file names a token.
-struct ClassDefaults {
-  std::string_view name, bos, eos;
-};
-constexpr std::array kClasses = {ClassDefaults{"GPTNeoXTokenizer", "<|endoftext|>", "<|endoftext|>"},
-                                 ClassDefaults{"GPT2Tokenizer", "<|endoftext|>", "<|endoftext|>"},
-                                 ClassDefaults{"Qwen2Tokenizer", "", "<|endoftext|>"},
-                                 ClassDefaults{"LlamaTokenizer", "<s>", "</s>"}};
 
 /// A JSON object of the folder; an empty one where the file is not there.
 struct Document {
@@ -39,33 +26,10 @@ struct Document {
   JsonView view() const { return {json, origin}; }
 };
 
-/// "<s>", or an added token with that content.
-std::optional<std::string> token_of(const JsonView& document, const char* name) {
-  const auto value = document.find(name);
-  if (!value) return std::nullopt;
-  return value->json().is_object() ? value->at("content").string() : value->string();
-}
-
-void add_class_defaults(const JsonView& config, SpecialTokens& tokens) {
-  auto name = config.string_or("tokenizer_class", "");
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  for (const auto& one : kClasses) {
-    if (one.name != name) continue;
-    if (!config.json().contains("bos_token") && !one.bos.empty()) tokens.emplace("bos_token", one.bos);
-    if (!config.json().contains("eos_token")) tokens.emplace("eos_token", one.eos);
-  }
-}
-
-SpecialTokens named_tokens(const fs::path& folder, const JsonView& config) {
+SpecialTokens named_tokens(const fs::path& folder) {
   SpecialTokens tokens;
-  const bool complete = config.has("added_tokens_decoder");  // transformers then leaves the other file out
-  const Document map(folder, kSpecialTokensMap);
-  for (const char* name : kTokenNames) {
-    auto token = token_of(config, name);
-    if (!token && !complete) token = token_of(map.view(), name);
-    if (token) tokens.emplace(name, std::move(*token));
-  }
-  add_class_defaults(config, tokens);
+  for (auto& [name, content] : TokenizerFolder(folder, TokenizerFolder::Purpose::kNames).named_tokens())
+    tokens.emplace(name, content);
   return tokens;
 }
 
@@ -93,7 +57,7 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialT
 
 ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
   const Document config(folder, kTokenizerConfig);
-  auto special = named_tokens(folder, config.view());
+  auto special = named_tokens(folder);
   if (const auto file = folder / kTemplateFile; path_exists(file))
     return {read_file(file, jinja::Template::kMostBytes), file.string(), std::move(special)};
   const auto source = template_in(config.view());
@@ -113,10 +77,8 @@ jinja::Rendered ChatTemplate::render(std::span<const ChatMessage> messages, bool
 }
 
 std::vector<fs::path> chat_template_files(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const char* name : {kTemplateFile, kSpecialTokensMap, kTokenizerConfig})
-    if (path_exists(folder / name)) files.push_back(folder / name);
-  return files;
+  const auto file = folder / kTemplateFile;
+  return path_exists(file) ? std::vector{file} : std::vector<fs::path>();
 }
 
 }  // namespace evenkeel

@@ -25,8 +25,8 @@ class ChatTemplate {
   using SpecialTokens = std::map<std::string, std::string>;
 
   /// chat_template.jinja of the folder, else the `chat_template` of its tokenizer_config.json: a text, or a list of
-  /// named ones, of which "default" is taken. Special tokens are those of tokenizer_config.json, then of
-  /// special_tokens_map.json, then of the tokenizer's class. \throws kData naming the folder that has no template, or
+  /// named ones, of which "default" is taken. Special tokens are those that the folder's files and the
+  /// tokenizer's class name (tokenizer_folder.h). \throws kData naming the folder that has no template, or
   /// the file and line that cannot be read (tokenizer/jinja/template.h)
   static ChatTemplate of_model(const std::filesystem::path& folder);
   /// \param origin  what errors begin with
@@ -45,7 +45,7 @@ class ChatTemplate {
   SpecialTokens special_;
 };
 
-/// The files of a folder that of_model() reads, those that are there.
+/// The files of a folder that of_model() reads and tokenizer_files() does not name, those that are there.
 std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

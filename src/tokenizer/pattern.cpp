@@ -4,100 +4,16 @@
 #include <pcre2.h>
 
 #include <algorithm>
-#include <cctype>
 #include <ctime>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "tokenizer/pattern_translation.h"
 #include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {
-
-// Oniguruma's \w: alphabetic, marks, digits, connectors. PCRE2's own is letters, numbers and the underscore.
-constexpr std::string_view kWordSet =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{"
-    "1F189}";
-constexpr std::string_view kHexSet = "0-9A-Fa-f";
-
-/// Rewrites one pattern, left to right.
-class Translator {
- public:
-  explicit Translator(std::string_view pattern) : in_(pattern) {}
-
-  std::string run() {
-    while (at_ < in_.size()) step();
-    return std::move(out_);
-  }
-
- private:
-  [[noreturn]] void refuse(std::string_view what) const {
-    fail(kData, "pattern ", shown(in_), ": ", what, " is not supported");
-  }
-
-  void step() {
-    const char c = in_[at_];
-    if (c == '\\') return escape();
-    if (in_set_) return set_member(c);
-    if (c == '[') return open_set();
-    if (c == '(') check_group();
-    if (c == '}' && next() == '+') refuse("a possessive counted quantifier {n,m}+");
-    copy(1);
-  }
-
-  char next(size_t ahead = 1) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
-
-  void copy(size_t count) {
-    out_ += in_.substr(at_, count);
-    at_ += count;
-  }
-
-  void open_set() {
-    in_set_ = true;
-    copy(1);
-    if (at_ < in_.size() && in_[at_] == '^') copy(1);
-    if (at_ < in_.size() && in_[at_] == ']') refuse("a set that starts with ]");
-  }
-
-  void set_member(char c) {
-    if (c == '[' && next() != ':') refuse("a set inside a set");
-    if (c == '&' && next() == '&') refuse("&& in a set");
-    if (c == '[') return copy(in_.find(":]", at_) == std::string_view::npos ? 1 : in_.find(":]", at_) + 2 - at_);
-    if (c == ']') in_set_ = false;
-    copy(1);
-  }
-
-  /// Ruby's option m lets the dot match a newline; PCRE2's moves the anchors.
-  void check_group() const {
-    if (next() != '?') return;
-    for (size_t ahead = 2; std::isalpha(static_cast<unsigned char>(next(ahead))) || next(ahead) == '-'; ++ahead)
-      if (next(ahead) == 'm') refuse("the option m");
-  }
-
-  void escape() {
-    const char c = next();
-    if (c == 'w' || c == 'W') return replace(kWordSet, c == 'W');
-    if (c == 'h' || c == 'H') return replace(kHexSet, c == 'H');
-    if (std::string_view("bBXRKGyYO").find(c) != std::string_view::npos && c != '\0') refuse(in_.substr(at_, 2));
-    const size_t close = next(2) == '{' ? in_.find('}', at_) : std::string_view::npos;  // \p{L}, \x{1F600}
-    copy(close == std::string_view::npos ? 2 : close + 1 - at_);
-  }
-
-  void replace(std::string_view set, bool negated) {
-    if (in_set_ && negated) refuse(in_.substr(at_, 2));
-    if (in_set_)
-      out_ += set;
-    else
-      out_.append(negated ? "[^" : "[").append(set).append("]");
-    at_ += 2;
-  }
-
-  std::string_view in_;
-  std::string out_;
-  size_t at_ = 0;
-  bool in_set_ = false;
-};
 
 // What a catastrophic pattern may cost before it is an error.
 constexpr size_t kMostPattern = size_t{64} << 10;  // bytes
@@ -207,31 +123,9 @@ class Search {
   MatchRoom& room_ = MatchRoom::of_this_thread();
 };
 
-/// Code points younger than PCRE2's tables replaced by older ones of the same category and length, so that offsets
-/// stay.
-std::string_view with_known_categories(std::string_view text, std::string& storage) {
-  const auto* flags = unicode::flags();
-  bool replaced = false;
-  for (size_t at = 0; at < text.size();) {
-    const auto code = unicode::decode(text.data() + at);
-    if (flags[code.value] & unicode::kRecent) {
-      if (!std::exchange(replaced, true)) storage = text;
-      std::string other;
-      unicode::append(other, unicode::stand_in(code.value));
-      storage.replace(at, code.length, other);
-    }
-    at += code.length;
-  }
-  return replaced ? std::string_view(storage) : text;
-}
-
-std::string quoted(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (std::ispunct(static_cast<unsigned char>(c))) out += '\\';
-    out += c;
-  }
-  return out;
+void check_size(std::string_view pattern) {
+  EK_CHECK(pattern.size() <= kMostPattern, kData, "pattern ", shown(pattern), ": ", pattern.size(),
+           " bytes, allowed: up to ", kMostPattern);
 }
 
 }  // namespace
@@ -243,39 +137,41 @@ struct SplitPattern::Code {
 };
 
 SplitPattern::SplitPattern(std::string pattern, std::string shown) : code_(std::make_unique<Code>()) {
-  EK_CHECK(pattern.size() <= kMostPattern, kData, "pattern ", evenkeel::shown(shown), ": ", pattern.size(),
-           " bytes, allowed: up to ", kMostPattern);
   int error = 0;
   size_t offset = 0;
-  code_->compiled =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, &error, &offset, nullptr);
-  EK_CHECK(code_->compiled, kData, "pattern ", evenkeel::shown(shown), ": ", message_of(error), " at byte ", offset);
+  const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
+      pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  code_->compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                  PCRE2_UTF | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, &error, &offset, context.get());
+  EK_CHECK(code_->compiled, kData, "pattern ", evenkeel::shown(shown), ": ", message_of(error));
   pcre2_jit_compile(code_->compiled, PCRE2_JIT_COMPLETE);
   code_->shown = std::move(shown);
 }
 
-SplitPattern SplitPattern::regex(std::string_view ruby_syntax) {
-  return SplitPattern(translate_pattern(ruby_syntax), std::string(ruby_syntax));
+SplitPattern SplitPattern::regex(std::string_view pattern) {
+  check_size(pattern);
+  return SplitPattern(translate_pattern(pattern), std::string(pattern));
 }
 
-SplitPattern SplitPattern::literal(std::string_view text) { return SplitPattern(quoted(text), std::string(text)); }
+SplitPattern SplitPattern::literal(std::string_view text) {
+  check_size(text);
+  return SplitPattern(quoted_pattern(text), std::string(text));
+}
 
 SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
 SplitPattern::~SplitPattern() = default;
 
 std::vector<TextSpan> SplitPattern::find(std::string_view text) const {
-  std::string storage;
-  const auto subject = with_known_categories(text, storage);
-  Search search(code_->compiled, subject, code_->shown);
+  Search search(code_->compiled, text, code_->shown);
   std::vector<TextSpan> spans;
   size_t done = 0, from = 0;
   bool any = false;
   while (search.next(from)) {
     const auto [begin, end] = search.bounds();
     if (begin == end && any && end == done) {  // an empty match right after a match does not count
-      from += from < subject.size() ? unicode::decode(subject.data() + from).length : 1;
+      from += from < text.size() ? unicode::decode(text.data() + from).length : 1;
       continue;
     }
     if (done != begin) spans.push_back({done, begin, false});
@@ -286,7 +182,5 @@ std::vector<TextSpan> SplitPattern::find(std::string_view text) const {
   if (done != text.size()) spans.push_back({done, text.size(), false});
   return spans;
 }
-
-std::string translate_pattern(std::string_view ruby_syntax) { return Translator(ruby_syntax).run(); }
 
 }  // namespace evenkeel

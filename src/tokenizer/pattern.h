@@ -1,6 +1,5 @@
-/// \file  Splitting patterns of tokenizer.json: regular expressions in Oniguruma's (Ruby) syntax, run by PCRE2 with its
-/// JIT, and literal strings. Where the two engines read a pattern differently it is rewritten, or refused with a clear
-/// error.
+/// \file  Splitting patterns of tokenizer.json: regular expressions in Oniguruma's syntax, translated
+/// (pattern_translation.h) and run by PCRE2 with its JIT, and literal strings.
 #pragma once
 
 #include <memory>
@@ -18,9 +17,8 @@ struct TextSpan {
 
 class SplitPattern {
  public:
-  /// \throws kData naming the pattern: malformed, or not read alike by both engines (set operations and nested sets,
-  /// counted possessive quantifiers, \b \X \R \K \G and the option m).
-  static SplitPattern regex(std::string_view ruby_syntax);
+  /// \throws kData naming the pattern: malformed, or without an exact counterpart (pattern_translation.h).
+  static SplitPattern regex(std::string_view pattern);
   static SplitPattern literal(std::string_view text);
 
   /// Matches and the gaps between them, in order; together they are the whole text. Thread-safe. REQUIRES valid UTF-8.
@@ -35,8 +33,5 @@ class SplitPattern {
   SplitPattern(std::string pattern, std::string shown);
   std::unique_ptr<Code> code_;
 };
-
-/// The pattern in PCRE2's syntax; seen from outside for its tests.
-std::string translate_pattern(std::string_view ruby_syntax);
 
 }  // namespace evenkeel

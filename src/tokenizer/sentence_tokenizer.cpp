@@ -53,7 +53,11 @@ SentenceTokenizer::SentenceTokenizer(Tokenizer tokenizer, int64_t first, int64_t
 
 SentenceTokenizer SentenceTokenizer::load(const fs::path& folder, int64_t max_tokens) {
   EK_CHECK(max_tokens >= 3, kData, folder.string(), ": the encoder takes ", max_tokens, " tokens, needed: 3 or more");
-  auto tokenizer = Tokenizer::of_model(folder);
+  EK_CHECK(path_exists(folder / "tokenizer.json"), kData, folder.string(),
+           " has no tokenizer.json: a model needs a tokenizer");
+  auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
+  EK_CHECK(tokenizer.is_byte_level() || tokenizer.is_word_piece(), kData, (folder / "tokenizer.json").string(),
+           ": an encoder needs byte-level BPE or WordPiece");
   const auto ends = tokenizer.encode("");
   EK_CHECK(ends.size() == 2, kData, (folder / "tokenizer.json").string(), ": the post_processor puts ", ends.size(),
            " special tokens around a text, expected one at each end");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tokenizer/replace.h"
+
 namespace evenkeel {
 namespace {
 
@@ -70,10 +72,7 @@ size_t gpt2_word(std::string_view text) {
   return scan.skip(start + first.length, first.kind) - scan.at;
 }
 
-PreTokenizer::PreTokenizer(const JsonView& json) {
-  add(json);
-  json.require(has_byte_level_, " has no ByteLevel: only byte-level tokenizers are supported");
-}
+PreTokenizer::PreTokenizer(const JsonView& json) { add(json); }
 
 void PreTokenizer::add(const JsonView& json) {
   const auto type = json.at("type");
@@ -82,8 +81,9 @@ void PreTokenizer::add(const JsonView& json) {
   if (type.string() == "ByteLevel") return add_byte_level(json);
   if (type.string() == "Split") return add_split(json);
   if (type.string() == "Digits") return add_digits(json);
+  if (type.string() == "Metaspace") return add_metaspace(json);
   type.require(type.string() == "Sequence", " is ", shown(type.json()),
-               ", allowed: ByteLevel, Split, Digits, Sequence");
+               ", allowed: ByteLevel, Split, Digits, Metaspace, Sequence");
   for (const auto& part : json.at("pretokenizers").items()) add(part);  // as deep as JSON nests
 }
 
@@ -94,16 +94,17 @@ void PreTokenizer::add_byte_level(const JsonView& json) {
 }
 
 void PreTokenizer::add_split(const JsonView& json) {
-  const auto pattern = json.at("pattern");
-  const auto regex = pattern.find("Regex"), literal = pattern.find("String");
-  pattern.require(regex || literal, " is ", shown(pattern.json()), ", expected {\"Regex\": ...} or {\"String\": ...}");
-  steps_.push_back({regex ? SplitPattern::regex(regex->string()) : SplitPattern::literal(literal->string()),
-                    behavior_of(json), json.flag_or("invert", false)});
+  steps_.push_back({pattern_of(json), behavior_of(json), json.flag_or("invert", false)});
 }
 
 void PreTokenizer::add_digits(const JsonView& json) {
   const bool single = json.flag_or("individual_digits", false);
   steps_.push_back({SplitPattern::regex("\\p{N}"), single ? Behavior::kIsolated : Behavior::kContiguous, false});
+}
+
+void PreTokenizer::add_metaspace(const JsonView& json) {
+  steps_.push_back({std::nullopt, Behavior::kIsolated, false, metaspace_of(json)});
+  asks_for_first_ |= steps_.back().metaspace->scheme == Metaspace::kFirst;
 }
 
 PreTokenizer::Behavior PreTokenizer::behavior_of(const JsonView& json) {
@@ -132,7 +133,7 @@ std::vector<TextSpan> PreTokenizer::joined(const std::vector<TextSpan>& spans, B
 }
 
 void PreTokenizer::apply(const Step& step, std::string_view text, std::vector<std::string_view>& out) {
-  auto spans = step.pattern.find(text);
+  auto spans = step.pattern->find(text);
   if (step.invert)
     for (auto& span : spans) span.matched = !span.matched;
   const bool backwards = step.behavior == Behavior::kMergedWithNext;
@@ -144,11 +145,19 @@ void PreTokenizer::apply(const Step& step, std::string_view text, std::vector<st
       out.push_back(text.substr(span.begin, span.end - span.begin));
 }
 
-std::vector<std::string_view> PreTokenizer::run_steps(std::string_view text) const {
+std::vector<std::string_view> PreTokenizer::run_steps(std::string_view text, bool first,
+                                                      std::deque<std::string>& written) const {
   std::vector<std::string_view> pieces = {text}, next;
   for (const auto& step : steps_) {
     next.clear();
-    for (const auto piece : pieces) apply(step, piece, next);
+    for (const auto& piece : pieces) {
+      if (step.metaspace)
+        step.metaspace->words(written.emplace_back(step.metaspace->written(piece, first && &piece == pieces.data())),
+                              next);
+      else
+        apply(step, piece, next);
+    }
+    first = first && !next.empty() && (step.metaspace || next.front().data() == pieces.front().data());
     pieces.swap(next);
   }
   return pieces;

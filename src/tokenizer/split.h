@@ -1,11 +1,14 @@
 /// \file  Pre-tokenisation: cuts text into the words that byte-pair encoding works on.
 #pragma once
 
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "tokenizer/metaspace.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/unicode.h"
 
@@ -16,35 +19,44 @@ namespace evenkeel {
 /// The pattern matches everywhere, so taking it off the front again and again splits the whole text, in O(n).
 size_t gpt2_word(std::string_view text);
 
-/// The pre-tokenizer of a tokenizer.json: any number of Split and Digits, then one ByteLevel.
+/// The pre-tokenizer of a tokenizer.json: any number of Split, Digits and Metaspace, then a ByteLevel or none.
 class PreTokenizer {
  public:
+  PreTokenizer() = default;  ///< a text is one word
   /// \throws kData with the place on a kind, key or pattern that is not supported.
   explicit PreTokenizer(const JsonView& json);
 
-  /// Calls `use(word)` for each word of `text`, in order. Thread-safe.
+  /// Calls `use(word)` for each word of `text`, in order; `first`: it stands at the beginning of the whole text.
+  /// Thread-safe.
   template <typename Use>
-  void split(std::string_view text, Use&& use) const {
+  void split(std::string_view text, bool first, Use&& use) const {
     if (steps_.empty()) return finish(text, use);
-    for (const auto piece : run_steps(text)) finish(piece, use);
+    std::deque<std::string> written;
+    for (const auto piece : run_steps(text, first, written)) finish(piece, use);
   }
+
+  bool has_byte_level() const { return has_byte_level_; }
+  /// Whether words depend on where in the whole text they stand.
+  bool asks_for_first() const { return asks_for_first_; }
 
  private:
   enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
   struct Step {
-    SplitPattern pattern;
+    std::optional<SplitPattern> pattern;
     Behavior behavior;
     bool invert;
+    std::optional<Metaspace> metaspace{};  ///< instead of a pattern
   };
 
   void add(const JsonView& json);
   void add_byte_level(const JsonView& json);
   void add_split(const JsonView& json);
   void add_digits(const JsonView& json);
+  void add_metaspace(const JsonView& json);
   static Behavior behavior_of(const JsonView& json);
   static std::vector<TextSpan> joined(const std::vector<TextSpan>& spans, Behavior behavior);
   static void apply(const Step& step, std::string_view text, std::vector<std::string_view>& out);
-  std::vector<std::string_view> run_steps(std::string_view text) const;
+  std::vector<std::string_view> run_steps(std::string_view text, bool first, std::deque<std::string>& written) const;
 
   template <typename Use>
   void finish(std::string_view text, Use&& use) const {
@@ -57,7 +69,7 @@ class PreTokenizer {
 
   template <typename Use>
   void words(std::string_view text, Use&& use) const {
-    if (!use_regex_) return use(text);
+    if (!has_byte_level_ || !use_regex_) return use(text);
     while (!text.empty()) {
       const size_t length = gpt2_word(text);
       use(text.substr(0, length));
@@ -66,7 +78,7 @@ class PreTokenizer {
   }
 
   std::vector<Step> steps_;
-  bool has_byte_level_ = false, add_prefix_space_ = false, use_regex_ = true;
+  bool has_byte_level_ = false, add_prefix_space_ = false, use_regex_ = true, asks_for_first_ = false;
 };
 
 }  // namespace evenkeel

@@ -1,6 +1,5 @@
 #include "tokenizer/tokenizer.h"
 
-#include <array>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -8,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
+#include "tokenizer/bert.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/unicode.h"
@@ -15,37 +16,27 @@
 namespace evenkeel {
 namespace {
 
-/// One id: what it is called, and what it decodes to.
+/// One id: what it is called, and what the decoder is given; where that is ByteLevel alone, the bytes it makes of it.
 struct Token {
   bool exists = false;
   bool special = false;
   std::string content;
-  std::string bytes;
-};
-
-struct Normalizer {
-  bool nfc;
-  std::optional<BertNormalizer> bert;
-
-  std::string_view operator()(std::string_view text, std::string& storage) const {
-    const auto composed = nfc ? unicode::nfc(text, storage) : text;
-    return bert ? bert->normalized(composed, storage) : composed;
-  }
+  std::string decoded;
 };
 
 struct BytePairModel {
   BytePairEncoder encoder;
   PreTokenizer pre_tokenizer;
 
-  void encode(std::string_view text, std::vector<int64_t>& out) const {
-    pre_tokenizer.split(text, [&](std::string_view word) { encoder.encode(word, out); });
+  void encode(std::string_view text, bool first, std::vector<int64_t>& out) const {
+    pre_tokenizer.split(text, first, [&](std::string_view word) { encoder.encode(word, out); });
   }
 };
 
 struct WordPieceModel {
   WordPieceEncoder encoder;
 
-  void encode(std::string_view text, std::vector<int64_t>& out) const {
+  void encode(std::string_view text, bool, std::vector<int64_t>& out) const {
     bert_words(text, [&](std::string_view word) { encoder.encode(word, out); });
   }
 };
@@ -54,19 +45,7 @@ using Model = std::variant<BytePairModel, WordPieceModel>;
 
 Model make_model(TokenizerFile& file) {
   if (file.word_piece) return WordPieceModel{WordPieceEncoder(file.vocabulary, *file.word_piece)};
-  return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe), std::move(*file.pre_tokenizer)};
-}
-
-/// A decoded piece with its space, as English is written: no space before punctuation.
-void clean_up(std::string& piece) {
-  // clang-format off
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kWritten{{
-      {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
-      {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}}};
-  // clang-format on
-  for (const auto& [apart, written] : kWritten)
-    for (size_t at = 0; (at = piece.find(apart, at)) != std::string::npos; at += written.size())
-      piece.replace(at, apart.size(), written);
+  return BytePairModel{BytePairEncoder(file.vocabulary, file.merges, file.bpe), std::move(file.pre_tokenizer)};
 }
 
 std::vector<int64_t> filled(const Template& pieces, const std::vector<int64_t>& sequence, bool with_special) {
@@ -87,15 +66,13 @@ struct Tokenizer::Impl {
   void add_added_tokens(const TokenizerFile& file);
   void check_templates() const;
   Token& entry(int64_t id);
-  void encode_text(std::string_view text, std::vector<int64_t>& out) const;
+  void encode_text(std::string_view text, bool first, std::vector<int64_t>& out) const;
   void encode_raw(std::string_view text, std::vector<int64_t>& out) const;
-  void decode_token(const Token& token, bool first, std::string& out) const;
+  std::string decoded(const std::string& token) const;
 
   Model model;
   Normalizer normalizer;
   TokenDecoder decoder;
-  std::string piece_prefix;
-  bool cleanup;
   std::vector<Template> templates;
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::vector<Token> entries;
@@ -105,10 +82,8 @@ struct Tokenizer::Impl {
 
 Tokenizer::Impl::Impl(TokenizerFile file)
     : model(make_model(file)),
-      normalizer{file.nfc, file.bert},
-      decoder(file.decoder),
-      piece_prefix(file.piece_prefix),
-      cleanup(file.cleanup),
+      normalizer(std::move(file.normalizer)),
+      decoder(std::move(file.decoder)),
       templates(file.templates) {
   add_vocabulary(file);
   add_added_tokens(file);
@@ -122,10 +97,11 @@ Token& Tokenizer::Impl::entry(int64_t id) {
 
 void Tokenizer::Impl::add_vocabulary(const TokenizerFile& file) {
   ids = file.vocabulary;
-  for (const auto& [token, id] : file.vocabulary) {
-    const auto bytes = decoder == TokenDecoder::kByteLevel ? bytes_of_token(token) : std::nullopt;
-    entry(id) = {true, false, token, bytes.value_or(token)};
-  }
+  for (const auto& [token, id] : file.vocabulary) entry(id) = {true, false, token, decoded(token)};
+}
+
+std::string Tokenizer::Impl::decoded(const std::string& token) const {
+  return decoder.is_byte_level() ? bytes_of_token(token).value_or(token) : token;
 }
 
 /// Special is what has the content of a special token once normalised: so the library's decoder compares.
@@ -137,8 +113,7 @@ void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
     std::string storage;
     const std::string content(token.normalized ? normalizer(token.content, storage) : token.content);
     (token.normalized ? normalized_tokens : raw_tokens).add(content, token);
-    const auto bytes = decoder == TokenDecoder::kByteLevel ? bytes_of_token(content) : std::nullopt;
-    entry(token.id) = {true, special.contains(content), token.content, bytes.value_or(content)};
+    entry(token.id) = {true, special.contains(content), token.content, decoded(content)};
     ids[token.content] = token.id;
   }
 }
@@ -152,21 +127,8 @@ void Tokenizer::Impl::check_templates() const {
                  id, ", which no token has");
 }
 
-void Tokenizer::Impl::encode_text(std::string_view text, std::vector<int64_t>& out) const {
-  std::visit([&](const auto& chosen) { chosen.encode(text, out); }, model);
-}
-
-/// Appends a token as it stands in decoded text, first or behind others.
-void Tokenizer::Impl::decode_token(const Token& token, bool first, std::string& out) const {
-  if (decoder == TokenDecoder::kNone && !first) out += ' ';
-  if (decoder != TokenDecoder::kWordPiece) {
-    out += token.bytes;
-    return;
-  }
-  const bool goes_on = !first && token.bytes.starts_with(piece_prefix);
-  auto piece = goes_on ? token.bytes.substr(piece_prefix.size()) : first ? token.bytes : ' ' + token.bytes;
-  if (cleanup) clean_up(piece);
-  out += piece;
+void Tokenizer::Impl::encode_text(std::string_view text, bool first, std::vector<int64_t>& out) const {
+  std::visit([&](const auto& chosen) { chosen.encode(text, first, out); }, model);
 }
 
 /// Raw added tokens come out of the text as it is, normalised ones out of the normalised rest.
@@ -180,28 +142,39 @@ void Tokenizer::Impl::encode_raw(std::string_view text, std::vector<int64_t>& ou
       continue;
     }
     pieces.clear();
-    normalized_tokens.split(normalizer(raw.text, storage), pieces);
-    for (const auto& piece : pieces) piece.id >= 0 ? out.push_back(piece.id) : encode_text(piece.text, out);
+    const auto normalized = normalizer(raw.text, storage);
+    const bool first = raw.text.data() == text.data();
+    normalized_tokens.split(normalized, pieces);
+    for (const auto& piece : pieces) {
+      if (piece.id >= 0)
+        out.push_back(piece.id);
+      else
+        encode_text(piece.text, first && piece.text.data() == normalized.data(), out);
+    }
+  }
+}
+
+Tokenizer Tokenizer::made(const std::filesystem::path& file, TokenizerFile (*read)(const std::filesystem::path&),
+                          const std::filesystem::path& argument) {
+  try {
+    Tokenizer loaded(std::make_unique<Impl>(read(argument)));
+    loaded.impl_->folder = file.parent_path();
+    return loaded;
+  } catch (const Error& error) {
+    const bool named = std::string_view(error.what()).find(argument.string()) != std::string_view::npos;
+    if (named) throw;
+    throw error.with_context(file.string());
   }
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& tokenizer_json) {
-  const auto file = tokenizer_json.string();
-  try {
-    Tokenizer loaded(std::make_unique<Impl>(read_tokenizer_file(tokenizer_json)));
-    loaded.impl_->folder = tokenizer_json.parent_path();
-    return loaded;
-  } catch (const Error& error) {
-    const bool named = std::string_view(error.what()).find(file) != std::string_view::npos;
-    if (named) throw;
-    throw error.with_context(file);
-  }
+  return made(tokenizer_json, read_tokenizer_file, tokenizer_json);
 }
 
 Tokenizer Tokenizer::of_model(const std::filesystem::path& folder) {
   const auto file = folder / "tokenizer.json";
   EK_CHECK(path_exists(file), kData, folder.string(), " has no tokenizer.json: a model needs a tokenizer");
-  return load(file);
+  return made(file, read_tokenizer_folder, folder);
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -220,17 +193,18 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text, bool add_special_t
 }
 
 std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_tokens, bool raw) const {
-  std::string out;
-  bool first = true;
+  std::vector<std::string> tokens;
+  std::string bytes;
+  const bool joins = impl_->decoder.is_byte_level();
   for (const int64_t id : ids) {
     EK_CHECK(id >= 0, kData, "token id ", id, " is negative");
     if (id >= vocab_size()) continue;
     const auto& entry = impl_->entries[id];
     if (!entry.exists || (skip_special_tokens && entry.special)) continue;
-    impl_->decode_token(entry, std::exchange(first, false), out);
+    joins ? void(bytes += entry.decoded) : tokens.push_back(entry.decoded);
   }
-  if (raw || unicode::find_invalid(out) == std::string::npos) return out;
-  return unicode::replace_invalid(out);
+  if (!joins) return impl_->decoder.decode(std::move(tokens));
+  return raw || unicode::find_invalid(bytes) == std::string::npos ? bytes : unicode::replace_invalid(bytes);
 }
 
 ChatTemplate Tokenizer::chat_template() const { return ChatTemplate::of_model(impl_->folder); }
@@ -239,9 +213,20 @@ bool Tokenizer::is_special(int64_t id) const {
   return id >= 0 && id < vocab_size() && impl_->entries[static_cast<size_t>(id)].special;
 }
 
-bool Tokenizer::is_byte_level() const { return std::holds_alternative<BytePairModel>(impl_->model); }
+bool Tokenizer::is_byte_level() const {
+  const auto* model = std::get_if<BytePairModel>(&impl_->model);
+  return model && model->pre_tokenizer.has_byte_level();
+}
+
+bool Tokenizer::is_word_piece() const { return std::holds_alternative<WordPieceModel>(impl_->model); }
 
 int64_t Tokenizer::vocab_size() const { return static_cast<int64_t>(impl_->entries.size()); }
+
+void Tokenizer::check_fits(int64_t rows, const std::filesystem::path& folder) const {
+  EK_CHECK(vocab_size() <= rows, kData, folder.string(), ": the tokenizer has ", vocab_size(),
+           " ids with the tokens that tokenizer.json and the files beside it add, the model's embedding has ", rows,
+           "; the last is ", shown(id_to_token(vocab_size() - 1)));
+}
 
 std::optional<int64_t> Tokenizer::token_to_id(std::string_view token) const {
   const auto found = impl_->ids.find(std::string(token));

@@ -1,5 +1,6 @@
 /// \file  Tokenizers read from a Hugging Face `tokenizer.json`, equal id for id to the `tokenizers` library: byte-level
-/// BPE (GPT-NeoX/OLMo and GPT-2/RoBERTa kinds) and BERT's WordPiece. Thread-safe for concurrent encode/decode.
+/// BPE (GPT-NeoX/OLMo, Qwen and GPT-2/RoBERTa kinds), BPE on text with bytes for unknown characters (Llama, Mixtral and
+/// Gemma kinds) and BERT's WordPiece. Thread-safe for concurrent encode/decode.
 /// Example:  auto tok = Tokenizer::load("models/x/tokenizer.json");
 ///           tok.decode(tok.encode("Hello world")) == "Hello world"
 #pragma once
@@ -16,13 +17,14 @@
 namespace evenkeel {
 
 class ChatTemplate;
+struct TokenizerFile;
 
 class Tokenizer {
  public:
-  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with pre-tokenizer ByteLevel (own
-  /// or split regex) or a Sequence, model WordPiece with BertPreTokenizer; normalizer null, NFC, BertNormalizer or a
-  /// Sequence of these; post-processor ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence;
-  /// decoder ByteLevel, WordPiece or none; added tokens with lstrip, rstrip, single_word, normalized, special.
+  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with the pre-tokenizers of split.h
+  /// or none, model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
+  /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of token_decoder.h; added tokens
+  /// with lstrip, rstrip, single_word, normalized, special.
   /// `truncation` and `padding` are ignored with a warning.
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
   /// The tokenizer.json of a model's folder. \throws also kData naming the folder that has none.
@@ -32,15 +34,19 @@ class Tokenizer {
   /// post-processor's template is applied. Time O(n log n) in the length of the longest word.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
 
-  /// Bytes of the tokens; invalid UTF-8 is replaced as the library does unless `raw`. Ids that no token has (models pad
-  /// their embedding) give nothing, as in the library. \throws kData on a negative id.
+  /// The text of the tokens, as the library writes it. `raw`: where the decoder is ByteLevel, bytes that are not UTF-8
+  /// stay. Ids
+  /// that no token has (models pad their embedding) give nothing, as in the library. \throws kData on a negative id.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = false, bool raw = false) const;
 
   int64_t vocab_size() const;  ///< one more than the largest id, added tokens included
+  /// \throws kData naming the folder when an embedding of `rows` lacks rows for some ids.
+  void check_fits(int64_t rows, const std::filesystem::path& folder) const;
   std::optional<int64_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int64_t id) const;  ///< \throws kData when no token has it
   bool is_special(int64_t id) const;          ///< left out by a decode that skips special tokens
-  bool is_byte_level() const;                 ///< words hold the space before them; else white space leaves no trace
+  bool is_byte_level() const;                 ///< BPE on bytes: words hold the space before them
+  bool is_word_piece() const;                 ///< white space leaves no trace
 
   /// The chat template that lies beside tokenizer.json, read anew. \throws kData when there is none
   /// (tokenizer/chat_template.h)
@@ -52,6 +58,8 @@ class Tokenizer {
 
  private:
   struct Impl;
+  static Tokenizer made(const std::filesystem::path& file, TokenizerFile (*read)(const std::filesystem::path&),
+                        const std::filesystem::path& argument);
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -4,9 +4,11 @@
 #include <initializer_list>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel {
 namespace {
@@ -70,7 +72,7 @@ void read_bpe(const JsonView& json, TokenizerFile& out) {
   require_unused(json, "dropout", {false, 0});
   require_unused(json, "continuing_subword_prefix", {""});
   require_unused(json, "end_of_word_suffix", {""});
-  require_unused(json, "byte_fallback", {false});
+  out.bpe.byte_fallback = json.flag_or("byte_fallback", false);
   if (const auto unknown = json.find("unk_token")) out.bpe.unk_token = unknown->string();
   out.bpe.fuse_unk = json.flag_or("fuse_unk", false);
   out.bpe.ignore_merges = json.flag_or("ignore_merges", false);
@@ -96,52 +98,43 @@ AddedToken added_of(const JsonView& json) {
   return token;
 }
 
-/// The id counts only for tokens of the vocabulary; others are numbered on from its size, as the library does when it
-/// loads.
-void read_added(const JsonView& json, TokenizerFile& out) {
+/// What the library numbers the next new token: one more than the largest added id, at least the vocabulary's size.
+int64_t next_id(const TokenizerFile& file) {
+  auto next = static_cast<int64_t>(file.vocabulary.size());
+  for (const auto& token : file.added) next = std::max(next, token.id + 1);
+  return next;
+}
+
+/// Adds tokens as the library does: an id counts only for tokens of the vocabulary, and a token that is there already
+/// has its new flags, but stays special.
+void add_tokens(std::vector<AddedToken> tokens, std::string_view place, TokenizerFile& out) {
   std::unordered_map<std::string, size_t> index;
-  auto next = static_cast<int64_t>(out.vocabulary.size());
-  for (const auto& entry : json.items()) {
-    auto token = added_of(entry);
+  for (size_t i = 0; i < out.added.size(); ++i) index.emplace(out.added[i].content, i);
+  int64_t next = next_id(out);
+  for (auto& token : tokens) {
     if (token.content.empty()) continue;
+    const auto [known, is_new] = index.emplace(token.content, out.added.size());
     const auto in_vocabulary = out.vocabulary.find(token.content);
-    const auto before = index.find(token.content);
     const int64_t id = in_vocabulary != out.vocabulary.end() ? in_vocabulary->second
-                       : before != index.end()               ? out.added[before->second].id
+                       : !is_new                             ? out.added[known->second].id
                                                              : next++;
-    if (id != token.id)
-      log::warning("[data] ", entry.place(), ": added token \"", shown(token.content), "\" is listed with id ",
-                   token.id, " but has id ", id);
+    if (token.id >= 0 && id != token.id)
+      log::warning("[data] ", place, ": added token \"", shown(token.content), "\" is listed with id ", token.id,
+                   " but has id ", id);
     token.id = id;
-    if (before != index.end())
-      out.added[before->second] = std::move(token);
-    else if (index.emplace(token.content, out.added.size()).second)
+    if (is_new) {
       out.added.push_back(std::move(token));
+      continue;
+    }
+    token.special |= out.added[known->second].special;
+    out.added[known->second] = std::move(token);
   }
 }
 
-BertNormalizer bert_normalizer(const JsonView& json) {
-  BertNormalizer bert{.clean_text = json.at("clean_text").flag(),
-                      .handle_chinese_chars = json.at("handle_chinese_chars").flag(),
-                      .lowercase = json.at("lowercase").flag()};
-  if (const auto strip = json.find("strip_accents")) bert.strip_accents = strip->flag();
-  return bert;
-}
-
-// The three graphs below nest as deep as JSON does (JsonLimits::depth).
-
-void read_normalizer(const JsonView& json, TokenizerFile& out) {
-  const auto type = type_of(json);
-  json.require(!out.bert, ": nothing may follow BertNormalizer");
-  if (type == "NFC") {
-    out.nfc = true;
-  } else if (type == "BertNormalizer") {
-    out.bert = bert_normalizer(json);
-  } else if (type == "Sequence") {
-    for (const auto& part : json.at("normalizers").items()) read_normalizer(part, out);
-  } else {
-    refuse_type(json, "NFC, BertNormalizer, Sequence, or no normalizer");
-  }
+void read_added(const JsonView& json, TokenizerFile& out) {
+  std::vector<AddedToken> tokens;
+  for (const auto& entry : json.items()) tokens.push_back(added_of(entry));
+  add_tokens(std::move(tokens), json.place(), out);
 }
 
 TemplatePiece special_piece(const JsonView& json) {
@@ -188,22 +181,17 @@ void read_post_processor(const JsonView& json, TokenizerFile& out) {
   json.require(out.templates.size() <= kMostTemplates, ": more than ", kMostTemplates, " templates");
 }
 
-void read_decoder(const JsonView& json, TokenizerFile& out) {
-  const auto type = type_of(json);
-  if (type != "ByteLevel" && type != "WordPiece") refuse_type(json, "ByteLevel, WordPiece");
-  out.decoder = type == "ByteLevel" ? TokenDecoder::kByteLevel : TokenDecoder::kWordPiece;
-  if (out.decoder == TokenDecoder::kByteLevel) return;
-  out.piece_prefix = json.at("prefix").string();
-  out.cleanup = json.at("cleanup").flag();
-}
-
-/// Words of WordPiece are those of BERT, words of BPE those of a byte-level split.
+/// Words of WordPiece are those of BERT, words of BPE those of its pre-tokenizer.
 void read_words(const JsonView& json, TokenizerFile& out) {
+  const auto words = json.find("pre_tokenizer");
   if (!out.word_piece) {
-    out.pre_tokenizer.emplace(json.at("pre_tokenizer"));
+    if (words) out.pre_tokenizer = PreTokenizer(*words);
+    out.bpe.byte_level = out.pre_tokenizer.has_byte_level();
+    json.require(
+        !out.pre_tokenizer.asks_for_first() || !out.normalizer.removes(),
+        ": Metaspace with prepend_scheme \"first\" behind a normalizer that removes characters is not supported");
     return;
   }
-  const auto words = json.find("pre_tokenizer");
   json.require(words && type_of(*words) == "BertPreTokenizer", ": pre_tokenizer is ",
                words ? shown(words->json()) : "null", ", allowed with WordPiece: BertPreTokenizer");
 }
@@ -218,15 +206,25 @@ TokenizerFile read_parts(const JsonView& json) {
   TokenizerFile out;
   read_model(json.at("model"), out);
   if (const auto added = json.find("added_tokens")) read_added(*added, out);
-  if (const auto normalizer = json.find("normalizer")) read_normalizer(*normalizer, out);
+  if (const auto normalizer = json.find("normalizer")) out.normalizer = Normalizer(*normalizer);
   if (const auto processor = json.find("post_processor")) read_post_processor(*processor, out);
-  out.decoder = TokenDecoder::kNone;
-  if (const auto decoder = json.find("decoder")) read_decoder(*decoder, out);
+  if (const auto decoder = json.find("decoder")) out.decoder = TokenDecoder(*decoder);
   read_words(json, out);
   return out;
 }
 
 }  // namespace
+
+TokenizerFile read_tokenizer_folder(const fs::path& folder) {
+  TokenizerFolder files(folder);
+  auto additions = files.additions();
+  const bool splits = files.splits_special_tokens();
+  const Json json = files.take_tokenizer();
+  auto out = read_parts(JsonView(json, (folder / "tokenizer.json").string()));
+  for (auto& tokens : additions) add_tokens(std::move(tokens), folder.string(), out);
+  for (auto& token : out.added) token.is_text = splits && token.special;
+  return out;
+}
 
 TokenizerFile read_tokenizer_file(const std::filesystem::path& file) {
   const Json json = load_json(file, kData);

@@ -12,9 +12,10 @@
 
 #include "base/json.h"
 #include "tokenizer/added_tokens.h"
-#include "tokenizer/bert.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/normalizer.h"
 #include "tokenizer/split.h"
+#include "tokenizer/token_decoder.h"
 #include "tokenizer/word_piece.h"
 
 namespace evenkeel {
@@ -26,29 +27,23 @@ struct TemplatePiece {
 };
 using Template = std::vector<TemplatePiece>;
 
-enum class TokenDecoder {
-  kNone,       ///< tokens joined by spaces, as the library does without a decoder
-  kByteLevel,  ///< bytes in GPT-2's alphabet
-  kWordPiece,  ///< words joined by spaces, pieces without
-};
-
 struct TokenizerFile {
   BytePairEncoder::Vocabulary vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
   BpeOptions bpe;
   std::optional<WordPieceOptions> word_piece;  ///< the model, instead of merges
   std::vector<AddedToken> added;               ///< with their final ids
-  bool nfc = false;
-  std::optional<BertNormalizer> bert;
-  std::optional<PreTokenizer> pre_tokenizer;  ///< of byte-pair encoding
-  std::vector<Template> templates;            ///< applied one after the other
-  TokenDecoder decoder = TokenDecoder::kByteLevel;
-  std::string piece_prefix{};  ///< of the WordPiece decoder
-  bool cleanup = false;        ///< the WordPiece decoder takes back spaces before punctuation
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;       ///< of byte-pair encoding
+  std::vector<Template> templates;  ///< applied one after the other
+  TokenDecoder decoder;
 };
 
 /// \throws kData with the file, the key and what is malformed, not supported or more than is sane; kIo when it cannot
 /// be read.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& file);
+
+/// The tokenizer.json of a model's folder with what the files beside it say (tokenizer_folder.h). \throws likewise
+TokenizerFile read_tokenizer_folder(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <map>
-#include <utility>
+#include <iterator>
 #include <vector>
 
 #include "tokenizer/unicode_tables.h"
@@ -16,12 +14,11 @@ namespace {
 
 constexpr uint32_t kCodePoints = 0x110000;
 constexpr auto kCanonical = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+constexpr auto kCompatible = static_cast<utf8proc_option_t>(kCanonical | UTF8PROC_COMPAT);
 constexpr auto kRecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
 // Alphabetic code points that are neither letters, marks nor letter-like numbers: circled and squared Latin letters.
 constexpr Range kAlphabeticSymbols[] = {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
-// The vowel separator is a format character since Unicode 6.3, yet PCRE2's \s still matches it.
-constexpr uint32_t kVowelSeparator = 0x180E;
 
 uint8_t class_of(int category) {
   switch (category) {
@@ -54,9 +51,17 @@ void mark(std::vector<uint8_t>& table, Range range, uint8_t bits) {
   for (uint32_t c = range.first; c <= range.last; ++c) table[c] |= bits;
 }
 
-/// Fills `out` with the canonical decomposition of `c`; a character takes 4 code points at most.
-utf8proc_ssize_t decompose(uint32_t c, std::array<utf8proc_int32_t, 8>& out) {
-  return utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), out.data(), out.size(), kCanonical, nullptr);
+/// A character takes 4 code points when it is decomposed canonically, 18 when it is for compatibility.
+using Parts = std::array<utf8proc_int32_t, 32>;
+
+/// Fills `out` with the decomposition of `c`.
+utf8proc_ssize_t decompose(uint32_t c, Parts& out, utf8proc_option_t form = kCanonical) {
+  return utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), out.data(), out.size(), form, nullptr);
+}
+
+bool is_young_compatibility(uint32_t c) {
+  return std::any_of(std::begin(kCompatibilitySince9), std::end(kCompatibilitySince9),
+                     [c](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
 void mark_classes(std::vector<uint8_t>& table) {
@@ -65,17 +70,15 @@ void mark_classes(std::vector<uint8_t>& table) {
     table[c] = class_of(property->category) | (property->combining_class == 0 ? kComposed : 0);
   }
   for (const auto& range : kCategoriesSince15)
-    for (uint32_t c = range.first; c <= range.last; ++c)
-      table[c] = (table[c] & kComposed) | class_of(range.category) | kRecent;
+    for (uint32_t c = range.first; c <= range.last; ++c) table[c] = (table[c] & kComposed) | class_of(range.category);
   for (const auto range : {Range{0x09, 0x0D}, Range{0x85, 0x85}}) mark(table, range, kSpace);
   for (const auto& range : kAlphabeticSymbols) mark(table, range, kWord);
   mark(table, {0x200C, 0x200D}, kWord);
-  table[kVowelSeparator] |= kRecent;
 }
 
 /// Clears kComposed where a code point decomposes for good or can be the second half of a composite.
 void mark_composition(std::vector<uint8_t>& table) {
-  std::array<utf8proc_int32_t, 8> parts;
+  Parts parts;
   for (uint32_t c = 0xA0; c < kCodePoints; ++c) {
     const auto* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
     if (property->decomp_seqindex == UINT16_MAX || property->decomp_type != 0) continue;
@@ -113,14 +116,15 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-/// Canonical decomposition. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
-std::vector<utf8proc_int32_t> decomposed(std::string_view text) {
+/// Decomposition in order. Own ordering because utf8proc sorts marks by neighbour swaps: quadratic on a long run.
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t form = kCanonical) {
   std::vector<utf8proc_int32_t> points;
-  std::array<utf8proc_int32_t, 8> parts;
+  Parts parts;
   for (size_t at = 0; at < text.size();) {
     const auto code = decode(text.data() + at);
     parts[0] = static_cast<utf8proc_int32_t>(code.value);
-    const auto count = flags()[code.value] & kFrozen ? 1 : decompose(code.value, parts);
+    const bool stays = flags()[code.value] & kFrozen || (form == kCompatible && is_young_compatibility(code.value));
+    const auto count = stays ? 1 : decompose(code.value, parts, form);
     points.insert(points.end(), parts.begin(), parts.begin() + count);
     at += code.length;
   }
@@ -162,19 +166,6 @@ size_t end_of_run(std::string_view text, size_t at) {
 /// Code points that NFC may change all start with a byte from 0xCC on (U+0300).
 bool is_surely_composed(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0xCC; });
-}
-
-using StandIns = std::map<std::pair<int, uint32_t>, uint32_t>;
-
-uint32_t utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
-
-/// The first code point of each category and length that has long had its category.
-StandIns build_stand_ins() {
-  StandIns first;
-  for (uint32_t c = 0x800; c < kCodePoints; ++c)
-    if (!(flags()[c] & kRecent))
-      first.try_emplace({utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->category, utf8_length(c)}, c);
-  return first;
 }
 
 }  // namespace
@@ -274,22 +265,37 @@ std::string_view nfc(std::string_view text, std::string& storage) {
   return storage;
 }
 
-std::string_view nfd(std::string_view text, std::string& storage) {
+namespace {
+
+std::string_view written_out(std::string_view text, utf8proc_option_t form, std::string& storage) {
   const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
   if (std::all_of(text.begin(), text.end(), is_ascii)) return text;
-  const auto points = decomposed(text);
+  const auto points = decomposed(text, form);
   storage.clear();
   for (const auto point : points) append(storage, static_cast<uint32_t>(point));
   return storage;
 }
 
-uint32_t stand_in(uint32_t code_point) {
-  static const StandIns stand_ins = build_stand_ins();
-  if (code_point == kVowelSeparator) return stand_ins.at({UTF8PROC_CATEGORY_CF, 3});
-  const auto* range = std::upper_bound(std::begin(kCategoriesSince15), std::end(kCategoriesSince15), code_point,
-                                       [](uint32_t c, const CategoryRange& r) { return c < r.first; }) -
-                      1;
-  return stand_ins.at({range->category, utf8_length(code_point)});
+}  // namespace
+
+std::string_view nfd(std::string_view text, std::string& storage) { return written_out(text, kCanonical, storage); }
+
+std::string_view nfkd(std::string_view text, std::string& storage) { return written_out(text, kCompatible, storage); }
+
+std::string_view nfkc(std::string_view text, std::string& storage) {
+  std::string apart;
+  const auto decomposition = nfkd(text, apart);
+  const auto composed = nfc(decomposition, storage);
+  if (composed.data() == text.data() || composed.data() == storage.data()) return composed;
+  storage = composed;
+  return storage;
+}
+
+int category(uint32_t code_point) {
+  const auto* after = std::upper_bound(std::begin(kCategoriesSince15), std::end(kCategoriesSince15), code_point,
+                                       [](uint32_t c, const CategoryRange& r) { return c < r.first; });
+  const bool recent = after != std::begin(kCategoriesSince15) && code_point <= std::prev(after)->last;
+  return recent ? std::prev(after)->category : utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
 }  // namespace evenkeel::unicode

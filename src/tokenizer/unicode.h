@@ -17,8 +17,7 @@ inline constexpr uint8_t kSpace = 4;   ///< White_Space, 25 code points
 inline constexpr uint8_t kWord = 8;    ///< alphabetic, mark, decimal digit, connector, join control
 inline constexpr uint8_t kComposed =
     16;  ///< neither changes under NFC nor composes with, or moves before, what precedes it
-inline constexpr uint8_t kRecent = 32;  ///< PCRE2 sees another category than the library: see stand_in()
-inline constexpr uint8_t kFrozen = 64;  ///< newer than the library's NFC data: left alone
+inline constexpr uint8_t kFrozen = 32;  ///< newer than the library's NFC data: left alone
 
 /// One byte per code point below 0x110000; built at first use (about 15 ms) and kept.
 const uint8_t* flags();
@@ -57,8 +56,11 @@ std::string_view nfc(std::string_view text, std::string& storage);
 /// UTF-8.
 std::string_view nfd(std::string_view text, std::string& storage);
 
-/// A long-known code point with the category of `code_point` and as many bytes in UTF-8, for a regex library that knows
-/// only an older Unicode. REQUIRES kRecent.
-uint32_t stand_in(uint32_t code_point);
+/// `text` in NFKD and in NFKC, likewise.
+std::string_view nfkd(std::string_view text, std::string& storage);
+std::string_view nfkc(std::string_view text, std::string& storage);
+
+/// The general category as Unicode 16 has it, a utf8proc_category_t.
+int category(uint32_t code_point);
 
 }  // namespace evenkeel::unicode

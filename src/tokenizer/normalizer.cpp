@@ -1,0 +1,114 @@
+#include "tokenizer/normalizer.h"
+
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tokenizer/bert.h"
+#include "tokenizer/pattern.h"
+#include "tokenizer/replace.h"
+#include "tokenizer/unicode.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kMostNormalizers = 32;  // each runs over every text
+constexpr size_t kMostGrowth = 1024;     // times the bytes of the text
+
+using Form = std::string_view (*)(std::string_view, std::string&);
+
+std::optional<std::string> changed(Form form, std::string_view text) {
+  std::string storage;
+  const auto result = form(text, storage);
+  return result.data() == text.data() ? std::nullopt : std::optional(std::move(storage));
+}
+
+bool is_space(uint32_t code_point) { return (unicode::flags()[code_point] & unicode::kSpace) != 0; }
+
+std::string_view without_spaces(std::string_view text, bool left, bool right) {
+  while (left && !text.empty()) {
+    const auto code = unicode::decode(text.data());
+    if (!is_space(code.value)) break;
+    text.remove_prefix(code.length);
+  }
+  while (right && !text.empty()) {
+    const auto code = unicode::decode_before(text.data(), text.data() + text.size());
+    if (!is_space(code.value)) break;
+    text.remove_suffix(code.length);
+  }
+  return text;
+}
+
+}  // namespace
+
+Normalizer::Normalizer(const JsonView& json) { add(json); }
+
+Normalizer::Step Normalizer::form(const std::string& type) const {
+  Form chosen = nullptr;
+  if (type == "NFC") chosen = unicode::nfc;
+  if (type == "NFD") chosen = unicode::nfd;
+  if (type == "NFKC") chosen = unicode::nfkc;
+  if (type == "NFKD") chosen = unicode::nfkd;
+  if (!chosen) return nullptr;
+  return [chosen](std::string_view text) { return changed(chosen, text); };
+}
+
+/// Sequences nest as deep as JSON does (JsonLimits::depth).
+void Normalizer::add(const JsonView& json) {
+  const auto type = json.at("type");
+  json.require(steps_.size() < kMostNormalizers, ": more than ", kMostNormalizers, " steps");
+  if (auto step = form(type.string())) return steps_.push_back(std::move(step));
+  if (type.string() == "Replace") return add_replace(json);
+  if (type.string() == "Strip") return add_strip(json);
+  if (type.string() == "BertNormalizer") return add_bert(json);
+  if (type.string() == "Lowercase") return steps_.push_back([](std::string_view text) { return lowered(text); });
+  if (type.string() == "Prepend")
+    return steps_.push_back([prefix = json.at("prepend").string()](std::string_view text) {
+      return text.empty() ? std::nullopt : std::optional(prefix + std::string(text));
+    });
+  type.require(type.string() == "Sequence", " is ", shown(type.json()),
+               ", allowed: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer, Sequence, or no "
+               "normalizer");
+  for (const auto& part : json.at("normalizers").items()) add(part);
+}
+
+void Normalizer::add_replace(const JsonView& json) {
+  const auto replacement = std::make_shared<const Replacement>(json);
+  removes_ |= replacement->content().empty();
+  steps_.push_back([replacement](std::string_view text) { return replacement->apply(text); });
+}
+
+void Normalizer::add_strip(const JsonView& json) {
+  removes_ = true;
+  const bool left = json.at("strip_left").flag(), right = json.at("strip_right").flag();
+  steps_.push_back([left, right](std::string_view text) { return std::string(without_spaces(text, left, right)); });
+}
+
+void Normalizer::add_bert(const JsonView& json) {
+  removes_ = true;
+  const auto bert = std::make_shared<BertNormalizer>();
+  bert->clean_text = json.at("clean_text").flag();
+  bert->handle_chinese_chars = json.at("handle_chinese_chars").flag();
+  bert->lowercase = json.at("lowercase").flag();
+  if (const auto strip = json.find("strip_accents")) bert->strip_accents = strip->flag();
+  steps_.push_back([bert](std::string_view text) {
+    std::string storage;
+    return std::string(bert->normalized(text, storage));
+  });
+}
+
+std::string_view Normalizer::operator()(std::string_view text, std::string& storage) const {
+  const size_t most = kMostGrowth * (text.size() + 1);
+  for (const auto& step : steps_) {
+    auto result = step(text);
+    if (!result) continue;
+    EK_CHECK(result->size() <= most, kData, "normalizer: a text of ", text.size(), " bytes becomes one of ",
+             result->size(), " bytes");
+    storage = std::move(*result);
+    text = storage;
+  }
+  return text;
+}
+
+}  // namespace evenkeel

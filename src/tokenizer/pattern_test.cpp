@@ -1,0 +1,68 @@
+#include "tokenizer/pattern.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tokenizer/character_classes.h"
+#include "tokenizer/pattern_translation.h"
+
+namespace evenkeel {
+namespace {
+
+std::vector<std::string> cut(std::string_view pattern, std::string_view text) {
+  std::vector<std::string> out;
+  for (const auto& span : SplitPattern::regex(pattern).find(text))
+    out.emplace_back(text.substr(span.begin, span.end - span.begin));
+  return out;
+}
+
+using Pieces = std::vector<std::string>;
+
+TEST(PatternTranslation, WritesWhatPcre2ReadsAlike) {
+  EXPECT_EQ(translate_pattern("a{,2}"), "a{0,2}");
+  EXPECT_EQ(translate_pattern("a{2}?"), "(?:a{2,2})?");
+  EXPECT_EQ(translate_pattern("x(?i)a|b"), "x(?:[\\x{41}\\x{61}]|[\\x{42}\\x{62}])");
+  EXPECT_EQ(translate_pattern("(?<word>[\\h_])"), "(?:[\\x{30}-\\x{39}\\x{41}-\\x{46}\\x{5f}\\x{61}-\\x{66}])");
+  EXPECT_EQ(translate_pattern("[a-z&&[^aeiou]]").find("[\\x{62}-\\x{64}"), 0u);
+  EXPECT_EQ(translate_pattern("a(?#c)+{"), "a+\\x7b");
+}
+
+TEST(PatternTranslation, RefusesWhatHasNoCounterpartByName) {
+  for (const char* pattern :
+       {"\\X",     "a\\Kb",       "\\Ga",    "(a)\\1",    "(?~ab)",  "(?x: a)",     "\\p{InBasicLatin}",
+        "[]a]",    "[a-\\d]",     "[a-b-c]", "a{3,1}",    "(?i:ss)", "(?i:f(?:i))", "\\p{word}",
+        "(?i:s+)", "(?i:\\p{L})", "(*FAIL)", "[[:foo:]]", "\\xe9",   "[",           "(a",
+        "a)",      "*a",          "^*",      "\\"}) {
+    try {
+      SplitPattern::regex(pattern);
+      ADD_FAILURE() << pattern;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kData);
+      EXPECT_NE(std::string(error.what()).find("is not supported"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(PatternTranslation, TakesClassesFromUnicode16AndFromOniguruma) {
+  EXPECT_EQ(cut("\\w+", "-\u00b2-"), (Pieces{"-", "\u00b2", "-"}));
+  EXPECT_EQ(cut("[\\w]+", "a\u00b2b"), (Pieces{"a", "\u00b2", "b"}));
+  EXPECT_EQ(cut("\\w+", "a\u00b2b"), (Pieces{"a\u00b2b"}));
+  EXPECT_EQ(cut("\\p{Han}+", "\u4e00\u3001\u4e8c"), (Pieces{"\u4e00", "\u3001", "\u4e8c"}));
+  EXPECT_EQ(cut("\\p{Hiragana}+", "\u3042\u30fc"), (Pieces{"\u3042", "\u30fc"}));
+  EXPECT_EQ(cut("\\s?[A-Za-z\U00010400-\U0001044F]+", "  \U00010D5D"), (Pieces{"  \U00010D5D"}));
+  EXPECT_EQ(cut("\\p{Lu}", "a\U00010D5Da"), (Pieces{"a", "\U00010D5D", "a"}));
+}
+
+TEST(PatternTranslation, KeepsSetsAsTheyAre) {
+  using unicode::CodeSet;
+  const auto letters = *unicode::property_class("L"), numbers = *unicode::property_class(" nu-mber");
+  EXPECT_TRUE(letters.contains(0x10D50));
+  EXPECT_TRUE((letters & numbers).empty());
+  EXPECT_EQ((letters | numbers) - numbers, letters);
+  EXPECT_EQ(letters.complement().complement(), letters);
+  EXPECT_FALSE(CodeSet::all().contains(0xD800));
+  EXPECT_FALSE(unicode::property_class("InBasicLatin").has_value());
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,35 @@
+/// What SplitPattern makes of a text, for comparison with the `tokenizers` library.
+/// Reads lines {"pattern": .., "text": .. or "file": NAME} from stdin. Answers each by a line: the lengths in bytes of
+/// the pieces, matches and the gaps between them without empty ones, or a string that says why it refuses the pattern.
+#include <iostream>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "tokenizer/pattern.h"
+
+namespace evenkeel {
+namespace {
+
+Json lengths(const Json& job) {
+  const auto text = job.contains("file") ? read_file(job.at("file").get<std::string>(), size_t{64} << 20)
+                                         : job.at("text").get<std::string>();
+  auto out = Json::array();
+  for (const auto& span : SplitPattern::regex(job.at("pattern").get<std::string>()).find(text))
+    if (span.end > span.begin) out.push_back(span.end - span.begin);
+  return out;
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main() {
+  for (std::string line; std::getline(std::cin, line);) {
+    try {
+      std::cout << evenkeel::lengths(evenkeel::Json::parse(line)).dump() << std::endl;
+    } catch (const evenkeel::Error& error) {
+      std::cout << evenkeel::Json(error.what()).dump() << std::endl;
+    }
+  }
+}
