@@ -18,6 +18,7 @@ struct FilterCall {
 };
 
 Value list_of(std::vector<Value> items) { return Value::list(std::move(items)); }
+Value generator(std::vector<Value> items) { return Value::list(std::move(items), Shape::kGenerator); }
 
 Value default_value(const FilterCall& call) {
   auto otherwise = call.arguments.take("default_value").value_or(Value::string(""));
@@ -46,7 +47,8 @@ Value replace_in(const FilterCall& call) {
 
 Value length(const FilterCall& call) {
   if (call.x.is_dict()) return Value::integer(static_cast<int64_t>(call.x.entries().entries.size()));
-  if (call.x.is_list()) return Value::integer(static_cast<int64_t>(call.x.items().size()));
+  EK_CHECK(!call.x.has_shape(Shape::kGenerator), kData, "a generator has no length: use | list | length");
+  if (call.x.is_series()) return Value::integer(static_cast<int64_t>(call.x.items().size()));
   return Value::integer(static_cast<int64_t>(iterated(call.x, call.budget).size()));
 }
 
@@ -76,7 +78,14 @@ Value join_all(const FilterCall& call) {
   return Value::string(std::move(out));
 }
 
+/// Where map, select and their like are given what counts as false, Jinja looks at no argument.
+Value nothing_of(const FilterCall& call) {
+  call.arguments = {};
+  return generator({});
+}
+
 Value map_all(const FilterCall& call) {
+  if (!call.x.truth()) return nothing_of(call);
   const auto items = iterated(call.x, call.budget);
   std::vector<Value> out;
   if (call.arguments.placed.empty()) {
@@ -86,7 +95,7 @@ Value map_all(const FilterCall& call) {
       auto value = looked_up(one, path, call.budget);
       out.push_back(otherwise && value.is<Undefined>() ? *otherwise : std::move(value));
     }
-    return list_of(std::move(out));
+    return generator(std::move(out));
   }
   const auto filter = call.arguments.text("filter", call.name);
   for (const auto& one : items) {
@@ -94,11 +103,12 @@ Value map_all(const FilterCall& call) {
     out.push_back(filtered(filter, one, arguments, call.budget));
   }
   call.arguments = {};
-  return list_of(std::move(out));
+  return generator(std::move(out));
 }
 
 /// select, reject; selectattr and rejectattr ask an attribute of each.
 Value chosen(const FilterCall& call) {
+  if (!call.x.truth()) return nothing_of(call);
   const bool keeps = call.name.starts_with("select"), of_attribute = call.name.ends_with("attr");
   const auto path = of_attribute ? call.arguments.need("attribute", call.name) : Value::none();
   const auto test = call.arguments.take("test");
@@ -111,10 +121,11 @@ Value chosen(const FilterCall& call) {
     if (holds == keeps) out.push_back(one);
   }
   call.arguments = {};
-  return list_of(std::move(out));
+  return generator(std::move(out));
 }
 
 Value first_or_last(const FilterCall& call) {
+  EK_CHECK(call.name == "first" || !call.x.has_shape(Shape::kGenerator), kData, "last of a generator");
   const auto items = iterated(call.x, call.budget);
   if (items.empty()) return Value::undefined("item");
   return call.name == "first" ? items.front() : items.back();
@@ -125,7 +136,8 @@ Value to_list(const FilterCall& call) { return list_of(iterated(call.x, call.bud
 Value reversed(const FilterCall& call) {
   auto items = iterated(call.x, call.budget);
   std::reverse(items.begin(), items.end());
-  if (!call.x.is_string()) return list_of(std::move(items));
+  const auto shape = call.x.has_shape(Shape::kGenerator) ? Shape::kList : Shape::kGenerator;
+  if (!call.x.is_string()) return Value::list(std::move(items), shape);
   std::string out;
   for (const auto& one : items) out += one.text();
   return call.budget.text(std::move(out));
@@ -142,18 +154,19 @@ Value unique(const FilterCall& call) {
     const auto same = [&](const Value& other) { return equal(key(one), key(other)); };
     if (std::none_of(out.begin(), out.end(), same)) out.push_back(one);
   }
-  return list_of(std::move(out));
+  return generator(std::move(out));
 }
 
 Value dict_items(const FilterCall& call) {
-  if (call.x.is<Undefined>()) return list_of({});
+  if (call.x.is<Undefined>()) return generator({});
   EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
   Arguments none;
-  return called_method(call.x, "items", none, call.budget);
+  return generator(called_method(call.x, "items", none, call.budget).items());
 }
 
 /// By key, whose case does not count.
 Value sorted_items(const FilterCall& call) {
+  EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
   auto items = dict_items(call).items();
   call.budget.charge(items.size() * 16);
   std::vector<std::pair<std::string, Value>> keyed;
@@ -180,6 +193,7 @@ Value as_json(const FilterCall& call) {
 
 Value as_integer(const FilterCall& call) {
   const auto otherwise = call.arguments.take("default").value_or(Value::integer(0));
+  EK_CHECK(!call.x.is<Undefined>(), kData, "int of what is undefined");
   if (call.x.is_integer()) return Value::integer(call.x.whole());
   if (call.x.is_number()) {
     EK_CHECK(std::abs(call.x.real()) < 9e18, kData, "a whole number beyond 64 bits");
@@ -199,7 +213,8 @@ Value as_integer(const FilterCall& call) {
 
 Value absolute(const FilterCall& call) {
   EK_CHECK(call.x.is_number(), kData, "abs of ", call.x.kind());
-  return call.x.real() < 0 ? negative(call.x) : call.x;
+  if (call.x.is_integer() && call.x.whole() >= 0) return Value::integer(call.x.whole());  // of true: 1
+  return std::signbit(call.x.real()) ? negative(call.x) : call.x;
 }
 
 /// Lines behind the first get `width` spaces, blank ones none.
@@ -209,7 +224,8 @@ Value indented(const FilterCall& call) {
            "indent: width is ", width.kind(), ", expected a text or 0 .. 1024");
   const auto space = width.is_string() ? width.text() : std::string(static_cast<size_t>(width.whole()), ' ');
   const auto first = call.arguments.take("first"), blank = call.arguments.take("blank");
-  const auto lines = split_at(printed(call.x), "\n");
+  EK_CHECK(call.x.is_string(), kData, "indent of ", call.x.kind(), ", expected a string");
+  const auto lines = split_at(call.x.text(), "\n");
   call.budget.charge_bytes(lines.size() * (space.size() + 16));
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -235,7 +251,8 @@ constexpr std::array kFilters = {
     Filter{"int", as_integer},        Filter{"abs", absolute},       Filter{"indent", indented}};
 
 using Held = const Value&;
-bool is_iterable(Held x) { return x.is_string() || x.is_list() || x.is_dict() || x.is<Undefined>(); }
+bool is_iterable(Held x) { return x.is_string() || x.is_series() || x.is_dict() || x.is<Undefined>(); }
+bool is_sequence(Held x) { return is_iterable(x) && !x.has_shape(Shape::kGenerator) && !x.has_shape(Shape::kView); }
 bool is_truth(Held x, bool wanted) { return x.as<bool>() && *x.as<bool>() == wanted; }
 
 struct Test {
@@ -248,7 +265,7 @@ constexpr std::array kTests = {
     Test{"none", [](Held x) { return x.is<None>(); }},
     Test{"string", [](Held x) { return x.is_string(); }},
     Test{"mapping", [](Held x) { return x.is_dict(); }},
-    Test{"sequence", is_iterable},
+    Test{"sequence", is_sequence},
     Test{"iterable", is_iterable},
     Test{"number", [](Held x) { return x.is_number(); }},
     Test{"integer", [](Held x) { return x.is<int64_t>(); }},

@@ -44,7 +44,7 @@ Value starts_or_ends(const MethodCall& call) {
     const auto text = Arguments::text_of(one, "what to look for", call.name);
     return call.name == "startswith" ? call.text.starts_with(text) : call.text.ends_with(text);
   };
-  if (!wanted.is_list()) return Value::boolean(matches(wanted));
+  if (!wanted.is_tuple()) return Value::boolean(matches(wanted));
   return Value::boolean(std::any_of(wanted.items().begin(), wanted.items().end(), matches));
 }
 
@@ -134,8 +134,8 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   for (const auto& [key, value] : dict.entries)
     out.push_back(name == "keys"     ? Value::string(key)
                   : name == "values" ? value
-                                     : Value::list({Value::string(key), value}, /*tuple=*/true));
-  return Value::list(std::move(out));
+                                     : Value::list({Value::string(key), value}, Shape::kTuple));
+  return Value::list(std::move(out), Shape::kView);
 }
 
 }  // namespace

@@ -70,11 +70,28 @@ Value repeated(const Value& text, int64_t times, Budget& budget) {
   return Value::string(std::move(out));
 }
 
+Shape shape_of(const Value& list) { return list.is_tuple() ? Shape::kTuple : Shape::kList; }
+
+Value repeated_list(const Value& list, int64_t times, Budget& budget) {
+  const auto count = static_cast<size_t>(std::max<int64_t>(times, 0));
+  std::vector<Value> items;
+  if (list.items().empty()) return Value::list({}, shape_of(list));
+  EK_CHECK(count <= Budget::kMost / list.items().size(), kData, "a list repeated ", times, " times");
+  budget.charge(count * list.items().size());
+  for (size_t i = 0; i < count; ++i) items.insert(items.end(), list.items().begin(), list.items().end());
+  return Value::list(std::move(items), shape_of(list));
+}
+
+/// One text or list, so many times.
+Value repeated_value(const Value& x, int64_t times, Budget& budget) {
+  return x.is_string() ? repeated(x, times, budget) : repeated_list(x, times, budget);
+}
+
 Value joined_lists(const Value& x, const Value& y, Budget& budget) {
   auto items = x.items();
   items.insert(items.end(), y.items().begin(), y.items().end());
   budget.charge(items.size());
-  return Value::list(std::move(items));
+  return Value::list(std::move(items), shape_of(x));
 }
 
 bool is_method_of_dict(std::string_view name) {
@@ -140,9 +157,10 @@ Value calculated(std::string_view op, const Value& x, const Value& y, Budget& bu
   if (x.is_integer() && y.is_integer()) return whole_result(op, x.whole(), y.whole());
   if (x.is_number() && y.is_number()) return real_result(op, x.real(), y.real());
   if (op == "+" && x.is_string() && y.is_string()) return budget.text(x.text() + y.text());
-  if (op == "+" && x.is_list() && y.is_list()) return joined_lists(x, y, budget);
-  if (op == "*" && x.is_string() && y.is_integer()) return repeated(x, y.whole(), budget);
-  if (op == "*" && x.is_integer() && y.is_string()) return repeated(y, x.whole(), budget);
+  if (op == "+" && x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return joined_lists(x, y, budget);
+  const auto repeats = [](const Value& one) { return one.is_string() || one.is_list(); };
+  if (op == "*" && repeats(x) && y.is_integer()) return repeated_value(x, y.whole(), budget);
+  if (op == "*" && x.is_integer() && repeats(y)) return repeated_value(y, x.whole(), budget);
   refuse_operands(op, x, y);
 }
 
@@ -159,10 +177,11 @@ bool contains(const Value& y, const Value& x, Budget& budget) {
     return y.text().find(x.text()) != std::string::npos;
   }
   if (y.is_dict()) {
+    if (x.is_dict() || (x.is_list() && !x.is_tuple())) refuse_operands("in", x, y);
     budget.charge(y.entries().entries.size());
     return x.is_string() && y.entries().find(x.text()) != nullptr;
   }
-  if (!y.is_list() && !y.is<Undefined>()) refuse_operands("in", x, y);
+  if (!y.is_series() && !y.is<Undefined>()) refuse_operands("in", x, y);
   const auto items = iterated(y, budget);
   return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, x); });
 }
@@ -188,7 +207,7 @@ Value item(const Value& x, const Value& key, Budget& budget) {
     return attribute(x, key.text());
   }
   if (!key.is_integer()) return Value::undefined("item");
-  if (x.is_list()) {
+  if (x.is_list() || x.has_shape(Shape::kRange)) {
     const auto* found = at_place(x.items(), key.whole());
     return found ? *found : Value::undefined("item");
   }
@@ -211,12 +230,15 @@ Value slice(const Value& x, const Value& begin, const Value& end, const Value& s
   budget.charge(x.items().size());
   std::vector<Value> out;
   for (const size_t at : places(x.items().size(), begin, end, step)) out.push_back(x.items()[at]);
-  return Value::list(std::move(out));
+  return Value::list(std::move(out), shape_of(x));
 }
 
 std::vector<Value> iterated(const Value& x, Budget& budget) {
   if (x.is<Undefined>()) return {};
-  if (x.is_list()) {
+  if (x.is_series()) {
+    const bool used =
+        x.has_shape(Shape::kGenerator) && std::exchange((*x.as<std::shared_ptr<const List>>())->used, true);
+    EK_CHECK(!used, kData, "to go over a generator twice is not part of the subset: keep it with | list");
     budget.charge(x.items().size());
     return x.items();
   }

@@ -87,7 +87,7 @@ class StatementParser {
   const Node* if_statement() {
     auto& node = make(NodeKind::kIf);
     while (true) {
-      node.children.push_back(expressions_.tuple());
+      node.children.push_back(expressions_.unconditional_tuple());
       end_tag();
       node.bodies.push_back(body({"elif", "else", "endif"}));
       if (tokens_.skip_name("elif")) continue;

@@ -220,7 +220,7 @@ Value Renderer::value(const Node& node, const Scope& scope) {
     case NodeKind::kList:
       return Value::list(values(node, scope));
     case NodeKind::kTuple:
-      return Value::list(values(node, scope), /*tuple=*/true);
+      return Value::list(values(node, scope), Shape::kTuple);
     case NodeKind::kDict:
       return dict(node, scope);
     case NodeKind::kAttribute:
@@ -327,7 +327,7 @@ Value Renderer::range(Arguments& given) {
     out.push_back(Value::integer(at));
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  return Value::list(std::move(out));
+  return Value::list(std::move(out), Shape::kRange);
 }
 
 Value Renderer::called_builtin(std::string_view name, Arguments& given) {

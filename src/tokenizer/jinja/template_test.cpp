@@ -49,6 +49,49 @@ TEST(JinjaTemplate, ExpressionsAreThoseOfPython) {
     EXPECT_EQ(rendered(source), text) << source;
 }
 
+TEST(JinjaTemplate, ATupleIsNoList) {
+  for (const auto& [source, text] : std::initializer_list<Case>{
+           {"{{ (1, 2) == [1, 2] }} {{ (1, 2) == (1, 2) }} {{ (1, 2) in [[1, 2]] }} {{ (1, 2) != [1, 2] }}",
+            "False True False True"},
+           {"{{ (1, 2, 3)[1:] }} {{ (1, 2) + (3,) }} {{ (1, 2)[::-1] }} {{ [1, 2][1:] }}",
+            "(2, 3) (1, 2, 3) (2, 1) [2]"},
+           {"{{ (1,) * 3 }} {{ 2 * [0] }} {{ [1] * -1 }} {{ () * 5 }}", "(1, 1, 1) [0, 0] [] ()"},
+           {"{{ [1, 2] < [1, 3] }} {{ (1,) < (1, 0) }} {{ [2] <= [1, 9] }} {{ [1, 'a'] > [1, 'b'] }}",
+            "True True False False"},
+           {"{{ 'abc'.startswith(('x', 'a')) }} {{ 'abc'.endswith(()) }}", "True False"}})
+    EXPECT_EQ(rendered(source), text) << source;
+  for (const char* source : {"{{ (1,) + [2] }}", "{{ [1] < (2,) }}", "{{ 'abc'.startswith(['a']) }}",
+                             "{{ [1] in {'a': 1} }}", "{{ [0] * 99999999 }}", "{{ [1] < ['a'] }}"})
+    EXPECT_THROW(rendered(source), Error) << source;
+}
+
+TEST(JinjaTemplate, GeneratorsRangesAndViewsAreNoLists) {
+  for (const auto& [source, text] : std::initializer_list<Case>{
+           {"{% for x in [1, 2] | select('odd') %}{{ loop.length }}{{ x }}{% endfor %}", "11"},
+           {"{{ ([] | map('upper')) and 1 }} {{ [2, 1] | reverse | list }} {{ range(3)[-1] }}", "1 [1, 2] 2"},
+           {"{{ {'a': 1}.keys() | length }} {{ 'a' in {'a': 1}.keys() }} {{ {'a': 1}.items() | list }}",
+            "1 True [('a', 1)]"},
+           {"{{ [nothing] }} {{ true | abs }} {{ [1, 2] | map('string') == ['1', '2'] }}", "[Undefined] 1 False"},
+           {"{{ {}.keys() is sequence }} {{ range(2) is sequence }} {{ {}.keys() is iterable }}", "False True True"}})
+    EXPECT_EQ(rendered(source), text) << source;
+  for (const char* source :
+       {"{{ [1] | map('string') | length }}", "{{ [1] | select }}", "{{ range(2) + [2] }}", "{{ {}.keys() | tojson }}",
+        "{% set g = [1] | select %}{{ g | list }}{{ g | list }}", "{{ [1] | unique | last }}", "{{ nothing | int }}",
+        "{{ [1] | indent }}", "{{ nothing | dictsort }}", "{% if 1 if 2 else 3 %}{% endif %}"})
+    EXPECT_THROW(rendered(source), Error) << source;
+}
+
+TEST(JinjaTemplate, FiltersOfWhatCountsAsFalseGiveNothing) {
+  for (const char* filter : {"map('upper')", "map(attribute='x')", "select('odd')", "select", "reject('odd')",
+                             "selectattr('x')", "rejectattr('x', 'equalto', 1)"})
+    for (const char* given : {"none", "0", "false", "''", "[]", "{}", "nothing", "0.0"}) {
+      const auto source = std::string("{{ ") + given + " | " + filter + " | list }}";
+      EXPECT_EQ(rendered(source), "[]") << source;
+    }
+  for (const char* source : {"{{ 1 | map('upper') | list }}", "{{ true | select | list }}", "{{ none | list }}"})
+    EXPECT_THROW(rendered(source), Error) << source;
+}
+
 TEST(JinjaTemplate, StatementsKeepTheirScopes) {
   for (const auto& [source, text] : std::initializer_list<Case>{
            {"{% set a = 1 %}{% for m in messages %}{% set a = a + 1 %}{{ a }}{% endfor %}{{ a }}", "2221"},

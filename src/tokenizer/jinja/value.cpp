@@ -62,8 +62,8 @@ std::string representation(const Value& value);
 
 std::string list_text(const List& list) {
   std::string out;
-  for (const auto& item : list.items) out += (out.empty() ? "" : ", ") + representation(item);
-  if (!list.tuple) return "[" + out + "]";
+  for (size_t i = 0; i < list.items.size(); ++i) out += (i == 0 ? "" : ", ") + representation(list.items[i]);
+  if (list.shape == Shape::kList) return "[" + out + "]";
   return "(" + out + (list.items.size() == 1 ? ",)" : ")");
 }
 
@@ -74,7 +74,11 @@ std::string dict_text(const Dict& dict) {
   return "{" + out + "}";
 }
 
-std::string representation(const Value& value) { return value.is_string() ? quoted(value.text()) : printed(value); }
+/// Python's repr(), which also has a word for what is undefined.
+std::string representation(const Value& value) {
+  if (value.is<Undefined>()) return "Undefined";
+  return value.is_string() ? quoted(value.text()) : printed(value);
+}
 
 std::string json_string(const std::string& text) {
   std::string out = "\"";
@@ -167,6 +171,12 @@ bool equal_lists(const std::vector<Value>& x, const std::vector<Value>& y) {
   return std::equal(x.begin(), x.end(), y.begin(), y.end(), equal);
 }
 
+/// The first items that differ decide; of equal ones the shorter list is less.
+bool less_lists(const std::vector<Value>& x, const std::vector<Value>& y) {
+  const auto [left, right] = std::mismatch(x.begin(), x.end(), y.begin(), y.end(), equal);
+  return left == x.end() || right == y.end() ? x.size() < y.size() : less(*left, *right);
+}
+
 bool equal_dicts(const Dict& x, const Dict& y) {
   if (x.entries.size() != y.entries.size()) return false;
   return std::all_of(x.entries.begin(), x.entries.end(), [&](const auto& entry) {
@@ -183,9 +193,9 @@ const Value* Dict::find(std::string_view key) const {
   return nullptr;
 }
 
-Value Value::list(std::vector<Value> items, bool tuple) {
+Value Value::list(std::vector<Value> items, Shape shape) {
   const int depth = depth_around(items, [](const Value& item) -> const Value& { return item; });
-  return Value(Held(std::make_shared<const List>(List{std::move(items), tuple, depth})));
+  return Value(Held(std::make_shared<const List>(List{std::move(items), shape, depth})));
 }
 
 Value Value::dict(std::vector<std::pair<std::string, Value>> entries) {
@@ -197,12 +207,13 @@ bool Value::truth() const {
   if (is<Undefined>() || is<None>()) return false;
   if (is_number()) return real() != 0;
   if (is_string()) return !text().empty();
-  if (is_list()) return !items().empty();
+  if (has_shape(Shape::kGenerator)) return true;
+  if (is_series()) return !items().empty();
   return !is_dict() || !entries().entries.empty();
 }
 
 int Value::depth() const {
-  if (is_list()) return (*as<std::shared_ptr<const List>>())->depth;
+  if (is_series()) return (*as<std::shared_ptr<const List>>())->depth;
   if (is_dict()) return entries().depth;
   if (const auto* loop = as<std::shared_ptr<Loop>>()) return (*loop)->depth;
   return 0;
@@ -212,14 +223,18 @@ std::string_view Value::kind() const {
   constexpr std::array<std::string_view, 11> kKinds = {
       "nothing (undefined)", "none",       "a boolean", "a number", "a number", "a string", "a list", "a dict",
       "a namespace",         "a function", "a loop"};
+  if (is_series() && !is_list()) return "a generator, range or view of a dict";
   return kKinds[held_.index()];
 }
 
 bool equal(const Value& x, const Value& y) {
+  if (x.is_series() && y.is_series() && !(x.is_list() && y.is_list()))
+    EK_CHECK(x.is_list() || y.is_list(), kData,
+             "to compare generators, ranges or views of dicts is not part of the subset");
   if (x.is_integer() && y.is_integer()) return x.whole() == y.whole();
   if (x.is_number() && y.is_number()) return x.real() == y.real();
   if (x.is_string() && y.is_string()) return x.text() == y.text();
-  if (x.is_list() && y.is_list()) return equal_lists(x.items(), y.items());
+  if (x.is_list() && y.is_list()) return x.is_tuple() == y.is_tuple() && equal_lists(x.items(), y.items());
   if (x.is_dict() && y.is_dict()) return equal_dicts(x.entries(), y.entries());
   if (x.is<Namespace*>() && y.is<Namespace*>()) return same_held<Namespace*>(x, y);
   return (x.is<None>() && y.is<None>()) || (x.is<Undefined>() && y.is<Undefined>());
@@ -228,6 +243,7 @@ bool equal(const Value& x, const Value& y) {
 bool less(const Value& x, const Value& y) {
   if (x.is_integer() && y.is_integer()) return x.whole() < y.whole();
   if (x.is_number() && y.is_number()) return x.real() < y.real();
+  if (x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return less_lists(x.items(), y.items());
   EK_CHECK(x.is_string() && y.is_string(), kData, x.kind(), " cannot be compared with ", y.kind());
   return x.text() < y.text();  // the order of UTF-8 is that of code points
 }
@@ -239,7 +255,7 @@ std::string printed(const Value& value) {
   if (const bool* flag = value.as<bool>()) return *flag ? "True" : "False";
   if (value.is_integer()) return std::to_string(value.whole());
   if (value.is<double>()) return float_text(value.real());
-  if (const auto* list = value.as<std::shared_ptr<const List>>()) return list_text(**list);
+  if (value.is_list()) return list_text(**value.as<std::shared_ptr<const List>>());
   EK_CHECK(value.is_dict(), kData, value.kind(), " cannot be printed");
   return dict_text(value.entries());
 }

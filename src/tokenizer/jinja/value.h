@@ -23,10 +23,20 @@ struct Undefined {
 };
 struct None {};
 
+/// Which of Python's types a row of items is. A tuple is never equal to a list.
+enum class Shape {
+  kList,
+  kTuple,
+  kGenerator,  ///< what map, select and their like give: gone over once, without length or places
+  kView,       ///< a dict's keys(), values() and items(): without places
+  kRange
+};
+
 struct List {
   std::vector<Value> items;
-  bool tuple = false;  ///< written with other brackets
-  int depth = 1;       ///< lists and dicts within each other, itself included
+  Shape shape = Shape::kList;
+  int depth = 1;              ///< lists and dicts within each other, itself included
+  mutable bool used = false;  ///< a generator that was gone over
 };
 
 /// In the order of insertion.
@@ -62,7 +72,7 @@ class Value {
   static Value integer(int64_t value) { return Value(Held(value)); }
   static Value string(std::string text) { return Value(Held(std::make_shared<const std::string>(std::move(text)))); }
   /// \throws kData when they are nested deeper than kDeepest.
-  static Value list(std::vector<Value> items, bool tuple = false);
+  static Value list(std::vector<Value> items, Shape shape = Shape::kList);
   static Value dict(std::vector<std::pair<std::string, Value>> entries);
 
   template <typename T>
@@ -74,7 +84,10 @@ class Value {
     return std::get_if<T>(&held_);
   }
   bool is_string() const { return is<Text>(); }
-  bool is_list() const { return is<std::shared_ptr<const List>>(); }
+  bool is_series() const { return is<std::shared_ptr<const List>>(); }  ///< of any shape
+  bool has_shape(Shape shape) const { return is_series() && (*as<std::shared_ptr<const List>>())->shape == shape; }
+  bool is_tuple() const { return has_shape(Shape::kTuple); }
+  bool is_list() const { return has_shape(Shape::kList) || is_tuple(); }
   bool is_dict() const { return is<std::shared_ptr<const Dict>>(); }
   bool is_integer() const { return is<int64_t>() || is<bool>(); }  ///< as in Python
   bool is_number() const { return is_integer() || is<double>(); }
@@ -105,7 +118,7 @@ struct Loop {
 
 /// Python's ==.
 bool equal(const Value& x, const Value& y);
-/// Python's <, for numbers and strings. \throws kData for others
+/// Python's <, for numbers, for strings, for two lists and for two tuples. \throws kData for others
 bool less(const Value& x, const Value& y);
 
 /// Python's str(): what a template prints. \throws kData for what has no text that means something elsewhere.
