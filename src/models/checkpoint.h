@@ -32,6 +32,8 @@ class ModelConfig {
   std::string string_or(std::string_view key, std::string_view otherwise) const;
   /// The token id under `key`, the first of a list, or -1.
   int64_t token_id(std::string_view key) const;
+  /// All ids under `key`: those of a list, or the one.
+  std::vector<int64_t> token_ids(std::string_view key) const;
   /// rope_theta as transformers 4 writes it, or rope_parameters.rope_theta as 5 does. \throws kCheckpoint on scaled
   /// RoPE.
   double rope_theta() const;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/error.h"
+#include "models/end_tokens.h"
 #include "nn/kernels/kept.h"
 
 namespace evenkeel {
@@ -175,10 +176,12 @@ DecoderSpec read_decoder(const ModelConfig& config, std::string_view head_width_
                              .hidden_size = config.integer("hidden_size"),
                              .num_layers = config.integer("num_hidden_layers"),
                              .max_positions = config.integer_or("max_position_embeddings", 4096),
-                             .eos = config.token_id("eos_token_id"),
+                             .end_of_text = end_behind_texts(config),
                              .pad = config.token_id("pad_token_id")},
                    .rope_theta = config.rope_theta(),
                    .tied = config.flag_or("tie_word_embeddings", false)};
+  // Not among the initialisers: g++ 12 destroys it twice when one behind it throws.
+  spec.model.eos = ends_of_generation(config);
   auto& heads = spec.attention;
   heads.heads = config.integer("num_attention_heads");
   heads.kv_heads = config.has("num_key_value_heads") ? config.integer("num_key_value_heads") : heads.heads;
