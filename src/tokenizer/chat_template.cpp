@@ -112,6 +112,10 @@ jinja::Rendered ChatTemplate::render(std::span<const ChatMessage> messages, bool
   return template_.render(variables);
 }
 
+ChatTemplate::SpecialTokens special_tokens_of(const fs::path& folder) {
+  return named_tokens(folder, Document(folder, kTokenizerConfig).view());
+}
+
 std::vector<fs::path> chat_template_files(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const char* name : {kTemplateFile, kSpecialTokensMap, kTokenizerConfig})
