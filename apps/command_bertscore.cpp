@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,7 @@ struct BertScoreFlags {
   std::string model, input, baseline, dtype = "checkpoint";
   std::optional<int64_t> layer;
   int64_t threads = 0;
-  bool idf = false, json = false;
+  bool idf = false, json = false, strict = false;
 };
 
 /// "reference" is one text, "references" a list of one or more; `evenkeel evaluate --predictions` calls the candidate
@@ -31,13 +33,29 @@ ComparedText text_of(const JsonView& line) {
   line.require(candidate && (one || (several && several->list().size() > 0)),
                ": allowed are {\"candidate\": \"...\", \"reference\": \"...\"} and {\"candidate\": \"...\", "
                "\"references\": [\"...\", ...]}");
-  return {candidate->string(), one ? std::vector{one->string()} : several->strings()};
+  auto references = one ? std::vector{one->string()} : several->strings();
+  const auto is_blank = [](const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; };
+  line.require(!std::all_of(references.begin(), references.end(), is_blank), ": no reference says anything");
+  return {candidate->string(), std::move(references)};
 }
 
-std::vector<ComparedText> read_texts(const std::string& file) {
-  std::vector<ComparedText> texts;
-  for_each_json_line(file, [&](const JsonView& line) { texts.push_back(text_of(line)); });
-  return texts;
+/// Rows in order: texts, and why others cannot be compared.
+struct ReadTexts {
+  std::vector<ComparedText> texts{};
+  std::vector<std::string> faults{};  ///< of each row; empty: it is the next of the texts
+  RowFaults count{};
+};
+
+ReadTexts read_texts(const BertScoreFlags& flags) {
+  ReadTexts read;
+  const auto use = [&](const JsonView& line) {
+    read.texts.push_back(text_of(line));
+    read.faults.emplace_back();
+    read.count.good();
+  };
+  const auto on_fault = [&](const Error& error) { read.faults.push_back(read.count.note(error)); };
+  flags.strict ? for_each_json_line(flags.input, use) : for_each_json_line(flags.input, use, on_fault);
+  return read;
 }
 
 OrderedJson to_json(const MatchScore& score) {
@@ -110,19 +128,36 @@ BertScorer open_scorer(const BertScoreFlags& flags) {
   return BertScorer::load(flags.model, options);
 }
 
+/// The errors of rows from `index` on, up to one that is compared.
+void print_faults(const BertScoreFlags& flags, std::span<const std::string> faults, size_t& index) {
+  for (; index < faults.size() && !faults[index].empty(); ++index) {
+    if (flags.json)
+      std::cout << OrderedJson{{"index", index}, {"error", faults[index]}}.dump(-1, ' ', false,
+                                                                                OrderedJson::error_handler_t::replace)
+                << '\n';
+    else
+      print("%8zu error: %s\n", index, faults[index].c_str());
+  }
+}
+
 void run_bertscore(const BertScoreFlags& flags) {
   const auto scorer = open_scorer(flags);
-  const auto texts = read_texts(flags.input);
+  const auto read = read_texts(flags);
+  if (read.texts.empty()) read.count.finish("compared");
   const auto& encoder = scorer.encoder();
   log::info("[bertscore] ", flags.model, ": ", encoder.family, ", layer ", encoder.layer, " of ", encoder.num_layers,
             ", ", flags.idf ? "idf weights" : "equal weights");
   Summary summary;
   if (!flags.json) print_header(!flags.baseline.empty());
-  scorer.score(texts, [&](size_t index, const BertScore& score) {
+  size_t index = 0;
+  print_faults(flags, read.faults, index);
+  scorer.score(read.texts, [&](size_t, const BertScore& score) {
     flags.json ? print_json(index, score) : print_row(std::to_string(index), score);
     summary.add(score);
+    print_faults(flags, read.faults, ++index);
   });
   if (!flags.json) summary.print(scorer.max_tokens());
+  read.count.finish("compared");
 }
 
 }  // namespace
@@ -149,6 +184,9 @@ void add_bertscore_command(CLI::App& program) {
   command->add_option("--dtype", flags->dtype,
                       "storage of the weights: checkpoint (as in the file), float32, bfloat16, float64");
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
+  command->add_flag("--strict", flags->strict,
+                    "refuse the input when any line cannot be compared; else it gives an error in its place, and exit "
+                    "code 1 at the end");
   command->add_flag("--json", flags->json, "JSON lines: index, precision, recall, f1, rescaled, empty, cut");
   command->callback([flags] { run_bertscore(*flags); });
 }

@@ -34,7 +34,19 @@ struct EvaluateFlags {
   std::optional<std::string> decode, form, format, score;
   std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
-  bool json = false, in_the_run_only = false;
+  bool json = false, in_the_run_only = false, strict = false;
+};
+
+/// Rows of --data that could not be read, of all tasks.
+struct LeftOut {
+  int64_t rows = 0;
+  std::string note{};
+
+  void add(const TaskRows& set) {
+    rows += set.left_out;
+    if (set.left_out > 0 && note.empty()) note = set.note;
+  }
+  void finish() const { EK_CHECK(rows == 0, kData, note, "; --strict refuses them before anything is scored"); }
 };
 
 /// Shows scores as they come: JSON lines at once, or a table at the end; predictions into a file of their own.
@@ -152,6 +164,7 @@ FilesConfig files_of(const EvaluateFlags& flags) {
   if (flags.format) files.format = parse_enum<RowFormat>("--format", *flags.format);
   if (flags.score) files.score = parse_enum<Scoring>("--score", *flags.score);
   files.options = flags.options;
+  files.strict = flags.strict;
   EK_CHECK(files.options.empty() || files.score == Scoring::kChoice, kConfig, "--options go with --score choice");
   return files;
 }
@@ -195,6 +208,7 @@ std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
     lead_to_rows(flags, task, from.path);
     loaded.push_back({task, test_rows(task, from)});
     warn_of_rebuilt(task, from);
+    check_test_rows(task, loaded.back().set.rows);
     if (!loaded.back().set.read.empty()) log::info("[evaluate] ", loaded.back().set.read);
   }
   return loaded;
@@ -215,8 +229,10 @@ std::vector<BudgetExperts> budgets_of(const EvaluateFlags& flags, const ModelSpe
   return all;
 }
 
-void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
+void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& left_out) {
   const EvaluationOptions defaults;
+  const auto tasks = load_tasks(flags);
+  for (const auto& [task, set] : tasks) left_out.add(set);
   std::optional<BertScorer> scorer;
   if (!flags.bert_score.encoder.empty()) scorer = BertScorer::load(flags.bert_score.encoder, flags.bert_score);
   EvaluationOptions options{.form = form_of(flags).value_or(defaults.form),
@@ -224,7 +240,6 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
                             .max_new_tokens = flags.max_new_tokens.value_or(defaults.max_new_tokens),
                             .batch_size = flags.batch_size.value_or(defaults.batch_size),
                             .bert_scorer = scorer ? &*scorer : nullptr};
-  const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
   const auto tokenizer = Tokenizer::of_model(opened.folder);
   tokenizer.check_fits(opened.model->spec().vocab_size, opened.folder);
@@ -260,7 +275,15 @@ void lead_to_rows(const EvaluateFlags& flags, ExperimentConfig& config) {
   }
 }
 
-RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
+/// Those rows of --data that a run's evaluation will leave out.
+void count_left_out(const EvaluateFlags& flags, const ExperimentConfig& config, LeftOut& left_out) {
+  if (!asks_for_files(flags.tasks) || flags.data.empty()) return;
+  for (const auto& name : expand_tasks(flags.tasks, config.data.rows()))
+    if (const auto task = find_task(name, config.data.rows()); task.family == "files")
+      left_out.add(test_rows(task, config.data.rows()));
+}
+
+RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& left_out) {
   RunEvaluation changes;
   if (!flags.tasks.empty()) changes.tasks = flags.tasks;
   if (!flags.budgets.empty()) changes.budgets = flags.budgets;
@@ -270,7 +293,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
   const auto decode = decode_of(flags);
   const auto form = form_of(flags);
   const auto dtype = parse_enum<BaseDtype>("--dtype", flags.model.dtype);
-  changes.adjust = [=](ExperimentConfig& config) {
+  changes.adjust = [=, &left_out](ExperimentConfig& config) {
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
     if (dtype_given) config.model.dtype = dtype;
@@ -283,6 +306,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
     if (!flags.bert_score.encoder.empty()) config.evaluate.bert_score = flags.bert_score;
     if (asks_for_files(flags.tasks) && !flags.data.empty()) config.data.files = files_of(flags);
     lead_to_rows(flags, config);
+    count_left_out(flags, config, left_out);
   };
   return changes;
 }
@@ -291,16 +315,32 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
   check(flags);
   watch_interrupts();
   ScoreWriter writer(flags);
+  LeftOut left_out;
   if (flags.run.empty())
-    evaluate_model(flags, writer);
+    evaluate_model(flags, writer, left_out);
   else
     evaluate_run(
-        flags.run, changes_of(flags, dtype_given),
+        flags.run, changes_of(flags, dtype_given, left_out),
         [&](const std::string& task, double budget, int64_t done, int64_t rows) {
           writer.progress(task, budget, done, rows);
         },
         [&](const TaskScore& score, std::span<const Prediction> predictions) { writer.score(score, predictions); });
   writer.finish();
+  left_out.finish();
+}
+
+/// What --data says.
+void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
+  command.add_option(
+      "--data", flags.data,
+      "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
+      "JSON or JSON lines, or a glob");
+  command.add_option("--format", flags.format, "of that file: alpaca, messages, prompt_completion (default: auto)");
+  command.add_option("--score", flags.score, "and its answers: f1 (default), exact, choice or nll");
+  command.add_option("--options", flags.options, "choice: the answers of rows without options, comma-separated")
+      ->delimiter(',');
+  command.add_flag("--strict", flags.strict,
+                   "refuse --data when a row cannot be read; else it is left out, and the exit code is 1");
 }
 
 }  // namespace
@@ -326,14 +366,7 @@ void add_evaluate_command(CLI::App& program) {
       ->delimiter(',');
   command->add_option("--limit", flags->limit, "rows per task, 0: all");
   command->add_option("--seed", flags->seed, "which rows a limit draws (default 42; --run: the run's)");
-  command->add_option(
-      "--data", flags->data,
-      "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
-      "JSON or JSON lines, or a glob");
-  command->add_option("--format", flags->format, "of that file: alpaca, messages, prompt_completion (default: auto)");
-  command->add_option("--score", flags->score, "and its answers: f1 (default), exact, choice or nll");
-  command->add_option("--options", flags->options, "choice: the answers of rows without options, comma-separated")
-      ->delimiter(',');
+  add_row_flags(*command, *flags);
   command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");

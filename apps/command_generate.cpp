@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "base/json.h"
 #include "base/limits.h"
@@ -22,12 +23,19 @@ namespace {
 struct GenerateFlags {
   SourceOptions source;
   std::vector<std::string> prompts;
-  std::string system;
+  std::string input, system;
   std::optional<std::string> form;
   std::optional<double> temperature, top_p;
   std::optional<int64_t> top_k_tokens, seed;
   GenerationOptions generation{.max_new_tokens = 64};
-  bool json = false;
+  bool json = false, strict = false;
+};
+
+/// A prompt as text and as ids, or why it is none.
+struct ReadPrompt {
+  std::string text{};
+  TokenIds ids{};
+  std::string fault{};
 };
 
 /// A question and its place for an answer, which `system` comes before.
@@ -79,8 +87,44 @@ MemoryPlan plan_of(const ModelSpec& spec, std::span<const TokenIds> prompts, con
                      "--max-new-tokens, --beams or the number of prompts"}}};
 }
 
+void print_fault(const std::string& fault, bool json) {
+  const OrderedJson line{{"error", fault}};
+  std::cout << (json ? line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) : concat("error: ", fault))
+            << '\n';
+}
+
+/// Those of --prompt, then those of --input, where one that cannot be answered stops no other.
+std::vector<ReadPrompt> read_prompts(const GenerateFlags& flags, const ModelSpec& spec, const Prompts& prompts,
+                                     RowFaults& faults) {
+  std::vector<ReadPrompt> all;
+  const auto read = [&](const std::string& prompt) {
+    ReadPrompt made{.text = prompts.evaluation_prompt(question(flags.system, prompt))};
+    made.ids = prompts.encode(made.text);
+    return made;
+  };
+  for (const auto& prompt : flags.prompts) all.push_back(read(prompt));
+  if (flags.input.empty()) return all;
+  const auto use = [&](const JsonView& line) {
+    const auto prompt = line.at("prompt");
+    auto made = read(prompt.string());
+    const auto length = static_cast<int64_t>(made.ids.size());
+    prompt.require(length > 0, " has no tokens");
+    prompt.require(length + flags.generation.max_new_tokens <= spec.max_positions, " has ", length, " tokens, with ",
+                   flags.generation.max_new_tokens, " new ones more than the model's ", spec.max_positions,
+                   " positions");
+    all.push_back(std::move(made));
+    faults.good();
+  };
+  const auto on_fault = [&](const Error& error) {
+    all.push_back({.text = {}, .ids = {}, .fault = faults.note(error)});
+  };
+  flags.strict ? for_each_json_line(flags.input, use) : for_each_json_line(flags.input, use, on_fault);
+  return all;
+}
+
 void run_generate(const GenerateFlags& flags) {
   auto options = flags.generation;
+  EK_CHECK(!flags.prompts.empty() || !flags.input.empty(), kConfig, "generate needs --prompt or --input");
   limits::check_integer("--max-new-tokens", options.max_new_tokens, 1, limits::kTokens);
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   options.sampling = sampling_of(flags);
@@ -89,18 +133,24 @@ void run_generate(const GenerateFlags& flags) {
   const auto form = flags.form ? given : source.form();
   const Prompts prompts(source.tokenizer(), form);
   options.stops = prompts.stops();
-  std::vector<std::string> texts;
+  RowFaults faults;
+  const auto read = read_prompts(flags, source.model().spec(), prompts, faults);
   std::vector<TokenIds> ids;
-  for (const auto& prompt : flags.prompts) {
-    texts.push_back(prompts.evaluation_prompt(question(flags.system, prompt)));
-    ids.push_back(prompts.encode(texts.back()));
-  }
+  for (const auto& prompt : read)
+    if (prompt.fault.empty()) ids.push_back(prompt.ids);
   require_memory(plan_of(source.model().spec(), ids, options), machine::memory(), "generating");
   const auto outputs = generate(source.model(), source.forward(), ids, options);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto text = source.tokenizer().decode(outputs[i], true);
-    flags.json ? print_json(ids[i], outputs[i], text) : print_text(form, texts[i], text);
+  auto next = outputs.begin();
+  for (const auto& prompt : read) {
+    if (!prompt.fault.empty()) {
+      print_fault(prompt.fault, flags.json);
+      continue;
+    }
+    const auto text = source.tokenizer().decode(*next, true);
+    flags.json ? print_json(prompt.ids, *next, text) : print_text(form, prompt.text, text);
+    ++next;
   }
+  faults.finish("answered");
 }
 
 }  // namespace
@@ -115,8 +165,12 @@ void add_generate_command(CLI::App& program) {
       "search, "
       "or drawn with a seed; the same input always gives the same text. A template's answer is printed alone.");
   flags->source.add_to(*command);
-  command->add_option("--prompt", flags->prompts, "text to continue, or question; several are run together")
-      ->required();
+  command->add_option("--prompt", flags->prompts, "text to continue, or question; several are run together");
+  command->add_option(
+      "--input", flags->input,
+      "JSON lines, each {\"prompt\": ...}; - is standard input. A line that cannot be answered gives an "
+      "error in its place, and exit code 1 at the end");
+  command->add_flag("--strict", flags->strict, "refuse the input when any of its lines cannot be answered");
   command->add_option("--template", flags->form,
                       "what is put around the prompt: paper, llm_adapters, chat, plain (default: the run's; plain)");
   command->add_option("--system", flags->system,

@@ -22,12 +22,13 @@ namespace {
 struct ScoreFlags {
   SourceOptions source;
   std::string input, logits;
-  bool json = false;
+  bool json = false, strict = false;
 };
 
 struct ScoredText {
   TokenIds ids;
   std::optional<size_t> completion;  ///< of a prompt with a completion: where that begins
+  std::string fault{};               ///< why it cannot be scored
 };
 
 /// Reads {"text": ...}, {"ids": [...]} and {"prompt": ..., "completion": ...} lines.
@@ -37,7 +38,7 @@ class InputReader {
 
   ScoredText read(const JsonView& line) const {
     auto text = text_of(line);
-    check(text.ids, line);
+    check(text, line);
     return text;
   }
 
@@ -57,12 +58,36 @@ class InputReader {
     const auto before = source_.tokenizer().encode(prompt);
     auto ids = source_.tokenizer().encode(prompt + completion);
     const auto border = std::mismatch(before.begin(), before.end(), ids.begin(), ids.end()).first;
-    return {std::move(ids), static_cast<size_t>(border - before.begin())};
+    if (border != before.begin()) return {std::move(ids), static_cast<size_t>(border - before.begin())};
+    return behind_prefix(source_.tokenizer().encode(prompt + completion, /*add_special_tokens=*/false));
   }
 
-  void check(const TokenIds& ids, const JsonView& line) const {
+  /// A first token has no log-probability, so one that nothing stands in front of goes behind the prefix token, unless
+  /// it is that token itself: lm-evaluation-harness' rule for empty contexts.
+  ScoredText behind_prefix(TokenIds ids) const {
+    if (!ids.empty() && ids.front() != prefix()) ids.insert(ids.begin(), prefix());
+    return {std::move(ids), 1};
+  }
+
+  /// bos_token of the tokenizer, else its eos_token, else what training writes behind a text.
+  int64_t prefix() const {
+    if (prefix_) return *prefix_;
+    const auto named = source_.tokenizer().named_tokens();
+    for (const auto* name : {"bos_token", "eos_token"})
+      if (const auto token = named.find(name); token != named.end() && !prefix_)
+        prefix_ = source_.tokenizer().token_to_id(token->second);
+    if (!prefix_) prefix_ = source_.model().spec().end_of_text;
+    EK_CHECK(*prefix_ >= 0, kData,
+             "an empty prompt is scored behind the tokenizer's bos_token or eos_token, and the "
+             "model's files name neither");
+    return *prefix_;
+  }
+
+  void check(const ScoredText& text, const JsonView& line) const {
     const auto& spec = source_.model().spec();
+    const auto& ids = text.ids;
     line.require(!ids.empty(), ": no tokens");
+    line.require(text.completion.value_or(0) < ids.size(), ": the completion has no tokens to score");
     line.require(static_cast<int64_t>(ids.size()) <= spec.max_positions, ": ", ids.size(),
                  " tokens, allowed: ", spec.max_positions);
     for (const int64_t id : ids)
@@ -70,14 +95,14 @@ class InputReader {
   }
 
   const Source& source_;
+  mutable std::optional<int64_t> prefix_;
 };
 
-/// What is said of the completion alone. The first token of all has no log-probability.
+/// What is said of the completion alone. REQUIRES something stands in front of it.
 void add_completion(const TextScore& score, size_t begin, OrderedJson& line) {
-  const size_t first = std::max<size_t>(begin, 1) - 1;
   double logprob = 0;
   bool greedy = true;
-  for (size_t i = first; i < score.token_logprobs.size(); ++i) {
+  for (size_t i = begin - 1; i < score.token_logprobs.size(); ++i) {
     logprob += score.token_logprobs[i];
     greedy = greedy && score.greedy[i];
   }
@@ -97,13 +122,23 @@ void print_row(size_t index, const TokenIds& ids, const TextScore& score) {
   print("%6zu %7zu %12.4f %10.4f\n", index, ids.size(), score.logprob, predicted > 0 ? score.logprob / predicted : 0.0);
 }
 
+void print_fault(size_t index, const std::string& fault, bool json) {
+  if (json)
+    std::cout << OrderedJson{{"index", index}, {"error", fault}}.dump(-1, ' ', false,
+                                                                      OrderedJson::error_handler_t::replace)
+              << std::endl;
+  else
+    print("%6zu error: %s\n", index, fault.c_str());
+}
+
 /// The logits are written at the end: that they cannot be is said before the work.
 void check_place(const std::string& file) {
   const auto folder = std::filesystem::path(file).parent_path();
   EK_CHECK(folder.empty() || is_folder(folder), kIo, file, " cannot be written: ", folder.string(), " is not a folder");
+  EK_CHECK(!is_folder(file), kIo, file, " cannot be written: it is a folder");
 }
 
-/// Scores texts as they are handed over, and shows each.
+/// Scores texts as they are handed over, and shows each in its place, those too that cannot be scored.
 class Scorer {
  public:
   Scorer(const Source& source, const ScoreFlags& flags) : source_(source), flags_(flags) {}
@@ -111,9 +146,18 @@ class Scorer {
   void score(std::span<const ScoredText> texts) {
     if (!flags_.json && index_ == 0) print("%6s %7s %12s %10s\n", "index", "tokens", "logprob", "per token");
     std::vector<TokenIds> ids;
-    for (const auto& text : texts) ids.push_back(text.ids);
+    for (const auto& text : texts)
+      if (text.fault.empty()) ids.push_back(text.ids);
+    auto next = texts.begin();
+    const auto show_faults = [&] {
+      for (; next != texts.end() && !next->fault.empty(); ++next) print_fault(index_++, next->fault, flags_.json);
+    };
+    show_faults();
     score_texts(source_.model(), source_.forward(), ids, {.logits = !flags_.logits.empty(), .greedy = flags_.json},
-                [&](size_t i, const TextScore& score) { show(texts[i], score); });
+                [&](size_t, const TextScore& score) {
+                  show(*next++, score);
+                  show_faults();
+                });
   }
 
   void finish() const {
@@ -133,21 +177,31 @@ class Scorer {
   TensorMap logits_;
 };
 
-/// Lines of a file go through the model together; one from standard input is answered before the next is read.
+/// Lines of a file go through the model together; one from standard input is answered before the next is read. With
+/// --strict all are read first.
 void run_score(const ScoreFlags& flags) {
   check_place(flags.logits);
   const Source source(flags.source);
   const InputReader reader(source);
   Scorer scorer(source, flags);
+  RowFaults faults;
   std::vector<ScoredText> texts;
-  for_each_json_line(flags.input, [&](const JsonView& line) {
-    texts.push_back(reader.read(line));
-    if (flags.input != "-") return;
+  const auto take = [&](ScoredText text) {
+    texts.push_back(std::move(text));
+    if (flags.input != "-" || flags.strict) return;
     scorer.score(texts);
     texts.clear();
-  });
+  };
+  const auto read = [&](const JsonView& line) {
+    auto text = reader.read(line);
+    faults.good();
+    take(std::move(text));
+  };
+  const auto on_fault = [&](const Error& error) { take({.ids = {}, .completion = {}, .fault = faults.note(error)}); };
+  flags.strict ? for_each_json_line(flags.input, read) : for_each_json_line(flags.input, read, on_fault);
   if (!texts.empty()) scorer.score(texts);
   scorer.finish();
+  faults.finish("scored");
 }
 
 }  // namespace
@@ -159,7 +213,8 @@ void add_score_command(CLI::App& program) {
       "Example: evenkeel score --model models/OLMoE-1B-7B-0924 --top-k 2 --input texts.jsonl --json\n"
       "         evenkeel score --run runs/demo --budget 0.125 --input - --json\n\n"
       "Log-probability (natural log) of given texts, token by token. Each input line is {\"text\": ...}, {\"ids\": "
-      "[...]} or {\"prompt\": ..., \"completion\": ...}; no template is put around them.");
+      "[...]} or {\"prompt\": ..., \"completion\": ...}; no template is put around them. A line that cannot be scored "
+      "gives an error in its place and exit code 1 at the end; the others are scored.");
   flags->source.add_to(*command);
   command
       ->add_option("--input", flags->input,
@@ -169,6 +224,8 @@ void add_score_command(CLI::App& program) {
       "--json", flags->json,
       "JSON lines: index, tokens, logprob, token_logprobs, greedy (was it the likeliest token), ids; of a "
       "completion its first token, logprob, greedy");
+  command->add_flag("--strict", flags->strict,
+                    "refuse the input when any line cannot be scored, before anything is: all lines are read first");
   command->add_option("--logits", flags->logits, "also write all logits there, named by index: [tokens, vocabulary]");
   command->callback([flags] { run_score(*flags); });
 }

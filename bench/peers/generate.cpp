@@ -28,7 +28,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kNever = int64_t{1} << 40;  // no token: nothing ends before its time
 const std::vector<std::string> kTasks{"boolq", "piqa", "siqa", "hellaswag", "winogrande", "arc_e", "arc_c", "obqa"};
 
 struct Job {
@@ -71,7 +70,7 @@ OrderedJson generated(const Job& job, const CausalLm& model, const ForwardOption
     const auto prefix = job.alone ? PromptPrefix() : run_prefix(model, forward, shared_beginning(batch), cache_of(job));
     auto run = run_prompts(model, forward, batch, {.room = job.tokens, .cache = cache_of(job), .prefix = &prefix});
     prefill += seconds_since(start);
-    for (auto& ids : generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = kNever}))
+    for (auto& ids : generate(model, forward, std::move(run), {.max_new_tokens = job.tokens, .eos = TokenIds{}}))
       outputs.push_back(std::move(ids));
   }
   return {{"seconds", seconds_since(begin)}, {"prefill", prefill}, {"prompt_tokens", tokens}, {"outputs", outputs}};

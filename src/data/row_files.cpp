@@ -202,6 +202,7 @@ class FileReader {
     set_.files.push_back(file_);
     set_.read += concat(set_.read.empty() ? "" : ", ", kept_, " rows of ", file_, " (", config::name_of(*format_), ")");
     if (kept_ == seen_) return;
+    set_.left_out += seen_ - kept_;
     set_.note += concat(set_.note.empty() ? "" : "; ", seen_ - kept_, " of ", seen_, " rows of ", file_,
                         " cannot be read and are left out; the first: ", first_fault_);
   }
@@ -237,6 +238,7 @@ std::vector<std::string> matches(const std::string& pattern) {
 void append(TaskRows part, TaskRows& all) {
   std::move(part.rows.begin(), part.rows.end(), std::back_inserter(all.rows));
   all.files.insert(all.files.end(), part.files.begin(), part.files.end());
+  all.left_out += part.left_out;
   for (const auto member : {&TaskRows::note, &TaskRows::read})
     if (!(part.*member).empty()) all.*member += concat((all.*member).empty() ? "" : "; ", part.*member);
 }

@@ -38,9 +38,10 @@ constexpr auto names(RowFormat) {
 struct TaskRows {
   std::vector<Row> rows;
   std::vector<std::string> files{};  ///< what was read for training, for the manifest; empty when generated
-  std::string note{};  ///< e.g. that a stand-in is used, or that rows were left out; shown as a warning; empty when
-                       ///< there is nothing to say
-  std::string read{};  ///< what was found, e.g. "1204 rows of a.jsonl (alpaca)"; empty when the task says it all
+  std::string note{};    ///< e.g. that a stand-in is used, or that rows were left out; shown as a warning; empty when
+                         ///< there is nothing to say
+  int64_t left_out = 0;  ///< rows that could not be read
+  std::string read{};    ///< what was found, e.g. "1204 rows of a.jsonl (alpaca)"; empty when the task says it all
 };
 
 /// Puts `part` behind what `all` holds.

@@ -3,7 +3,6 @@
 #include "data/tasks.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <numeric>
 
@@ -11,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "data/option_places.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {
@@ -188,41 +188,8 @@ TaskRows training_rows(std::span<const std::string> families, const RowOptions& 
   return all;
 }
 
-namespace {
-
-std::string lowered(std::string_view text) {
-  std::string result;
-  for (const char c : text) result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
-bool is_letter_or_digit(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
-
-/// Where `answer` first stands for itself: not as a part of a longer word or number.
-size_t whole_hit(std::string_view text, std::string_view answer) {
-  for (size_t at = text.find(answer); at != text.npos; at = text.find(answer, at + 1)) {
-    const size_t end = at + answer.size();
-    const bool grows_left = at > 0 && is_letter_or_digit(text[at - 1]) && is_letter_or_digit(answer.front());
-    const bool grows_right = end < text.size() && is_letter_or_digit(text[end]) && is_letter_or_digit(answer.back());
-    if (!grows_left && !grows_right) return at;
-  }
-  return text.npos;
-}
-
-std::string extract_option(std::span<const std::string> options, std::string_view text, bool lowercase) {
-  size_t first = std::string_view::npos;
-  std::string found;
-  for (const auto& option : options) {
-    const size_t at = whole_hit(text, lowercase ? lowered(option) : option);
-    if (at < first || (at == first && at != text.npos && option.size() > found.size())) first = at, found = option;
-  }
-  return found;
-}
-
-}  // namespace
-
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase) {
-  const std::string own = lowercase ? lowered(text) : std::string(text);
+  const std::string own = lowercase ? lower_case(text) : std::string(text);
   size_t first = std::string_view::npos;
   std::string found;
   for (const auto& answer : task.answers) {
@@ -234,7 +201,11 @@ std::string extract_answer(const TaskInfo& task, std::string_view text, bool low
 
 std::string extract_answer(const TaskInfo& task, const Row& row, std::string_view text, bool lowercase) {
   if (row.options.empty()) return extract_answer(task, text, lowercase);
-  return extract_option(row.options, lowercase ? lowered(text) : std::string(text), lowercase);
+  auto options = row.options;
+  for (auto& option : options)
+    if (lowercase) option = lower_case(option);
+  const auto found = first_option(options, lowercase ? lower_case(text) : std::string(text));
+  return found ? row.options[found->option] : std::string();
 }
 
 double majority_rate(std::span<const Row> rows) {

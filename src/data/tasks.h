@@ -101,8 +101,8 @@ TaskRows training_rows(std::span<const std::string> families, const RowOptions& 
 /// Of the task's answers (LLM-Adapters' rule): anywhere, leftmost hit, no word boundaries; at the same place the
 /// pattern's alternatives are tried in order.
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase);
-/// Of a row's own options: leftmost hit that stands for itself, with no letter or digit (ASCII) beside one of its own;
-/// at the same place the longest. `lowercase`: options are lower-cased too, to be found.
+/// Of a row's own options: the leftmost that stands as a word of its own (data/option_places.h); at the same place the
+/// longest. `lowercase`: options are lower-cased too, to be found.
 std::string extract_answer(const TaskInfo& task, const Row& row, std::string_view text, bool lowercase);
 
 /// Share of the most frequent gold answer, and of uniform guessing: mean over rows of 1 / the row's options, or those

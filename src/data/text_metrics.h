@@ -12,19 +12,20 @@ namespace evenkeel {
 /// between. Letters map one to one (Python's lower() makes two of one, and knows a final sigma).
 std::string normalize_answer(std::string_view text);
 
-/// Whether both are the same text after normalisation.
+/// Whether both are the same text after normalisation, and not empty: SQuAD's scripts call two empty texts a match.
 bool exact_match(std::string_view output, std::string_view reference);
 
-/// 2PR / (P + R) over the normalised words of both, counted as often as they occur. When either has no words: 1 if
-/// neither has, else 0 (SQuAD 2.0; 1.1 gives 0).
+/// 2PR / (P + R) over the normalised words of both, counted as often as they occur. When either has no words: 0, as in
+/// SQuAD 1.1 (2.0 gives 1 when neither has).
 double token_f1(std::string_view output, std::string_view reference);
 
 struct TextMatch {
   double exact_match = 0, f1 = 0;
 };
 
-/// The best over all references, each measure on its own. References without words are left out, unless all are
-/// (SQuAD 2.0). REQUIRES one reference or more.
+/// The best over all references, each measure on its own. References without words are left out (SQuAD 2.0). Where all
+/// are, as "A" or "*" is, one to the letter counts, case and white space around it aside; SQuAD's scripts would give an
+/// empty output and "the" full marks. An empty output is never right. REQUIRES one reference or more.
 TextMatch best_match(std::string_view output, std::span<const std::string> references);
 
 }  // namespace evenkeel

@@ -44,7 +44,7 @@ TEST(NormalizeAnswer, SurvivesBytesThatAreNoText) { EXPECT_EQ(normalize_answer("
 
 TEST(ExactMatch, ComparesNormalisedTexts) {
   EXPECT_TRUE(exact_match("The UE.", "ue"));
-  EXPECT_TRUE(exact_match("", "the"));
+  EXPECT_FALSE(exact_match("", "the"));
   EXPECT_FALSE(exact_match("UE context", "UE"));
 }
 
@@ -56,9 +56,9 @@ TEST(TokenF1, CountsSharedWordsAsOftenAsTheyOccur) {
   EXPECT_DOUBLE_EQ(token_f1("the x", "a x!"), 1);
 }
 
-TEST(TokenF1, NothingEqualsNothingOnly) {
-  EXPECT_DOUBLE_EQ(token_f1("", ""), 1);
-  EXPECT_DOUBLE_EQ(token_f1("the", "."), 1);
+TEST(TokenF1, NothingIsNeverRight) {
+  EXPECT_DOUBLE_EQ(token_f1("", ""), 0);
+  EXPECT_DOUBLE_EQ(token_f1("the", "."), 0);
   EXPECT_DOUBLE_EQ(token_f1("", "x"), 0);
   EXPECT_DOUBLE_EQ(token_f1("x", ""), 0);
 }
@@ -72,8 +72,15 @@ TEST(BestMatch, TakesTheBestOfEachMeasureOverTheReferences) {
 
 TEST(BestMatch, AReferenceWithoutWordsCountsOnlyWhenThereIsNoOther) {
   EXPECT_DOUBLE_EQ(best_match("", Texts{"downlink", ""}).exact_match, 0);
-  EXPECT_DOUBLE_EQ(best_match("", Texts{"*"}).exact_match, 1);
-  EXPECT_DOUBLE_EQ(best_match("", Texts{"*"}).f1, 1);
+  for (const auto* empty : {"", " ", "the", "!"}) {
+    EXPECT_DOUBLE_EQ(best_match(empty, Texts{"*"}).exact_match, 0) << empty;
+    EXPECT_DOUBLE_EQ(best_match(empty, Texts{"*", "A", ""}).f1, 0) << empty;
+  }
+  EXPECT_DOUBLE_EQ(best_match("", Texts{"", " "}).exact_match, 0);
+  EXPECT_DOUBLE_EQ(best_match(" * ", Texts{"*"}).exact_match, 1);
+  EXPECT_DOUBLE_EQ(best_match("a\n", Texts{"B", "A"}).f1, 0);
+  EXPECT_DOUBLE_EQ(best_match("a\n", Texts{"!", "A"}).f1, 1);
+  EXPECT_DOUBLE_EQ(best_match("the", Texts{"An", "The"}).exact_match, 1);
   EXPECT_DOUBLE_EQ(best_match("x", Texts{"*", "the"}).f1, 0);
 }
 

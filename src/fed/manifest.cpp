@@ -93,7 +93,9 @@ OrderedJson owners_of(const ClientsSection& clients, const fs::path& file) {
 }
 
 bool belongs_to_model(const fs::path& file) {
-  return file.extension() == ".safetensors" || file.filename() == "config.json" || file.filename() == "tokenizer.json";
+  const auto name = file.filename();
+  return file.extension() == ".safetensors" || name == "config.json" || name == "generation_config.json" ||
+         name == "tokenizer.json";
 }
 
 uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.at("bytes").integer(0)); }

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 inline constexpr std::string_view kManifestFile = "manifest.json";  ///< in a run folder
 
-/// Weights, config.json and tokenizer.json of a model's folder, in name order.
+/// Weights, config.json, generation_config.json and tokenizer.json of a model's folder, in name order.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder);
 
 /// Files a run depends on: the model folder's weights, config and tokenizer, the adapter it starts from, the training

@@ -173,8 +173,8 @@ std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
   for (const auto& name : e.server.config.evaluate.tasks) {
     const auto from = e.server.config.data.rows(limit, e.server.seed());
     const auto set = test_rows(find_task(name, from), from);
-    auto tokenized =
-        tokenize_rows(set.rows, e.fabric.place.tokenizer, e.server.config.data.tokenize_options(e.server.model.eos));
+    auto tokenized = tokenize_rows(set.rows, e.fabric.place.tokenizer,
+                                   e.server.config.data.tokenize_options(e.server.model.end_of_text));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }
   return rows;

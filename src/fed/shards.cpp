@@ -68,7 +68,7 @@ struct ReadRows {
 ReadRows read_rows(TaskRows set, const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model,
                    const std::string& who) {
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
-  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.eos));
+  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.end_of_text));
   warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
   warn_about_conversations(tokenized, set.rows.size());
   return {std::move(set), std::move(tokenized)};

@@ -53,7 +53,8 @@ struct ModelSpec {
   int64_t num_experts = 0;  ///< of a layer that has any; 0: dense
   int64_t top_k = 0;        ///< the checkpoint's own num_experts_per_tok
   int64_t max_positions = 0;
-  int64_t eos = -1, pad = -1;             ///< token ids, -1 when the checkpoint names none
+  std::vector<int64_t> eos{};             ///< ids each of which ends a generated text (models/end_tokens.h)
+  int64_t end_of_text = -1, pad = -1;     ///< what training writes behind a text; -1 when the checkpoint names none
   std::vector<std::string> moe_layers{};  ///< routing keys, e.g. "model.layers.0.mlp", in depth order
   GateRule gates{};
   GgufRule gguf{};

@@ -349,10 +349,15 @@ std::string ModelConfig::string_or(std::string_view key, std::string_view otherw
 }
 
 int64_t ModelConfig::token_id(std::string_view key) const {
+  const auto ids = token_ids(key);
+  return ids.empty() ? -1 : ids.front();
+}
+
+std::vector<int64_t> ModelConfig::token_ids(std::string_view key) const {
   const auto value = view().find(key);
-  if (!value) return -1;
-  const bool several = value->json().is_array() && value->size() > 0;
-  return (several ? value->at(0) : *value).integer();
+  if (!value) return {};
+  if (value->json().is_array()) return value->integers();
+  return {value->integer()};
 }
 
 void ModelConfig::require(std::string_view key, const Json& supported) const {

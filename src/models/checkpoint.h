@@ -37,6 +37,8 @@ class ModelConfig {
   std::string string_or(std::string_view key, std::string_view otherwise) const;
   /// The token id under `key`, the first of a list, or -1.
   int64_t token_id(std::string_view key) const;
+  /// All ids under `key`: those of a list, or the one.
+  std::vector<int64_t> token_ids(std::string_view key) const;
   /// \throws kCheckpoint when `key` is present and holds something else than `supported` (null counts as absent).
   void require(std::string_view key, const Json& supported) const;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/end_tokens.h"
 #include "models/rope_config.h"
 #include "nn/kernels/kept.h"
 
@@ -229,10 +230,12 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
                              .hidden_size = config.integer("hidden_size"),
                              .num_layers = config.integer("num_hidden_layers"),
                              .max_positions = config.integer_or("max_position_embeddings", defaults.max_positions),
-                             .eos = config.token_id("eos_token_id"),
+                             .end_of_text = end_behind_texts(config),
                              .pad = config.token_id("pad_token_id")},
                    .rope_theta = read_rope_theta(config, defaults.rope_theta),
                    .tied = config.flag_or("tie_word_embeddings", false)};
+  // Not among the initialisers: g++ 12 destroys it twice when one behind it throws.
+  spec.model.eos = ends_of_generation(config);
   auto& heads = spec.attention;
   heads.heads = config.integer("num_attention_heads");
   heads.kv_heads = read_kv_heads(config, heads.heads, defaults);

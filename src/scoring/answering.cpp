@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/option_places.h"
 #include "scoring/continuations.h"
 
 namespace evenkeel {
@@ -17,11 +18,13 @@ std::string first_response(std::string_view text, const TaskInfo& task, PromptTe
   return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
 }
 
-/// What stands before the answer in a row's output; rows of published tasks all have the same.
+/// What stands before the answer in a row's text; rows of published tasks all have the same. Of others it ends where
+/// the first of the options stands, whichever that is: which one is right must not show.
 std::string answer_lead(const Row& row) {
   if (row.options.empty()) return std::string(kAnswerLead);
-  const auto at = row.output.rfind(row.answer);
-  return at == row.output.npos ? std::string() : row.output.substr(0, at);
+  const auto& text = row.turns.empty() ? row.output : row.turns.back().content;
+  const auto place = first_option(row.options, text);
+  return place ? text.substr(0, place->at) : std::string();
 }
 
 /// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
@@ -58,6 +61,24 @@ struct Batch {
   PromptNames names;
   std::vector<bool> is_cut;  // contexts that lost their tail
 };
+
+/// The first prompt that is too long, or that its template refuses, is told before any is answered. One with context
+/// is as long as it has to be, so its shortest counts.
+void check_prompts_fit(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows, int64_t most) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    try {
+      auto shortest = rows[i];
+      shortest.input.clear();
+      const auto prompt = prompts.evaluation_prompt(rows[i].input.empty() ? rows[i] : shortest);
+      const auto length = static_cast<int64_t>(prompts.encode(prompt).size());
+      EK_CHECK(length > 0 || !rows[i].input.empty(), kData, "the prompt has no tokens");
+      EK_CHECK(length <= most, kData, "the prompt has ", length, " tokens, more than the ", most,
+               " that the model's positions leave beside an answer");
+    } catch (const Error& error) {
+      throw error.with_context(concat("task ", task.name, ": row ", i));
+    }
+  }
+}
 
 /// Rows [first, first + count). \param limit  tokens that a prompt with context may take.
 Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row> all, size_t first,
@@ -223,6 +244,7 @@ TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const
                         bool whole_outputs, const std::string& key,
                         const std::function<void(int64_t, int64_t)>& on_progress) {
   const Prompts prompts(tokenizer, options.form);
+  check_prompts_fit(prompts, task, rows, model.spec().max_positions - options.max_new_tokens);
   Answering answering{model, prompts, forward, task, options, rows, whole_outputs};
   TaskAnswers all{std::vector<Prediction>(rows.size())};
   for (size_t first = 0; first < rows.size();) {

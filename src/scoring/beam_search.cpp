@@ -31,7 +31,7 @@ bool BeamSearch::ends(int64_t token) const { return std::find(ends_.begin(), end
 std::vector<BeamSearch::Candidate> BeamSearch::candidates(const at::Tensor& logprobs_WV) const {
   const auto rows = logprobs_WV.contiguous();
   const auto vocab = static_cast<size_t>(rows.size(1));
-  const size_t wanted = (1 + ends_.size()) * width_;
+  const size_t wanted = std::max<size_t>(2, 1 + ends_.size()) * width_;
   std::vector<Candidate> all;
   for (size_t beam = 0; beam < running_.size(); ++beam) {
     const std::span row(rows.const_data_ptr<float>() + beam * vocab, vocab);

@@ -1,5 +1,5 @@
 /// \file  The bookkeeping of one beam search, apart from the model. Equal to transformers' generate(num_beams = width,
-/// do_sample=False, length_penalty=1.0, early_stopping=False): (1 + ends) * width candidates a step; of the first
+/// do_sample=False, length_penalty=1.0, early_stopping=False): max(2, 1 + ends) * width candidates a step; of the first
 /// `width` those that end are kept, their score divided by the number of new tokens, eos included; it ends when
 /// the best running beam, at its present length, is no better than the worst of `width` ended ones, or at
 /// max_new_tokens. Dimension names: W running beams, V vocabulary.
@@ -19,7 +19,7 @@ class BeamSearch {
     int64_t parent, token;
   };
 
-  /// \param ends  tokens that end a beam, one or more
+  /// \param ends  tokens that end a beam, each once; none: its length does
   BeamSearch(int64_t width, std::vector<int64_t> ends, int64_t max_new_tokens);
 
   /// One step. \param logprobs [W, V] float32 of the running beams, in order; W is 1 in the first step.

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/text_metrics.h"
 #include "scoring/answer_likelihood.h"
 #include "scoring/answering.h"
@@ -21,6 +22,9 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
+/// No answer is never right, whatever was expected.
+bool is_right(const std::string& answer, const std::string& gold) { return !answer.empty() && answer == gold; }
+
 void count_answers(const TaskInfo& task, std::span<const Row> rows, bool lowercase, std::span<Prediction> predictions,
                    TaskScore& score) {
   int64_t cased = 0, lower = 0, valid = 0, ranked = 0;
@@ -29,10 +33,10 @@ void count_answers(const TaskInfo& task, std::span<const Row> rows, bool lowerca
     const auto as_is = extract_answer(task, rows[i], one.output, false);
     const auto lower_case = extract_answer(task, rows[i], one.output, true);
     one.extracted = lowercase ? lower_case : as_is;
-    cased += as_is == one.gold;
-    lower += lower_case == one.gold;
+    cased += is_right(as_is, one.gold);
+    lower += is_right(lower_case, one.gold);
     valid += !one.extracted.empty();
-    ranked += one.ranked == one.gold;
+    ranked += is_right(one.ranked, one.gold);
   }
   const int64_t correct = lowercase ? lower : cased;
   score.accuracy = share(correct, score.rows);
@@ -45,7 +49,7 @@ void count_answers(const TaskInfo& task, std::span<const Row> rows, bool lowerca
 
 bool is_said(const std::string& output, std::span<const std::string> references) {
   return std::any_of(references.begin(), references.end(),
-                     [&](const std::string& reference) { return strip(reference) == output; });
+                     [&](const std::string& reference) { return is_right(output, strip(reference)); });
 }
 
 /// \param to_the_letter  what an exact match is
@@ -110,7 +114,7 @@ TokenizedRows whole_rows(const CausalLm& model, const Tokenizer& tokenizer, std:
   return tokenize_rows(rows, tokenizer,
                        {.form = options.form,
                         .cutoff = options.cutoff > 0 ? std::min(options.cutoff, most) : most,
-                        .eos = model.spec().eos});
+                        .eos = model.spec().end_of_text});
 }
 
 void check_answers_left(const TaskInfo& task, const TokenizedRows& whole) {
@@ -159,7 +163,33 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
   score.perplexity = std::exp(score.nll);
 }
 
+bool is_blank_text(std::string_view text) { return strip(text).empty(); }
+
+/// What of a row no score may rest on; empty: nothing.
+std::string fault_of(const TaskInfo& task, const Row& row) {
+  const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
+                                 [](const Turn& turn) { return !is_blank_text(turn.content); });
+  if (!asked && is_blank_text(row.instruction) && is_blank_text(row.input)) return "asks nothing";
+  if (task.scoring == Scoring::kNll)
+    return is_blank_text(row.turns.empty() ? row.output : row.turns.back().content) ? "has an empty answer" : "";
+  if (task.free_text()) {
+    const bool none = std::all_of(row.references.begin(), row.references.end(), is_blank_text);
+    return none ? "has no reference that says anything" : "";
+  }
+  const auto allowed = row_answers(task, row);
+  if (allowed.empty()) return "has no options";
+  if (std::find(allowed.begin(), allowed.end(), row.answer) != allowed.end()) return {};
+  return concat("has the answer \"", shown(row.answer), "\", which is none of its options: ", shown(join(allowed)));
+}
+
 }  // namespace
+
+void check_test_rows(const TaskInfo& task, std::span<const Row> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto fault = fault_of(task, rows[i]);
+    EK_CHECK(fault.empty(), kData, "task ", task.name, ": row ", i, " ", fault);
+  }
+}
 
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
   if (!row.options.empty()) return row.options;
@@ -181,6 +211,7 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
 void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, const TaskRows& set,
                 const EvaluationOptions& options) {
   EK_CHECK(!set.rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
+  check_test_rows(task, set.rows);
   warn_once(set.note);
   if (task.scoring == Scoring::kNll) return check_answers_left(task, whole_rows(shape, tokenizer, set.rows, options));
   check_rows(shape, tokenizer, task, set.rows, options);
@@ -193,6 +224,7 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
   const std::span<const Row> rows = set.rows;
   EK_CHECK(!rows.empty(), kData, "task ", task.name, " has no rows to evaluate");
   EK_CHECK(options.batch_size > 0, kConfig, "evaluation batch size is ", options.batch_size, ", allowed: 1 or more");
+  check_test_rows(task, rows);
   TaskScore score;
   score.task = task.name;
   score.top_k = forward.router.top_k > 0 ? forward.router.top_k : model.spec().top_k;

@@ -214,14 +214,17 @@ std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 /// once. \param shape  its weights are not read. \throws kData naming task and row (0 = the first)
 void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, const TaskRows& set,
                 const EvaluationOptions& options);
+/// What evaluate_task() asks of rows before anything runs. \throws kData naming task and row (0 = the first) that asks
+/// nothing, whose answer is empty or, of a choice, none of row_answers(), or whose references all say nothing.
+void check_test_rows(const TaskInfo& task, std::span<const Row> rows);
 
 /// Each prompt runs once: its cache serves the ranking of the answers (total log-probability, ties to the answer named
 /// first) and then generation, which goes on behind the answer that it begins with. What the prompts of a task begin
 /// with alike runs once. Without `predictions`, and greedily, an output ends where its answer can be read and nothing
-/// that follows could change it: scores are the same. An answer is ranked behind what stands before the gold one in the
-/// row's output, as in "the correct answer is answer2". Prompt and answer are tokenised together, as in training. A
-/// context that does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once.
-/// Scoring::kNll generates nothing: rows are cut and tokenised as for training, the end of sequence included, and no
+/// that follows could change it: scores are the same. An answer is ranked behind what stands before the first option
+/// in the row's output, whichever is right. Prompt and answer are tokenised together, as in training. A context that
+/// does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once. Scoring::kNll generates
+/// nothing: rows are cut and tokenised as for training, the end of sequence included, and no
 /// batch of theirs is longer than 4096 tokens or one row. \throws kNumeric naming task and first row (0 = the first)
 /// whose logits are not finite.
 /// \param predictions  filled when given, one per row.

@@ -309,6 +309,42 @@ TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
   EXPECT_DOUBLE_EQ(score.majority, 0.5);
 }
 
+TEST(CheckTestRows, RefusesWhatNoScoreMayRestOn) {
+  const auto refuses = [](const TaskInfo& task, const Row& bad) {
+    EXPECT_THROW(check_test_rows(task, std::vector{bad}), Error) << bad.answer;
+  };
+  const auto boolq = find_task("boolq");
+  EXPECT_NO_THROW(check_test_rows(boolq, some_rows(3)));
+  for (const auto* answer : {"True", "false ", "maybe", ""}) refuses(boolq, row("Is it?", "true/false", answer));
+  refuses(boolq, {.instruction = " ", .input = "", .output = "true", .answer = "true"});
+  refuses(own_task(Scoring::kChoice), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
+  refuses(own_task(Scoring::kChoice),
+          {.instruction = "q", .input = "", .output = "x", .answer = "z", .options = {"x", "y"}});
+  for (const auto scoring : {Scoring::kF1, Scoring::kExact}) {
+    refuses(own_task(scoring), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
+    refuses(own_task(scoring),
+            {.instruction = "q", .input = "", .output = "", .answer = "", .references = {"", " \n"}});
+    refuses(own_task(scoring), {.instruction = "",
+                                .input = "",
+                                .output = "x",
+                                .answer = "x",
+                                .references = {"x"},
+                                .turns = {{"user", " "}, {"assistant", "x"}}});
+  }
+  refuses(own_task(Scoring::kNll), {.instruction = "q", .input = "", .output = "\n", .answer = ""});
+}
+
+TEST(EvaluateTask, APromptThatIsTooLongIsToldBeforeAnyIsAnswered) {
+  const auto model = testing::random_model(30, 400);
+  auto rows = some_rows(6);
+  rows[4].instruction += std::string(4000, 'x');
+  int64_t answered = 0;
+  EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                             {.max_new_tokens = 3, .batch_size = 1}, nullptr, [&](int64_t, int64_t) { ++answered; }),
+               Error);
+  EXPECT_EQ(answered, 0);
+}
+
 TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
   const auto model = testing::random_model(31, 400);
   const auto scored = [&](const std::string& behind_prompt, const std::string& before_answer) {
@@ -337,7 +373,7 @@ TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   std::vector<Prediction> predictions;
   const auto score =
       evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kNll), set, {.cutoff = 150}, &predictions);
-  const TokenizeOptions training{.cutoff = 150, .eos = model->spec().eos};
+  const TokenizeOptions training{.cutoff = 150, .eos = model->spec().end_of_text};
   const auto whole = tokenize_rows(set.rows, tokenizer(), training);
   EXPECT_EQ(score.cut, whole.cut);
   EXPECT_GT(score.cut, 0);

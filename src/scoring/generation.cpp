@@ -110,10 +110,11 @@ class NextTokens {
 };
 
 /// What ends a sequence: eos first, then the rest.
-TokenIds ends_of(const GenerationOptions& options, int64_t model_eos) {
-  TokenIds ends = {options.eos >= 0 ? options.eos : model_eos};
-  for (const int64_t id : options.stops)
-    if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
+  TokenIds ends;
+  for (const auto* ids : {options.eos ? &*options.eos : &model_eos, &options.stops})
+    for (const int64_t id : *ids)
+      if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   return ends;
 }
 

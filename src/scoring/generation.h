@@ -28,7 +28,7 @@ using TokenIds = std::vector<int64_t>;
 struct GenerationOptions {
   int64_t max_new_tokens = 32;
   int64_t beams = 1;                      ///< 1: greedy. More: beam search (scoring/beam_search.h)
-  int64_t eos = -1;                       ///< stops a sequence; -1: the model's
+  std::optional<TokenIds> eos{};          ///< ids each of which stops a sequence, none too; nothing: the model's
   std::vector<int64_t> stops{};           ///< ids that stop one as well (Prompts::stops)
   std::optional<Sampling> sampling = {};  ///< tokens are drawn instead of taken; with one beam only
   /// Whether a prompt's new tokens say all that is wanted of them: then it ends. With one beam only; empty: never.

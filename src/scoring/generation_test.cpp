@@ -45,7 +45,7 @@ TEST(Generate, GreedyEqualsRunningTheWholeTextForEveryToken) {
   for (const int64_t top_k : {1, 3, 5}) {
     ForwardOptions forward;
     forward.router.top_k = top_k;
-    const auto outputs = generate(*model, forward, kPrompts, {.max_new_tokens = 12, .eos = 1000});
+    const auto outputs = generate(*model, forward, kPrompts, {.max_new_tokens = 12, .eos = TokenIds{1000}});
     for (size_t i = 0; i < kPrompts.size(); ++i)
       EXPECT_EQ(outputs[i], greedy_without_cache(*model, forward, kPrompts[i], 12)) << "prompt " << i;
   }
@@ -53,9 +53,9 @@ TEST(Generate, GreedyEqualsRunningTheWholeTextForEveryToken) {
 
 TEST(Generate, ASequenceThatEndsLeavesTheOthersAsTheyWere) {
   const auto model = testing::random_model(4);
-  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = 1000});
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}});
   for (const int64_t eos : {full[0][2], full[1][0], full[2][14]}) {
-    const auto stopped = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = eos});
+    const auto stopped = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{eos}});
     for (size_t i = 0; i < full.size(); ++i)
       EXPECT_EQ(stopped[i], TokenIds(full[i].begin(), std::find(full[i].begin(), full[i].end(), eos)));
   }
@@ -63,7 +63,7 @@ TEST(Generate, ASequenceThatEndsLeavesTheOthersAsTheyWere) {
 
 TEST(Generate, BeamsOfPromptsTogetherEqualBeamsOfEachAlone) {
   const auto model = testing::random_model(5);
-  const GenerationOptions options{.max_new_tokens = 9, .beams = 3, .eos = 11};
+  const GenerationOptions options{.max_new_tokens = 9, .beams = 3, .eos = TokenIds{11}};
   const auto together = generate(*model, {}, kPrompts, options);
   for (size_t i = 0; i < kPrompts.size(); ++i)
     EXPECT_EQ(together[i], generate(*model, {}, std::span(kPrompts).subspan(i, 1), options).front());
@@ -71,8 +71,8 @@ TEST(Generate, BeamsOfPromptsTogetherEqualBeamsOfEachAlone) {
 
 TEST(Generate, WiderBeamsFindTextsThatAreAtLeastAsLikelyHere) {
   const auto model = testing::random_model(6);
-  const auto narrow = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 1, .eos = 1000});
-  const auto wide = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 24, .eos = 1000});
+  const auto narrow = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 1, .eos = TokenIds{1000}});
+  const auto wide = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 24, .eos = TokenIds{1000}});
   for (size_t i = 0; i < kPrompts.size(); ++i)
     EXPECT_GE(logprob_of(*model, {}, joined(kPrompts[i], wide[i])) + 1e-4,
               logprob_of(*model, {}, joined(kPrompts[i], narrow[i])));
@@ -84,7 +84,7 @@ TEST(Generate, RefusesPromptsThatDoNotFit) {
   EXPECT_THROW(generate(*model, {}, empty, {}), Error);
   EXPECT_THROW(generate(*model, {}, foreign, {}), Error);
   EXPECT_THROW(generate(*model, {}, longest, {.max_new_tokens = 13}), Error);
-  EXPECT_EQ(generate(*model, {}, longest, {.max_new_tokens = 12, .eos = 1000}).front().size(), 12u);
+  EXPECT_EQ(generate(*model, {}, longest, {.max_new_tokens = 12, .eos = TokenIds{1000}}).front().size(), 12u);
 }
 
 TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
@@ -112,7 +112,7 @@ TEST(ContinuationLogprobs, EqualTheDifferenceOfWholeTexts) {
 TEST(ContinuationLogprobs, LeaveTheRunAsItWas) {
   const auto model = testing::random_model(9);
   const std::vector<std::vector<TokenIds>> continuations(kPrompts.size(), {{1, 2, 3}, {1, 2, 4}, {1, 5, 6, 7, 8}});
-  const GenerationOptions options{.max_new_tokens = 10, .eos = 1000};
+  const GenerationOptions options{.max_new_tokens = 10, .eos = TokenIds{1000}};
   auto run = run_prompts(*model, {}, kPrompts, {.room = 10});
   const auto first = continuation_logprobs(*model, {}, run, continuations);
   EXPECT_EQ(continuation_logprobs(*model, {}, run, continuations), first);
@@ -127,7 +127,7 @@ TokenIds first_of(const TokenIds& ids, size_t count, std::initializer_list<int64
 
 TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
   const auto model = testing::random_model(9);
-  const auto greedy = generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = 1000});
+  const auto greedy = generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = TokenIds{1000}});
   const auto wrong = [&](size_t b, size_t at) { return (greedy[b][at] + 1) % 67; };
   const std::vector<std::vector<TokenIds>> guesses{
       {first_of(greedy[0], 5), first_of(greedy[0], 3, {wrong(0, 3), 2})},  // the first branch is right
@@ -145,11 +145,11 @@ TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
   }
   for (const int64_t eos : {int64_t{1000}, greedy[0][2], greedy[1][5], greedy[3][6]}) {
     auto again = run;
-    EXPECT_EQ(generate(*model, {}, std::move(again), {.max_new_tokens = 8, .eos = eos}),
-              generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = eos}));
+    EXPECT_EQ(generate(*model, {}, std::move(again), {.max_new_tokens = 8, .eos = TokenIds{eos}}),
+              generate(*model, {}, kPrompts, {.max_new_tokens = 8, .eos = TokenIds{eos}}));
   }
-  EXPECT_EQ(generate(*model, {}, std::move(run), {.max_new_tokens = 3, .eos = 1000}),
-            generate(*model, {}, kPrompts, {.max_new_tokens = 3, .eos = 1000}));
+  EXPECT_EQ(generate(*model, {}, std::move(run), {.max_new_tokens = 3, .eos = TokenIds{1000}}),
+            generate(*model, {}, kPrompts, {.max_new_tokens = 3, .eos = TokenIds{1000}}));
 }
 
 TEST(PromptPrefix, IsWhatAllPromptsBeginWithAndLeavesEachAToken) {
@@ -173,7 +173,7 @@ TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {
     EXPECT_LT((shared.last_BD - alone.last_BD).abs().max().item<double>(), dtype == BaseDtype::kFloat64 ? 1e-12 : 2e-5);
     EXPECT_EQ(shared.cache.lengths(), alone.cache.lengths());
     for (const int64_t beams : {1, 3}) {
-      const GenerationOptions options{.max_new_tokens = 9, .beams = beams, .eos = 11};
+      const GenerationOptions options{.max_new_tokens = 9, .beams = beams, .eos = TokenIds{11}};
       EXPECT_EQ(generate(*model, {}, shared, options), generate(*model, {}, alone, options));
     }
   }
@@ -181,11 +181,12 @@ TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {
 
 TEST(Generate, EndsWhereItIsEnough) {
   const auto model = testing::random_model(4);
-  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = 1000});
-  const auto enough = generate(*model, {}, kPrompts,
-                               {.max_new_tokens = 15, .eos = 1000, .is_enough = [](size_t prompt, const TokenIds& ids) {
-                                  return ids.size() == prompt + 2;
-                                }});
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}});
+  const auto enough =
+      generate(*model, {}, kPrompts,
+               {.max_new_tokens = 15, .eos = TokenIds{1000}, .is_enough = [](size_t prompt, const TokenIds& ids) {
+                  return ids.size() == prompt + 2;
+                }});
   for (size_t b = 0; b < full.size(); ++b) EXPECT_EQ(enough[b], first_of(full[b], b + 2));
 }
 
@@ -196,10 +197,10 @@ TEST(Generate, PromptsBeyondOnePassAreTheSameAsAlone) {
     auto& prompt = prompts.emplace_back();
     for (int64_t i = 0; i < 190 + 7 * b; ++i) prompt.push_back((i * i + b * 5 + i / 3) % 67);  // 6,492 tokens in all
   }
-  const auto together = generate(*model, {}, prompts, {.max_new_tokens = 4, .eos = 1000});
+  const auto together = generate(*model, {}, prompts, {.max_new_tokens = 4, .eos = TokenIds{1000}});
   for (const size_t b : {size_t{0}, size_t{13}, size_t{23}})
     EXPECT_EQ(together[b],
-              generate(*model, {}, std::span(prompts).subspan(b, 1), {.max_new_tokens = 4, .eos = 1000})[0]);
+              generate(*model, {}, std::span(prompts).subspan(b, 1), {.max_new_tokens = 4, .eos = TokenIds{1000}})[0]);
 }
 
 at::Tensor logprobs(std::initializer_list<std::vector<float>> rows) {
@@ -248,15 +249,28 @@ TEST(BeamSearch, BreaksTiesByTheEarlierBeamAndTheLowerId) {
   }
 }
 
+TEST(Generate, EveryIdOfAListEndsASequenceAndAnEmptyListNone) {
+  const auto model = testing::random_model(4);
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{}});
+  EXPECT_EQ(full, generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}}));
+  const TokenIds eos = {full[2][9], full[0][2], full[1][4], full[0][2]};
+  const auto ended = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = eos});
+  for (size_t i = 0; i < full.size(); ++i)
+    EXPECT_EQ(ended[i],
+              TokenIds(full[i].begin(), std::find_first_of(full[i].begin(), full[i].end(), eos.begin(), eos.end())));
+  const auto unended = generate(*model, {}, kPrompts, {.max_new_tokens = 6, .beams = 3, .eos = TokenIds{}});
+  for (const auto& ids : unended) EXPECT_EQ(ids.size(), 6u);
+}
+
 TEST(Generate, AStopEndsASequenceAsEosDoes) {
   const auto model = testing::random_model(4);
-  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = 1000});
+  const auto full = generate(*model, {}, kPrompts, {.max_new_tokens = 15, .eos = TokenIds{1000}});
   const int64_t eos = full[2][9], stop = full[0][2];
   for (const int64_t beams : {1, 3}) {
-    const auto both =
-        generate(*model, {}, kPrompts, {.max_new_tokens = 15, .beams = beams, .eos = eos, .stops = {stop, eos}});
+    const auto both = generate(*model, {}, kPrompts,
+                               {.max_new_tokens = 15, .beams = beams, .eos = TokenIds{eos}, .stops = {stop, eos}});
     const auto swapped =
-        generate(*model, {}, kPrompts, {.max_new_tokens = 15, .beams = beams, .eos = stop, .stops = {eos}});
+        generate(*model, {}, kPrompts, {.max_new_tokens = 15, .beams = beams, .eos = TokenIds{stop}, .stops = {eos}});
     EXPECT_EQ(both, swapped);
     for (const auto& ids : both)
       EXPECT_EQ(std::count(ids.begin(), ids.end(), stop) + std::count(ids.begin(), ids.end(), eos), 0);
@@ -266,12 +280,12 @@ TEST(Generate, AStopEndsASequenceAsEosDoes) {
 TEST(Generate, DrawnTokensRepeatAndFollowTheirOdds) {
   const auto model = testing::random_model(5);
   const GenerationOptions options{
-      .max_new_tokens = 6, .eos = 1000, .sampling = Sampling{.temperature = 1.5, .seed = 7}};
+      .max_new_tokens = 6, .eos = TokenIds{1000}, .sampling = Sampling{.temperature = 1.5, .seed = 7}};
   EXPECT_EQ(generate(*model, {}, kPrompts, options), generate(*model, {}, kPrompts, options));
   auto nearly_greedy = options;
   nearly_greedy.sampling->top_k = 1;
   EXPECT_EQ(generate(*model, {}, kPrompts, nearly_greedy),
-            generate(*model, {}, kPrompts, {.max_new_tokens = 6, .eos = 1000}));
+            generate(*model, {}, kPrompts, {.max_new_tokens = 6, .eos = TokenIds{1000}}));
   auto beams = options;
   beams.beams = 2;
   EXPECT_THROW(generate(*model, {}, kPrompts, beams), Error);
@@ -301,7 +315,7 @@ TEST(TokenSampling, ATokenIsDrawnByItsShare) {
 TEST(Score, SaysWhichTokensWereTheLikeliest) {
   const auto model = testing::random_model(6);
   const auto answer =
-      generate(*model, {}, std::vector<TokenIds>{kPrompts[0]}, {.max_new_tokens = 3, .eos = 1000}).at(0);
+      generate(*model, {}, std::vector<TokenIds>{kPrompts[0]}, {.max_new_tokens = 3, .eos = TokenIds{1000}}).at(0);
   const std::vector<TokenIds> text{joined(kPrompts[0], answer)};
   score_texts(*model, {}, text, {.greedy = true}, [&](size_t, const TextScore& score) {
     ASSERT_EQ(score.greedy.size(), score.token_logprobs.size());

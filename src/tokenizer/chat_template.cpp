@@ -26,13 +26,6 @@ struct Document {
   JsonView view() const { return {json, origin}; }
 };
 
-SpecialTokens named_tokens(const fs::path& folder) {
-  SpecialTokens tokens;
-  for (auto& [name, content] : TokenizerFolder(folder, TokenizerFolder::Purpose::kNames).named_tokens())
-    tokens.emplace(name, content);
-  return tokens;
-}
-
 /// A text, or a list of {"name", "template"}.
 std::optional<std::string> template_in(const JsonView& config) {
   const auto given = config.find("chat_template");
@@ -57,7 +50,7 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialT
 
 ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
   const Document config(folder, kTokenizerConfig);
-  auto special = named_tokens(folder);
+  auto special = special_tokens_of(folder);
   if (const auto file = folder / kTemplateFile; path_exists(file))
     return {read_file(file, jinja::Template::kMostBytes), file.string(), std::move(special)};
   const auto source = template_in(config.view());
@@ -74,6 +67,13 @@ jinja::Rendered ChatTemplate::render(std::span<const ChatMessage> messages, bool
       {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
   for (const auto& [name, token] : special_) variables.emplace_back(name, jinja::Value::string(token));
   return template_.render(variables);
+}
+
+ChatTemplate::SpecialTokens special_tokens_of(const fs::path& folder) {
+  SpecialTokens tokens;
+  for (auto& [name, content] : TokenizerFolder(folder, TokenizerFolder::Purpose::kNames).named_tokens())
+    tokens.emplace(name, content);
+  return tokens;
 }
 
 std::vector<fs::path> chat_template_files(const fs::path& folder) {

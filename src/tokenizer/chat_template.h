@@ -45,6 +45,9 @@ class ChatTemplate {
   SpecialTokens special_;
 };
 
+/// The special tokens that a folder's files and its tokenizer's class name, as of_model() takes them.
+ChatTemplate::SpecialTokens special_tokens_of(const std::filesystem::path& folder);
+
 /// The files of a folder that of_model() reads and tokenizer_files() does not name, those that are there.
 std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
 

@@ -208,6 +208,7 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
 }
 
 ChatTemplate Tokenizer::chat_template() const { return ChatTemplate::of_model(impl_->folder); }
+std::map<std::string, std::string> Tokenizer::named_tokens() const { return special_tokens_of(impl_->folder); }
 
 bool Tokenizer::is_special(int64_t id) const {
   return id >= 0 && id < vocab_size() && impl_->entries[static_cast<size_t>(id)].special;

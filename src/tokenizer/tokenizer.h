@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,6 +52,8 @@ class Tokenizer {
   /// The chat template that lies beside tokenizer.json, read anew. \throws kData when there is none
   /// (tokenizer/chat_template.h)
   ChatTemplate chat_template() const;
+  /// The tokens that files beside tokenizer.json name: bos_token, eos_token, ...; read anew.
+  std::map<std::string, std::string> named_tokens() const;
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

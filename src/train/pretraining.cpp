@@ -185,7 +185,7 @@ class Pretraining {
 
   void load_data() {
     const auto tokenizer = install_tokenizer(config_, texts_, model_->spec().vocab_size, folder_.tokenizer());
-    corpus_ = std::make_unique<Corpus>(texts_, tokenizer, model_->spec().eos, config_.train.sequence_length,
+    corpus_ = std::make_unique<Corpus>(texts_, tokenizer, model_->spec().end_of_text, config_.train.sequence_length,
                                        config_.data.validation);
     EK_CHECK(corpus_->training() >= 1, kConfig, "pretrain: the text has ", corpus_->tokens(),
              " tokens, too few for one sequence of ", config_.train.sequence_length);

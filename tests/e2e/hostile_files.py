@@ -380,7 +380,7 @@ SCORE_LINES = [
 @pytest.mark.parametrize("line, says", cases(SCORE_LINES))
 def test_a_line_to_score(tiny_model, folder, line, says):  # noqa: F811
     (folder / "texts.jsonl").write_bytes(b'{"ids": [7]}\n' + (line if isinstance(line, bytes) else line.encode()) + b"\n")
-    refused("score", "--model", tiny_model, "--input", folder / "texts.jsonl", says=["texts.jsonl", "line 2", *says],
+    refused("score", "--model", tiny_model, "--strict", "--input", folder / "texts.jsonl", says=["texts.jsonl", "line 2", *says],
             untouched=folder)
 
 

@@ -139,3 +139,18 @@ def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_
     for ours, theirs in zip(*(likelihoods(found["choosing"]) for found in (samples, by_the_harness[1])), strict=True):
         assert [value for value, _ in ours] == pytest.approx([value for value, _ in theirs], abs=1e-3)
         assert [greedy for _, greedy in ours] == [greedy for _, greedy in theirs]
+
+
+EMPTY_CONTEXTS = ["The sky is blue", "T", " blue", "Is it so?", "<|endoftext|>A stone", "\n", "42"]
+
+
+def test_empty_contexts_are_scored_by_the_class_as_by_the_harness(small_run, evenkeel_lm, merged):  # noqa: F811
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+    pairs = [("", text) for text in EMPTY_CONTEXTS] + [("The sky is", " blue"), ("The sky is ", "blue"), ("A stone\n", "is true")]
+    requests = [Instance("loglikelihood", {}, pair, index) for index, pair in enumerate(pairs)]
+    theirs = HFLM(pretrained=str(merged), device="cpu", dtype="float32", batch_size=1).loglikelihood(requests)
+    ours = evenkeel_lm.Evenkeel("--run", str(small_run), "--budget", "1", program=PROGRAM).loglikelihood(requests)
+    for (value, greedy), (wanted, wanted_greedy), pair in zip(ours, theirs, pairs, strict=True):
+        assert value == pytest.approx(wanted, abs=1e-3), pair
+        assert greedy == wanted_greedy and value < 0

@@ -1,0 +1,35 @@
+#include "models/end_tokens.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kKey = "eos_token_id";
+
+std::vector<int64_t> ids_of(const ModelConfig& config) {
+  std::vector<int64_t> ids;
+  for (const int64_t id : config.token_ids(kKey))
+    if (id >= 0 && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace
+
+std::vector<int64_t> ends_of_generation(const ModelConfig& config) {
+  const std::filesystem::path file = config.origin();
+  const auto beside = file.parent_path() / "generation_config.json";
+  if (file.filename() != "config.json" || !path_exists(beside)) return ids_of(config);
+  return ids_of(ModelConfig::load(beside));
+}
+
+int64_t end_behind_texts(const ModelConfig& config) {
+  if (const auto own = ids_of(config); !own.empty()) return own.front();
+  const auto ends = ends_of_generation(config);
+  return ends.empty() ? -1 : ends.front();
+}
+
+}  // namespace evenkeel
