@@ -30,7 +30,7 @@ struct EvaluateFlags {
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
-  std::optional<std::string> decode, form, format, score;
+  std::optional<std::string> decode, form, format, score, chat_template;
   std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
   bool json = false, in_the_run_only = false;
@@ -127,6 +127,10 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
            "--format, --score and --options say what --data FILE is: they go with --tasks files");
   limits::check_integer("--limit", flags.limit.value_or(0), 0, limits::kRows);
+  EK_CHECK(!flags.chat_template || !flags.form || *flags.form == "chat", kConfig,
+           "--chat-template goes with --template chat");
+  EK_CHECK(!flags.chat_template || flags.form || !flags.run.empty(), kConfig,
+           "--chat-template goes with --template chat");
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
   limits::check_integer("--max-new-tokens", flags.max_new_tokens.value_or(1), 1, limits::kTokens);
   limits::check_integer("--batch-size", flags.batch_size.value_or(1), 1, limits::kBatch);
@@ -186,7 +190,7 @@ struct LoadedTask {
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   RowOptions from{.limit = flags.limit.value_or(0),
                   .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
-                  .conversations = form_of(flags) == PromptTemplate::kChat};
+                  .form = form_of(flags).value_or(PromptTemplate::kPaper)};
   if (asks_for_files(flags.tasks) && !flags.data.empty()) from.files = files_of(flags);
   std::vector<LoadedTask> loaded;
   for (const auto& name : expand_tasks(flags.tasks, from)) {
@@ -225,7 +229,8 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
                             .bert_scorer = scorer ? &*scorer : nullptr};
   const auto tasks = load_tasks(flags);
   const auto opened = open_model(flags.model);
-  const auto tokenizer = Tokenizer::of_model(opened.folder);
+  auto tokenizer = Tokenizer::of_model(opened.folder);
+  if (flags.chat_template) tokenizer.use_chat_template(*flags.chat_template);
   std::optional<AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;
@@ -271,6 +276,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given) {
   changes.adjust = [=](ExperimentConfig& config) {
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
+    if (flags.chat_template) config.data.chat_template = *flags.chat_template;
     if (dtype_given) config.model.dtype = dtype;
     if (flags.in_the_run_only) config.evaluate.as_exported = false;
     if (flags.seed) config.seed = *flags.seed;
@@ -327,11 +333,13 @@ void add_evaluate_command(CLI::App& program) {
       "--data", flags->data,
       "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
       "JSON or JSON lines, or a glob");
-  command->add_option("--format", flags->format, "of that file: alpaca, messages, prompt_completion (default: auto)");
+  command->add_option("--format", flags->format, "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
   command->add_option("--score", flags->score, "and its answers: f1 (default), exact, choice or nll");
   command->add_option("--options", flags->options, "choice: the answers of rows without options, comma-separated")
       ->delimiter(',');
   command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
+  command->add_option("--chat-template", flags->chat_template,
+                      "--template chat: a template file in the place of the model's or the run's");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 128)");

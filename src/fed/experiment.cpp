@@ -53,6 +53,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose) {
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = Tokenizer::of_model(folder);
+  if (!config.data.chat_template.empty()) tokenizer.use_chat_template(config.data.chat_template);
   check_vocabulary(tokenizer, shape->spec(), folder);
   check_method_fits(config.method, shape->spec());
   check_ranks(config);

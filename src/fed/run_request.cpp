@@ -7,6 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "base/files.h"
+
 namespace evenkeel {
 namespace {
 
@@ -38,6 +40,12 @@ Values values_of(const ExperimentConfig& config) {
 void leave_to_run(std::string& asked, const std::string& run) {
   if (!asked.starts_with(kDataVariable)) return;
   if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
+}
+
+/// The run's copy of a template, where the file that was asked for has not changed since, or is gone.
+void leave_copy_to_run(std::string& asked, const std::string& run) {
+  if (asked.empty() || run.empty()) return;
+  if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
 }
 
 bool stands_for(const std::string& pattern, const std::string& file) {
@@ -88,6 +96,8 @@ std::vector<std::string> differences(const ExperimentConfig& asked, const Experi
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
   leave_to_run(asked.data.path, run.data.path);
   leave_to_run(asked.data.files, run.data.files);
+  asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
+  leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
   for (const auto& [name, set] : run.data.files.sets)
     if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
       leave_to_run(same->second, set);

@@ -42,9 +42,11 @@ class Tokenizer {
   bool is_special(int64_t id) const;          ///< left out by a decode that skips special tokens
   bool is_byte_level() const;                 ///< words hold the space before them; else white space leaves no trace
 
-  /// The chat template that lies beside tokenizer.json, read anew. \throws kData when there is none
+  /// The chat template that lies beside tokenizer.json, or the one to use, read anew. \throws kData when there is none
   /// (tokenizer/chat_template.h)
   ChatTemplate chat_template() const;
+  /// From now on the template is that of a file of one's own. Not thread-safe. \throws kIo, or kData when it is none.
+  void use_chat_template(const std::filesystem::path& file);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
