@@ -354,7 +354,7 @@ TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere)
                       concat("{% for m in messages %}answer: {{ m.content }}{% if m.role == 'assistant' %}", end,
                              " first answer{% endif %}\n{% endfor %}{% if add_generation_prompt %}answer: {% endif %}"));
     const auto tokenizer = Tokenizer::of_model(folder_.path());
-    EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).stops(), std::vector<int64_t>{300}) << end;
+    EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).stops(), std::vector{*tokenizer.token_to_id(end)}) << end;
   }
 }
 
@@ -372,7 +372,7 @@ Turn told(std::string_view json) {
   Turn turn{"assistant", ""};
   const auto parsed = parse_json<OrderedJson>(json, "");
   turn.role = parsed.at("role");
-  turn.content = parsed.value("content", "");
+  if (parsed.at("content").is_string()) turn.content = parsed.at("content");
   turn.message = chat_value(parsed, "");
   return turn;
 }
@@ -381,7 +381,7 @@ TEST_F(ChatRows, EveryKeyReachesTheTemplate) {
   const auto tokenizer = with_template(
       "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ m.name or m.role }}: "
       "{% if m.reasoning_content %}<{{ m.reasoning_content }}>{% endif %}{{ m.content }}"
-      "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n{% endfor %}"
+      "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}");
   Row row;
   row.turns = {told(R"({"role": "user", "content": "what", "name": "Bob"})"),

@@ -98,7 +98,7 @@ void flatten(const JsonView& json, Row& row) {
 /// Messages end to end; what a prompt answers is no target.
 void append_turns(std::vector<Turn> more, bool is_prompt, std::vector<Turn>& turns) {
   for (auto& turn : more) {
-    turn.is_target = turn.is_target && !is_prompt;
+    turn.is_target = turn.is_target && !(is_prompt && turn.role == "assistant");
     turns.push_back(std::move(turn));
   }
 }
