@@ -333,7 +333,8 @@ void add_evaluate_command(CLI::App& program) {
       "--data", flags->data,
       "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
       "JSON or JSON lines, or a glob");
-  command->add_option("--format", flags->format, "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
+  command->add_option("--format", flags->format,
+                      "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
   command->add_option("--score", flags->score, "and its answers: f1 (default), exact, choice or nll");
   command->add_option("--options", flags->options, "choice: the answers of rows without options, comma-separated")
       ->delimiter(',');

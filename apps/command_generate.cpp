@@ -87,8 +87,7 @@ void run_generate(const GenerateFlags& flags) {
   const auto given = parse_enum<PromptTemplate>("--template", flags.form.value_or("plain"));
   Source source(flags.source);
   const auto form = flags.form ? given : source.form();
-  EK_CHECK(!flags.chat_template || form == PromptTemplate::kChat, kConfig,
-           "--chat-template goes with --template chat");
+  EK_CHECK(!flags.chat_template || form == PromptTemplate::kChat, kConfig, "--chat-template goes with --template chat");
   if (flags.chat_template) source.use_chat_template(*flags.chat_template);
   const Prompts prompts(source.tokenizer(), form);
   options.stops = prompts.stops();

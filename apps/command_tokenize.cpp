@@ -164,10 +164,10 @@ void add_tokenize_command(CLI::App& program) {
       ->required();
   command->add_flag("--decode", flags->decode, "lines are arrays of ids, print their text");
   command->add_flag("--jsonl", flags->jsonl, "texts are JSON strings, one a line: for texts that hold newlines");
-  command->add_flag(
-      "--chat", flags->chat,
-      "lines are {\"messages\": [...]}, with tools and documents: prints text, ids and, behind an answer, targets of the loss, as JSON; "
-      "\"add_generation_prompt\": true opens an answer");
+  command->add_flag("--chat", flags->chat,
+                    "lines are {\"messages\": [...]}, with tools and documents: prints text, ids and, behind an "
+                    "answer, targets of the loss, as JSON; "
+                    "\"add_generation_prompt\": true opens an answer");
   command->add_option("--chat-template", flags->chat_template, "--chat: a template file in the place of the model's");
   command->add_flag("--no-special", flags->no_special,
                     "encode without the template's special tokens; decode without any special token");

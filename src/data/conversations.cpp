@@ -41,7 +41,8 @@ std::string role_of(const JsonView& from) {
 /// A part of a content that is a list.
 const std::string& part_text(const JsonView& part) {
   const auto type = part.at("type");
-  type.require(type.string() == "text", " is \"", shown(type.string()), "\", allowed: text (no image, audio or video is read)");
+  type.require(type.string() == "text", " is \"", shown(type.string()),
+               "\", allowed: text (no image, audio or video is read)");
   return part.at("text").string();
 }
 
@@ -100,15 +101,17 @@ class MessageReader {
     if (!weight) return 1;
     const auto value = weight->json();
     weight->require(value == 0 || value == 1, " is ", shown(value), ", allowed: 0 (no loss) or 1");
-    weight->require(value == 0 || turn.role == "assistant", " is 1, allowed: 0, as the loss is on the assistant's turns");
+    weight->require(value == 0 || turn.role == "assistant",
+                    " is 1, allowed: 0, as the loss is on the assistant's turns");
     return value == 0 ? 0 : 1;
   }
 
   void refuse_what_is_lost() const {
     constexpr std::array<std::string_view, 5> kWritten = {"role", "content", "from", "value", "weight"};
     for (const auto& member : message_.members())
-      member.require(member.json().is_null() || std::find(kWritten.begin(), kWritten.end(), member.key()) != kWritten.end(),
-                     " would be lost: it is a key of a message", kChatRemedy);
+      member.require(
+          member.json().is_null() || std::find(kWritten.begin(), kWritten.end(), member.key()) != kWritten.end(),
+          " would be lost: it is a key of a message", kChatRemedy);
   }
 
   const JsonView& message_;
@@ -116,7 +119,8 @@ class MessageReader {
   bool from_ = false;
 };
 
-void add_variable(const std::string& name, const OrderedJson& value, const std::string& place, OrderedJson& all, Row& into) {
+void add_variable(const std::string& name, const OrderedJson& value, const std::string& place, OrderedJson& all,
+                  Row& into) {
   if (value.is_null()) return;
   all[name] = value;
   into.variables.emplace_back(name, chat_value(value, place));

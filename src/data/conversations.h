@@ -32,7 +32,7 @@ class SourceRow {
 };
 
 enum class MessageKeys {
-  kAll,     ///< a chat template takes them
+  kAll,        ///< a chat template takes them
   kTextAlone,  ///< role and text are all that is written: a message that says more is refused
 };
 

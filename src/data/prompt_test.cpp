@@ -344,15 +344,17 @@ TEST_F(ChatRows, APromptOpensAnAnswerWhichEosOrTheEndOfATurnStops) {
 /// Names of special tokens that hold the words which a template, a question or an answer may hold too.
 TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere) {
   for (const std::string end : {"<|answer_end|>", "</answer>", "<|answer|>", "<|first|>", "<|zwei|>"}) {
-    auto json = parse_json<OrderedJson>(train_tokenizer(std::vector<std::string>{"answer it is"}, {.vocab_size = 300}), "");
+    auto json =
+        parse_json<OrderedJson>(train_tokenizer(std::vector<std::string>{"answer it is"}, {.vocab_size = 300}), "");
     auto token = json["added_tokens"][0];
     token["id"] = 300, token["content"] = end, token["special"] = true;
     json["added_tokens"].push_back(token);
     write_file_atomic(folder_.path() / "tokenizer.json", json.dump());
     write_file_atomic(folder_.path() / "tokenizer_config.json", "{}");
-    write_file_atomic(folder_.path() / "chat_template.jinja",
-                      concat("{% for m in messages %}answer: {{ m.content }}{% if m.role == 'assistant' %}", end,
-                             " first answer{% endif %}\n{% endfor %}{% if add_generation_prompt %}answer: {% endif %}"));
+    write_file_atomic(
+        folder_.path() / "chat_template.jinja",
+        concat("{% for m in messages %}answer: {{ m.content }}{% if m.role == 'assistant' %}", end,
+               " first answer{% endif %}\n{% endfor %}{% if add_generation_prompt %}answer: {% endif %}"));
     const auto tokenizer = Tokenizer::of_model(folder_.path());
     EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).stops(), std::vector{*tokenizer.token_to_id(end)}) << end;
   }
@@ -409,10 +411,11 @@ TEST_F(ChatRows, AnswersOfWeightZeroAndThoseOfAPromptAreNoTargets) {
   auto row = conversation();
   row.turns[2].is_target = false;
   EXPECT_EQ(targets(with_template(kTurns), row), "so<|endoftext|>");
-  EXPECT_EQ(targets(with_template("{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
-                                  "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}"),
-                    row),
-            "so");
+  EXPECT_EQ(
+      targets(with_template("{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+                            "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}"),
+              row),
+      "so");
 }
 
 TEST_F(ChatRows, ATemplateFileTakesThePlaceOfTheModelsOwn) {

@@ -37,7 +37,8 @@ RowFormat format_of(const JsonView& row) {
   if (has("text")) return RowFormat::kText;
   std::vector<std::string> keys;
   for (const auto& member : row.members()) keys.push_back(shown(member.key()));
-  row.refuse(": its keys (", join(keys), ") are of no format, allowed: instruction and output (alpaca), instruction and ",
+  row.refuse(": its keys (", join(keys),
+             ") are of no format, allowed: instruction and output (alpaca), instruction and ",
              "response (dolly), messages, conversations (sharegpt), prompt and completion, text");
 }
 
@@ -78,8 +79,8 @@ void check_roles(const JsonView& messages, std::span<const Turn> turns) {
     const auto& who = turns[i].role;
     messages.require(who == "user" || who == "assistant" || who == "system", "[", i, "].role is \"", shown(who),
                      "\", allowed: system, user, assistant; other roles go with ", kChatRemedy);
-    messages.require(i == 0 || who != "system", "[", i, "].role is \"system\", allowed in front of all others, or with ",
-                     kChatRemedy);
+    messages.require(i == 0 || who != "system", "[", i,
+                     "].role is \"system\", allowed in front of all others, or with ", kChatRemedy);
   }
 }
 
@@ -246,7 +247,9 @@ struct OtherFile {
 constexpr std::string_view kUnpack = "unpack it first", kExport = "write its rows as JSON lines first";
 constexpr std::array kOtherFiles = {OtherFile{"\x1F\x8B", "is compressed (gzip)", kUnpack},
                                     OtherFile{"BZh", "is compressed (bzip2)", kUnpack},
-                                    OtherFile{"\xFD" "7zXZ", "is compressed (xz)", kUnpack},
+                                    OtherFile{"\xFD"
+                                              "7zXZ",
+                                              "is compressed (xz)", kUnpack},
                                     OtherFile{"\x28\xB5\x2F\xFD", "is compressed (zstd)", kUnpack},
                                     OtherFile{"\x04\x22\x4D\x18", "is compressed (lz4)", kUnpack},
                                     OtherFile{"PK\x03\x04", "is an archive (zip)", kUnpack},

@@ -68,8 +68,8 @@ struct FileRows {
   std::vector<std::string> options{};  ///< of rows that name none themselves
   bool conversations = false;  ///< messages stay turns; false: a question and its answer become instruction and output,
                                ///< what the system says in front of the instruction
-  bool texts = false;    ///< the template adds nothing to a text, so that one may be all there is
-  bool compared = false;  ///< answers are compared with text: a row whose answer has none is refused
+  bool texts = false;          ///< the template adds nothing to a text, so that one may be all there is
+  bool compared = false;       ///< answers are compared with text: a row whose answer has none is refused
 };
 
 /// The files that patterns stand for, each once whatever its names, in the order of the patterns. \throws kData for a pattern that matches

@@ -109,7 +109,8 @@ TEST_F(RowFiles, ConversationsThatTrainNothingAreNamed) {
   says(talk(R"([{"role": "user", "content": "a"}])"), {"messages", "the last message is of \"user\""});
   says(talk("[]"), {"messages", "no message is a user's"});
   const auto then = [&](std::string_view message) {
-    return talk(concat(R"([{"role": "user", "content": "a"}, )", message, R"(, {"role": "assistant", "content": "b"}])"));
+    return talk(
+        concat(R"([{"role": "user", "content": "a"}, )", message, R"(, {"role": "assistant", "content": "b"}])"));
   };
   says(then(R"({"role": "tool", "content": "a"})"), {"messages[1].role is \"tool\"", "template chat"});
   says(then(R"({"role": "critic", "content": "a"})"), {"\"critic\"", "allowed: system, user, assistant"});
@@ -124,16 +125,22 @@ TEST_F(RowFiles, ConversationsThatTrainNothingAreNamed) {
 
 TEST_F(RowFiles, KeysThatOnlyAChatTemplateWritesAreRefusedByTheOthers) {
   const auto said = [&](std::string_view key) {
-    return refused(concat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", )", key, "}]}"));
+    return refused(concat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", )",
+                          key, "}]}"));
   };
-  says(said(R"("reasoning_content": "c")"), {"rows.jsonl:1: messages[1].reasoning_content would be lost", "data.template = \"chat\", --template chat"});
+  says(said(R"("reasoning_content": "c")"),
+       {"rows.jsonl:1: messages[1].reasoning_content would be lost", "data.template = \"chat\", --template chat"});
   says(said(R"("tool_calls": [{"id": 1}])"), {"tool_calls would be lost"});
   says(said(R"("name": "Bob")"), {"name would be lost"});
   EXPECT_EQ(said(R"("tool_calls": null, "weight": 1)"), "no error");
-  says(refused(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{"type": "function"}]})"),
-       {"tools would be lost"});
-  says(refused(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "assistant", "content": "b"}]})"),
-       {"messages[0].content has 2 parts"});
+  says(
+      refused(
+          R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{"type": "function"}]})"),
+      {"tools would be lost"});
+  says(
+      refused(
+          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "assistant", "content": "b"}]})"),
+      {"messages[0].content has 2 parts"});
 }
 
 TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
@@ -146,8 +153,9 @@ TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
                        .rows.at(0);
   ASSERT_EQ(row.turns.size(), 4u);
   EXPECT_EQ(row.turns[0].content, "ab");
-  EXPECT_EQ(row.turns[1].more,
-            R"({"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"z":1,"a":2.5}}}]})");
+  EXPECT_EQ(
+      row.turns[1].more,
+      R"({"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"z":1,"a":2.5}}}]})");
   EXPECT_EQ(jinja::json_text(*row.turns[1].message.entries().find("tool_calls")),
             R"([{"function": {"name": "f", "arguments": {"z": 1, "a": 2.5}}}])");
   EXPECT_FALSE(row.turns[3].message.is_dict());
@@ -157,16 +165,18 @@ TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
 
 TEST_F(RowFiles, AWeightOfZeroIsNoTargetAndOtherWeightsAreRefused) {
   const auto rows = [&](std::string_view weight) {
-    return concat(R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": )", weight,
-                  R"(}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]}])");
+    return concat(
+        R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": )", weight,
+        R"(}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]}])");
   };
   const auto row = read(rows("0"), {.conversations = true}).rows.at(0);
   EXPECT_FALSE(row.turns[1].is_target);
   EXPECT_TRUE(row.turns[3].is_target);
   says(refused(rows("0.5"), {.conversations = true}), {"messages[1].weight is 0.5, allowed: 0 (no loss) or 1"});
-  says(refused(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]})",
-               {.conversations = true}),
-       {"every answer has the weight 0"});
+  says(
+      refused(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]})",
+              {.conversations = true}),
+      {"every answer has the weight 0"});
 }
 
 TEST_F(RowFiles, BadRowsAreLeftOutAndCountedWhereThatIsAskedFor) {
@@ -254,7 +264,8 @@ TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
       R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "system": "s"})";
   EXPECT_EQ(one(kShareGpt), "s\n\na||b");
   EXPECT_EQ(one(kShareGpt, chat), "||b|system:s|user:a|assistant:b");
-  EXPECT_EQ(one(R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"), "a||b");
+  EXPECT_EQ(one(R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"),
+            "a||b");
   constexpr std::string_view kTalk =
       R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}],
           "completion": [{"role": "assistant", "content": "d"}]})";
@@ -267,10 +278,14 @@ TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
   EXPECT_EQ(one("{\"data\": [{\"prompt\": \"a\", \"completion\": \"b\"}]}\n"), "a||b");
   says(refused(R"({"text": "a"})"), {"rows.jsonl:1: a text asks nothing", "plain"});
   says(refused(R"({"text": "a"})", {.texts = true, .compared = true}), {"score = \"nll\""});
-  says(refused(R"({"conversations": [{"from": "bing", "value": "a"}]})"), {"conversations[0].from is \"bing\", allowed: human"});
+  says(refused(R"({"conversations": [{"from": "bing", "value": "a"}]})"),
+       {"conversations[0].from is \"bing\", allowed: human"});
   says(refused(R"({"instruction": "c", "output": "d", "history": [["a", "b"]]})"), {"4 turns"});
-  says(refused(R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, {"role": "assistant", "content": "b"}]})", chat),
-       {"messages[0].content[0].type is \"image_url\", allowed: text"});
+  says(
+      refused(
+          R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, {"role": "assistant", "content": "b"}]})",
+          chat),
+      {"messages[0].content[0].type is \"image_url\", allowed: text"});
 }
 
 TEST_F(RowFiles, FilesThatHoldNoRowsInLinesSayWhatTheyAre) {
@@ -279,8 +294,12 @@ TEST_F(RowFiles, FilesThatHoldNoRowsInLinesSayWhatTheyAre) {
   says(refused("{\n \"prompt\": \"a\"\n}\n{\n \"prompt\": \"b\"\n}\n"), {"rows.jsonl:1: ", "ends within a value"});
   says(refused(std::string_view("\x1F\x8B\x08\0", 4)), {"rows.jsonl: is compressed (gzip), allowed: JSON", "unpack"});
   says(refused("BZh91AY&SY"), {"is compressed (bzip2)"});
-  says(refused("\x28\xB5\x2F\xFD" "x"), {"is compressed (zstd)"});
-  says(refused("\xFD" "7zXZ"), {"is compressed (xz)"});
+  says(refused("\x28\xB5\x2F\xFD"
+               "x"),
+       {"is compressed (zstd)"});
+  says(refused("\xFD"
+               "7zXZ"),
+       {"is compressed (xz)"});
   says(refused("PAR1"), {"is a Parquet table"});
   says(refused("\xFF\xFE{"), {"is UTF-16 text"});
   says(refused("{\"data\": [{\"prompt\": \"a\"}]}"), {"rows.jsonl: row 0", "its keys (prompt)"});

@@ -51,7 +51,8 @@ bool is_cased(uint32_t c) {
                      (c >= 0x2E0 && c <= 0x2E4) || c == 0x345 || c == 0x37A || (c >= 0x1D2C && c <= 0x1D6A) ||
                      c == 0x1D78 || (c >= 0x1D9B && c <= 0x1DBF) || c == 0x2071 || c == 0x207F ||
                      (c >= 0x2090 && c <= 0x209C) || (c >= 0x2160 && c <= 0x217F) || (c >= 0x24B6 && c <= 0x24E9) ||
-                     (c >= 0xA69C && c <= 0xA69D) || c == 0xA770;
+                     (c >= 0xA69C && c <= 0xA69D) || c == 0xA770 || (c >= 0x1F130 && c <= 0x1F149) ||
+                     (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
   return other || kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT;
 }
 

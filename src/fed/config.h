@@ -132,7 +132,8 @@ struct DataSection : TokenizeOptions {
           "unused by builtin and files");
     TokenizeOptions::visit(field);
     field("chat_template", chat_template,
-          "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's own");
+          "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
+          "own");
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");

@@ -17,11 +17,12 @@ namespace {
 constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json",
                            kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
-constexpr std::string_view kFederation = "federation";  // flower/serve.h
+constexpr std::string_view kFederation = "federation";             // flower/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
                            kEvaluating = "evaluating.jsonl";
-const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition), std::string(kChatTemplate),
-                                              std::string(kManifestFile), std::string(kUnfinished)};
+const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
+                                              std::string(kChatTemplate), std::string(kManifestFile),
+                                              std::string(kUnfinished)};
 
 bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_part_of(file, name);

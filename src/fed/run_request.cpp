@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -48,9 +49,21 @@ void leave_copy_to_run(std::string& asked, const std::string& run) {
   if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
 }
 
+/// Whether the pattern finds the file today, under another path or as a link.
+bool finds_as_another_name(const std::string& pattern, const std::string& file) {
+  std::error_code gone;
+  try {
+    const auto found = found_files(std::array{pattern});
+    return std::any_of(found.begin(), found.end(), [&](const auto& one) { return fs::equivalent(one, file, gone); });
+  } catch (const Error&) {  // it finds nothing
+    return false;
+  }
+}
+
 bool stands_for(const std::string& pattern, const std::string& file) {
   if (!pattern.starts_with(kDataVariable))
-    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0;
+    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0 ||
+           finds_as_another_name(pattern, file);
   return ::fnmatch(concat("*", pattern.substr(kDataVariable.size() - 1)).c_str(), file.c_str(), 0) == 0;
 }
 

@@ -142,11 +142,10 @@ ChatTemplate ChatTemplate::of_file(const fs::path& file, const fs::path& folder)
 
 jinja::Rendered ChatTemplate::render(std::span<const jinja::Value> messages, bool add_generation_prompt,
                                      const ChatVariables& more) const {
-  ChatVariables variables = {
-      {"messages", jinja::Value::list({messages.begin(), messages.end()})},
-      {"tools", jinja::Value::none()},
-      {"documents", jinja::Value::none()},
-      {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
+  ChatVariables variables = {{"messages", jinja::Value::list({messages.begin(), messages.end()})},
+                             {"tools", jinja::Value::none()},
+                             {"documents", jinja::Value::none()},
+                             {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
   for (const auto& [name, token] : special_) variables.emplace_back(name, jinja::Value::string(token));
   put(more, variables);
   return template_.render(variables);

@@ -45,10 +45,11 @@ class RowFormats : public ::testing::TestWithParam<PromptTemplate> {
     const std::vector<std::string> texts = {"which of these is it? the correct answer is answer1 or answer2"};
     write_file_atomic(folder_.path() / "tokenizer.json", train_tokenizer(texts, {.vocab_size = 320}));
     write_file_atomic(folder_.path() / "tokenizer_config.json", R"({"eos_token": "<|endoftext|>"})");
-    write_file_atomic(folder_.path() / "chat_template.jinja",
-                      "{% for m in messages %}### {{ m.role }}:\n{{ m.content if m.content is string else "
-                      "m.content[0].text }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
-                      "{% if add_generation_prompt %}### assistant:\n{% endif %}");
+    write_file_atomic(
+        folder_.path() / "chat_template.jinja",
+        "{% for m in messages %}### {{ m.role }}:\n{{ m.content if m.content is string else "
+        "m.content[0].text }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}### assistant:\n{% endif %}");
   }
 
   TaskRows read(const OrderedJson& row, bool choices = false) const {
@@ -112,12 +113,13 @@ TEST_P(RowFormats, TheSameChoiceIsRankedInTheSameTextInEveryFormat) {
 }
 
 TEST_P(RowFormats, TheSameFaultsAreRefusedInEveryFormat) {
-  const std::vector<Asked> faults = {{"", "answer1"}, {" \n", "answer1"}, {"which?", ""}, {"which?", " \n"}, {"which?", "answer3"}};
+  const std::vector<Asked> faults = {
+      {"", "answer1"}, {" \n", "answer1"}, {"which?", ""}, {"which?", " \n"}, {"which?", "answer3"}};
   for (const auto& fault : faults)
     for (const auto& [name, json] : formats_of(fault)) {
       const auto refusal = testing::refusal([&, &json = json] { read(json, /*choices=*/true); });
-      EXPECT_EQ(refusal.find("[data] "), 0u) << name << " takes \"" << fault.question << "\", \"" << fault.answer
-                                             << "\": " << refusal;
+      EXPECT_EQ(refusal.find("[data] "), 0u)
+          << name << " takes \"" << fault.question << "\", \"" << fault.answer << "\": " << refusal;
       EXPECT_NE(refusal.find("row.jsonl:1"), std::string::npos) << refusal;
     }
 }

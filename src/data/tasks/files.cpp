@@ -120,7 +120,8 @@ TaskRows training_side(const std::string& name, const FileSet& set, const RowOpt
 }
 
 TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions& from) {
-  return set.test.empty() ? side_of(name, set, /*held_out=*/true, from) : rows_of(set.test, name, set, /*tests=*/true, from);
+  return set.test.empty() ? side_of(name, set, /*held_out=*/true, from)
+                          : rows_of(set.test, name, set, /*tests=*/true, from);
 }
 
 /// One side of all clients, one after the other. Errors say whose rows they are about.
