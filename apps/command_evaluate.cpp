@@ -234,7 +234,8 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer) {
   std::optional<AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;
-  const auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
+  auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
+  if (flags.chat_template) depends_on += concat("template ", sha256_file(*flags.chat_template).substr(0, 16), ", ");
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
@@ -306,6 +307,19 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
   writer.finish();
 }
 
+/// Where rows are, and what rows of one's own are.
+void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
+  command.add_option(
+      "--data", flags.data,
+      "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
+      "JSON or JSON lines, or a glob");
+  command.add_option("--format", flags.format,
+                     "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
+  command.add_option("--score", flags.score, "and its answers: f1 (default), exact, choice or nll");
+  command.add_option("--options", flags.options, "choice: the answers of rows without options, comma-separated")
+      ->delimiter(',');
+}
+
 }  // namespace
 
 void add_evaluate_command(CLI::App& program) {
@@ -329,15 +343,7 @@ void add_evaluate_command(CLI::App& program) {
       ->delimiter(',');
   command->add_option("--limit", flags->limit, "rows per task, 0: all");
   command->add_option("--seed", flags->seed, "which rows a limit draws (default 42; --run: the run's)");
-  command->add_option(
-      "--data", flags->data,
-      "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
-      "JSON or JSON lines, or a glob");
-  command->add_option("--format", flags->format,
-                      "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
-  command->add_option("--score", flags->score, "and its answers: f1 (default), exact, choice or nll");
-  command->add_option("--options", flags->options, "choice: the answers of rows without options, comma-separated")
-      ->delimiter(',');
+  add_row_flags(*command, *flags);
   command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
   command->add_option("--chat-template", flags->chat_template,
                       "--template chat: a template file in the place of the model's or the run's");

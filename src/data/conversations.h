@@ -13,8 +13,8 @@
 
 namespace evenkeel {
 
-/// A row of a file, whose keys can be had in their order, as templates see them. The order costs a second reading, which
-/// is made only where it is asked for.
+/// A row of a file, whose keys can be had in their order, as templates see them. The order costs a second reading,
+/// which is made only where it is asked for.
 class SourceRow {
  public:
   /// \param in_order  reads the same row again

@@ -9,9 +9,9 @@
 ///   text               {"text": "..."}, all of it an answer to nothing, for the template plain
 ///
 /// A list of rows may be the `data` of an object. Text is UTF-8, with or without a byte order mark; lines end in LF or
-/// CRLF, and empty ones count for nothing but the numbers of the others. Other keys are left alone, but for `options` (or
-/// `choices`) and `answer` where choices are asked for, the one that `label_field` names, and what a conversation gives
-/// its template (data/conversations.h).
+/// CRLF, and empty ones count for nothing but the numbers of the others. Other keys are left alone, but for `options`
+/// (or `choices`) and `answer` where choices are asked for, the one that `label_field` names, and what a conversation
+/// gives its template (data/conversations.h).
 ///
 /// Example:  auto set = file_rows({.patterns = {"a.jsonl", "more/*.jsonl"}, .strict = false});
 ///           if (!set.note.empty()) log::warning("[data] ", set.note);
@@ -72,8 +72,8 @@ struct FileRows {
   bool compared = false;       ///< answers are compared with text: a row whose answer has none is refused
 };
 
-/// The files that patterns stand for, each once whatever its names, in the order of the patterns. \throws kData for a pattern that matches
-/// no file, kIo for a file that is not there.
+/// The files that patterns stand for, each once whatever its names, in the order of the patterns.
+/// \throws kData for a pattern that matches no file, kIo for a file that is not there.
 std::vector<std::string> found_files(std::span<const std::string> patterns);
 
 /// The rows of all files, in order; Row::references and Row::answer hold the answer of each.

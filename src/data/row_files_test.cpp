@@ -133,20 +133,22 @@ TEST_F(RowFiles, KeysThatOnlyAChatTemplateWritesAreRefusedByTheOthers) {
   says(said(R"("tool_calls": [{"id": 1}])"), {"tool_calls would be lost"});
   says(said(R"("name": "Bob")"), {"name would be lost"});
   EXPECT_EQ(said(R"("tool_calls": null, "weight": 1)"), "no error");
+  says(refused(
+           R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+              "tools": [{"type": "function"}]}])"),
+       {"tools would be lost"});
   says(
       refused(
-          R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{"type": "function"}]})"),
-      {"tools would be lost"});
-  says(
-      refused(
-          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "assistant", "content": "b"}]})"),
+          R"([{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+              {"role": "assistant", "content": "b"}]}])"),
       {"messages[0].content has 2 parts"});
 }
 
 TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
   const auto row = read(R"([{"messages": [
       {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "Bob"},
-      {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"z": 1, "a": 2.5}}}]},
+      {"role": "assistant", "content": null,
+       "tool_calls": [{"function": {"name": "f", "arguments": {"z": 1, "a": 2.5}}}]},
       {"role": "tool", "content": "7", "tool_call_id": "x"}, {"role": "assistant", "content": "d"}],
       "tools": "[{\"type\": \"function\"}]", "documents": null, "chat_template_kwargs": {"enable_thinking": false}}])",
                         {.conversations = true})
@@ -267,7 +269,8 @@ TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
   EXPECT_EQ(one(R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"),
             "a||b");
   constexpr std::string_view kTalk =
-      R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}],
+      R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+                      {"role": "user", "content": "c"}],
           "completion": [{"role": "assistant", "content": "d"}]})";
   EXPECT_EQ(one(concat("[", kTalk, "]"), chat), "||d|user:a|assistant:b*|user:c|assistant:d");
   EXPECT_EQ(one(R"({"text": "all of it"})", texts), "||all of it");
@@ -281,11 +284,11 @@ TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
   says(refused(R"({"conversations": [{"from": "bing", "value": "a"}]})"),
        {"conversations[0].from is \"bing\", allowed: human"});
   says(refused(R"({"instruction": "c", "output": "d", "history": [["a", "b"]]})"), {"4 turns"});
-  says(
-      refused(
-          R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, {"role": "assistant", "content": "b"}]})",
-          chat),
-      {"messages[0].content[0].type is \"image_url\", allowed: text"});
+  says(refused(
+           R"([{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]},
+              {"role": "assistant", "content": "b"}]}])",
+           chat),
+       {"messages[0].content[0].type is \"image_url\", allowed: text"});
 }
 
 TEST_F(RowFiles, FilesThatHoldNoRowsInLinesSayWhatTheyAre) {

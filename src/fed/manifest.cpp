@@ -119,6 +119,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   auto files = model_files(model_folder);
   if (config.data.form == PromptTemplate::kChat)
     for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
+  if (!config.data.chat_template.empty()) files.emplace_back(config.data.chat_template);
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
   for (const auto& name : config.tasks_here())

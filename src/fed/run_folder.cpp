@@ -187,9 +187,11 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
   write_file_atomic(folder / kConfigFile, run.config_.text());
   if (shards) write_sealed(folder / kPartition, partition_json(*shards));
   run.checkpoint_.begin();
-  const auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
+  auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
+  const auto& own = run.config_.data.chat_template;
+  std::erase(files, fs::path(own));  // the run goes on with its copy
   auto manifest = make_manifest(run.config_, request, files);
-  if (const auto& own = run.config_.data.chat_template; !own.empty()) {
+  if (!own.empty()) {
     write_file_atomic(folder / kChatTemplate, read_file(own));
     manifest["chat_template"] = sha256_file(folder / kChatTemplate);
   }

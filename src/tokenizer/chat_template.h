@@ -17,8 +17,8 @@ namespace evenkeel {
 
 /// {"role": role, "content": content}. Texts are UTF-8.
 jinja::Value chat_message(std::string_view role, std::string_view content);
-/// JSON as a template sees it: objects in their order, null as none. \param place  what errors begin with. \throws kData
-/// for a number beyond 64 bits, and for what is nested too deep
+/// JSON as a template sees it: objects in their order, null as none. \param place  what errors begin with.
+/// \throws kData for a number beyond 64 bits, and for what is nested too deep
 jinja::Value chat_value(const OrderedJson& json, const std::string& place);
 
 /// Names that a template may use beside messages and add_generation_prompt: tools, documents and others.
