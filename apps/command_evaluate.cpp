@@ -31,7 +31,7 @@ struct EvaluateFlags {
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
-  std::optional<std::string> decode, form, format, score;
+  std::optional<std::string> decode, form, format, score, chat_template;
   std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
   bool json = false, in_the_run_only = false, strict = false;
@@ -140,6 +140,10 @@ void check(const EvaluateFlags& flags) {
   EK_CHECK(!of_files || (asks_for_files(flags.tasks) && !flags.data.empty()), kConfig,
            "--format, --score and --options say what --data FILE is: they go with --tasks files");
   limits::check_integer("--limit", flags.limit.value_or(0), 0, limits::kRows);
+  EK_CHECK(!flags.chat_template || !flags.form || *flags.form == "chat", kConfig,
+           "--chat-template goes with --template chat");
+  EK_CHECK(!flags.chat_template || flags.form || !flags.run.empty(), kConfig,
+           "--chat-template goes with --template chat");
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
   limits::check_integer("--max-new-tokens", flags.max_new_tokens.value_or(1), 1, limits::kTokens);
   limits::check_integer("--batch-size", flags.batch_size.value_or(1), 1, limits::kBatch);
@@ -200,7 +204,7 @@ struct LoadedTask {
 std::vector<LoadedTask> load_tasks(const EvaluateFlags& flags) {
   RowOptions from{.limit = flags.limit.value_or(0),
                   .seed = static_cast<uint64_t>(flags.seed.value_or(42)),
-                  .conversations = form_of(flags) == PromptTemplate::kChat};
+                  .form = form_of(flags).value_or(PromptTemplate::kPaper)};
   if (asks_for_files(flags.tasks) && !flags.data.empty()) from.files = files_of(flags);
   std::vector<LoadedTask> loaded;
   for (const auto& name : expand_tasks(flags.tasks, from)) {
@@ -241,12 +245,14 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
                             .batch_size = flags.batch_size.value_or(defaults.batch_size),
                             .bert_scorer = scorer ? &*scorer : nullptr};
   const auto opened = open_model(flags.model);
-  const auto tokenizer = Tokenizer::of_model(opened.folder);
+  auto tokenizer = Tokenizer::of_model(opened.folder);
   tokenizer.check_fits(opened.model->spec().vocab_size, opened.folder);
+  if (flags.chat_template) tokenizer.use_chat_template(*flags.chat_template);
   std::optional<AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;
-  const auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
+  auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
+  if (flags.chat_template) depends_on += concat("template ", sha256_file(*flags.chat_template).substr(0, 16), ", ");
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
@@ -296,6 +302,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
   changes.adjust = [=, &left_out](ExperimentConfig& config) {
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
+    if (flags.chat_template) config.data.chat_template = *flags.chat_template;
     if (dtype_given) config.model.dtype = dtype;
     if (flags.in_the_run_only) config.evaluate.as_exported = false;
     if (flags.seed) config.seed = *flags.seed;
@@ -329,13 +336,14 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
   left_out.finish();
 }
 
-/// What --data says.
+/// Where rows are, and what rows of one's own are.
 void add_row_flags(CLI::App& command, EvaluateFlags& flags) {
   command.add_option(
       "--data", flags.data,
       "folder of the tasks' files (default: $EVENKEEL_DATA/<family>); with --tasks files a file of rows, "
       "JSON or JSON lines, or a glob");
-  command.add_option("--format", flags.format, "of that file: alpaca, messages, prompt_completion (default: auto)");
+  command.add_option("--format", flags.format,
+                     "of that file: alpaca, dolly, messages, sharegpt, prompt_completion or text (default: auto)");
   command.add_option("--score", flags.score, "and its answers: f1 (default), exact, choice or nll");
   command.add_option("--options", flags.options, "choice: the answers of rows without options, comma-separated")
       ->delimiter(',');
@@ -368,6 +376,8 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--seed", flags->seed, "which rows a limit draws (default 42; --run: the run's)");
   add_row_flags(*command, *flags);
   command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
+  command->add_option("--chat-template", flags->chat_template,
+                      "--template chat: a template file in the place of the model's or the run's");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 128)");

@@ -134,6 +134,13 @@ void save(const fs::path& out, ExportFormat format, const ExportFlags& flags, co
   save_adapter(out, trained.adapters, trained.shape->all_sites(), trained.info);
 }
 
+/// The run's own chat template, where it has one: what answers by the adapter has to ask as it was trained.
+void write_chat_template(const fs::path& out, const ExportFlags& flags) {
+  if (flags.run.empty()) return;
+  if (const auto own = run_config(flags.run).data.chat_template; !own.empty())
+    write_file_atomic(out / "chat_template.jinja", read_file(own));
+}
+
 std::vector<std::string> targets_of(const AdapterState& adapters) {
   std::set<std::string> names;
   for (const auto& [site, factors] : adapters) names.insert(site.substr(site.rfind('.') + 1));
@@ -197,6 +204,7 @@ void write_export(const ExportFlags& flags, ExportFormat format) {
   const auto facts = facts_of(trained);
   AtomicFolder staged(flags.out);
   save(staged.path(), format, flags, trained);
+  write_chat_template(staged.path(), flags);
   write_card(staged.path(), format, flags, trained, facts);
   if (flags.check) {
     print_serving(format, facts);

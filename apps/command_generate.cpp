@@ -24,7 +24,7 @@ struct GenerateFlags {
   SourceOptions source;
   std::vector<std::string> prompts;
   std::string input, system;
-  std::optional<std::string> form;
+  std::optional<std::string> form, chat_template;
   std::optional<double> temperature, top_p;
   std::optional<int64_t> top_k_tokens, seed;
   GenerationOptions generation{.max_new_tokens = 64};
@@ -129,8 +129,10 @@ void run_generate(const GenerateFlags& flags) {
   limits::check_integer("--beams", options.beams, 1, limits::kBeams);
   options.sampling = sampling_of(flags);
   const auto given = parse_enum<PromptTemplate>("--template", flags.form.value_or("plain"));
-  const Source source(flags.source);
+  Source source(flags.source);
   const auto form = flags.form ? given : source.form();
+  EK_CHECK(!flags.chat_template || form == PromptTemplate::kChat, kConfig, "--chat-template goes with --template chat");
+  if (flags.chat_template) source.use_chat_template(*flags.chat_template);
   const Prompts prompts(source.tokenizer(), form);
   options.stops = prompts.stops();
   RowFaults faults;
@@ -173,6 +175,8 @@ void add_generate_command(CLI::App& program) {
   command->add_flag("--strict", flags->strict, "refuse the input when any of its lines cannot be answered");
   command->add_option("--template", flags->form,
                       "what is put around the prompt: paper, llm_adapters, chat, plain (default: the run's; plain)");
+  command->add_option("--chat-template", flags->chat_template,
+                      "--template chat: a template file in the place of the model's or the run's");
   command->add_option("--system", flags->system,
                       "text that a conversation begins with; without chat, in front of the prompt");
   command->add_option("--max-new-tokens", flags->generation.max_new_tokens, "longest continuation")

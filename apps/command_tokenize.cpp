@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "data/conversations.h"
 #include "data/prompt.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/tokenizer.h"
@@ -22,7 +23,7 @@ namespace evenkeel {
 namespace {
 
 struct TokenizeFlags {
-  std::string model, input;
+  std::string model, input, chat_template;
   bool decode = false, jsonl = false, no_special = false, chat = false;
   int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
 };
@@ -55,9 +56,7 @@ std::string to_line(const std::vector<int64_t>& ids) {
 }
 
 /// Positions of the ids that training on the conversation predicts.
-std::vector<int64_t> targets_of(const std::vector<Turn>& turns, const Tokenizer& tokenizer) {
-  Row row;
-  row.turns = turns;
+std::vector<int64_t> targets_of(const Row& row, const Tokenizer& tokenizer) {
   const auto rows =
       tokenize_rows(std::array{row}, tokenizer, {.form = PromptTemplate::kChat, .cutoff = limits::kTokens});
   const auto batch = pack(rows.examples);
@@ -67,28 +66,26 @@ std::vector<int64_t> targets_of(const std::vector<Turn>& turns, const Tokenizer&
   return positions;
 }
 
-/// {"messages": [{"role", "content"}], "add_generation_prompt": false}
-std::vector<Turn> messages_of(const JsonView& line) {
-  std::vector<Turn> turns;
-  for (const auto& message : line.at("messages").items())
-    turns.push_back({message.at("role").string(), message.at("content").string()});
-  return turns;
+/// {"messages": [{"role", "content"}], "add_generation_prompt": false}, and what else a row gives its template.
+Row conversation_of(const SourceRow& source) {
+  Row row;
+  row.turns = read_turns(source, source.view().has("conversations") ? "conversations" : "messages", MessageKeys::kAll);
+  read_variables(source, MessageKeys::kAll, row);
+  return row;
 }
 
 /// A conversation that ends with an answer shows what training makes of it: which ids are targets, or why it is
 /// refused.
 std::string conversation_line(const Tokenizer& tokenizer, const std::string& line) {
   const Json json = parse_json(line, "the line");
-  const JsonView view(json, "the line");
-  const auto turns = messages_of(view);
-  std::vector<ChatMessage> messages;
-  for (const auto& turn : turns) messages.push_back({turn.role, turn.content});
-  const bool opens = view.flag_or("add_generation_prompt", false);
-  const auto text = tokenizer.chat_template().render(messages, opens).text;
+  const SourceRow source(JsonView(json, "the line"), [&] { return parse_json<OrderedJson>(line, "the line"); });
+  const auto row = conversation_of(source);
+  const bool opens = source.view().flag_or("add_generation_prompt", false);
+  const auto text = Prompts(tokenizer, PromptTemplate::kChat).conversation_text(row, opens);
   OrderedJson out{{"text", text}, {"ids", tokenizer.encode(text, /*add_special_tokens=*/false)}};
-  if (opens || turns.empty() || turns.back().role != "assistant") return out.dump();
+  if (opens || row.turns.empty() || row.turns.back().role != "assistant") return out.dump();
   try {
-    out["targets"] = targets_of(turns, tokenizer);
+    out["targets"] = targets_of(row, tokenizer);
   } catch (const Error& error) {
     out["refused"] = error.what();
   }
@@ -128,7 +125,8 @@ void for_each_line(const std::string& name, Use&& use) {
 /// Line by line, so that memory holds the longest line only. Lines end at \n alone: a text may hold any other control
 /// character.
 void run_tokenize(const TokenizeFlags& flags) {
-  const auto tokenizer = tokenizer_at(flags.model);
+  auto tokenizer = tokenizer_at(flags.model);
+  if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
 }
 
@@ -166,10 +164,11 @@ void add_tokenize_command(CLI::App& program) {
       ->required();
   command->add_flag("--decode", flags->decode, "lines are arrays of ids, print their text");
   command->add_flag("--jsonl", flags->jsonl, "texts are JSON strings, one a line: for texts that hold newlines");
-  command->add_flag(
-      "--chat", flags->chat,
-      "lines are {\"messages\": [...]}: prints text, ids and, behind an answer, targets of the loss, as JSON; "
-      "\"add_generation_prompt\": true opens an answer");
+  command->add_flag("--chat", flags->chat,
+                    "lines are {\"messages\": [...]}, with tools and documents: prints text, ids and, behind an "
+                    "answer, targets of the loss, as JSON; "
+                    "\"add_generation_prompt\": true opens an answer");
+  command->add_option("--chat-template", flags->chat_template, "--chat: a template file in the place of the model's");
   command->add_flag("--no-special", flags->no_special,
                     "encode without the template's special tokens; decode without any special token");
   command->add_option("--train", flags->train,

@@ -125,6 +125,12 @@ Source::Source(const SourceOptions& options) {
     run_ = run_at_budget(options);
 }
 
+void Source::use_chat_template(const std::filesystem::path& file) {
+  if (run_) return run_->use_chat_template(file);
+  if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
+  tokenizer_->use_chat_template(file);
+}
+
 const Tokenizer& Source::tokenizer() const {
   if (run_) return run_->tokenizer();
   if (tokenizer_) return *tokenizer_;

@@ -70,6 +70,8 @@ class Source {
   ForwardOptions forward() const { return run_ ? run_->forward() : opened_.forward(); }
   const Tokenizer& tokenizer() const;  ///< read when it is first asked for
   PromptTemplate form() const;         ///< the run's; of a model kPlain
+  /// \see Tokenizer::use_chat_template
+  void use_chat_template(const std::filesystem::path& file);
 
  private:
   OpenedModel opened_;

@@ -100,8 +100,12 @@ PackedBatch shared_where_worth_it(const auto& examples, int64_t micro_batch) {
 
 std::vector<std::string_view> question_of(const Row& row) {
   std::vector<std::string_view> question{row.instruction, row.input};
-  for (size_t i = 0; i + 1 < row.turns.size(); ++i)
-    question.insert(question.end(), {row.turns[i].role, row.turns[i].content});
+  for (size_t i = 0; i + 1 < row.turns.size(); ++i) {
+    const auto& turn = row.turns[i];
+    question.insert(question.end(), {turn.role, turn.content});
+    if (!turn.more.empty()) question.push_back(turn.more);
+  }
+  if (!row.variables_json.empty()) question.push_back(row.variables_json);
   return question;
 }
 

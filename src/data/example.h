@@ -8,13 +8,19 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "tokenizer/jinja/value.h"
 
 namespace evenkeel {
 
 /// One message of a conversation.
 struct Turn {
-  std::string role, content;
+  std::string role, content;  ///< the text of its content; of several parts all, one behind the other
+  bool is_target = true;      ///< of an assistant's turn: false where its weight is 0, or where it is part of a prompt
+  jinja::Value message{};     ///< all keys, as a template sees them; undefined where role and content are all
+  std::string more{};         ///< these as JSON, which tells messages apart; empty where role and content are all
 };
 
 /// One row in the LLM-Adapters format. `input` is empty in the commonsense files.
@@ -24,7 +30,9 @@ struct Row {
   std::vector<std::string> options{};     ///< a choice: the answers allowed; empty: as the task or the instruction say
   std::vector<std::string> references{};  ///< free text: the accepted answers
   std::vector<Turn>
-      turns{};  ///< a conversation, the last turn an assistant's; instruction, input and output are empty then
+      turns{};  ///< a conversation, the last turn an assistant's, whose text is `output`; the rest is empty then
+  std::vector<std::pair<std::string, jinja::Value>> variables{};  ///< of a conversation: tools, documents and the like
+  std::string variables_json{};                                   ///< these as JSON; empty when there are none
   int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins, -1: nowhere
 };
 

@@ -40,7 +40,8 @@ struct FileSet {
     field("held_out", held_out, "share of the training rows kept for testing where test is empty, in [0, 1)");
     field("split_seed", split_seed, "which rows are held out, 0 or more; rows that ask the same stay together");
     field("format", format,
-          "alpaca (instruction, input, output), messages, prompt_completion; auto: as each file's first row");
+          "alpaca, dolly, messages, sharegpt, prompt_completion or text (docs/your-data.md); auto: as each file's "
+          "first row");
     field("strict", strict, "a row that cannot be read ends the run with its line; false: it is left out and counted");
     field("score", score, "f1 or exact (free text), choice (one of the options), nll (likelihood, nothing generated)");
     field("options", options, "choice: the answers of rows that have no options of their own");

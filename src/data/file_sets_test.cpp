@@ -137,6 +137,22 @@ TEST_F(FileSets, AFileThatTrainsAndTestsIsNoted) {
   EXPECT_EQ(set.rows.size(), 30u);
 }
 
+TEST_F(FileSets, AFileThatTrainsAndTestsIsNotedUnderAnyName) {
+  const auto noted = [&](const std::string& test) {
+    return training_rows("files", one([&](FileSet& files) { files.test = {path(test)}; })).note;
+  };
+  std::filesystem::create_symlink("a.jsonl", path("link.jsonl"));
+  std::filesystem::create_hard_link(path("a.jsonl"), path("hard.jsonl"));
+  std::filesystem::copy_file(path("a.jsonl"), path("copy.jsonl"));
+  for (const auto* name : {"link.jsonl", "hard.jsonl", "copy.jsonl", "./a.jsonl"})
+    EXPECT_NE(noted(name).find("a.jsonl trains and tests (as "), std::string::npos) << name << ": " << noted(name);
+  EXPECT_EQ(noted("b.jsonl"), "");
+  RowOptions sets;  // one set's training file is another's test file
+  sets.files.sets["x"].train = {path("a.jsonl")};
+  sets.files.sets["y"].test = {path("copy.jsonl")};
+  EXPECT_NE(training_rows("files", sets).note.find("trains and tests"), std::string::npos);
+}
+
 TEST_F(FileSets, NoFilesIsSaid) {
   EXPECT_NE(testing::refusal([] { training_rows("files", {}); }).find("data.files.train"), std::string::npos);
   EXPECT_NE(testing::refusal([] { test_rows(find_task("files"), {}); }).find("has no files"), std::string::npos);

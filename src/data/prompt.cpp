@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/context_window.h"
 
 namespace evenkeel {
@@ -79,6 +80,26 @@ std::string prompt_of(const Row& given, PromptTemplate form, bool training) {
   return training ? llm_adapters_prompt(row, "  ", kIndent) : llm_adapters_prompt(row, " ", "");
 }
 
+std::vector<jinja::Value> messages_of(std::span<const Turn> turns) {
+  std::vector<jinja::Value> messages;
+  for (const auto& turn : turns)
+    messages.push_back(turn.message.is_dict() ? turn.message : chat_message(turn.role, turn.content));
+  return messages;
+}
+
+/// Whether a content that is a list stands in the text as Python writes lists: the template takes texts alone.
+bool prints_parts(const Turn& turn, const std::string& text) {
+  const auto* content = turn.message.is_dict() ? turn.message.entries().find("content") : nullptr;
+  if (content == nullptr || !content->is_list()) return false;
+  try {
+    return text.find(jinja::printed(*content)) != text.npos;
+  } catch (const Error&) {  // then no template can have written it either
+    return false;
+  }
+}
+
+bool is_known_role(std::string_view role) { return role == "system" || role == "user" || role == "assistant"; }
+
 std::string_view without_blanks_behind(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);  // npos + 1 == 0
 }
@@ -94,10 +115,13 @@ Prompts::Prompts(const Tokenizer& tokenizer, PromptTemplate form) : tokenizer_(&
   stops_ = find_stops();
 }
 
-std::string Prompts::chat_text(std::span<const Turn> turns, bool add_generation_prompt) const {
-  std::vector<ChatMessage> messages;
-  for (const auto& turn : turns) messages.push_back({turn.role, turn.content});
-  return chat_->render(messages, add_generation_prompt).text;
+jinja::Rendered Prompts::rendered(std::span<const Turn> turns, bool add_generation_prompt,
+                                  const ChatVariables& variables) const {
+  auto made = chat_->render(messages_of(turns), add_generation_prompt, variables);
+  for (const auto& turn : turns)
+    EK_CHECK(!prints_parts(turn, made.text), kData, chat_->origin(),
+             " writes a content of parts as a list: give it as one text");
+  return made;
 }
 
 std::string Prompts::training_prompt(const Row& row) const {
@@ -108,20 +132,55 @@ std::string Prompts::evaluation_prompt(const Row& row) const {
   if (!chat_) return evenkeel::evaluation_prompt(row, form_);
   auto turns = turns_of(row);
   turns.pop_back();
-  return chat_text(turns, /*add_generation_prompt=*/true);
+  check_roles(turns, row.variables);
+  return rendered(turns, /*add_generation_prompt=*/true, row.variables).text;
+}
+
+std::string Prompts::conversation_text(const Row& row, bool add_generation_prompt) const {
+  check_roles(row.turns, row.variables);
+  return rendered(row.turns, add_generation_prompt, row.variables).text;
 }
 
 std::vector<int64_t> Prompts::encode(std::string_view text) const {
   return tokenizer_->encode(text, /*add_special_tokens=*/form_ == PromptTemplate::kPlain);
 }
 
-bool Prompts::holds_special(std::string_view text) const {
+std::optional<int64_t> Prompts::first_special(std::string_view text) const {
   const auto ids = encode(text);
-  return std::any_of(ids.begin(), ids.end(), [&](int64_t id) { return tokenizer_->is_special(id); });
+  const auto first = std::find_if(ids.begin(), ids.end(), [&](int64_t id) { return tokenizer_->is_special(id); });
+  return first == ids.end() ? std::nullopt : std::optional(*first);
+}
+
+/// Of two texts that begin and end otherwise: what both conversations have behind them is the template's.
+std::string Prompts::behind_last(std::vector<Turn> turns, const ChatVariables& variables) const {
+  const auto with = [&](std::string_view answer) {
+    turns.back() = {"assistant", std::string(answer)};
+    return rendered(turns, /*add_generation_prompt=*/false, variables).text;
+  };
+  const auto one = with("first"), other = with("zwei");
+  const auto shared = std::mismatch(one.rbegin(), one.rend(), other.rbegin(), other.rend()).first - one.rbegin();
+  return one.substr(one.size() - static_cast<size_t>(shared));
+}
+
+bool Prompts::ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const {
+  if (ends_answers_) return *ends_answers_;
+  return first_special(behind_last({turns.begin(), turns.end()}, variables)).has_value();
+}
+
+/// A message of a role that the template does not know would be left out without a word.
+void Prompts::check_roles(std::span<const Turn> turns, const ChatVariables& variables) const {
+  for (size_t i = 0; i < turns.size(); ++i) {
+    if (is_known_role(turns[i].role) || turns[i].content.empty()) continue;
+    std::vector<Turn> changed(turns.begin(), turns.end());
+    const auto text = rendered(changed, false, variables).text;
+    changed[i] = {changed[i].role, changed[i].content + "x"};
+    EK_CHECK(rendered(changed, false, variables).text != text, kData, chat_->origin(),
+             " writes nothing of a message of the role \"", shown(turns[i].role), "\": it would be lost");
+  }
 }
 
 Transcript Prompts::transcript(const Row& row) const {
-  if (chat_) return conversation(turns_of(row));
+  if (chat_) return conversation(turns_of(row), row.variables);
   const auto flat = without_turns(row);
   Transcript made{.text = training_prompt(flat), .answers = {}};
   const size_t begin = made.text.size();
@@ -138,44 +197,62 @@ jinja::ByteSpan Prompts::answer_behind(const std::string& prompt, const std::str
   return {prompt.size(), ends ? prompt.size() + answer.size() : whole.size()};
 }
 
-Transcript Prompts::conversation(std::span<const Turn> turns) const {
-  std::vector<ChatMessage> messages;
-  for (const auto& turn : turns) messages.push_back({turn.role, turn.content});
-  auto rendered = chat_->render(messages, /*add_generation_prompt=*/false);
-  Transcript made{.text = std::move(rendered.text), .answers = std::move(rendered.generated)};
+/// Where the answer of turn `i` stands in `whole`, the text of all turns; nothing where the template writes it
+/// otherwise there than behind its own prompt.
+std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
+                                                  const ChatVariables& variables) const {
+  const bool last = i + 1 == turns.size();
+  const auto prompt = rendered(turns.first(i), /*add_generation_prompt=*/true, variables).text;
+  const auto until = last ? whole : rendered(turns.first(i + 1), /*add_generation_prompt=*/false, variables).text;
+  const bool told = until.starts_with(prompt);
+  EK_CHECK(told || !last, kData, chat_->origin(), " does not write a conversation as its prompt and then the answer, ",
+           "so the loss cannot tell them apart: a template with {% generation %} can");
+  if (!told || !whole.starts_with(until)) return std::nullopt;
+  return answer_behind(prompt, until);
+}
+
+/// What {% generation %} marked, a span for each assistant's turn, without those that are no targets.
+std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns,
+                                                     std::vector<jinja::ByteSpan> marked) const {
+  std::vector<bool> targets;
+  for (const auto& turn : turns)
+    if (turn.role == "assistant") targets.push_back(turn.is_target);
+  if (std::find(targets.begin(), targets.end(), false) == targets.end()) return marked;
+  EK_CHECK(marked.size() == targets.size(), kData, chat_->origin(), " marks ", marked.size(), " answers of ",
+           targets.size(), " turns, so a weight of 0 cannot be told which");
+  std::vector<jinja::ByteSpan> kept;
+  for (size_t i = 0; i < marked.size(); ++i)
+    if (targets[i]) kept.push_back(marked[i]);
+  return kept;
+}
+
+Transcript Prompts::conversation(std::span<const Turn> turns, const ChatVariables& variables) const {
+  check_roles(turns, variables);
+  auto whole = rendered(turns, /*add_generation_prompt=*/false, variables);
+  Transcript made{.text = std::move(whole.text), .answers = {}};
+  if (chat_->marks_answers()) made.answers = marked_answers(turns, std::move(whole.generated));
   for (size_t i = 0; i < turns.size() && !chat_->marks_answers(); ++i) {
     if (turns[i].role != "assistant") continue;
-    const bool last = i + 1 == turns.size();
-    const auto prompt = chat_text(turns.first(i), /*add_generation_prompt=*/true);
-    const auto whole = last ? made.text : chat_text(turns.first(i + 1), /*add_generation_prompt=*/false);
-    const bool told = whole.starts_with(prompt);
-    EK_CHECK(told || !last, kData, chat_->origin(),
-             " does not write a conversation as its prompt and then the answer, ",
-             "so the loss cannot tell them apart: a template with {% generation %} can");
-    if (told && made.text.starts_with(whole))
-      made.answers.push_back(answer_behind(prompt, whole));
-    else
-      made.last_only = true;
+    const auto answer = answer_of(turns, i, made.text, variables);
+    made.last_only = made.last_only || !answer;
+    if (made.last_only) made.answers.clear();
+    if (answer && turns[i].is_target) made.answers.push_back(*answer);
   }
-  if (made.last_only && !made.answers.empty()) made.answers = {made.answers.back()};
-  made.ended = made.answers.empty() || holds_special(std::string_view(made.text).substr(made.answers.back().begin));
+  made.ended = made.answers.empty() || ends_answers(turns, variables);
   return made;
 }
 
-std::vector<int64_t> Prompts::find_stops() const {
+std::vector<int64_t> Prompts::find_stops() {
   std::vector<int64_t> stops;
-  const auto add = [&](int64_t id) {
-    if (std::find(stops.begin(), stops.end(), id) == stops.end()) stops.push_back(id);
+  const auto add = [&](std::optional<int64_t> id) {
+    if (id && std::find(stops.begin(), stops.end(), *id) == stops.end()) stops.push_back(*id);
   };
   const auto& named = chat_->special_tokens();
-  if (const auto eos = named.find("eos_token"); eos != named.end())
-    if (const auto id = tokenizer_->token_to_id(eos->second)) add(*id);
+  if (const auto eos = named.find("eos_token"); eos != named.end()) add(tokenizer_->token_to_id(eos->second));
   try {
-    constexpr std::string_view kAnswer = "answer";
-    const auto text = chat_text(std::array{Turn{"user", "question"}, Turn{"assistant", std::string(kAnswer)}}, false);
-    const auto behind = encode(std::string_view(text).substr(text.rfind(kAnswer) + kAnswer.size()));
-    const auto end = std::find_if(behind.begin(), behind.end(), [&](int64_t id) { return tokenizer_->is_special(id); });
-    if (end != behind.end()) add(*end);
+    const auto end = first_special(behind_last({Turn{"user", "question"}, Turn{"assistant", ""}}, {}));
+    ends_answers_ = end.has_value();
+    add(end);
   } catch (const Error&) {  // a template that refuses this conversation says so where one is rendered
   }
   return stops;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,9 @@ class Prompts {
   /// their thinking out), only the last is one. \throws kData when not even the last can be told from its prompt
   Transcript transcript(const Row& row) const;
 
+  /// A conversation as the template writes it, whoever speaks last. REQUIRES kChat.
+  std::string conversation_text(const Row& row, bool add_generation_prompt) const;
+
   /// Token ids of a prompt, or of a prompt with its answer. kPlain adds the special tokens that the tokenizer puts
   /// around a text; other templates hold theirs.
   std::vector<int64_t> encode(std::string_view text) const;
@@ -75,16 +79,24 @@ class Prompts {
   Row fit_context(const Row& row, int64_t limit) const;
 
  private:
-  std::string chat_text(std::span<const Turn> turns, bool add_generation_prompt) const;
-  Transcript conversation(std::span<const Turn> turns) const;
+  jinja::Rendered rendered(std::span<const Turn> turns, bool add_generation_prompt,
+                           const ChatVariables& variables) const;
+  Transcript conversation(std::span<const Turn> turns, const ChatVariables& variables) const;
+  std::optional<jinja::ByteSpan> answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
+                                           const ChatVariables& variables) const;
+  std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked) const;
   jinja::ByteSpan answer_behind(const std::string& prompt, const std::string& whole) const;
-  bool holds_special(std::string_view text) const;
-  std::vector<int64_t> find_stops() const;
+  std::string behind_last(std::vector<Turn> turns, const ChatVariables& variables) const;
+  bool ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const;
+  void check_roles(std::span<const Turn> turns, const ChatVariables& variables) const;
+  std::optional<int64_t> first_special(std::string_view text) const;
+  std::vector<int64_t> find_stops();
 
   const Tokenizer* tokenizer_;
   PromptTemplate form_;
   std::shared_ptr<const ChatTemplate> chat_;
   std::vector<int64_t> stops_;
+  std::optional<bool> ends_answers_;  ///< whether the template ends an answer by a special token; nothing: not known
 };
 
 struct TokenizeOptions {

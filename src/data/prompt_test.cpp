@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/testing.h"
 #include "tokenizer/bpe_training.h"
+#include "tokenizer/chat_template.h"
 
 namespace evenkeel {
 namespace {
@@ -338,6 +339,93 @@ TEST_F(ChatRows, APromptOpensAnAnswerWhichEosOrTheEndOfATurnStops) {
   EXPECT_EQ(prompts.evaluation_prompt(with_context()), "[user] " + kRow.instruction + "\n\nIt is so.\n[assistant] ");
   EXPECT_EQ(prompts.stops(), std::vector<int64_t>{1});
   EXPECT_TRUE(Prompts(tokenizer, PromptTemplate::kPaper).stops().empty());
+}
+
+/// Names of special tokens that hold the words which a template, a question or an answer may hold too.
+TEST_F(ChatRows, TheEndOfATurnIsWhatStandsBehindTheAnswerWhateverIsWrittenThere) {
+  for (const std::string end : {"<|answer_end|>", "</answer>", "<|answer|>", "<|first|>", "<|zwei|>"}) {
+    auto json =
+        parse_json<OrderedJson>(train_tokenizer(std::vector<std::string>{"answer it is"}, {.vocab_size = 300}), "");
+    auto token = json["added_tokens"][0];
+    token["id"] = 300, token["content"] = end, token["special"] = true;
+    json["added_tokens"].push_back(token);
+    write_file_atomic(folder_.path() / "tokenizer.json", json.dump());
+    write_file_atomic(folder_.path() / "tokenizer_config.json", "{}");
+    write_file_atomic(
+        folder_.path() / "chat_template.jinja",
+        concat("{% for m in messages %}answer: {{ m.content }}{% if m.role == 'assistant' %}", end,
+               " first answer{% endif %}\n{% endfor %}{% if add_generation_prompt %}answer: {% endif %}"));
+    const auto tokenizer = Tokenizer::of_model(folder_.path());
+    EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).stops(), std::vector{*tokenizer.token_to_id(end)}) << end;
+  }
+}
+
+/// A special token that a person writes in an answer is none of the template's.
+TEST_F(ChatRows, EosIsAppendedBehindAnAnswerThatHoldsItsText) {
+  const auto tokenizer = with_template(
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant: {% endif %}");
+  Row row;
+  row.turns = {{"user", "what"}, {"assistant", "<|endoftext|> ends"}};
+  EXPECT_EQ(targets(tokenizer, row, {.cutoff = 1000, .eos = 0}), "<|endoftext|> ends\n<|endoftext|>");
+}
+
+Turn told(std::string_view json) {
+  Turn turn{"assistant", ""};
+  const auto parsed = parse_json<OrderedJson>(json, "");
+  turn.role = parsed.at("role");
+  if (parsed.at("content").is_string()) turn.content = parsed.at("content");
+  turn.message = chat_value(parsed, "");
+  return turn;
+}
+
+TEST_F(ChatRows, EveryKeyReachesTheTemplate) {
+  const auto tokenizer = with_template(
+      "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}{{ m.name or m.role }}: "
+      "{% if m.reasoning_content %}<{{ m.reasoning_content }}>{% endif %}{{ m.content }}"
+      "{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}assistant: {% endif %}");
+  Row row;
+  row.turns = {told(R"({"role": "user", "content": "what", "name": "Bob"})"),
+               told(R"({"role": "assistant", "content": "it", "reasoning_content": "hm"})")};
+  row.variables = {{"tools", chat_value(parse_json<OrderedJson>(R"([{"z": 1, "a": true}])", ""), "")}};
+  EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).transcript(row).text,
+            "[{\"z\": 1, \"a\": true}]\nBob: what\nassistant: <hm>it<|endoftext|>\n");
+  EXPECT_EQ(targets(tokenizer, row), "<hm>it<|endoftext|>");
+}
+
+TEST_F(ChatRows, AMessageThatTheTemplateDropsOrAListThatItPrintsIsRefused) {
+  const auto tokenizer = with_template(
+      "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}[{{ m.content }}]{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}[{% endif %}");
+  Row row;
+  row.turns = {{"user", "what"}, {"tool", "7"}, {"assistant", "it"}};
+  EXPECT_NE(testing::refusal([&] { targets(tokenizer, row); }).find("writes nothing of a message of the role \"tool\""),
+            std::string::npos);
+  row.turns[1] = told(R"({"role": "user", "content": [{"type": "text", "text": "a"}]})");
+  EXPECT_NE(testing::refusal([&] { targets(tokenizer, row); }).find("writes a content of parts as a list"),
+            std::string::npos);
+}
+
+TEST_F(ChatRows, AnswersOfWeightZeroAndThoseOfAPromptAreNoTargets) {
+  auto row = conversation();
+  row.turns[2].is_target = false;
+  EXPECT_EQ(targets(with_template(kTurns), row), "so<|endoftext|>");
+  EXPECT_EQ(
+      targets(with_template("{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+                            "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}"),
+              row),
+      "so");
+}
+
+TEST_F(ChatRows, ATemplateFileTakesThePlaceOfTheModelsOwn) {
+  auto tokenizer = with_template(kTurns);
+  const testing::TemporaryFile other("<{{ messages[0].content }}>{{ eos_token }}"), broken("{% if %}");
+  tokenizer.use_chat_template(other.path());
+  Row row;
+  row.turns = {{"user", "what"}};
+  EXPECT_EQ(Prompts(tokenizer, PromptTemplate::kChat).conversation_text(row, false), "<what><|endoftext|>");
+  EXPECT_NE(testing::refusal([&] { tokenizer.use_chat_template(broken.path()); }).find("line 1"), std::string::npos);
 }
 
 TEST_F(ChatRows, OtherTemplatesWriteAConversationOfOneAnswer) {

@@ -3,6 +3,8 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <iterator>
 #include <optional>
 
@@ -10,6 +12,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/conversations.h"
+#include "data/file_identity.h"
 
 namespace evenkeel {
 namespace {
@@ -19,16 +23,23 @@ constexpr std::string_view kWhite = " \t\r\n";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kWhite) == text.npos; }
 
+constexpr std::string_view kChatRemedy = "the template chat (data.template = \"chat\", --template chat)";
+
 // --- one row ---
 
 RowFormat format_of(const JsonView& row) {
-  if (row.has("messages")) return RowFormat::kMessages;
-  if (row.has("prompt") && row.has("completion")) return RowFormat::kPromptCompletion;
-  if (row.has("instruction") && row.has("output")) return RowFormat::kAlpaca;
+  const auto has = [&](std::string_view key) { return row.has(key); };
+  if (has("messages")) return RowFormat::kMessages;
+  if (has("conversations")) return RowFormat::kShareGpt;
+  if (has("prompt") && has("completion")) return RowFormat::kPromptCompletion;
+  if (has("instruction") && has("output")) return RowFormat::kAlpaca;
+  if (has("instruction") && has("response")) return RowFormat::kDolly;
+  if (has("text")) return RowFormat::kText;
   std::vector<std::string> keys;
   for (const auto& member : row.members()) keys.push_back(shown(member.key()));
-  row.refuse(": its keys (", join(keys), ") are of no format, allowed: instruction and output (alpaca), messages, ",
-             "prompt and completion");
+  row.refuse(": its keys (", join(keys),
+             ") are of no format, allowed: instruction and output (alpaca), instruction and ",
+             "response (dolly), messages, conversations (sharegpt), prompt and completion, text");
 }
 
 const std::string& said(const JsonView& text) {
@@ -36,27 +47,41 @@ const std::string& said(const JsonView& text) {
   return text.string();
 }
 
-Turn turn_of(const JsonView& message, bool first) {
-  const auto role = message.at("role"), content = message.at("content");
-  const auto& who = role.string();
-  role.require(who == "user" || who == "assistant" || who == "system", " is \"", shown(who),
-               who == "tool" || who == "function" ? "\": conversations with tools are not read" : "\"",
-               ", allowed: system, user, assistant");
-  role.require(first || who != "system", " is \"system\", which is said before anything else or not at all");
-  return {who, who == "assistant" ? said(content) : content.string()};
+bool calls_tools(const Turn& turn) {
+  if (!turn.message.is_dict()) return false;
+  const auto& keys = turn.message.entries();
+  const auto given = [&](std::string_view key) { return keys.find(key) != nullptr && keys.find(key)->truth(); };
+  return given("tool_calls") || given("function_call");
 }
 
-std::vector<Turn> conversation(const JsonView& messages) {
-  std::vector<Turn> turns;
-  bool asked = false;
-  for (const auto& message : messages.items()) {
-    turns.push_back(turn_of(message, turns.empty()));
-    asked = asked || turns.back().role == "user";
-  }
-  messages.require(asked, ": nothing is asked, no message is a user's");
-  messages.require(turns.back().role == "assistant", ": the last message is of \"", turns.back().role,
+/// \param messages  where the turns are from, for what is wrong with them
+void check_answers(const JsonView& messages, std::span<const Turn> turns) {
+  for (size_t i = 0; i < turns.size(); ++i)
+    messages.require(turns[i].role != "assistant" || !is_blank(turns[i].content) || calls_tools(turns[i]), "[", i,
+                     "] of the assistant is empty");
+}
+
+/// Of a conversation that is learnt from.
+void check_conversation(const JsonView& messages, std::span<const Turn> turns) {
+  const auto any = [&](const auto& is) { return std::any_of(turns.begin(), turns.end(), is); };
+  messages.require(any([](const Turn& turn) { return turn.role == "user" && !is_blank(turn.content); }),
+                   ": nothing is asked, no message is a user's");
+  messages.require(turns.back().role == "assistant", ": the last message is of \"", shown(turns.back().role),
                    "\", expected one of the assistant");
-  return turns;
+  check_answers(messages, turns);
+  messages.require(any([](const Turn& turn) { return turn.role == "assistant" && turn.is_target; }),
+                   ": every answer has the weight 0, nothing is left to learn from");
+}
+
+/// What templates without turns can write of roles.
+void check_roles(const JsonView& messages, std::span<const Turn> turns) {
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const auto& who = turns[i].role;
+    messages.require(who == "user" || who == "assistant" || who == "system", "[", i, "].role is \"", shown(who),
+                     "\", allowed: system, user, assistant; other roles go with ", kChatRemedy);
+    messages.require(i == 0 || who != "system", "[", i,
+                     "].role is \"system\", allowed in front of all others, or with ", kChatRemedy);
+  }
 }
 
 /// A question and its answer, in the fields of a template that knows no turns.
@@ -65,11 +90,18 @@ void flatten(const JsonView& json, Row& row) {
   const bool system = turns.front().role == "system";
   const size_t count = turns.size() - (system ? 1 : 0);
   EK_CHECK(count == 2 && turns[system].role == "user", kConfig, json.place(), ": a conversation of ", count,
-           " turns, which data.template = \"chat\" writes; other templates write one question and its answer");
+           " turns, which ", kChatRemedy, " writes; other templates write one question and its answer");
   row.instruction = turns[system].content;
   if (system) row.instruction = concat(turns[0].content, "\n\n", row.instruction);
-  row.output = turns.back().content;
   turns.clear();
+}
+
+/// Messages end to end; what a prompt answers is no target.
+void append_turns(std::vector<Turn> more, bool is_prompt, std::vector<Turn>& turns) {
+  for (auto& turn : more) {
+    turn.is_target = turn.is_target && !(is_prompt && turn.role == "assistant");
+    turns.push_back(std::move(turn));
+  }
 }
 
 std::string without_white_around(const std::string& text) {
@@ -81,30 +113,98 @@ class RowReader {
  public:
   explicit RowReader(const FileRows& what) : what_(what) {}
 
-  Row read(const JsonView& json, RowFormat format) const {
-    Row row = format == RowFormat::kMessages ? of_messages(json) : of_texts(json, format == RowFormat::kAlpaca);
+  Row read(const SourceRow& source, RowFormat format) const {
+    const auto& json = source.view();
+    Row row = of_format(source, format);
     row.references = {row.answer};
+    json.require(!what_.compared || !is_blank(row.answer),
+                 ": its answer has no text to compare with; score = \"nll\" asks how likely it is");
     if (what_.choices) add_options(json, row);
     row.label = label_of(json);
     return row;
   }
 
  private:
-  Row of_messages(const JsonView& json) const {
+  Row of_format(const SourceRow& source, RowFormat format) const {
+    const auto& json = source.view();
+    if (format == RowFormat::kMessages) return of_messages(source, {"messages"});
+    if (format == RowFormat::kShareGpt) return of_messages(source, {"conversations"});
+    if (format == RowFormat::kPromptCompletion && json.at("prompt").json().is_array())
+      return of_messages(source, {"prompt", "completion"});
+    if (format == RowFormat::kAlpaca && (is_given(json, "history") || is_given(json, "system")))
+      return of_history(json);  // LLaMA-Factory's keys
+    if (format == RowFormat::kText) return of_text(json);
+    return of_texts(json, format);
+  }
+
+  static bool is_given(const JsonView& json, std::string_view key) {
+    const auto value = json.find(key);
+    return value && !value->json().empty() && value->json() != "";
+  }
+
+  MessageKeys keys() const { return what_.conversations ? MessageKeys::kAll : MessageKeys::kTextAlone; }
+
+  /// \param keys  of lists of messages that follow one another: all but the last are the prompt
+  Row of_messages(const SourceRow& source, std::initializer_list<std::string_view> lists) const {
     Row row;
-    row.turns = conversation(json.at("messages"));
-    row.answer = row.turns.back().content;
-    if (!what_.conversations) flatten(json, row);
+    const auto& json = source.view();
+    const auto& list = *(lists.end() - 1);
+    const std::string system = list == "conversations" ? json.string_or("system", "") : "";
+    if (!system.empty()) row.turns.push_back({"system", system});
+    for (const auto& key : lists) append_turns(read_turns(source, key, keys()), key != list, row.turns);
+    read_variables(source, keys(), row);
+    return finished(json, json.at(list), std::move(row));
+  }
+
+  Row finished(const JsonView& json, const JsonView& messages, Row row) const {
+    check_conversation(messages, row.turns);
+    row.answer = row.output = row.turns.back().content;
+    if (what_.conversations) return row;
+    check_roles(messages, row.turns);
+    flatten(json, row);
     return row;
   }
 
-  static Row of_texts(const JsonView& json, bool alpaca) {
+  /// What the system says, and pairs of earlier questions and answers.
+  Row of_history(const JsonView& json) const {
     Row row;
-    const auto question = json.at(alpaca ? "instruction" : "prompt");
+    const auto system = json.string_or("system", "");
+    if (!what_.conversations && !is_given(json, "history")) {
+      row = of_texts(json, RowFormat::kAlpaca);
+      row.instruction = concat(system, "\n\n", row.instruction);
+      return row;
+    }
+    if (!system.empty()) row.turns.push_back({"system", system});
+    if (is_given(json, "history"))
+      for (const auto& pair : json.at("history").items()) {
+        pair.require(pair.list().size() == 2, " has ", pair.size(), " texts, expected a question and its answer");
+        row.turns.push_back({"user", pair.at(0).string()});
+        row.turns.push_back({"assistant", said(pair.at(1))});
+      }
+    const auto last = of_texts(json, RowFormat::kAlpaca);
+    const bool both = !last.instruction.empty() && !last.input.empty();
+    row.turns.push_back({"user", concat(last.instruction, both ? "\n\n" : "", last.input)});
+    row.turns.push_back({"assistant", last.output});
+    return finished(json, json, std::move(row));
+  }
+
+  Row of_text(const JsonView& json) const {
+    Row row;
+    row.answer = row.output = said(json.at("text"));
+    json.require(what_.texts, ": a text asks nothing, allowed: with the template plain (data.template = \"plain\", ",
+                 "--template plain), which puts nothing around it");
+    json.require(!what_.compared, ": a text asks nothing, allowed: score = \"nll\", which tells how likely it is");
+    return row;
+  }
+
+  static Row of_texts(const JsonView& json, RowFormat format) {
+    const bool alpaca = format == RowFormat::kAlpaca, prompt = format == RowFormat::kPromptCompletion;
+    Row row;
+    const auto question = json.at(prompt ? "prompt" : "instruction");
     row.instruction = question.string();
-    if (alpaca) row.input = json.string_or("input", "");
+    if (!prompt) row.input = json.string_or(alpaca ? "input" : "context", "");
     question.require(!is_blank(row.instruction) || !is_blank(row.input), " is empty");
-    row.answer = row.output = said(json.at(alpaca ? "output" : "completion"));
+    row.answer = row.output = said(json.at(prompt ? "completion" : alpaca ? "output" : "response"));
     return row;
   }
 
@@ -139,6 +239,40 @@ std::string bare(const Error& error) {
   return std::string(text.substr(text.find("] ") + 2));
 }
 
+constexpr std::string_view kAllowedFiles = "allowed: a list of rows, one row a line, or {\"data\": [a list of rows]}";
+
+struct OtherFile {
+  std::string_view begin, what, remedy;
+};
+constexpr std::string_view kUnpack = "unpack it first", kExport = "write its rows as JSON lines first";
+constexpr std::array kOtherFiles = {OtherFile{"\x1F\x8B", "is compressed (gzip)", kUnpack},
+                                    OtherFile{"BZh", "is compressed (bzip2)", kUnpack},
+                                    OtherFile{"\xFD"
+                                              "7zXZ",
+                                              "is compressed (xz)", kUnpack},
+                                    OtherFile{"\x28\xB5\x2F\xFD", "is compressed (zstd)", kUnpack},
+                                    OtherFile{"\x04\x22\x4D\x18", "is compressed (lz4)", kUnpack},
+                                    OtherFile{"PK\x03\x04", "is an archive (zip)", kUnpack},
+                                    OtherFile{"7z\xBC\xAF", "is an archive (7z)", kUnpack},
+                                    OtherFile{"PAR1", "is a Parquet table", kExport},
+                                    OtherFile{"ARROW1", "is an Arrow table", kExport},
+                                    OtherFile{"\xFF\xFE", "is UTF-16 text", "save it as UTF-8"},
+                                    OtherFile{"\xFE\xFF", "is UTF-16 text", "save it as UTF-8"}};
+
+/// Whether a value begins in the text that does not end in it.
+bool is_open(std::string_view text) {
+  int64_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted && text[i] == '\\') ++i;
+    if (quoted) continue;
+    if (text[i] == '{' || text[i] == '[') ++depth;
+    if (text[i] == '}' || text[i] == ']') --depth;
+  }
+  return quoted || depth > 0;
+}
+
 class FileReader {
  public:
   FileReader(const FileRows& what, std::string file, TaskRows& set)
@@ -146,18 +280,59 @@ class FileReader {
 
   void read() {
     const std::string text = read_file(file_, static_cast<size_t>(limits::kFile));
+    check_container(text);
     auto rest = std::string_view(text);
     if (rest.starts_with(kMark)) rest.remove_prefix(kMark.size());
     const auto first = rest.find_first_not_of(kWhite);
-    first != rest.npos&& rest[first] == '[' ? read_list(rest) : read_lines(rest);
+    if (first != rest.npos && rest[first] == '[')
+      read_list(rest);
+    else if (first == rest.npos || rest[first] != '{' || !read_object(rest))
+      read_lines(rest);
     conclude();
   }
 
  private:
+  /// Files that hold rows in a form that is not read.
+  void check_container(std::string_view text) const {
+    for (const auto& [begin, what, remedy] : kOtherFiles)
+      EK_CHECK(!text.starts_with(begin), kData, file_, ": ", what, ", allowed: JSON or JSON lines as text; ", remedy);
+  }
+
   void read_list(std::string_view text) {
     EK_CHECK(is_utf8(text), kData, file_, ": is not UTF-8");
-    const Json list = parse_json(text, file_);
-    for (const auto& row : list) take([&] { add(JsonView(row, concat(file_, ": row ", seen_ - 1))); });
+    add_list(parse_json(text, file_), [&] { return parse_json<OrderedJson>(text, file_); });
+  }
+
+  /// \param in_order  reads the list again; at most once
+  void add_list(const Json& list, const std::function<OrderedJson()>& in_order) {
+    std::optional<OrderedJson> ordered;
+    for (size_t i = 0; i < list.size(); ++i)
+      take([&] {
+        add({JsonView(list[i], concat(file_, ": row ", i)), [&] {
+               if (!ordered) ordered = in_order();
+               return ordered->at(i);
+             }});
+      });
+  }
+
+  /// One object for the whole file. \return false when there are lines to read
+  bool read_object(std::string_view text) {
+    const auto first = text.find_first_not_of(kWhite), end = std::min(text.find('\n', first), text.size());
+    const bool over_lines = is_open(text.substr(0, end));
+    if (!over_lines && !is_blank(text.substr(end))) return false;
+    if (text.size() > JsonLimits{}.bytes || !is_utf8(text)) return false;
+    Json whole;
+    try {
+      whole = parse_json(text, file_);
+    } catch (const Error&) {
+      return false;  // line by line it is said which one is wrong
+    }
+    if (whole.contains("data") && whole["data"].is_array()) {
+      add_list(whole["data"], [&] { return parse_json<OrderedJson>(text, file_).at("data"); });
+      return true;
+    }
+    EK_CHECK(!over_lines, kData, file_, ": is one JSON object over several lines, ", kAllowedFiles);
+    return false;
   }
 
   void read_lines(std::string_view text) {
@@ -172,12 +347,13 @@ class FileReader {
     EK_CHECK(line.size() <= static_cast<size_t>(limits::kLine), kData, place, ": ", line.size(),
              " bytes in one line, allowed: up to ", limits::kLine);
     EK_CHECK(is_utf8(line), kData, place, ": is not UTF-8");
+    EK_CHECK(!is_open(line), kData, place, ": not valid JSON: the line ends within a value, ", kAllowedFiles);
     const Json row = parse_json(line, place);
-    add(JsonView(row, place));
+    add({JsonView(row, place), [&] { return parse_json<OrderedJson>(line, place); }});
   }
 
-  void add(const JsonView& row) {
-    if (!format_) format_ = what_.format == RowFormat::kAuto ? format_of(row) : what_.format;
+  void add(const SourceRow& row) {
+    if (!format_) format_ = what_.format == RowFormat::kAuto ? format_of(row.view()) : what_.format;
     set_.rows.push_back(reader_.read(row, *format_));
     ++kept_;
   }
@@ -245,19 +421,26 @@ void append(TaskRows part, TaskRows& all) {
 
 std::vector<std::string> found_files(std::span<const std::string> patterns) {
   std::vector<std::string> all;
+  KnownFiles known;
   for (const auto& pattern : patterns) {
     check_path_text(pattern, "a file of rows");
     const bool as_it_is = !is_glob(pattern) || path_exists(pattern);
     EK_CHECK(!as_it_is || path_exists(pattern), kIo, pattern, " is not there");
     for (auto& file : as_it_is ? std::vector{pattern} : matches(pattern))
-      if (std::find(all.begin(), all.end(), file) == all.end()) all.push_back(std::move(file));
+      if (known.add(file)) all.push_back(std::move(file));
   }
   return all;
 }
 
 TaskRows file_rows(const FileRows& what) {
   TaskRows set;
-  for (auto& file : found_files(what.patterns)) FileReader(what, std::move(file), set).read();
+  KnownFiles read;
+  for (auto& file : found_files(what.patterns)) {
+    if (const auto same = read.with_content_of(file))
+      append({.rows = {}, .note = concat(file, " is a copy of ", *same, ": its rows count twice")}, set);
+    read.add(file);
+    FileReader(what, std::move(file), set).read();
+  }
   return set;
 }
 

@@ -1,12 +1,17 @@
 /// \file  Rows of people's own, from the files they have them in: JSON (one list of rows) or JSON lines.
 ///
-///   alpaca             {"instruction": "...", "input": "...", "output": "..."}; input may be missing
+///   alpaca             {"instruction": "...", "input": "...", "output": "..."}; input may be missing; with `system` or
+///                      `history` (pairs of a question and its answer) a conversation
+///   dolly              {"instruction": "...", "context": "...", "response": "..."}; context may be missing
 ///   messages           {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}
-///   prompt_completion  {"prompt": "...", "completion": "..."}
+///   sharegpt           {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}
+///   prompt_completion  {"prompt": "...", "completion": "..."}, both texts or both lists of messages
+///   text               {"text": "..."}, all of it an answer to nothing, for the template plain
 ///
-/// Text is UTF-8, with or without a byte order mark; lines end in LF or CRLF, and empty ones count for nothing but the
-/// numbers of the others. Other keys are left alone, but for `options` (or `choices`) and `answer` where choices are
-/// asked for, and the one that `label_field` names.
+/// A list of rows may be the `data` of an object. Text is UTF-8, with or without a byte order mark; lines end in LF or
+/// CRLF, and empty ones count for nothing but the numbers of the others. Other keys are left alone, but for `options`
+/// (or `choices`) and `answer` where choices are asked for, the one that `label_field` names, and what a conversation
+/// gives its template (data/conversations.h).
 ///
 /// Example:  auto set = file_rows({.patterns = {"a.jsonl", "more/*.jsonl"}, .strict = false});
 ///           if (!set.note.empty()) log::warning("[data] ", set.note);
@@ -24,14 +29,20 @@ namespace evenkeel {
 enum class RowFormat {
   kAuto,  ///< of each file, what the keys of its first row say
   kAlpaca,
+  kDolly,
   kMessages,
+  kShareGpt,
   kPromptCompletion,
+  kText,
 };
 constexpr auto names(RowFormat) {
   return std::array{config::EnumName<RowFormat>{"auto", RowFormat::kAuto},
                     config::EnumName<RowFormat>{"alpaca", RowFormat::kAlpaca},
+                    config::EnumName<RowFormat>{"dolly", RowFormat::kDolly},
                     config::EnumName<RowFormat>{"messages", RowFormat::kMessages},
-                    config::EnumName<RowFormat>{"prompt_completion", RowFormat::kPromptCompletion}};
+                    config::EnumName<RowFormat>{"sharegpt", RowFormat::kShareGpt},
+                    config::EnumName<RowFormat>{"prompt_completion", RowFormat::kPromptCompletion},
+                    config::EnumName<RowFormat>{"text", RowFormat::kText}};
 }
 
 /// Rows, and where they come from.
@@ -58,10 +69,12 @@ struct FileRows {
   std::vector<std::string> options{};  ///< of rows that name none themselves
   bool conversations = false;  ///< messages stay turns; false: a question and its answer become instruction and output,
                                ///< what the system says in front of the instruction
+  bool texts = false;          ///< the template adds nothing to a text, so that one may be all there is
+  bool compared = false;       ///< answers are compared with text: a row whose answer has none is refused
 };
 
-/// The files that patterns stand for, each once, in the order of the patterns. \throws kData for a pattern that matches
-/// no file, kIo for a file that is not there.
+/// The files that patterns stand for, each once whatever its names, in the order of the patterns.
+/// \throws kData for a pattern that matches no file, kIo for a file that is not there.
 std::vector<std::string> found_files(std::span<const std::string> patterns);
 
 /// The rows of all files, in order; Row::references and Row::answer hold the answer of each.

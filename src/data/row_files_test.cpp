@@ -70,7 +70,8 @@ TEST_F(RowFiles, ConversationsStayTurnsWhereTheTemplateWritesThem) {
   ASSERT_EQ(row.turns.size(), 4u);
   EXPECT_EQ(row.turns[2].role + row.turns[2].content, "userc");
   EXPECT_EQ(row.answer, "d");
-  EXPECT_EQ(row.instruction + row.output, "");
+  EXPECT_EQ(row.instruction, "");
+  EXPECT_EQ(row.output, "d");  // what options are put into
 }
 
 TEST_F(RowFiles, SeveralTurnsWithoutATemplateForThemAreRefusedEvenWhereBadRowsAreLeftOut) {
@@ -96,7 +97,7 @@ TEST_F(RowFiles, WhatCannotBeReadIsNamedWithFileAndLine) {
   says(refused(good + "\"q\""), {"rows.jsonl:2", "expected an object"});
   says(refused(good + "{\"instruction\": \"\xff\", \"output\": \"a\"}"), {"rows.jsonl:2: is not UTF-8"});
   says(refused(R"([{"prompt": "q", "completion": "a"}, {"prompt": "q"}])"), {"row 1", "completion is missing"});
-  says(refused("{\"conversations\": [], \"id\": 1}"), {"rows.jsonl:1", "conversations, id", "allowed: instruction"});
+  says(refused("{\"chosen\": [], \"id\": 1}"), {"rows.jsonl:1", "chosen, id", "allowed: instruction"});
   says(refused(good + std::string(static_cast<size_t>(limits::kLine) + 1, 'x')),
        {"rows.jsonl:2: 16777217 bytes in one"});
   says(refused("\n \n"), {"rows.jsonl holds no rows"});
@@ -107,13 +108,77 @@ TEST_F(RowFiles, ConversationsThatTrainNothingAreNamed) {
   const auto talk = [&](std::string_view messages) { return refused(concat("{\"messages\": ", messages, "}")); };
   says(talk(R"([{"role": "user", "content": "a"}])"), {"messages", "the last message is of \"user\""});
   says(talk("[]"), {"messages", "no message is a user's"});
-  says(talk(R"([{"role": "tool", "content": "a"}])"), {"messages[0].role is \"tool\"", "tools are not read"});
-  says(talk(R"([{"role": "critic", "content": "a"}])"), {"\"critic\"", "allowed: system, user, assistant"});
-  says(talk(R"([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}])"),
-       {"messages[1].role", "system"});
+  const auto then = [&](std::string_view message) {
+    return talk(
+        concat(R"([{"role": "user", "content": "a"}, )", message, R"(, {"role": "assistant", "content": "b"}])"));
+  };
+  says(then(R"({"role": "tool", "content": "a"})"), {"messages[1].role is \"tool\"", "template chat"});
+  says(then(R"({"role": "critic", "content": "a"})"), {"\"critic\"", "allowed: system, user, assistant"});
+  says(then(R"({"role": "system", "content": "b"})"), {"messages[1].role", "system"});
+  says(talk(R"([{"role": "user", "content": " "}, {"role": "assistant", "content": "b"}])"), {"nothing is asked"});
   says(talk(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])"),
-       {"messages[1].content is empty"});
-  says(talk(R"([{"role": "user", "content": [1]}])"), {"messages[0].content is [1], expected a string"});
+       {"messages[1] of the assistant is empty"});
+  says(talk(R"([{"role": "user", "content": [1]}])"), {"messages[0].content[0] is 1, expected an object"});
+  says(talk(R"([{"role": "user", "content": 1}])"), {"messages[0].content is 1, expected a string"});
+  says(talk(R"([{"role": "user"}])"), {"messages[0].content is missing"});
+}
+
+TEST_F(RowFiles, KeysThatOnlyAChatTemplateWritesAreRefusedByTheOthers) {
+  const auto said = [&](std::string_view key) {
+    return refused(concat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", )",
+                          key, "}]}"));
+  };
+  says(said(R"("reasoning_content": "c")"),
+       {"rows.jsonl:1: messages[1].reasoning_content would be lost", "data.template = \"chat\", --template chat"});
+  says(said(R"("tool_calls": [{"id": 1}])"), {"tool_calls would be lost"});
+  says(said(R"("name": "Bob")"), {"name would be lost"});
+  EXPECT_EQ(said(R"("tool_calls": null, "weight": 1)"), "no error");
+  says(refused(
+           R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+              "tools": [{"type": "function"}]}])"),
+       {"tools would be lost"});
+  says(
+      refused(
+          R"([{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+              {"role": "assistant", "content": "b"}]}])"),
+      {"messages[0].content has 2 parts"});
+}
+
+TEST_F(RowFiles, AChatTemplateGetsEveryKeyInItsOrder) {
+  const auto row = read(R"([{"messages": [
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "Bob"},
+      {"role": "assistant", "content": null,
+       "tool_calls": [{"function": {"name": "f", "arguments": {"z": 1, "a": 2.5}}}]},
+      {"role": "tool", "content": "7", "tool_call_id": "x"}, {"role": "assistant", "content": "d"}],
+      "tools": "[{\"type\": \"function\"}]", "documents": null, "chat_template_kwargs": {"enable_thinking": false}}])",
+                        {.conversations = true})
+                       .rows.at(0);
+  ASSERT_EQ(row.turns.size(), 4u);
+  EXPECT_EQ(row.turns[0].content, "ab");
+  EXPECT_EQ(
+      row.turns[1].more,
+      R"({"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"z":1,"a":2.5}}}]})");
+  EXPECT_EQ(jinja::json_text(*row.turns[1].message.entries().find("tool_calls")),
+            R"([{"function": {"name": "f", "arguments": {"z": 1, "a": 2.5}}}])");
+  EXPECT_FALSE(row.turns[3].message.is_dict());
+  EXPECT_EQ(row.variables_json, R"({"tools":[{"type":"function"}],"enable_thinking":false})");
+  EXPECT_EQ(row.answer, "d");
+}
+
+TEST_F(RowFiles, AWeightOfZeroIsNoTargetAndOtherWeightsAreRefused) {
+  const auto rows = [&](std::string_view weight) {
+    return concat(
+        R"([{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": )", weight,
+        R"(}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]}])");
+  };
+  const auto row = read(rows("0"), {.conversations = true}).rows.at(0);
+  EXPECT_FALSE(row.turns[1].is_target);
+  EXPECT_TRUE(row.turns[3].is_target);
+  says(refused(rows("0.5"), {.conversations = true}), {"messages[1].weight is 0.5, allowed: 0 (no loss) or 1"});
+  says(
+      refused(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]})",
+              {.conversations = true}),
+      {"every answer has the weight 0"});
 }
 
 TEST_F(RowFiles, BadRowsAreLeftOutAndCountedWhereThatIsAskedFor) {
@@ -184,6 +249,83 @@ TEST_F(RowFiles, EachFileHasAFormatOfItsOwn) {
          file_rows({.patterns = {one, two}, .format = RowFormat::kAlpaca});
        }),
        {"2.jsonl:1: instruction is missing"});
+}
+
+/// What a row asks and answers, in any format.
+std::string summary(const Row& row) {
+  std::string text = concat(row.instruction, "|", row.input, "|", row.output);
+  for (const auto& turn : row.turns) text += concat("|", turn.role, ":", turn.content, turn.is_target ? "" : "*");
+  return text;
+}
+
+TEST_F(RowFiles, FormatsThatPeopleBringAreReadByTheirKeys) {
+  const auto one = [&](std::string_view text, FileRows what = {}) { return summary(read(text, what).rows.at(0)); };
+  const FileRows chat{.conversations = true}, texts{.texts = true};
+  EXPECT_EQ(one(R"({"instruction": "Add.", "context": "1, 2", "response": "3", "category": "math"})"), "Add.|1, 2|3");
+  constexpr std::string_view kShareGpt =
+      R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "system": "s"})";
+  EXPECT_EQ(one(kShareGpt), "s\n\na||b");
+  EXPECT_EQ(one(kShareGpt, chat), "||b|system:s|user:a|assistant:b");
+  EXPECT_EQ(one(R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"),
+            "a||b");
+  constexpr std::string_view kTalk =
+      R"({"prompt": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+                      {"role": "user", "content": "c"}],
+          "completion": [{"role": "assistant", "content": "d"}]})";
+  EXPECT_EQ(one(concat("[", kTalk, "]"), chat), "||d|user:a|assistant:b*|user:c|assistant:d");
+  EXPECT_EQ(one(R"({"text": "all of it"})", texts), "||all of it");
+  EXPECT_EQ(one(R"({"instruction": "c", "input": "i", "output": "d", "system": "s", "history": [["a", "b"]]})", chat),
+            "||d|system:s|user:a|assistant:b|user:c\n\ni|assistant:d");
+  EXPECT_EQ(one(R"({"instruction": "c", "input": "i", "output": "d", "system": "s", "history": []})"), "s\n\nc|i|d");
+  EXPECT_EQ(one("{\n \"data\": [\n {\"prompt\": \"a\", \"completion\": \"b\"}\n]}"), "a||b");
+  EXPECT_EQ(one("{\"data\": [{\"prompt\": \"a\", \"completion\": \"b\"}]}\n"), "a||b");
+  says(refused(R"({"text": "a"})"), {"rows.jsonl:1: a text asks nothing", "plain"});
+  says(refused(R"({"text": "a"})", {.texts = true, .compared = true}), {"score = \"nll\""});
+  says(refused(R"({"conversations": [{"from": "bing", "value": "a"}]})"),
+       {"conversations[0].from is \"bing\", allowed: human"});
+  says(refused(R"({"instruction": "c", "output": "d", "history": [["a", "b"]]})"), {"4 turns"});
+  says(refused(
+           R"([{"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]},
+              {"role": "assistant", "content": "b"}]}])",
+           chat),
+       {"messages[0].content[0].type is \"image_url\", allowed: text"});
+}
+
+TEST_F(RowFiles, FilesThatHoldNoRowsInLinesSayWhatTheyAre) {
+  says(refused("{\n \"prompt\": \"a\",\n \"completion\": \"b\"\n}\n"),
+       {"rows.jsonl: is one JSON object over several lines", "a list of rows, one row a line"});
+  says(refused("{\n \"prompt\": \"a\"\n}\n{\n \"prompt\": \"b\"\n}\n"), {"rows.jsonl:1: ", "ends within a value"});
+  says(refused(std::string_view("\x1F\x8B\x08\0", 4)), {"rows.jsonl: is compressed (gzip), allowed: JSON", "unpack"});
+  says(refused("BZh91AY&SY"), {"is compressed (bzip2)"});
+  says(refused("\x28\xB5\x2F\xFD"
+               "x"),
+       {"is compressed (zstd)"});
+  says(refused("\xFD"
+               "7zXZ"),
+       {"is compressed (xz)"});
+  says(refused("PAR1"), {"is a Parquet table"});
+  says(refused("\xFF\xFE{"), {"is UTF-16 text"});
+  says(refused("{\"data\": [{\"prompt\": \"a\"}]}"), {"rows.jsonl: row 0", "its keys (prompt)"});
+}
+
+TEST_F(RowFiles, AnAnswerWithoutTextIsRefusedWhereTextIsCompared) {
+  constexpr std::string_view kCall =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"function": {}}]}]})";
+  EXPECT_EQ(read(kCall, {.conversations = true}).rows.at(0).answer, "");
+  says(refused(kCall, {.conversations = true, .compared = true}), {"no text to compare", "score = \"nll\""});
+}
+
+TEST_F(RowFiles, AFileIsReadOnceWhateverItIsCalled) {
+  const auto a = file("a.jsonl", R"({"prompt": "a", "completion": "b"})");
+  const auto dotted = (folder_.path() / "." / "a.jsonl").string(), link = (folder_.path() / "link.jsonl").string(),
+             hard = (folder_.path() / "hard.jsonl").string(), copy = (folder_.path() / "copy.jsonl").string();
+  std::filesystem::create_symlink("a.jsonl", link);
+  std::filesystem::create_hard_link(a, hard);
+  EXPECT_EQ(found_files(std::vector{a, dotted, link, hard}), std::vector{a});
+  std::filesystem::copy_file(a, copy);
+  const auto set = file_rows({.patterns = {link, copy}});
+  EXPECT_EQ(set.rows.size(), 2u);
+  says(set.note, {"copy.jsonl is a copy of ", "link.jsonl: its rows count twice"});
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ namespace {
 
 Row to_row(const JsonView& json) {
   const auto input = json.find("input");
+  for (const char* key : {"instruction", "output", "answer"})
+    json.at(key).require(json.at(key).string().find_first_not_of(" \t\r\n") != std::string::npos, " is empty");
   return {.instruction = json.at("instruction").string(),
           .input = input ? input->string() : "",
           .output = json.at("output").string(),

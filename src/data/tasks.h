@@ -15,6 +15,7 @@
 
 #include "data/example.h"
 #include "data/file_sets.h"
+#include "data/prompt.h"
 #include "data/row_files.h"
 #include "data/telequad.h"
 
@@ -39,7 +40,7 @@ struct RowOptions {
   std::string label = "label";   ///< what Row::label says, one of label_keys()
   TelequadConfig telequad{};
   FilesConfig files{};
-  bool conversations = false;  ///< whether the template writes turns, \see FileRows
+  PromptTemplate form = PromptTemplate::kPaper;  ///< what its rows are written by: chat keeps turns, \see FileRows
 };
 
 /// A family of tasks: a row of the table. Its functions see `path` as the folder of this family alone.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -30,20 +31,66 @@ bool is_article(std::vector<uint32_t>::const_iterator first, std::vector<uint32_
 
 using CodePoints = std::vector<uint32_t>;
 
-/// In lower case.
-CodePoints code_points_of(std::string_view text) {
+CodePoints code_points(std::string_view text) {
   const auto valid = unicode::replace_invalid(text);
   CodePoints points;
   for (size_t at = 0; at < valid.size();) {
     const auto point = unicode::decode(valid.data() + at);
     at += point.length;
-    points.push_back(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(point.value))));
+    points.push_back(point.value);
   }
   return points;
 }
 
+utf8proc_category_t category(uint32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+/// Unicode's property Cased, as far as it is told by categories: Other_Lowercase is what they do not tell.
+bool is_cased(uint32_t c) {
+  const auto kind = category(c);
+  const bool other = c == 0xAA || c == 0xBA || (c >= 0x2B0 && c <= 0x2B8) || c == 0x2C0 || c == 0x2C1 ||
+                     (c >= 0x2E0 && c <= 0x2E4) || c == 0x345 || c == 0x37A || (c >= 0x1D2C && c <= 0x1D6A) ||
+                     c == 0x1D78 || (c >= 0x1D9B && c <= 0x1DBF) || c == 0x2071 || c == 0x207F ||
+                     (c >= 0x2090 && c <= 0x209C) || (c >= 0x2160 && c <= 0x217F) || (c >= 0x24B6 && c <= 0x24E9) ||
+                     (c >= 0xA69C && c <= 0xA69D) || c == 0xA770 || (c >= 0x1F130 && c <= 0x1F149) ||
+                     (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return other || kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT;
+}
+
+/// Case_Ignorable: marks, modifiers, format characters, and what stands within words.
+bool is_passed_over(uint32_t c) {
+  constexpr std::array<uint32_t, 14> kWithin = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,  0x5F4,
+                                                0x2018, 0x2019, 0x2024, 0x2027, 0xFE13, 0xFE52, 0xFF07};
+  const auto kind = category(c);
+  return kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_ME || kind == UTF8PROC_CATEGORY_CF ||
+         kind == UTF8PROC_CATEGORY_LM || kind == UTF8PROC_CATEGORY_SK || c == 0xFE55 || c == 0xFF0E || c == 0xFF1A ||
+         std::find(kWithin.begin(), kWithin.end(), c) != kWithin.end();
+}
+
+/// Whether the first that is not passed over is cased.
+template <typename Iterator>
+bool meets_cased(Iterator first, Iterator last) {
+  const auto found = std::find_if_not(first, last, is_passed_over);
+  return found != last && is_cased(*found);
+}
+
+/// Python's lower(): a capital sigma at the end of a word has a form of its own, and a dotted capital I becomes two.
+CodePoints lowered(const CodePoints& points) {
+  constexpr uint32_t kSigma = 0x3A3, kFinalSigma = 0x3C2, kDottedI = 0x130, kDot = 0x307;
+  CodePoints result;
+  for (auto at = points.begin(); at != points.end(); ++at) {
+    const auto before = std::make_reverse_iterator(at);
+    if (*at == kSigma && meets_cased(before, points.rend()) && !meets_cased(at + 1, points.end()))
+      result.push_back(kFinalSigma);
+    else if (*at == kDottedI)
+      result.insert(result.end(), {'i', kDot});
+    else
+      result.push_back(static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(*at))));
+  }
+  return result;
+}
+
 CodePoints lowered_without_punctuation(std::string_view text) {
-  auto points = code_points_of(text);
+  auto points = lowered(code_points(text));
   std::erase_if(points, is_punctuation);
   return points;
 }
@@ -85,7 +132,7 @@ double f1_of(const std::vector<std::string>& output, const std::vector<std::stri
 
 /// Without white space around it, in lower case.
 std::string bare_text(std::string_view text) {
-  const auto points = code_points_of(text);
+  const auto points = lowered(code_points(text));
   const auto first = std::find_if_not(points.begin(), points.end(), is_space);
   const auto end = std::find_if_not(points.rbegin(), std::make_reverse_iterator(first), is_space).base();
   std::string bare;

@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-/// Lower case, then without ASCII punctuation, then without the words a, an, the, then words with single spaces
-/// between. Letters map one to one (Python's lower() makes two of one, and knows a final sigma).
+/// Lower case as Python's lower(), then without ASCII punctuation, then without the words a, an, the, then words with
+/// single spaces between.
 std::string normalize_answer(std::string_view text);
 
 /// Whether both are the same text after normalisation, and not empty: SQuAD's scripts call two empty texts a match.

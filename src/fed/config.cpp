@@ -144,6 +144,9 @@ void DataSection::resolve(const config::Table& table) const {
   TokenizeOptions::resolve(table);
   table.check_integer("limit", limit, 0, limits::kRows);
   for (const auto& name : task) check_family(name, table);
+  if (chat_template.empty()) return;
+  check_path_text(chat_template, table.full_key("chat_template"));
+  table.check(form == PromptTemplate::kChat, "chat_template", "given", "with template = \"chat\" only");
 }
 
 void DataSection::check_family(const std::string& name, const config::Table& table) const {
@@ -163,7 +166,7 @@ RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
           .label = partition.kind == PartitionKind::kDirichlet ? partition.key : "label",
           .telequad = telequad,
           .files = files,
-          .conversations = form == PromptTemplate::kChat};
+          .form = form};
 }
 
 TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
@@ -431,6 +434,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   settle_budgets();
   lora.init = expand_data_path(lora.init, "lora.init").string();
   data.path = expand_data_path(data.path, "data.path").string();
+  data.chat_template = expand_data_path(data.chat_template, "data.chat_template").string();
   data.files.expand_paths();
   change_files(clients, [](std::vector<std::string>& patterns) {
     for (auto& pattern : patterns) pattern = expand_data_path(pattern, "`data` or `test`").string();

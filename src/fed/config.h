@@ -156,7 +156,7 @@ struct LoraSection : LoraScale {
 
 struct DataSection : TokenizeOptions {
   config::Names task = "builtin";
-  std::string path;
+  std::string path, chat_template;
   int64_t limit = 0;
   PartitionConfig partition;
   TelequadConfig telequad;
@@ -168,6 +168,9 @@ struct DataSection : TokenizeOptions {
           "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
           "unused by builtin and files");
     TokenizeOptions::visit(field);
+    field("chat_template", chat_template,
+          "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
+          "own");
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");

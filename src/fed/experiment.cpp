@@ -53,6 +53,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   auto shape = load_shape(folder, config.model.storage(config.output.dir));
   auto tokenizer = Tokenizer::of_model(folder);
   tokenizer.check_fits(shape->spec().vocab_size, folder);
+  if (!config.data.chat_template.empty()) tokenizer.use_chat_template(config.data.chat_template);
   check_method_fits(config.method, shape->spec());
   check_ranks(config);
   auto server = make_server(config, *shape);

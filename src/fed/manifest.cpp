@@ -142,6 +142,7 @@ std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path
   if (!config.lora.init.empty())
     for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
       files.push_back(fs::path(config.lora.init) / name);
+  if (!config.data.chat_template.empty()) files.emplace_back(config.data.chat_template);
   files.insert(files.end(), training_files.begin(), training_files.end());
   const auto from = config.data.rows();
   for (const auto& name : config.tasks_here())

@@ -25,6 +25,10 @@ class RunAtBudget {
 
   const CausalLm& model() const { return *experiment_.fabric.place.model; }
   const Tokenizer& tokenizer() const { return experiment_.fabric.place.tokenizer; }
+  /// \see Tokenizer::use_chat_template
+  void use_chat_template(const std::filesystem::path& file) {
+    experiment_.fabric.place.tokenizer.use_chat_template(file);
+  }
   const ExperimentConfig& config() const { return experiment_.server.config; }
   ForwardOptions forward() const { return experiment_.fabric.place.forward(setup_); }
 

@@ -18,12 +18,14 @@ namespace {
 
 /// Stands in the folder from prepare() until the manifest is written. What lies beside it then is ours to replace.
 constexpr std::string_view kUnfinished = ".unfinished";
-constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json";
-constexpr std::string_view kFederation = "federation";  // flower/serve.h
+constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json",
+                           kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
+constexpr std::string_view kFederation = "federation";             // flower/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
                            kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl", kLog = "log.txt";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
-                                              std::string(kManifestFile), std::string(kUnfinished)};
+                                              std::string(kChatTemplate), std::string(kManifestFile),
+                                              std::string(kUnfinished)};
 
 bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_part_of(file, name);
@@ -110,6 +112,15 @@ ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   fail(kConfig, who, ": ", changes.empty() ? "no key has another value, but bytes differ" : join(changes, "; "));
 }
 
+/// The run's copy of the chat template that it was begun with.
+std::string own_template(const fs::path& folder, const Json& manifest) {
+  const auto file = folder / kChatTemplate;
+  const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("chat_template").string();
+  EK_CHECK(path_exists(file) && sha256_file(file) == then, kCheckpoint, file.string(),
+           " is not the chat template that the run was begun with: its sha256 was ", then);
+  return file.string();
+}
+
 SealedLines numbered(SealedLines lines) {
   for (size_t i = 0; i < lines.lines.size(); ++i) {
     const auto& line = lines.lines[i];
@@ -190,8 +201,15 @@ RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Serve
   write_file_atomic(folder / kConfigFile, run.config_.text());
   if (shards) write_sealed(folder / kPartition, partition_json(*shards));
   run.checkpoint_.begin();
-  const auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
-  write_manifest(folder, make_manifest(run.config_, request, files));
+  auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
+  const auto& own = run.config_.data.chat_template;
+  std::erase(files, fs::path(own));  // the run goes on with its copy
+  auto manifest = make_manifest(run.config_, request, files);
+  if (!own.empty()) {
+    write_file_atomic(folder / kChatTemplate, read_file(own));
+    manifest["chat_template"] = sha256_file(folder / kChatTemplate);
+  }
+  write_manifest(folder, manifest);
   remove_path(folder / kUnfinished);
   return run;
 }
@@ -360,7 +378,10 @@ std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations
 
 ExperimentConfig run_config(const fs::path& folder) {
   EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
-  return checked_config(folder, read_manifest(folder));
+  const auto manifest = read_manifest(folder);
+  auto config = checked_config(folder, manifest);
+  if (!config.data.chat_template.empty()) config.data.chat_template = own_template(folder, manifest);
+  return config;
 }
 
 SealedLines read_rounds(const fs::path& folder) { return numbered(read_sealed_lines(folder / kRounds)); }

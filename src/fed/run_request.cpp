@@ -3,9 +3,12 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <sstream>
 #include <utility>
+
+#include "base/files.h"
 
 namespace evenkeel {
 namespace {
@@ -40,9 +43,27 @@ void leave_to_run(std::string& asked, const std::string& run) {
   if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
 }
 
+/// The run's copy of a template, where the file that was asked for has not changed since, or is gone.
+void leave_copy_to_run(std::string& asked, const std::string& run) {
+  if (asked.empty() || run.empty()) return;
+  if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
+}
+
+/// Whether the pattern finds the file today, under another path or as a link.
+bool finds_as_another_name(const std::string& pattern, const std::string& file) {
+  std::error_code gone;
+  try {
+    const auto found = found_files(std::array{pattern});
+    return std::any_of(found.begin(), found.end(), [&](const auto& one) { return fs::equivalent(one, file, gone); });
+  } catch (const Error&) {  // it finds nothing
+    return false;
+  }
+}
+
 bool stands_for(const std::string& pattern, const std::string& file) {
   if (!pattern.starts_with(kDataVariable))
-    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0;
+    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0 ||
+           finds_as_another_name(pattern, file);
   return ::fnmatch(concat("*", pattern.substr(kDataVariable.size() - 1)).c_str(), file.c_str(), 0) == 0;
 }
 
@@ -89,6 +110,8 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   leave_to_run(asked.lora.init, run.lora.init);
   leave_to_run(asked.data.path, run.data.path);
   leave_to_run(asked.data.files, run.data.files);
+  asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
+  leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
   for (const auto& [name, set] : run.data.files.sets)
     if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
       leave_to_run(same->second, set);

@@ -35,15 +35,47 @@ std::optional<std::string> template_in(const JsonView& config) {
   given->refuse(": none of the templates is named default");
 }
 
-jinja::Value messages_value(std::span<const ChatMessage> messages) {
-  std::vector<jinja::Value> list;
-  for (const auto& [role, content] : messages)
-    list.push_back(jinja::Value::dict(
-        {{"role", jinja::Value::string(std::string(role))}, {"content", jinja::Value::string(std::string(content))}}));
-  return jinja::Value::list(std::move(list));
+jinja::Value number_value(const OrderedJson& json, const std::string& place) {
+  if (json.is_number_float()) return jinja::Value(jinja::Value::Held(json.get<double>()));
+  const bool fits = !json.is_number_unsigned() || json.get<uint64_t>() <= uint64_t{INT64_MAX};
+  EK_CHECK(fits, kData, place, ": the number ", json.get<uint64_t>(), " is beyond 64 bits");
+  return jinja::Value::integer(json.get<int64_t>());
+}
+
+jinja::Value list_value(const OrderedJson& json, const std::string& place) {
+  std::vector<jinja::Value> items;
+  for (const auto& item : json) items.push_back(chat_value(item, place));
+  return jinja::Value::list(std::move(items));
+}
+
+jinja::Value dict_value(const OrderedJson& json, const std::string& place) {
+  std::vector<std::pair<std::string, jinja::Value>> entries;
+  for (const auto& [key, value] : json.items()) entries.emplace_back(key, chat_value(value, place));
+  return jinja::Value::dict(std::move(entries));
+}
+
+/// `more` in the place of those of `variables` that have the same name.
+void put(const ChatVariables& more, ChatVariables& variables) {
+  for (const auto& one : more) {
+    std::erase_if(variables, [&](const auto& other) { return other.first == one.first; });
+    variables.push_back(one);
+  }
 }
 
 }  // namespace
+
+jinja::Value chat_message(std::string_view role, std::string_view content) {
+  return jinja::Value::dict(
+      {{"role", jinja::Value::string(std::string(role))}, {"content", jinja::Value::string(std::string(content))}});
+}
+
+jinja::Value chat_value(const OrderedJson& json, const std::string& place) {
+  if (json.is_string()) return jinja::Value::string(json.get<std::string>());
+  if (json.is_boolean()) return jinja::Value::boolean(json.get<bool>());
+  if (json.is_number()) return number_value(json, place);
+  if (json.is_array()) return list_value(json, place);
+  return json.is_object() ? dict_value(json, place) : jinja::Value::none();
+}
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialTokens special)
     : origin_(std::move(origin)), template_(source, origin_), special_(std::move(special)) {}
@@ -55,17 +87,23 @@ ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
     return {read_file(file, jinja::Template::kMostBytes), file.string(), std::move(special)};
   const auto source = template_in(config.view());
   EK_CHECK(source.has_value(), kData, folder.string(), " has no chat template: neither ", kTemplateFile,
-           " nor a chat_template in ", kTokenizerConfig, "; template = \"chat\" needs one");
+           " nor a chat_template in ", kTokenizerConfig,
+           "; a file of your own is given by the key data.chat_template or the flag --chat-template");
   return {*source, config.origin + ": chat_template", std::move(special)};
 }
 
-jinja::Rendered ChatTemplate::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
-  std::vector<std::pair<std::string, jinja::Value>> variables = {
-      {"messages", messages_value(messages)},
-      {"tools", jinja::Value::none()},
-      {"documents", jinja::Value::none()},
-      {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
+ChatTemplate ChatTemplate::of_file(const fs::path& file, const fs::path& folder) {
+  return {read_file(file, jinja::Template::kMostBytes), file.string(), special_tokens_of(folder)};
+}
+
+jinja::Rendered ChatTemplate::render(std::span<const jinja::Value> messages, bool add_generation_prompt,
+                                     const ChatVariables& more) const {
+  ChatVariables variables = {{"messages", jinja::Value::list({messages.begin(), messages.end()})},
+                             {"tools", jinja::Value::none()},
+                             {"documents", jinja::Value::none()},
+                             {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
   for (const auto& [name, token] : special_) variables.emplace_back(name, jinja::Value::string(token));
+  put(more, variables);
   return template_.render(variables);
 }
 

@@ -1,6 +1,6 @@
 /// \file  The chat template that a model's folder brings along, and the special tokens it writes; rendered as
-/// transformers' apply_chat_template does, without tools and documents.
-/// Example:  tokenizer.chat_template().render(std::array{ChatMessage{"user", "Hi"}}, true).text
+/// transformers' apply_chat_template does.
+/// Example:  tokenizer.chat_template().render(std::array{chat_message("user", "Hi")}, true).text
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,19 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "tokenizer/jinja/template.h"
 
 namespace evenkeel {
 
-struct ChatMessage {
-  std::string_view role, content;  ///< UTF-8
-};
+/// {"role": role, "content": content}. Texts are UTF-8.
+jinja::Value chat_message(std::string_view role, std::string_view content);
+/// JSON as a template sees it: objects in their order, null as none. \param place  what errors begin with.
+/// \throws kData for a number beyond 64 bits, and for what is nested too deep
+jinja::Value chat_value(const OrderedJson& json, const std::string& place);
+
+/// Names that a template may use beside messages and add_generation_prompt: tools, documents and others.
+using ChatVariables = std::vector<std::pair<std::string, jinja::Value>>;
 
 /// Immutable; threads may render side by side.
 class ChatTemplate {
@@ -29,11 +35,17 @@ class ChatTemplate {
   /// tokenizer's class name (tokenizer_folder.h). \throws kData naming the folder that has no template, or
   /// the file and line that cannot be read (tokenizer/jinja/template.h)
   static ChatTemplate of_model(const std::filesystem::path& folder);
+  /// A template of one's own, for a model that has none or another; special tokens are those of the model's folder.
+  static ChatTemplate of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
   /// \param origin  what errors begin with
   ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
 
-  /// \param add_generation_prompt  ends with what opens an assistant's turn. \throws kData when the template refuses
-  jinja::Rendered render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
+  /// \param messages  dicts, each with all keys that its message has
+  /// \param add_generation_prompt  ends with what opens an assistant's turn
+  /// \param more  variables; tools and documents are none where they are not among these. \throws kData when the
+  /// template refuses
+  jinja::Rendered render(std::span<const jinja::Value> messages, bool add_generation_prompt,
+                         const ChatVariables& more = {}) const;
   /// Whether {% generation %} says which parts are answers; `generated` holds them then.
   bool marks_answers() const { return template_.marks_generation(); }
   const std::string& origin() const { return origin_; }

@@ -77,7 +77,8 @@ struct Tokenizer::Impl {
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::vector<Token> entries;
   std::unordered_map<std::string, int64_t> ids;
-  std::filesystem::path folder;  ///< of the file
+  std::filesystem::path folder;        ///< of the file
+  std::filesystem::path own_template;  ///< in the place of the folder's chat template; empty: none
 };
 
 Tokenizer::Impl::Impl(TokenizerFile file)
@@ -207,7 +208,16 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
   return raw || unicode::find_invalid(bytes) == std::string::npos ? bytes : unicode::replace_invalid(bytes);
 }
 
-ChatTemplate Tokenizer::chat_template() const { return ChatTemplate::of_model(impl_->folder); }
+ChatTemplate Tokenizer::chat_template() const {
+  const auto& own = impl_->own_template;
+  return own.empty() ? ChatTemplate::of_model(impl_->folder) : ChatTemplate::of_file(own, impl_->folder);
+}
+
+void Tokenizer::use_chat_template(const std::filesystem::path& file) {
+  ChatTemplate::of_file(file, impl_->folder);
+  impl_->own_template = file;
+}
+
 std::map<std::string, std::string> Tokenizer::named_tokens() const { return special_tokens_of(impl_->folder); }
 
 bool Tokenizer::is_special(int64_t id) const {

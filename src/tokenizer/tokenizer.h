@@ -49,11 +49,13 @@ class Tokenizer {
   bool is_byte_level() const;                 ///< BPE on bytes: words hold the space before them
   bool is_word_piece() const;                 ///< white space leaves no trace
 
-  /// The chat template that lies beside tokenizer.json, read anew. \throws kData when there is none
+  /// The chat template that lies beside tokenizer.json, or the one to use, read anew. \throws kData when there is none
   /// (tokenizer/chat_template.h)
   ChatTemplate chat_template() const;
   /// The tokens that files beside tokenizer.json name: bos_token, eos_token, ...; read anew.
   std::map<std::string, std::string> named_tokens() const;
+  /// From now on the template is that of a file of one's own. Not thread-safe. \throws kIo, or kData when it is none.
+  void use_chat_template(const std::filesystem::path& file);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

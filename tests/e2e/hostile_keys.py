@@ -59,6 +59,7 @@ BAD = {
     "data.task": word("commonsense", "telequad", "builtin", "files") + [("[]", ["empty"]), ('["builtin", "x"]', ["x", "files"])],
     "data.path": NO_OTHER,
     "data.template": word("paper", "llm_adapters"),
+    "data.chat_template": [("'chat.jinja'", ["given", 'template = "chat"'])],
     "data.cutoff": [("1", ["is 1", "2 or more"]), ("-7", ["is -7", "2 or more"])],
     "data.mask_prompt": NO_OTHER,
     "data.limit": NONE_OR_MORE,

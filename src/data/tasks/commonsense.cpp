@@ -1,6 +1,9 @@
 // The commonsense sets in the LLM-Adapters format. Hu et al., "LLM-Adapters: An Adapter Family for Parameter-Efficient
 // Fine-Tuning of Large Language Models", EMNLP 2023.
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/text.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {
@@ -42,8 +45,15 @@ std::vector<TaskInfo> commonsense_tasks(const RowOptions&) {
 }
 
 TaskRows commonsense_test_rows(const TaskInfo& task, const RowOptions& from) {
-  TaskRows set{.rows = load_rows(from.path / task.file)};
-  for (auto& row : set.rows) row.label = task.name;
+  const auto file = from.path / task.file;
+  TaskRows set{.rows = load_rows(file)};
+  for (size_t i = 0; i < set.rows.size(); ++i) {
+    auto& row = set.rows[i];
+    row.label = task.name;
+    const bool allowed = std::find(task.answers.begin(), task.answers.end(), row.answer) != task.answers.end();
+    EK_CHECK(allowed, kData, file.string(), ": row ", i, ": answer is \"", shown(row.answer),
+             "\", which can never be right, allowed: ", join(task.answers));
+  }
   return set;
 }
 

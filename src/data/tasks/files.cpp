@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "data/file_identity.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {
@@ -34,7 +35,8 @@ FileSet set_of(const TaskInfo& task, const RowOptions& from) {
   return found->second;
 }
 
-TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set,
+/// \param tests  whether rows of these files are tested with
+TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, bool tests,
                  const RowOptions& from) {
   return file_rows({.patterns = {patterns.begin(), patterns.end()},
                     .format = set.format,
@@ -43,7 +45,9 @@ TaskRows rows_of(std::span<const std::string> patterns, const std::string& name,
                     .label_field = set.label,
                     .choices = set.score == Scoring::kChoice,
                     .options = set.options,
-                    .conversations = from.conversations});
+                    .conversations = from.form == PromptTemplate::kChat,
+                    .texts = from.form == PromptTemplate::kPlain,
+                    .compared = tests && set.score != Scoring::kNll});
 }
 
 /// Rows that ask the same, in the order in which they come.
@@ -75,7 +79,7 @@ std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
 
 /// The rows of a set without those that are held out, or these alone.
 TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from) {
-  auto all = rows_of(set.train, name, set, from);
+  auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
   if (!set.test.empty() || set.held_out == 0) return all;
   const auto held = held_out_of(all.rows, set);
   size_t kept = 0;
@@ -88,21 +92,36 @@ TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, con
   return all;
 }
 
-void note_what_is_on_both_sides(const FileSet& set, TaskRows& rows) {
-  const auto tests = found_files(set.test);
+/// Files that sets name to test with, of all sets and clients: a row of any of them was to be unseen.
+KnownFiles test_files_of_all(const FilesConfig& config) {
+  std::vector<std::string> patterns = config.test;
+  const auto add = [&](const FileSet& set) { patterns.insert(patterns.end(), set.test.begin(), set.test.end()); };
+  for (const auto& [name, set] : config.sets) add(set);
+  for (const auto& client : config.clients) add(client);
+  KnownFiles all;
+  for (const auto& file : found_files(patterns)) all.add(file);
+  return all;
+}
+
+void note_what_is_on_both_sides(const RowOptions& from, TaskRows& rows) {
+  auto tests = test_files_of_all(from.files);
   for (const auto& file : rows.files)
-    if (std::find(tests.begin(), tests.end(), file) != tests.end())
-      append({.rows = {}, .note = concat(file, " trains and tests: scores on it say what was learnt by heart")}, rows);
+    if (const auto test = tests.with_content_of(file))
+      append({.rows = {},
+              .note = concat(file, " trains and tests", *test == file ? "" : concat(" (as ", *test, ")"),
+                             ": scores on it say what was learnt by heart")},
+             rows);
 }
 
 TaskRows training_side(const std::string& name, const FileSet& set, const RowOptions& from) {
   auto rows = side_of(name, set, /*held_out=*/false, from);
-  note_what_is_on_both_sides(set, rows);
+  note_what_is_on_both_sides(from, rows);
   return rows;
 }
 
 TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions& from) {
-  return set.test.empty() ? side_of(name, set, /*held_out=*/true, from) : rows_of(set.test, name, set, from);
+  return set.test.empty() ? side_of(name, set, /*held_out=*/true, from)
+                          : rows_of(set.test, name, set, /*tests=*/true, from);
 }
 
 /// One side of all clients, one after the other. Errors say whose rows they are about.

@@ -1,0 +1,106 @@
+"""A chat template of one's own for a model that has none: kept by the run, and taken by every command that reads it."""
+import json
+import shutil
+
+import pytest
+
+from tiny import ROOT, evenkeel, lines, succeed
+
+TEMPLATE = """{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}{% if m.role == 'assistant' %}<|endoftext|>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"""
+CONFIG = """name = "own"
+threads = 1
+[model]
+path = "builtin:tiny-olmoe"
+compute_dtype = "float32"
+[data]
+task = "files"
+template = "chat"
+chat_template = "own.jinja"
+[data.files]
+train = ["rows.jsonl", "./rows.jsonl"]
+test = ["link.jsonl"]
+[clients]
+count = 2
+[train]
+rounds = 1
+local_epochs = 1.0
+batch_size = 2
+accumulation = 1
+[evaluate]
+budgets = [1.0]
+max_new_tokens = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    rows = [{"messages": [{"role": "user", "content": f"Is {i} odd?"}, {"role": "assistant", "content": "yes" if i % 2 else "no"}]} for i in range(6)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "link.jsonl").symlink_to("rows.jsonl")
+    (folder / "own.jinja").write_text(TEMPLATE)
+    (folder / "run.toml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    return succeed("train", "run.toml", "--out", "run", cwd=folder)
+
+
+def test_rows_are_read_once_and_training_on_a_test_file_is_said(folder, run):
+    assert "6 rows of rows.jsonl" in run.stderr and "12 rows" not in run.stderr
+    assert "rows.jsonl trains and tests (as link.jsonl)" in run.stderr
+
+
+def test_the_run_keeps_a_copy_that_every_command_takes(folder, run):
+    assert (folder / "run/chat_template.jinja").read_text() == TEMPLATE
+    (folder / "own.jinja").rename(folder / "away")
+    try:
+        succeed("evaluate", "--run", "run", "--predictions", "first.jsonl", cwd=folder)
+        asked = json.loads(succeed("generate", "--run", "run", "--prompt", "hi", "--max-new-tokens", "1", "--json", cwd=folder).stdout)
+        (folder / "ids.jsonl").write_text(json.dumps(asked["prompt_ids"]) + "\n")
+        text = succeed("tokenize", "--model", ROOT / "assets/tiny-olmoe", "--decode", "--input", "ids.jsonl", cwd=folder).stdout
+        assert text == "<user>hi<assistant>\n"
+        succeed("export", "--run", "run", "--out", "adapter", cwd=folder)
+        assert (folder / "adapter/chat_template.jinja").read_text() == TEMPLATE
+        succeed("train", "run.toml", "--out", "run", "--resume", cwd=folder)
+    finally:
+        (folder / "away").rename(folder / "own.jinja")
+
+
+def test_another_template_is_refused_on_resume_and_a_changed_copy_is_found_out(folder, run):
+    shutil.copytree(folder / "run", folder / "other")
+    (folder / "own.jinja").write_text(TEMPLATE + "!")
+    try:
+        done = evenkeel("train", "run.toml", "--out", "other", "--resume", cwd=folder)
+        assert done.returncode == 1 and "data.chat_template" in done.stderr, done.stderr
+    finally:
+        (folder / "own.jinja").write_text(TEMPLATE)
+    (folder / "other/chat_template.jinja").write_text("!")
+    done = evenkeel("evaluate", "--run", "other", cwd=folder)
+    assert done.returncode == 1 and "chat_template.jinja is not the chat template that the run was begun with" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("source, says", [("{% if %}", ["bad.jinja", "line 1"]), (None, ["bad.jinja"])])
+def test_what_is_no_template_ends_a_command_at_once(folder, source, says):
+    bad = folder / "bad.jinja"
+    bad.unlink(missing_ok=True)
+    if source:
+        bad.write_text(source)
+    for command in (["train", "run.toml", "--out", "none", "--set", "data.chat_template=bad.jinja"],
+                    ["evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "files", "--data", "rows.jsonl", "--template", "chat", "--chat-template", "bad.jinja"],
+                    ["generate", "--model", "builtin:tiny-olmoe", "--prompt", "hi", "--template", "chat", "--chat-template", "bad.jinja"]):
+        done = evenkeel(*command, cwd=folder)
+        assert done.returncode == 1 and done.stderr.count("\n") <= 3 and all(word in done.stderr for word in says), done.stderr
+    assert not (folder / "none").exists()
+
+
+def test_every_message_names_the_way_out_and_it_works(folder):
+    asked = ["evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "files", "--data", "rows.jsonl", "--score", "exact", "--max-new-tokens", "2", "--template", "chat"]
+    assert "--chat-template" in evenkeel(*asked, cwd=folder).stderr
+    succeed(*asked, "--chat-template", "own.jinja", "--predictions", "p.jsonl", cwd=folder)
+    assert len(lines(folder / "p.jsonl")) == 6
+    for flags in (["--chat-template", "own.jinja"], ["--chat-template", "own.jinja", "--template", "plain"]):
+        assert "goes with --template chat" in evenkeel(*asked[:-2], *flags, cwd=folder).stderr
+    assert "chat_template" in evenkeel("train", "run.toml", "--set", "data.template=plain", cwd=folder).stderr
