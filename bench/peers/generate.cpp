@@ -1,6 +1,7 @@
 /// Answers prompts of the commonsense sets on an OLMoE folder, timed: greedy, so many new tokens each, whatever they
 /// are. Usage: generate MODEL --tokenizer FILE --data FOLDER --rows N --batch B --new N --top-k K --threads T. One JSON
-/// line on stdout; --prompts FILE writes the prompts' token ids, for a peer; --evaluate runs whole evaluations instead,
+/// line on stdout; --prompts FILE writes the prompts' token ids, for a peer, or with --read-prompts takes them from it.
+/// --device cuda computes on a GPU, with its allocator's peak. --evaluate runs whole evaluations instead,
 /// with ranking, and says seconds per row of each set, tokens that went through the model, and what a layer's products
 /// with the base would take at this machine's limits.
 #include <ATen/Parallel.h>
@@ -12,6 +13,7 @@
 #include <iostream>
 #include <utility>
 
+#include "base/device.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/process.h"
@@ -31,10 +33,10 @@ namespace {
 const std::vector<std::string> kTasks{"boolq", "piqa", "siqa", "hellaswag", "winogrande", "arc_e", "arc_c", "obqa"};
 
 struct Job {
-  std::string model, tokenizer, data, prompts, cache = "float32";
+  std::string model, tokenizer, data, prompts, cache = "float32", device = "cpu", engine;
   int64_t rows = 16, batch = 128, tokens = 32, top_k = 8;
   int threads = 2;
-  bool alone = false, evaluate = false;
+  bool alone = false, evaluate = false, read_prompts = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -47,6 +49,13 @@ TaskRows rows_of(const Job& job, const std::string& task) {
 }
 
 KvType cache_of(const Job& job) { return job.cache == "bfloat16" ? KvType::kBFloat16 : KvType::kExact; }
+
+std::vector<TokenIds> read_prompts(const Job& job) {
+  std::vector<TokenIds> all;
+  const Json json = load_json(job.prompts);
+  for (const auto& prompt : JsonView(json, job.prompts).items()) all.push_back(prompt.integers(0));
+  return all;
+}
 
 /// Prompts of all sets, set after set.
 std::vector<TokenIds> prompts_of(const Job& job, const Tokenizer& tokenizer) {
@@ -145,18 +154,41 @@ OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOption
   return {{"seconds_per_row", seconds}, {"tokens_per_row", tokens}, {"layer_limit_per_row", limits}};
 }
 
+double peak_gib(c10::Device device) {
+  if (device.is_cpu()) return static_cast<double>(peak_memory_kib()) / (1 << 20);
+  return static_cast<double>(device_memory(device).peak) / (1 << 30);
+}
+
+/// Generation on a device, of given prompts.
+OrderedJson run_on_device(const Job& job, c10::Device device) {
+  settle_device(device);
+  BaseStorage storage;
+  storage.engine = Engine::kAten;
+  storage.device = device;
+  const auto model = load_model(job.model, storage);
+  ForwardOptions forward;
+  forward.router.top_k = job.top_k;
+  forward.compute = {.engine = Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
+  reset_peak(device);
+  auto result = generated(job, *model, forward, read_prompts(job));
+  result["peak_gib"] = peak_gib(device);
+  return result;
+}
+
 OrderedJson run(const Job& job) {
   at::set_num_threads(job.threads);
+  if (const auto device = find_device(job.device, "--device"); job.engine == "aten" || !device.is_cpu())
+    return run_on_device(job, device);
   const auto tokenizer = Tokenizer::load(job.tokenizer);
-  const auto prompts = prompts_of(job, tokenizer);
-  if (!job.prompts.empty()) write_file_atomic(job.prompts, OrderedJson(prompts).dump());
+  const auto prompts = job.read_prompts ? read_prompts(job) : prompts_of(job, tokenizer);
+  if (!job.prompts.empty() && !job.read_prompts) write_file_atomic(job.prompts, OrderedJson(prompts).dump());
   const auto model = load_model(job.model);
   ForwardOptions forward;
   forward.router.top_k = job.top_k;
   forward.compute.products = fastest_products(measure_products());
   restart_peak_memory();  // loading does not count
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
-  result["peak_gib"] = static_cast<double>(peak_memory_kib()) / (1 << 20);
+  result["peak_gib"] = peak_gib(c10::kCPU);
   return result;
 }
 
@@ -168,8 +200,8 @@ int main(int argc, char** argv) {
   CLI::App program("Prompts of the commonsense sets answered on an OLMoE folder, timed");
   evenkeel::Job job;
   program.add_option("model", job.model)->required();
-  program.add_option("--tokenizer", job.tokenizer)->required();
-  program.add_option("--data", job.data)->required();
+  program.add_option("--tokenizer", job.tokenizer);
+  program.add_option("--data", job.data);
   program.add_option("--rows", job.rows, "of each of the eight sets");
   program.add_option("--batch", job.batch);
   program.add_option("--new", job.tokens);
@@ -177,6 +209,9 @@ int main(int argc, char** argv) {
   program.add_option("--threads", job.threads);
   program.add_option("--cache", job.cache, "float32 or bfloat16");
   program.add_option("--prompts", job.prompts);
+  program.add_flag("--read-prompts", job.read_prompts, "--prompts is read");
+  program.add_option("--device", job.device, "cpu, cuda or cuda:N; another one than cpu needs --read-prompts");
+  program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too");
   program.add_flag("--alone", job.alone, "each prompt whole, without a shared beginning");
   program.add_flag("--evaluate", job.evaluate);
   CLI11_PARSE(program, argc, argv);

@@ -1,5 +1,6 @@
 /// One LoRA training step on an OLMoE folder, timed: forward, loss at every position, backward, AdamW. Random token
 /// ids. Usage: train_step MODEL --batch B --length L --top-k K --rank R --steps N --threads T. One JSON line on stdout.
+/// With --shapes BxLxK ... a line for each, on one model; --device cuda computes on a GPU, with its allocator's peak.
 /// With --accumulation A a step has A micro-batches of B rows, merged up to --merge-tokens.
 /// With --data and --tokenizer, rows of the commonsense training set and loss on their answers; --rows FILE writes
 /// their token ids, for a peer.
@@ -8,8 +9,11 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 #include <iostream>
 
+#include "base/device.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -21,17 +25,34 @@
 #include "models/causal_lm.h"
 #include "train/local_training.h"
 #include "train/optimizer.h"
+#include "train/residence.h"
 
 namespace evenkeel {
 namespace {
 
+struct Shape {
+  int64_t batch = 8, length = 256, top_k = 1;
+  std::string text() const { return concat(batch, "x", length, "x", top_k); }
+};
+
 struct Job {
-  std::string model, products = "measured", data, tokenizer, rows;
-  int64_t batch = 8, length = 256, top_k = 1, rank = 20, steps = 5, accumulation = 1, merge_tokens = 2048;
+  std::string model, products = "measured", data, tokenizer, rows, device = "cpu", engine;
+  Shape shape;
+  std::vector<std::string> shapes;
+  int64_t rank = 20, steps = 5, accumulation = 1, merge_tokens = 2048;
   int threads = 2;
 };
 
-int64_t rows_of_step(const Job& job) { return job.batch * job.accumulation; }
+/// "8x256x1": batch, length, experts per token.
+Shape shape_of(const std::string& text) {
+  Shape shape;
+  const int read =
+      std::sscanf(text.c_str(), "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &shape.batch, &shape.length, &shape.top_k);
+  EK_CHECK(read == 3 && shape.text() == text, kConfig, "--shapes has ", text, ", allowed: BATCHxLENGTHxK");
+  return shape;
+}
+
+int64_t rows_of_step(const Job& job) { return job.shape.batch * job.accumulation; }
 
 /// The upper bits of a linear congruence modulo 2^64, which every language can draw.
 std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
@@ -40,7 +61,7 @@ std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto step = i / static_cast<size_t>(rows_of_step(job));
     if (i % static_cast<size_t>(rows_of_step(job)) == 0) state = 2 * step + 1;
-    for (int64_t t = 0; t < job.length; ++t) {
+    for (int64_t t = 0; t < job.shape.length; ++t) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       rows[i].ids.push_back(static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size)));
     }
@@ -52,7 +73,7 @@ std::vector<Example> random_rows(const Job& job, int64_t vocab_size) {
 std::vector<Example> commonsense_rows(const Job& job) {
   const auto tokenizer = Tokenizer::load(job.tokenizer);
   const auto set = training_rows("commonsense", {.path = job.data, .limit = job.steps * rows_of_step(job)});
-  const auto rows = tokenize_rows(set.rows, tokenizer, {.cutoff = job.length}).examples;
+  const auto rows = tokenize_rows(set.rows, tokenizer, {.cutoff = job.shape.length}).examples;
   EK_CHECK(static_cast<int64_t>(rows.size()) == job.steps * rows_of_step(job), kData, rows.size(),
            " rows keep a target, asked ", job.steps * rows_of_step(job));
   OrderedJson written = OrderedJson::array();
@@ -69,24 +90,28 @@ std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_si
   for (auto& passes : steps) {
     std::vector<ExampleRows> micro_batches(static_cast<size_t>(job.accumulation));
     for (auto& micro_batch : micro_batches)
-      for (int64_t i = 0; i < job.batch; ++i) micro_batch.push_back(&*next++);
-    for (const auto& pass : merged(micro_batches, job.merge_tokens)) passes.push_back(pack_shared(pass, job.batch));
+      for (int64_t i = 0; i < job.shape.batch; ++i) micro_batch.push_back(&*next++);
+    for (const auto& pass : merged(micro_batches, job.merge_tokens)) passes.push_back(pack_shared(pass, job.shape.batch));
   }
   return steps;
 }
 
-/// The mean of the micro-batches' means, and its gradients.
+/// One step: the gradients of the mean of the micro-batches' means, then `update`. \return that mean, read at the end
+template <typename Update>
 double learn(const CausalLm& model, const std::vector<PackedBatch>& passes, const ForwardOptions& forward,
-             int64_t accumulation) {
-  double mean = 0;
+             int64_t accumulation, const Update& update) {
+  std::vector<at::Tensor> means;
   for (const auto& batch : passes) {
-    auto total = at::zeros({});
-    for (const auto& loss : model.losses(batch, forward)) total = total + loss.sum / static_cast<double>(loss.count);
-    total = total / static_cast<double>(accumulation);
+    at::Tensor total;
+    for (const auto& loss : model.losses(batch, forward)) {
+      const auto mean = loss.sum / static_cast<double>(loss.count * accumulation);
+      total = total.defined() ? total + mean : mean;
+    }
     total.backward();
-    mean += total.item<double>();
+    means.push_back(total.detach());
   }
-  return mean;
+  update();
+  return at::stack(means).sum().item<double>();
 }
 
 std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
@@ -96,33 +121,67 @@ std::vector<at::Tensor> leaves_of(AdapterState& adapters) {
   return leaves;
 }
 
-OrderedJson run(const Job& job) {
-  at::set_num_threads(job.threads);
-  const auto model = load_model(job.model);
+/// The most that was held since restart_peak(): by the process, or by the device's allocator.
+double peak_gib(c10::Device device) {
+  if (device.is_cpu()) return static_cast<double>(peak_memory_kib()) / (1 << 20);
+  return static_cast<double>(device_memory(device).peak) / (1 << 30);
+}
+
+void restart_peak(c10::Device device) {
+  restart_peak_memory();
+  if (device.is_cpu()) return;
+  give_back_device_memory(device);
+  reset_peak(device);
+}
+
+Compute compute_of(const Job& job, c10::Device device) {
+  if (job.engine != "aten" && device.is_cpu()) return {.products = bench::products_by_name(job.products)};
+  return {.engine = Engine::kAten, .inner = device.is_cpu() ? at::kFloat : at::kBFloat16};
+}
+
+/// Steps of one shape, with adapters and moments of their own.
+OrderedJson run_shape(const Job& job, const CausalLm& model, const Compute& compute, c10::Device device) {
   const std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                             "gate_proj", "up_proj", "down_proj"};
-  AdapterState adapters = make_adapters(model->sites(targets), job.rank, 1.0, 7);
-  AdamW optimizer(leaves_of(adapters), {});
+  auto copies = StorageCopies::to(device);
+  auto adapters = copied(make_adapters(model.sites(targets), job.rank, 1.0, 7), copies);
+  AdamW optimizer(leaves_of(adapters), {}, compute.engine);
   ForwardOptions forward;
   forward.adapters = &adapters;
-  forward.router.top_k = job.top_k;
-  forward.compute.products = bench::products_by_name(job.products);
-  const auto steps = passes_of(job, model->spec().vocab_size);
-  restart_peak_memory();  // loading does not count
+  forward.router.top_k = job.shape.top_k;
+  forward.compute = compute;
+  const auto steps = passes_of(job, model.spec().vocab_size);
+  restart_peak(device);  // loading does not count
 
   std::vector<double> seconds, losses;
   std::vector<int64_t> tokens;
   for (const auto& passes : steps) {
     const auto begin = std::chrono::steady_clock::now();
-    losses.push_back(learn(*model, passes, forward, job.accumulation));
-    optimizer.step(-1, Gradients::kZeroed);
+    const auto update = [&] { optimizer.step(-1, Gradients::kZeroed); };
+    losses.push_back(learn(model, passes, forward, job.accumulation, update));
+    synchronize(device);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     tokens.push_back(0);
     for (const auto& batch : passes) tokens.back() += batch.tokens();
   }
-  return {{"who", "evenkeel"},  {"path", job.products},
-          {"seconds", seconds}, {"losses", losses},
-          {"tokens", tokens},   {"peak_gib", static_cast<double>(peak_memory_kib()) / (1 << 20)}};
+  return {{"who", "evenkeel"}, {"path", job.products}, {"shape", job.shape.text()},   {"seconds", seconds},
+          {"losses", losses},  {"tokens", tokens},     {"peak_gib", peak_gib(device)}};
+}
+
+void run(Job job) {
+  at::set_num_threads(job.threads);
+  const auto device = find_device(job.device, "--device");
+  settle_device(device);
+  const auto compute = compute_of(job, device);
+  BaseStorage storage;
+  storage.engine = compute.engine;
+  storage.device = device;
+  const auto model = load_model(job.model, storage);
+  if (job.shapes.empty()) job.shapes.push_back(job.shape.text());
+  for (const auto& text : job.shapes) {
+    job.shape = shape_of(text);
+    std::cout << run_shape(job, *model, compute, device).dump() << std::endl;
+  }
 }
 
 }  // namespace
@@ -133,14 +192,17 @@ int main(int argc, char** argv) {
   CLI::App program("One LoRA training step on an OLMoE folder, timed");
   evenkeel::Job job;
   program.add_option("model", job.model)->required();
-  program.add_option("--batch", job.batch);
-  program.add_option("--length", job.length);
-  program.add_option("--top-k", job.top_k);
+  program.add_option("--batch", job.shape.batch);
+  program.add_option("--length", job.shape.length);
+  program.add_option("--top-k", job.shape.top_k);
   program.add_option("--rank", job.rank);
   program.add_option("--steps", job.steps);
   program.add_option("--accumulation", job.accumulation, "micro-batches of a step");
   program.add_option("--merge-tokens", job.merge_tokens, "as [train] has it")->capture_default_str();
   program.add_option("--threads", job.threads);
+  program.add_option("--shapes", job.shapes, "BATCHxLENGTHxK, as many as wanted, in the place of the three");
+  program.add_option("--device", job.device, "cpu, cuda or cuda:N")->capture_default_str();
+  program.add_option("--engine", job.engine, "aten: LibTorch's operators on a CPU too");
   program.add_option("--products", job.products, "own, dot, native or widen for all, or measured")
       ->capture_default_str();
   program.add_option("--data", job.data, "folder of the commonsense sets");
@@ -148,7 +210,7 @@ int main(int argc, char** argv) {
   program.add_option("--rows", job.rows);
   CLI11_PARSE(program, argc, argv);
   try {
-    std::cout << evenkeel::run(job).dump() << '\n';
+    evenkeel::run(job);
   } catch (const std::exception& error) {
     std::cerr << "train_step: " << error.what() << '\n';
     return 1;
