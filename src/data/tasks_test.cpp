@@ -312,5 +312,24 @@ TEST(Builtin, TestRowsDoNotOccurInTraining) {
       EXPECT_FALSE(seen.contains(row.instruction)) << name << ": " << row.instruction;
 }
 
+TEST(CommonsenseFiles, AnAnswerThatCanNeverBeRightIsRefusedByItsRow) {
+  const testing::TemporaryFolder folder;
+  make_folders(folder.path() / "boolq");
+  const auto refused = [&](std::string_view answer, std::string_view output = "the correct answer is true") {
+    write_file_atomic(folder.path() / "boolq" / "test.json",
+                      concat(R"([{"instruction": "a", "input": "", "output": "x", "answer": "true"},)",
+                             R"({"instruction": "b", "output": ")", output, R"(", "answer": ")", answer, "\"}]"));
+    return testing::refusal([&] { test_rows(find_task("boolq"), {.path = folder.path()}); });
+  };
+  for (const auto* answer : {"True", "false ", "maybe", "true/false"})
+    EXPECT_NE(refused(answer).find(concat("test.json: row 1: answer is \"", answer,
+                                          "\", which can never be right, allowed: true, false")),
+              std::string::npos)
+        << refused(answer);
+  EXPECT_NE(refused("").find("row 1: answer is empty"), std::string::npos) << refused("");
+  EXPECT_NE(refused("true", " ").find("row 1: output is empty"), std::string::npos);
+  EXPECT_EQ(refused("true"), "no error");
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -160,7 +160,7 @@ GOOD = {"instruction": "a", "output": "b"}
 @pytest.mark.parametrize("name, content, says", [
     ("rows.jsonl", [GOOD, {"instruction": "a"}], ["rows.jsonl:2: output is missing"]),
     ("rows.jsonl", [GOOD, "\n", "{oops\n"], ["rows.jsonl:3", "not valid JSON"]),
-    ("rows.jsonl", [{"conversations": []}], ["rows.jsonl:1", "conversations", "allowed", "messages"]),
+    ("rows.jsonl", [{"chosen": []}], ["rows.jsonl:1", "chosen", "allowed", "messages"]),
     ("rows.jsonl", ["\n"], ["rows.jsonl holds no rows"]),
     ("rows.json", ["[" + json.dumps(GOOD) + ", 3]"], ["rows.json: row 1", "an object"]),
     ("rows.json", ["[" + json.dumps(GOOD)], ["rows.json", "not valid JSON"]),
