@@ -250,7 +250,7 @@ std::string hash_of(const ServerState& state) {
 }
 
 ServerState beginning(const Server& server) {
-  if (server.config.method.name != "fed-sb") return server.method->initialize(server.view());
+  if (server.config.method.name != "fed-sb") return server.method->initialize(server.view(0));
   ServerState state;  // its opening is not measured here
   for (const auto& [name, site] : server.sites)
     state.global.adapters[name] = {.core = at::zeros(stacked(site, server.max_rank(), server.max_rank()))};

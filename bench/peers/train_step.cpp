@@ -91,7 +91,8 @@ std::vector<std::vector<PackedBatch>> passes_of(const Job& job, int64_t vocab_si
     std::vector<ExampleRows> micro_batches(static_cast<size_t>(job.accumulation));
     for (auto& micro_batch : micro_batches)
       for (int64_t i = 0; i < job.shape.batch; ++i) micro_batch.push_back(&*next++);
-    for (const auto& pass : merged(micro_batches, job.merge_tokens)) passes.push_back(pack_shared(pass, job.shape.batch));
+    for (const auto& pass : merged(micro_batches, job.merge_tokens))
+      passes.push_back(pack_shared(pass, job.shape.batch));
   }
   return steps;
 }

