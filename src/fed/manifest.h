@@ -52,7 +52,8 @@ std::vector<std::filesystem::path> check_manifest(
     const std::filesystem::path& folder, const Json& manifest,
     const std::function<std::string(const std::filesystem::path& file)>& why_fixed);
 
-/// Warns when the GPU, its driver or its library is another one than the run was begun on. \param device  as model.device
+/// Warns when the GPU, its driver or its library is another one than the run was begun on.
+/// \param device  as model.device
 void check_gpu(const std::filesystem::path& folder, const Json& manifest, const std::string& device);
 
 }  // namespace evenkeel

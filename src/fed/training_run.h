@@ -44,8 +44,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
 /// made with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has.
 /// What it leaves out of the settings that the run was begun with is not asked for. Arithmetic alone it may change,
 /// for as long as it says so: settings of model.compute_dtype (auto: measured here and now), model.products,
-/// model.device and model.engine. With `train.rounds=N` among the settings of `request` the run has N rounds from now on
-/// (fed/run_changes.h).
+/// model.device and model.engine. With `train.rounds=N` among the settings of `request` the run has N rounds from now
+/// on (fed/run_changes.h).
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt, const RunHooks& hooks = {});
 
 /// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed
