@@ -21,6 +21,7 @@ struct AddedToken {
   bool normalized = true;    ///< looked for in the normalised text
   bool special = false;      ///< left out by a decode that skips special tokens
   bool is_text = false;      ///< cut like other text where it stands
+  bool by_class = false;     ///< no file names it: the tokenizer's class adds it
 };
 
 /// Finds a set of added tokens in texts.

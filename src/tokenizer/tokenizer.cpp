@@ -76,6 +76,7 @@ struct Tokenizer::Impl {
   std::vector<Template> templates;
   AddedTokenMatcher raw_tokens, normalized_tokens;
   std::vector<Token> entries;
+  int64_t named = 0;  ///< ids up to the last that a file names, and not the tokenizer's class alone
   std::unordered_map<std::string, int64_t> ids;
   std::filesystem::path folder;        ///< of the file
   std::filesystem::path own_template;  ///< in the place of the folder's chat template; empty: none
@@ -99,6 +100,7 @@ Token& Tokenizer::Impl::entry(int64_t id) {
 void Tokenizer::Impl::add_vocabulary(const TokenizerFile& file) {
   ids = file.vocabulary;
   for (const auto& [token, id] : file.vocabulary) entry(id) = {true, false, token, decoded(token)};
+  named = static_cast<int64_t>(entries.size());
 }
 
 std::string Tokenizer::Impl::decoded(const std::string& token) const {
@@ -116,6 +118,7 @@ void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
     (token.normalized ? normalized_tokens : raw_tokens).add(content, token);
     entry(token.id) = {true, special.contains(content), token.content, decoded(content)};
     ids[token.content] = token.id;
+    if (!token.by_class) named = std::max(named, token.id + 1);
   }
 }
 
@@ -234,9 +237,9 @@ bool Tokenizer::is_word_piece() const { return std::holds_alternative<WordPieceM
 int64_t Tokenizer::vocab_size() const { return static_cast<int64_t>(impl_->entries.size()); }
 
 void Tokenizer::check_fits(int64_t rows, const std::filesystem::path& folder) const {
-  EK_CHECK(vocab_size() <= rows, kData, folder.string(), ": the tokenizer has ", vocab_size(),
+  EK_CHECK(impl_->named <= rows, kData, folder.string(), ": the tokenizer has ", impl_->named,
            " ids with the tokens that tokenizer.json and the files beside it add, the model's embedding has ", rows,
-           "; the last is ", shown(id_to_token(vocab_size() - 1)));
+           "; the last is ", shown(id_to_token(impl_->named - 1)));
 }
 
 std::optional<int64_t> Tokenizer::token_to_id(std::string_view token) const {

@@ -41,7 +41,8 @@ class Tokenizer {
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = false, bool raw = false) const;
 
   int64_t vocab_size() const;  ///< one more than the largest id, added tokens included
-  /// \throws kData naming the folder when an embedding of `rows` lacks rows for some ids.
+  /// Tokens that the tokenizer's class adds and no file names may lie beyond the embedding: texts with one are refused.
+  /// \throws kData naming the folder when an embedding of `rows` lacks rows for ids that files name.
   void check_fits(int64_t rows, const std::filesystem::path& folder) const;
   std::optional<int64_t> token_to_id(std::string_view token) const;
   std::string id_to_token(int64_t id) const;  ///< \throws kData when no token has it

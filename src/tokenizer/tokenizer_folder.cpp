@@ -134,8 +134,12 @@ std::optional<TokenizerFolder::Given> TokenizerFolder::standard_token(const std:
     return value.json().is_null() ? std::nullopt : std::optional(from_map(value));
   }
   if (config_.contains(name)) return from_config(config_.view().at(name));
-  for (const auto& one : default_tokens(class_))
-    if (one.name == name) return Given{special_token(std::string(one.content))};
+  for (const auto& one : default_tokens(class_)) {
+    if (one.name != name) continue;
+    Given given{special_token(std::string(one.content))};
+    given.token.by_class = true;
+    return given;
+  }
   return std::nullopt;
 }
 

@@ -241,17 +241,16 @@ TOKENIZER = DAMAGES + [
     ("a merge of what there is not", model_part(merges=["no way"]), ["merges", '"no"']),
     ("dropout", model_part(dropout=0.1), ["model.dropout", "0.1"]),
     ("a suffix", model_part(end_of_word_suffix="</w>"), ["end_of_word_suffix", "</w>"]),
-    ("byte fallback", model_part(byte_fallback=True), ["byte_fallback"]),
+    ("byte fallback that is text", model_part(byte_fallback="yes"), ["byte_fallback", '"yes"']),
     ("a flag that is text", model_part(fuse_unk="yes"), ["fuse_unk", '"yes"']),
     ("an unknown token that there is not", model_part(unk_token="<none>"), ["<none>"]),
     ("added tokens that are no list", changed(added_tokens={}), ["added_tokens"]),
     ("an added token without content", changed(added_tokens=[{"id": 1}]), ["added_tokens[0].content"]),
     ("an added token with an id of text", changed(added_tokens=[{"id": "1", "content": "a"}]), ["added_tokens[0].id"]),
-    ("another normalizer", changed(normalizer={"type": "Lowercase"}), ["normalizer.type", "Lowercase", "NFC"]),
+    ("another normalizer", changed(normalizer={"type": "Precompiled"}), ["normalizer.type", "Precompiled", "NFC"]),
     ("a normalizer that is text", changed(normalizer="NFC"), ["normalizer"]),
     ("normalizers that are no list", changed(normalizer={"type": "Sequence", "normalizers": 3}), ["normalizer.normalizers"]),
     ("another pre-tokenizer", changed(pre_tokenizer={"type": "Whitespace"}), ["pre_tokenizer.type", "Whitespace", "ByteLevel"]),
-    ("no pre-tokenizer", changed(pre_tokenizer=None), ["pre_tokenizer"]),
     ("pre-tokenizers that are text", changed(pre_tokenizer={"type": "Sequence", "pretokenizers": "ByteLevel"}), ["pre_tokenizer"]),
     ("a pre-tokenizer whose kind is a number", changed(pre_tokenizer={"type": 3}), ["pre_tokenizer"]),
     ("a split without a pattern", split({}), ["pattern"]),
@@ -261,7 +260,8 @@ TOKENIZER = DAMAGES + [
     ("a template without tokens", changed(post_processor={"type": "TemplateProcessing", "single": []}), ["post_processor.special_tokens"]),
     ("a template of what there is not", changed(post_processor={"type": "TemplateProcessing", "special_tokens": {},
                                                                 "single": [{"SpecialToken": {"id": "<s>"}}]}), ["<s>"]),
-    ("another decoder", changed(decoder={"type": "Metaspace"}), ["decoder.type", "Metaspace"]),
+    ("another decoder", changed(decoder={"type": "CTC"}), ["decoder.type", "CTC"]),
+    ("a decoder without its text", changed(decoder={"type": "Metaspace"}), ["decoder.replacement"]),
     ("deep normalizers", sequences("normalizer", "normalizers", '{"type": "NFC"}'), []),
     ("deep pre-tokenizers", sequences("pre_tokenizer", "pretokenizers", '{"type": "ByteLevel"}'), []),
     ("deep post-processors", sequences("post_processor", "processors", '{"type": "ByteLevel"}'), []),
@@ -272,7 +272,7 @@ TOKENIZER = DAMAGES + [
 def test_a_tokenizer(model, folder, change, says):
     (folder / "text").write_text("Once upon a time\n")
     damaged(model / "tokenizer.json", change)
-    refused("tokenize", "--model", model, "--input", folder / "text", says=["tokenizer.json", *says], untouched=folder)
+    refused("tokenize", "--model", model / "tokenizer.json", "--input", folder / "text", says=["tokenizer.json", *says], untouched=folder)
 
 
 # --- rows ---

@@ -54,7 +54,7 @@ BAD = {
     "lora.alpha": POSITIVE,
     "lora.targets": NO_OTHER,
     "lora.router_lora": NO_OTHER,
-    "lora.init": [('"nowhere"', ["lora.init", "nowhere", "no folder"])],
+    "lora.init": NO_OTHER,
     "lora.lora_scale_mode": word("fixed_alpha", "const_scale"),
     "data.task": word("commonsense", "telequad", "builtin", "files") + [("[]", ["empty"]), ('["builtin", "x"]', ["x", "files"])],
     "data.path": NO_OTHER,

@@ -111,7 +111,7 @@ def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_pat
     words = files(tmp_path, tiny_model, train__rounds=1)
     succeed("train", CONFIG, "--out", tmp_path / "out", *words)
     done = evenkeel("evaluate", "--run", tmp_path / "out", "--tasks", "builtin:facts,files", "--data",
-                    write(tmp_path / "late.jsonl", [GOOD[0], LATE]), "--json")
+                    write(tmp_path / "late.jsonl", [GOOD[0], LATE]), "--json", "--strict")
     one_line(done, "late.jsonl:2")
     assert not done.stdout
 

@@ -93,7 +93,7 @@ def test_a_row_whose_answer_no_one_can_give_is_refused(tiny_model, tmp_path):  #
         (tmp_path / "boolq/test.json").write_text(json.dumps([row, {**row, "answer": answer}]))
         refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", tmp_path, says=["row 1"])
     (tmp_path / "boolq/test.json").write_text(json.dumps([row, {**row, "instruction": " \n"}]))
-    refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", tmp_path, says=["row 1", "asks nothing"])
+    refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", tmp_path, says=["row 1", "instruction is empty"])
 
 
 def test_a_prompt_that_is_too_long_is_refused_before_any_is_answered(tiny_model, tmp_path):  # noqa: F811
@@ -129,8 +129,8 @@ def test_an_empty_prompt_is_scored_behind_the_prefix_token(tiny_model, tmp_path)
     (tmp_path / "named").mkdir()
     for file in ("config.json", "model.safetensors", "tokenizer.json"):
         shutil.copy(tiny_model / file, tmp_path / "named")
-    for names, wanted in (({"bos_token": "a", "eos_token": "b"}, "a"), ({"eos_token": "b"}, "b"),
-                          ({"bos_token": {"content": "c"}}, "c")):
+    for names, wanted in (({"bos_token": "a", "eos_token": "b"}, "a"), ({"bos_token": None, "eos_token": "b"}, "b"),
+                          ({"bos_token": {"__type": "AddedToken", "content": "c"}}, "c")):
         (tmp_path / "named/tokenizer_config.json").write_text(json.dumps(names))
         (one,) = json_lines(succeed("score", "--model", tmp_path / "named", "--input", write(tmp_path / "one.jsonl", rows[:1]),
                                     "--json").stdout)

@@ -26,7 +26,7 @@ def test_the_run_folder_holds_everything(run):
     out, _ = run
     names = {entry.name for entry in out.iterdir()} - {"report.html"}
     assert names == {"config.toml", "manifest.json", "partition.json", "rounds.jsonl", "evaluations.jsonl",
-                     "checkpoint", "adapter"}
+                     "checkpoint", "adapter", "log.txt"}
     assert {entry.name for entry in (out / "checkpoint").iterdir()} == {"commit.json", "round-2", "round-3"}
     assert {entry.name for entry in (out / "adapter").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
 
