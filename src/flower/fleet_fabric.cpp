@@ -197,9 +197,9 @@ void FleetFabric::score(const Task& task, const Exchange& exchange) {
     return evaluator_->exchange(std::span(&task.client, 1), made);
   }
   const auto shares = shares_of(task);
-  std::vector<Scored> parts;
+  std::map<int64_t, Scored> replies;  // by client: sums do not depend on who is first
   Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
-                 .on_reply = [&](Reply reply) { parts.push_back(report_of<Scored>(reply)); },
+                 .on_reply = [&](Reply reply) { replies[reply.client] = report_of<Scored>(reply); },
                  .on_progress = exchange.on_progress,
                  .whole_news = exchange.whole_news,
                  .check =
@@ -210,6 +210,8 @@ void FleetFabric::score(const Task& task, const Exchange& exchange) {
   Talks talks(*this, asked);
   for (const auto& [id, share] : shares) talks.begin(share.client);
   talks.run();
+  std::vector<Scored> parts;
+  for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
   exchange.on_reply({.client = task.client.id, .report = merged(parts)});
 }
 
