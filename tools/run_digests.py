@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Digests of small runs of all methods, to compare before and after a change that must not change a bit.
+
+    tools/run_digests.py --program build/evenkeel --out before.json
+    ... change, build ...
+    tools/run_digests.py --program build/evenkeel --out after.json --compare before.json
+
+Each run gives three sha256 values: of the folder adapter/, and of rounds.jsonl and evaluations.jsonl without measured times.
+The runs are the eleven methods on a sparse model (participation 0.6, unequal budgets), on a dense model with unequal ranks, with
+factors in bfloat16, killed and resumed, on two ranks, and one served federation of two nodes. Minutes in all.
+Exit 1 when a digest differs or a run fails.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CONFIG = ROOT / "configs/tiny/train.toml"
+SPARSE = ("ub-smoe", "a3smoe", "smoe-llb", "hetlora", "flexlora", "flora", "florist", "fedex-lora", "ffa-lora", "fedit", "fed-sb")
+DENSE = ("hetlora", "flexlora", "flora", "florist", "fedex-lora", "ffa-lora", "fedit", "fed-sb")
+METHOD_SETTINGS = {"fed-sb": ["method.fed-sb.init='federated'", "lora.targets=['q_proj', 'down_proj']"],
+                   "a3smoe": ["method.a3smoe.rescaler='learn'"]}
+DENSE_SETTINGS = ["model.path='builtin:tiny-olmo'", "lora.rank=8", "lora.alpha=8", "clients.count=4", "clients.budgets=[0.125, 0.25, 0.5, 1.0]",
+                  "clients.participation=1.0", "train.rounds=2", "evaluate.limit=1", "data.limit=40"]
+RENAMED = {"reading": "rank_eval_mode"}  # fields of records that have another name since
+UNCOMPARED = {"seconds", "checksum", "version", "format"}
+
+
+def settings(entries):
+    return [word for entry in entries for word in ("--set", entry)]
+
+
+def cases(model):
+    """name -> the settings of a run; the prefix says how it is run."""
+    sparse = [f"model.path='{model}'"]
+    for method in SPARSE:
+        own = [f"method.name='{method}'", *METHOD_SETTINGS.get(method, [])]
+        yield f"sparse/{method}", sparse + own
+        yield f"bf16/{method}", sparse + own + ["model.compute_dtype='bfloat16'", "train.transport_dtype='bfloat16'", "train.rounds=2"]
+    for method in DENSE:
+        own = [f"method.name='{method}'", *METHOD_SETTINGS.get(method, [])]
+        yield f"dense/{method}", own + DENSE_SETTINGS
+    for method in ("ub-smoe", "flora", "fedex-lora"):
+        yield f"resumed/{method}", sparse + [f"method.name='{method}'"]
+        yield f"ranks/{method}", sparse + [f"method.name='{method}'"]
+    yield "served/ub-smoe", sparse + ["clients.count=2", "clients.budgets=[0.25, 1.0]", "clients.participation=1.0", "data.limit=24",
+                                      "train.rounds=2", "evaluate.limit=2"]
+
+
+class Runner:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def command(self, *words):
+        return [self.program, *map(str, words)]
+
+    def succeed(self, *words):
+        done = subprocess.run(self.command(*words), cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(map(str, words))}: {done.stderr[-800:]}")
+
+    def start(self, *words):
+        return subprocess.Popen(self.command(*words), cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, name, changes):
+        out = self.folder / name.replace("/", "-")
+        train = ["train", CONFIG, "--out", out, *settings(changes)]
+        {"resumed": self.resumed, "ranks": self.ranks, "served": self.served}.get(name.split("/")[0], self.plain)(out, train)
+        return digests(out)
+
+    def plain(self, out, train):
+        self.succeed(*train)
+
+    def ranks(self, out, train):
+        self.succeed(*train, "--ranks", 2)
+
+    def resumed(self, out, train):
+        """Killed as soon as the first round is recorded, and resumed."""
+        process = self.start(*train)
+        while process.poll() is None and not (out / "rounds.jsonl").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.succeed("train", CONFIG, "--out", out, "--resume")
+
+    def served(self, out, train):
+        server = self.start("serve", *train[1:], "--listen", "127.0.0.1:0", "--insecure", "--open")
+        address = next(found[0] for line in server.stdout if (found := re.findall(r"http://(\S+)", line)))
+        nodes = []
+        for name in ("one", "two"):
+            self.succeed("keygen", out.with_suffix(f".{name}.pem"))
+            nodes.append(self.start("node", "--superlink", address, "--insecure", "--once", "--poll", "0.1", "--key",
+                                    out.with_suffix(f".{name}.pem"), "--model", self.folder / "model"))
+        rest, _ = server.communicate(timeout=300)
+        for node in nodes:
+            node.communicate(timeout=60)
+        if server.returncode:
+            raise RuntimeError(f"serve: {rest[-800:]}")
+
+
+def plain_record(value):
+    """A record without what is measured, and fields under their newest names."""
+    if isinstance(value, dict):
+        return {RENAMED.get(key, key): plain_record(entry) for key, entry in value.items() if key not in UNCOMPARED}
+    return [plain_record(entry) for entry in value] if isinstance(value, list) else value
+
+
+def digests(out):
+    adapter = hashlib.sha256()
+    for file in sorted((out / "adapter").iterdir()):
+        if file.name != "README.md":
+            adapter.update(file.name.encode() + file.read_bytes().replace(str(out.parent).encode(), b""))
+    values = {"adapter": adapter.hexdigest()}
+    for name in ("rounds.jsonl", "evaluations.jsonl"):
+        records = [plain_record(json.loads(line)) for line in (out / name).read_text().splitlines()]
+        values[name] = hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
+    return values
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=ROOT / "build/evenkeel", type=pathlib.Path)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--compare", type=pathlib.Path)
+    parser.add_argument("--only", default="", help="names of runs that begin with this")
+    arguments = parser.parse_args()
+    found, failed = {}, 0
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(arguments.program.resolve(), pathlib.Path(folder))
+        runner.succeed("pretrain", "configs/tiny/pretrain.toml", "--out", runner.folder / "model")
+        for name, changes in cases(runner.folder / "model"):
+            if name.startswith(arguments.only):
+                try:
+                    found[name] = runner.run(name, changes)
+                except (RuntimeError, OSError, StopIteration, subprocess.TimeoutExpired) as error:
+                    print(f"{name}: {error}")
+                    failed += 1
+    arguments.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    known = json.loads(arguments.compare.read_text()) if arguments.compare else {}
+    differing = [f"{name}: {part}" for name in found for part in found[name] if known.get(name, found[name])[part] != found[name][part]]
+    print("\n".join(differing + [f"{len(found)} runs, {failed} failed, {len(differing)} digests differ"]))
+    return 1 if failed or differing or not found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
