@@ -2,9 +2,9 @@
 
 #include <ATen/Parallel.h>
 
-#include "base/files.h"
-#include "base/fingerprint.h"
-#include "fed/manifest.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "fed/store/manifest.h"
 
 namespace evenkeel {
 

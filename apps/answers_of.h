@@ -5,12 +5,12 @@
 #include <string>
 
 #include "apps/model_options.h"
-#include "scoring/evaluation.h"
+#include "scoring/task_evaluation.h"
 
 namespace evenkeel {
 
 /// Of model, adapter and options: digests of the files as they are. Cost: one read of the weights, where they are not
-/// known yet (base/fingerprint.h).
+/// known yet (base/format/fingerprint.h).
 std::string answers_of(const ModelOptions& flags, const OpenedModel& opened, const EvaluationOptions& options);
 
 /// Of a task and the rows that it asks.

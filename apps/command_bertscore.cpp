@@ -10,9 +10,9 @@
 #include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
-#include "base/json.h"
-#include "base/limits.h"
-#include "base/log.h"
+#include "base/format/limits.h"
+#include "base/plain/json.h"
+#include "base/plain/log.h"
 #include "scoring/bert_score.h"
 
 namespace evenkeel {

@@ -14,15 +14,15 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "base/device.h"
-#include "base/files.h"
-#include "base/machine.h"
-#include "fed/arithmetic.h"
-#include "fed/device_speed.h"
-#include "fed/foresight.h"
+#include "base/plain/files.h"
+#include "base/system/device.h"
+#include "base/system/machine.h"
+#include "fed/config/arithmetic.h"
+#include "fed/run/machine_speed.h"
+#include "fed/run/memory_estimate.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
-#include "nn/product_probe.h"
+#include "nn/dense/matmul_probe.h"
 
 namespace evenkeel {
 namespace {

@@ -2,9 +2,9 @@
 #include <iostream>
 
 #include "apps/commands.h"
-#include "base/files.h"
-#include "base/text.h"
-#include "wire/keys.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "flower/format/keys.h"
 
 namespace evenkeel {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "data/tasks.h"
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {

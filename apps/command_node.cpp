@@ -5,13 +5,13 @@
 #include "apps/commands.h"
 #include "apps/endpoints.h"
 #include "apps/model_options.h"
-#include "base/device.h"
-#include "base/files.h"
-#include "base/interrupt.h"
-#include "base/log.h"
-#include "base/text.h"
-#include "flower/node.h"
-#include "flower/resident_node.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "base/system/device.h"
+#include "base/system/interrupt.h"
+#include "flower/federation/node.h"
+#include "flower/federation/resident_node.h"
 
 namespace evenkeel {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
-#include "base/json.h"
-#include "base/limits.h"
-#include "fed/pg_alignment.h"
+#include "base/format/limits.h"
+#include "base/plain/json.h"
+#include "fed/run/pg_alignment.h"
 #include "report/text_grid.h"
 
 namespace evenkeel {

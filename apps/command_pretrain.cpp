@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "base/command_line.h"
-#include "base/interrupt.h"
+#include "base/format/command_line.h"
+#include "base/system/interrupt.h"
 #include "train/pretraining.h"
 
 namespace evenkeel {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"

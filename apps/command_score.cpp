@@ -10,9 +10,9 @@
 #include "apps/input_lines.h"
 #include "apps/model_options.h"
 #include "apps/output.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/safetensors.h"
+#include "base/format/safetensors.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
 

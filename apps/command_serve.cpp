@@ -4,12 +4,12 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
-#include "base/files.h"
-#include "base/interrupt.h"
-#include "base/log.h"
-#include "flower/app_grid.h"
-#include "flower/coordinator_grid.h"
-#include "flower/serve.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/system/interrupt.h"
+#include "flower/federation/app_grid.h"
+#include "flower/federation/coordinator_grid.h"
+#include "flower/federation/serve.h"
 #include "report/page.h"
 #include "report/score_table.h"
 

@@ -5,8 +5,8 @@
 
 #include "apps/commands.h"
 #include "apps/served_status.h"
-#include "base/files.h"
-#include "fed/run_folder.h"
+#include "base/plain/files.h"
+#include "fed/run/run_folder.h"
 #include "report/run_status.h"
 
 namespace evenkeel {

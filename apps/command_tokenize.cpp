@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/limits.h"
+#include "base/format/limits.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "data/conversations.h"
 #include "data/prompt.h"
 #include "tokenizer/bpe_training.h"

@@ -7,13 +7,13 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
-#include "base/command_line.h"
-#include "base/files.h"
-#include "base/interrupt.h"
-#include "base/limits.h"
+#include "base/format/command_line.h"
+#include "base/format/limits.h"
+#include "base/plain/files.h"
+#include "base/system/interrupt.h"
 #include "cluster/ranks.h"
 #include "cluster/spawn.h"
-#include "fed/training_run.h"
+#include "fed/run/training_run.h"
 #include "report/client_scores.h"
 #include "report/page.h"
 #include "report/score_table.h"
@@ -62,7 +62,7 @@ std::string folder_of(const TrainFlags& flags) {
   return flags.out.empty() ? request_of(flags).config().folder().string() : flags.out;
 }
 
-/// Whether a resumed run has to be told it again (fed/training_run.h).
+/// Whether a resumed run has to be told it again (fed/run/training_run.h).
 bool is_arithmetic(const std::string& setting) {
   return setting.starts_with("model.compute_dtype=") || setting.starts_with("model.products.");
 }

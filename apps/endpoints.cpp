@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "wire/node_link.h"
+#include "flower/node/node_link.h"
 
 namespace evenkeel {
 

@@ -1,5 +1,5 @@
 #include "apps/program.h"
-#include "base/process.h"
+#include "base/system/process.h"
 
 int main(int argc, char** argv) {
   evenkeel::settle_process(argv);

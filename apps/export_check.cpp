@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "base/files.h"
-#include "base/random.h"
+#include "base/plain/files.h"
+#include "base/random/random.h"
 #include "lora/peft.h"
 
 namespace evenkeel {

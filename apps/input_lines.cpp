@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 
 namespace evenkeel {
 namespace {

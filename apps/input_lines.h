@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
 
 namespace evenkeel {
 

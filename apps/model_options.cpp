@@ -2,10 +2,10 @@
 
 #include <ATen/Parallel.h>
 
-#include "base/device.h"
-#include "base/limits.h"
-#include "base/text.h"
-#include "fed/arithmetic.h"
+#include "base/format/limits.h"
+#include "base/plain/text.h"
+#include "base/system/device.h"
+#include "fed/config/arithmetic.h"
 #include "lora/peft.h"
 #include "train/residence.h"
 
@@ -54,7 +54,7 @@ BaseStorage storage_of(BaseDtype dtype, const std::string& device) {
   return storage;
 }
 
-/// As a run's compute_dtype = "auto" (fed/config.h).
+/// As a run's compute_dtype = "auto" (fed/config/experiment_config.h).
 Compute compute_of(const BaseStorage& storage) {
   const bool wide = storage.dtype == BaseDtype::kFloat32 || storage.dtype == BaseDtype::kFloat64;
   const bool rounds = storage.engine == Engine::kAten && !wide;

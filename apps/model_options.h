@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/config.h"
-#include "fed/run_at_budget.h"
+#include "base/format/config_table.h"
+#include "fed/run/run_at_budget.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {

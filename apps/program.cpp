@@ -11,13 +11,13 @@
 
 #include "apps/commands.h"
 #include "apps/output.h"
-#include "base/command_line.h"
-#include "base/device.h"
-#include "base/error.h"
-#include "base/files.h"
-#include "base/interrupt.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/format/command_line.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "base/system/device.h"
+#include "base/system/interrupt.h"
 
 namespace evenkeel {
 namespace {

@@ -3,11 +3,11 @@
 #include <sstream>
 
 #include "apps/endpoints.h"
-#include "base/files.h"
-#include "base/sealed.h"
-#include "flower/fleet_fabric.h"
+#include "base/plain/files.h"
+#include "base/plain/sealed.h"
+#include "flower/federation/fleet_fabric.h"
+#include "flower/http/http_client.h"
 #include "report/text_grid.h"
-#include "wire/http_client.h"
 
 namespace evenkeel {
 namespace {

@@ -1,7 +1,7 @@
 // What stands for the commands of federations in a program that was built without cpp-httplib or protobuf.
 #include "apps/commands.h"
 #include "apps/served_status.h"
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

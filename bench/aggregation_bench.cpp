@@ -23,14 +23,15 @@
 #include <iostream>
 #include <thread>
 
-#include "base/dispatch.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/process.h"
-#include "base/random.h"
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
+#include "base/plain/json.h"
+#include "base/random/random.h"
+#include "base/system/dispatch.h"
+#include "base/system/process.h"
 #include "base/testing.h"
 #include "bench/machine_limits.h"
-#include "fed/experiment.h"
+#include "fed/run/experiment.h"
 
 namespace evenkeel {
 namespace {

@@ -6,7 +6,7 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
-#include "nn/experts.h"
+#include "nn/moe/experts.h"
 
 namespace evenkeel {
 namespace {

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
-#include "nn/linear.h"
+#include "nn/dense/linear.h"
 
 namespace evenkeel {
 namespace {

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/dispatch.h"
+#include "base/system/dispatch.h"
 
 namespace evenkeel::bench {
 

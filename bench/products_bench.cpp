@@ -8,10 +8,10 @@
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
-#include "base/dispatch.h"
-#include "base/error.h"
+#include "base/plain/error.h"
+#include "base/system/dispatch.h"
 #include "bench/machine_limits.h"
-#include "nn/kernels/packed_product.h"
+#include "nn/kernels/matmul/packed_matmul.h"
 
 namespace evenkeel {
 namespace {

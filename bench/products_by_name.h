@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "nn/product_probe.h"
+#include "nn/dense/matmul_probe.h"
 
 namespace evenkeel::bench {
 

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "base/random.h"
+#include "base/random/random.h"
 
 namespace evenkeel {
 namespace {

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
-#include "nn/routing.h"
+#include "nn/moe/routing.h"
 
 namespace evenkeel {
 namespace {

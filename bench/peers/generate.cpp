@@ -13,19 +13,19 @@
 #include <iostream>
 #include <utility>
 
-#include "base/device.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/process.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/system/device.h"
+#include "base/system/process.h"
 #include "bench/machine_limits.h"
 #include "bench/peak_memory.h"
 #include "data/prompt.h"
 #include "data/tasks.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
-#include "nn/product_probe.h"
-#include "scoring/evaluation.h"
+#include "nn/dense/matmul_probe.h"
 #include "scoring/generation.h"
+#include "scoring/task_evaluation.h"
 
 namespace evenkeel {
 namespace {

@@ -8,16 +8,16 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "base/error.h"
-#include "base/json.h"
-#include "base/process.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
+#include "base/system/process.h"
 #include "bench/machine_limits.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
-#include "nn/attention.h"
-#include "nn/experts.h"
-#include "nn/linear.h"
-#include "nn/loss.h"
+#include "nn/attention/attention.h"
+#include "nn/dense/linear.h"
+#include "nn/dense/loss.h"
+#include "nn/moe/experts.h"
 #include "train/optimizer.h"
 
 namespace evenkeel {

@@ -13,11 +13,11 @@
 #include <cstdio>
 #include <iostream>
 
-#include "base/device.h"
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/process.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/system/device.h"
+#include "base/system/process.h"
 #include "bench/peak_memory.h"
 #include "bench/products_by_name.h"
 #include "data/prompt.h"

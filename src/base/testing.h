@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "base/files.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
 
 namespace evenkeel::testing {
 

@@ -5,10 +5,10 @@
 #include <set>
 #include <sstream>
 
-#include "base/log.h"
-#include "base/sealed.h"
-#include "cluster/deal.h"
-#include "cluster/wire.h"
+#include "base/plain/log.h"
+#include "base/plain/sealed.h"
+#include "cluster/assignment.h"
+#include "cluster/reply_exchange.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "cluster/command.h"
-#include "fed/experiment.h"
+#include "fed/run/experiment.h"
 
 namespace evenkeel::cluster {
 

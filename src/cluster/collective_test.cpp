@@ -13,9 +13,9 @@
 #include <csignal>
 #include <deque>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "cluster/identity.h"
-#include "cluster/wire.h"
+#include "cluster/reply_exchange.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/member.h"
-#include "fed/message.h"
+#include "cluster/process_group.h"
+#include "fed/exchange/message.h"
 
 namespace evenkeel::cluster {
 
@@ -35,7 +35,7 @@ struct Command {
   std::optional<SumGradients> ask{};
   int64_t bytes = 0, memory_bytes = 0;
 
-  void visit(auto& field) {  // base/record.h
+  void visit(auto& field) {  // base/format/record.h
     field("order", order);
     field("round", round);
     field("exchange", exchange);

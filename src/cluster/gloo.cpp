@@ -16,7 +16,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 #ifdef EVENKEEL_GLOO
 C10_DECLARE_int(caffe2_log_level);

@@ -5,11 +5,11 @@
 
 #include <array>
 
-#include "base/files.h"
-#include "base/fingerprint.h"
-#include "base/log.h"
-#include "base/machine.h"
-#include "fed/manifest.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/system/machine.h"
+#include "fed/store/manifest.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/member.h"
-#include "fed/experiment.h"
+#include "cluster/process_group.h"
+#include "fed/run/experiment.h"
 
 namespace evenkeel::cluster {
 
@@ -16,7 +16,7 @@ struct Identity {
   std::string host, processor;
   std::string config, data, base, layout, build;
 
-  void visit(auto& field) {  // base/record.h
+  void visit(auto& field) {  // base/format/record.h
     field("host", host);
     field("processor", processor);
     field("config", config);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "base/error.h"
-#include "cluster/deal.h"
+#include "base/plain/error.h"
+#include "cluster/assignment.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -1,6 +1,6 @@
 #include "cluster/options.h"
 
-#include "base/limits.h"
+#include "base/format/limits.h"
 
 namespace evenkeel::cluster {
 

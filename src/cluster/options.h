@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/config.h"
-#include "fed/run_request.h"
+#include "base/format/config_table.h"
+#include "fed/store/run_request.h"
 
 namespace evenkeel::cluster {
 

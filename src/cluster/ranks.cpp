@@ -1,10 +1,10 @@
 #include "cluster/ranks.h"
 
-#include "base/log.h"
-#include "base/machine.h"
+#include "base/plain/log.h"
+#include "base/system/machine.h"
 #include "cluster/cluster_fabric.h"
-#include "cluster/follower.h"
 #include "cluster/identity.h"
+#include "cluster/worker.h"
 
 namespace evenkeel::cluster {
 namespace {

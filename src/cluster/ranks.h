@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "cluster/member.h"
-#include "fed/training_run.h"
+#include "cluster/process_group.h"
+#include "fed/run/training_run.h"
 
 namespace evenkeel::cluster {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <thread>
 
-#include "base/error.h"
-#include "base/log.h"
+#include "base/plain/error.h"
+#include "base/plain/log.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -115,7 +115,7 @@ Launch spawn(int ranks, bool others_go_on) {
     EK_CHECK(process >= 0, kIo, "--ranks: of process ", rank + 1, " the system says: ", std::strerror(errno));
     if (process == 0) {
       begin_rank(parent);
-      ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // whose GPU is whose (base/device.h)
+      ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // whose GPU is whose (base/system/device.h)
       Launch launch{.rank = rank, .size = ranks, .board = address, .launcher = "--ranks"};
       launch.board.here = rank == 0;
       if (rank != 0) ::close(address.listening);

@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
-#include "base/error.h"
-#include "base/random.h"
+#include "base/plain/error.h"
+#include "base/random/random.h"
 #include "data/builtin_world.h"
 
 namespace evenkeel {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "data/builtin_world.h"
 #include "data/prompt.h"
 #include "data/tasks.h"

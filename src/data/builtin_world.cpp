@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "base/error.h"
-#include "base/random.h"
+#include "base/plain/error.h"
+#include "base/random/random.h"
 
 namespace evenkeel::world {
 namespace {

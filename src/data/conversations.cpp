@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "tokenizer/chat_template.h"
 
 namespace evenkeel {

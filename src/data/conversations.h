@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "data/example.h"
 
 namespace evenkeel {

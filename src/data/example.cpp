@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

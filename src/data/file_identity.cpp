@@ -2,9 +2,9 @@
 
 #include <sys/stat.h>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/fingerprint.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
 
 namespace evenkeel {
 namespace {

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <span>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 
 namespace evenkeel {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 #include "data/row_files.h"
 
 namespace evenkeel {
@@ -60,8 +60,8 @@ struct ClientFiles : FileSet {
 /// defaults of.
 struct FilesConfig : FileSet {
   std::map<std::string, FileSet> sets;
-  /// Where clients bring rows of their own, as their tables say (fed/config.h): the rows of all of them, one client's
-  /// after the other's, are those of the task "files".
+  /// Where clients bring rows of their own, as their tables say (fed/config/experiment_config.h): the rows of all of
+  /// them, one client's after the other's, are those of the task "files".
   std::vector<ClientFiles> clients;
   void visit(auto& field) {
     FileSet::visit(field);

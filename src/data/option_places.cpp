@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tokenizer/unicode.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 namespace {

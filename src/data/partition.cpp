@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "base/random.h"
+#include "base/random/random.h"
 
 namespace evenkeel {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 
 namespace evenkeel {
 

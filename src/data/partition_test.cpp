@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <optional>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "data/context_window.h"
 
 namespace evenkeel {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 #include "data/example.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <filesystem>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/chat_template.h"

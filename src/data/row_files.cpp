@@ -8,10 +8,10 @@
 #include <iterator>
 #include <optional>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/plain/text.h"
 #include "data/conversations.h"
 #include "data/file_identity.h"
 

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 #include "data/example.h"
 
 namespace evenkeel {

@@ -6,10 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/random.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/random/random.h"
 #include "data/option_places.h"
 #include "data/tasks/family.h"
 

@@ -1,7 +1,8 @@
 /// \file  The tasks: where their rows come from, which answers are allowed, how an answer is found in generated text.
-/// A family of tasks is a row of a table (TaskFamily), one file each: tasks/commonsense.cpp (the eight LLM-Adapters
-/// sets), tasks/telequad.cpp (telecom questions with their documents), tasks/builtin.cpp (ours), tasks/files.cpp (rows
-/// of people's own). Programs bring families of their own by add_task_family() (docs/tutorial-new-task.md).
+/// A family of tasks is an entry of a registry (data/task_family.h), one file each: tasks/commonsense.cpp (the eight
+/// LLM-Adapters sets), tasks/telequad.cpp (telecom questions with their documents), tasks/builtin.cpp (ours),
+/// tasks/files.cpp (rows of people's own). Programs bring families of their own by add_task_family()
+/// (docs/tutorial-new-task.md).
 ///
 /// Example:  auto set = training_rows("telequad", {.path = "data/telequad", .label = "docid"});
 #pragma once
@@ -13,50 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "data/example.h"
-#include "data/file_sets.h"
-#include "data/prompt.h"
-#include "data/row_files.h"
-#include "data/telequad.h"
+#include "data/task_family.h"
 
 namespace evenkeel {
-
-struct TaskInfo {
-  std::string name;                  ///< as in configs: "arc_c", "builtin:recall"
-  std::string file;                  ///< its rows, below the family's folder; empty when they are elsewhere
-  std::vector<std::string> answers;  ///< allowed answers, in the order a tie prefers; empty: any, or as each row says
-  std::string source;                ///< one line for `evenkeel list tasks`
-  Scoring scoring = Scoring::kChoice;
-  std::string family{};  ///< one of families(); the table fills it in
-  bool tests = true;     ///< false: it has rows to train on alone
-  bool free_text() const { return scoring == Scoring::kF1 || scoring == Scoring::kExact; }
-};
-
-/// Which rows.
-struct RowOptions {
-  std::filesystem::path path{};  ///< folder of a family's files, or folder of such folders, each named as its family
-  int64_t limit = 0;             ///< rows, 0: all (training on generated rows: their default number)
-  uint64_t seed = 42;            ///< which rows a limit draws; the order of built-in test rows
-  std::string label = "label";   ///< what Row::label says, one of label_keys()
-  TelequadConfig telequad{};
-  FilesConfig files{};
-  PromptTemplate form = PromptTemplate::kPaper;  ///< what its rows are written by: chat keeps turns, \see FileRows
-};
-
-/// A family of tasks: a row of the table. Its functions see `path` as the folder of this family alone.
-struct TaskFamily {
-  std::string_view name;                                             ///< as in data.task
-  std::vector<TaskInfo> (*tasks)(const RowOptions& from) = nullptr;  ///< in the order of reports
-  /// All of them: limits are drawn by the table, unless the family generates.
-  TaskRows (*training_rows)(const RowOptions& from) = nullptr;
-  TaskRows (*test_rows)(const TaskInfo& task, const RowOptions& from) = nullptr;
-  std::vector<std::string_view> label_keys = {"label"};  ///< what its rows can be grouped by
-  bool in_folder = false;                                ///< its rows are in files below `path`, which has to be given
-  bool generates = false;   ///< training: makes as many rows as the limit says; tests: a limit takes the first
-  bool in_context = false;  ///< test prompts bring documents, and may be longer than any training row
-  /// Files of a task's test rows, for the manifest; without it, TaskInfo::file.
-  std::vector<std::string> (*test_files)(const TaskInfo& task, const RowOptions& from) = nullptr;
-};
 
 std::span<const TaskFamily> task_families();
 /// Adds a family of another program: the first thing its main() does, because references to rows do not survive it.

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 
 namespace evenkeel {
 

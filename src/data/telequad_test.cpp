@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "base/testing.h"
 #include "data/partition.h"
 #include "data/prompt.h"

@@ -9,8 +9,8 @@
 #include <map>
 #include <vector>
 
-#include "base/error.h"
-#include "tokenizer/unicode.h"
+#include "base/plain/error.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 namespace {

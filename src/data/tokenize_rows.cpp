@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "data/context_window.h"
 #include "data/prompt.h"
 

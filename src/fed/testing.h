@@ -10,9 +10,9 @@
 
 #include "base/testing.h"
 #include "data/builtin_text.h"
-#include "fed/client.h"
-#include "fed/experiment.h"
-#include "fed/round.h"
+#include "fed/exchange/client.h"
+#include "fed/round/round.h"
+#include "fed/run/experiment.h"
 #include "tokenizer/bpe_training.h"
 
 namespace evenkeel::testing {

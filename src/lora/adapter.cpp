@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "base/error.h"
-#include "base/random.h"
+#include "base/plain/error.h"
+#include "base/random/random.h"
 
 namespace evenkeel {
 namespace {

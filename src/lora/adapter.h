@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/safetensors.h"
+#include "base/format/config_table.h"
+#include "base/format/safetensors.h"
 
 namespace evenkeel {
 

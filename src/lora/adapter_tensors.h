@@ -1,4 +1,4 @@
-/// \file  Adapters as named tensors, alike in payloads (lora/payload.h) and in states on disk (fed/state_file.h):
+/// \file  Adapters as named tensors, alike in payloads (lora/payload.h) and in states on disk (fed/store/state_file.h):
 /// "<site>/<factor>" with the factors a, b, core and ranks, those that are defined. Scalings are no tensors: each kind
 /// of file keeps them in its own way.
 #pragma once

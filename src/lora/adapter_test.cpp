@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

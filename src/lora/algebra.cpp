@@ -8,9 +8,10 @@
 #include <optional>
 #include <set>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/parallel.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
+#include "base/system/parallel.h"
 #include "lora/payload.h"
 
 namespace evenkeel {

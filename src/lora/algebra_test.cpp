@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "lora/payload.h"
 
 namespace evenkeel {

@@ -12,10 +12,10 @@
 #include <limits>
 #include <optional>
 
-#include "base/dispatch.h"
-#include "base/error.h"
-#include "base/huge_pages.h"
-#include "base/parallel.h"
+#include "base/plain/error.h"
+#include "base/system/dispatch.h"
+#include "base/system/huge_pages.h"
+#include "base/system/parallel.h"
 #include "lora/sum_in_registers.h"
 
 namespace evenkeel {

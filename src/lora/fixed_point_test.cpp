@@ -7,8 +7,8 @@
 #include <cmath>
 #include <thread>
 
-#include "base/error.h"
-#include "base/random.h"
+#include "base/plain/error.h"
+#include "base/random/random.h"
 #include "lora/testing.h"
 
 namespace evenkeel {

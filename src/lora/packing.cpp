@@ -4,9 +4,9 @@
 #include <cctype>
 #include <set>
 
-#include "base/files.h"
-#include "base/safetensors.h"
-#include "base/text.h"
+#include "base/format/safetensors.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "lora/payload.h"
 
 namespace evenkeel {

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "lora/adapter_tensors.h"
 #include "lora/packing.h"
 

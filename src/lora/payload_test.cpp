@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "base/error.h"
-#include "base/files.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 
 namespace evenkeel {

@@ -6,9 +6,9 @@
 #include <deque>
 #include <set>
 
-#include "base/files.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
 #include "lora/modules.h"
 #include "lora/peft_config.h"
 #include "lora/peft_files.h"

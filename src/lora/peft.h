@@ -9,14 +9,9 @@
 
 #include "lora/adapter.h"
 #include "lora/algebra.h"
+#include "lora/peft_info.h"
 
 namespace evenkeel {
-
-struct PeftInfo {
-  std::string base_model;  ///< written as base_model_name_or_path; empty: null, which names none
-  double alpha = 20;       ///< lora_alpha
-  int64_t rank = 20;       ///< r
-};
 
 /// What describes `adapters`, which share one rank and scaling; rank and alpha 1 when there are none.
 PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "base/files.h"
-#include "base/json.h"
-#include "base/text.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/plain/text.h"
 
 namespace evenkeel::peft {
 namespace {

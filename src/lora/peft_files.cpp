@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "base/folders.h"
+#include "base/plain/folders.h"
 
 namespace evenkeel::peft {
 

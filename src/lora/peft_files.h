@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/json.h"
-#include "lora/peft.h"
+#include "base/plain/json.h"
+#include "lora/adapter.h"
 #include "lora/peft_config.h"
+#include "lora/peft_info.h"
 
 namespace evenkeel::peft {
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <cctype>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel::peft {
 namespace {

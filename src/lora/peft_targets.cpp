@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel::peft {
 namespace {

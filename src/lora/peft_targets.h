@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "lora/peft_pattern.h"
 
 namespace evenkeel::peft {

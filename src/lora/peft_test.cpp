@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "base/testing.h"
 
 namespace evenkeel {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/dispatch.h"
+#include "base/system/dispatch.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "lora/fixed_point.h"
 #include "lora/payload.h"
 

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <array>
 
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -12,10 +12,10 @@
 
 #include <algorithm>
 
-#include "base/parallel.h"
-#include "base/random.h"
+#include "base/random/random.h"
+#include "base/system/parallel.h"
 #include "lora/algebra.h"
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -8,9 +8,10 @@
 // the last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
 #include <ATen/ATen.h>
 
-#include "base/files.h"
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
 #include "lora/algebra.h"
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

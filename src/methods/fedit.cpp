@@ -2,7 +2,7 @@
 // separately, so the aggregate is not the mean of the products B_c A_c. Zhang et al., "Towards Building the Federated
 // GPT: Federated Instruction Tuning", ICASSP 2024, arXiv:2305.05644. It is what the contract does where a method does
 // not say otherwise (methods/method.cpp).
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 

@@ -6,7 +6,7 @@
 //   server   B = sum_c p_c B_c, which is exact: sum_c p_c B_c A = B A
 #include <ATen/ATen.h>
 
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -10,8 +10,8 @@
 #include <ATen/ATen.h>
 
 #include "lora/algebra.h"
-#include "methods/registry.h"
-#include "methods/start.h"
+#include "methods/initial_state.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

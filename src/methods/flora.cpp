@@ -8,11 +8,12 @@
 
 #include <array>
 
-#include "base/files.h"
-#include "base/random.h"
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
+#include "base/random/random.h"
 #include "lora/algebra.h"
-#include "methods/registry.h"
-#include "methods/start.h"
+#include "methods/initial_state.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

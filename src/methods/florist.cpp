@@ -10,11 +10,11 @@
 
 #include <array>
 
-#include "base/random.h"
+#include "base/random/random.h"
 #include "lora/algebra.h"
 #include "lora/payload.h"
-#include "methods/registry.h"
-#include "methods/start.h"
+#include "methods/initial_state.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -13,10 +13,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/files.h"
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
 #include "lora/algebra.h"
 #include "lora/fixed_point.h"
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lora/algebra.h"
-#include "methods/start.h"
+#include "methods/initial_state.h"
 
 namespace evenkeel {
 namespace {

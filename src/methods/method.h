@@ -36,8 +36,8 @@ class FederatedMethod {
                          const ClientView& view) const;
 
   // --- server half: pure functions of their arguments ---
-  /// Whether an upload whose names, shapes and numbers are in order (fed/payload_check.h) also makes sense. \throws
-  /// kData saying what does not.
+  /// Whether an upload whose names, shapes and numbers are in order (fed/round/payload_check.h) also makes sense.
+  /// \throws kData saying what does not.
   virtual void check_upload(const Payload& upload, const ClientProfile& client) const;
   virtual ServerState initialize(const ServerView& server) const;
   virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;

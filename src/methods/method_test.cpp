@@ -1,4 +1,4 @@
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -13,8 +13,8 @@ struct ClientProfile {
   double examples = 0;  ///< |D_c|
   bool trains = true;   ///< false: an evaluation, "a client that never trains"
 
-  void visit(auto& field) {  // base/record.h
-    field("id", id, -2);     // clients that never train have negative ones (fed/fabric.h)
+  void visit(auto& field) {  // base/format/record.h
+    field("id", id, -2);     // clients that never train have negative ones (fed/exchange/fabric.h)
     field("budget", budget);
     field("top_k", top_k);
     field("rank", rank);

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 #include "lora/payload.h"
 #include "methods/profile.h"
-#include "nn/compute.h"
-#include "nn/routing.h"
+#include "nn/compute/compute.h"
+#include "nn/moe/routing.h"
 
 namespace evenkeel {
 
@@ -32,7 +32,7 @@ struct GradientSample {
   SampleFrom from = SampleFrom::kPooled;
   bool operator==(const GradientSample& other) const = default;
 
-  void visit(auto& field) {  // base/record.h
+  void visit(auto& field) {  // base/format/record.h
     field("rows", rows);
     field("from", from);
   }

@@ -3,14 +3,14 @@
 //
 //   client   L = L_task + llb_coef mean_l L_B + z_coef mean_l L_z
 //            L_B = E sum_i f_i P_i,   f_i = a_i / (T K_c) (a constant),   P_i = mean_t softmax(s_t)_i
-//            L_z = mean_t logsumexp(s_t)^2                                (nn/balance_losses.h)
+//            L_z = mean_t logsumexp(s_t)^2                                (nn/moe/balance_losses.h)
 //   server   Theta = sum_c p_c Theta_c
 #include <ATen/ATen.h>
 
 #include <array>
 
-#include "methods/registry.h"
-#include "nn/balance_losses.h"
+#include "methods/method_registry.h"
+#include "nn/moe/balance_losses.h"
 
 namespace evenkeel {
 namespace {

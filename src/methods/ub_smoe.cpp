@@ -2,7 +2,7 @@
 // Balanced Sparse Mixture-of-Experts for Resource-adaptive Federated Fine-tuning of Foundation Models", ICML 2026,
 // Algorithms 1-3. Readings of what the paper leaves open: docs/ambiguities.md, by R-number.
 //
-//   client   m = s + phi on the N_p candidates, top K_c of m           dynamic modulated routing (nn/routing.h)
+//   client   m = s + phi on the N_p candidates, top K_c of m           dynamic modulated routing (nn/moe/routing.h)
 //            g_i = rho_c Gt_i for an expert i that no token chose      universal pseudo-gradient
 //                                                                      (ub_smoe_pseudo_gradients.h)
 //   server   Theta' = sum_c p_c Theta_c                                FedAvg
@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 #include "methods/ub_smoe_options.h"
 #include "methods/ub_smoe_pseudo_gradients.h"
 

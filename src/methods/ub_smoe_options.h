@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 
 namespace evenkeel::ubsmoe {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/parallel.h"
-#include "nn/kernels/vector.h"
+#include "base/system/parallel.h"
+#include "nn/kernels/primitives/vector.h"
 
 namespace evenkeel::ubsmoe {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "base/error.h"
-#include "base/files.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
 
 namespace evenkeel {
 
@@ -55,7 +56,7 @@ at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weight
                     .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
                     .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
   auto total = share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);
-  if (total.defined()) done_with_mapped(updates_.size() * total.nbytes());
+  if (total.defined()) advise_dontneed(updates_.size() * total.nbytes());
   return total;
 }
 

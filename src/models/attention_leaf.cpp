@@ -4,10 +4,10 @@
 #include <numeric>
 #include <vector>
 
-#include "base/error.h"
-#include "nn/aten/attention.h"
-#include "nn/aten/linear.h"
-#include "nn/cached_attention.h"
+#include "base/plain/error.h"
+#include "nn/attention/aten_attention.h"
+#include "nn/attention/cached_attention.h"
+#include "nn/dense/aten_linear.h"
 
 namespace evenkeel {
 namespace {

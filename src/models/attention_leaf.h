@@ -8,7 +8,7 @@
 #include <string>
 
 #include "models/leaf.h"
-#include "nn/attention.h"
+#include "nn/attention/attention.h"
 
 namespace evenkeel {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "base/error.h"
-#include "nn/aten/rows.h"
+#include "base/plain/error.h"
+#include "nn/dense/aten_rows.h"
 
 namespace evenkeel {
 namespace {

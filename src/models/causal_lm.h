@@ -15,10 +15,10 @@
 
 #include "data/example.h"
 #include "lora/adapter.h"
-#include "nn/compute.h"
-#include "nn/kv_cache.h"
-#include "nn/loss.h"
-#include "nn/routing.h"
+#include "nn/attention/kv_cache.h"
+#include "nn/compute/compute.h"
+#include "nn/dense/loss.h"
+#include "nn/moe/routing.h"
 
 namespace evenkeel {
 
@@ -119,7 +119,7 @@ constexpr auto names(BaseDtype) {
 /// What the weights that tokens are multiplied with are stored in: experts, attention projections, dense blocks, heads.
 enum class BaseFormat {
   kStored,  ///< as BaseDtype says
-  kInt8,    ///< int8 with a scale per row (nn/frozen_weight.h). Routers, norms and embeddings stay as they are
+  kInt8,    ///< int8 with a scale per row (nn/dense/frozen_weight.h). Routers, norms and embeddings stay as they are
 };
 constexpr auto names(BaseFormat) {
   return std::array{config::EnumName<BaseFormat>{"stored", BaseFormat::kStored},
@@ -184,7 +184,7 @@ std::filesystem::path resolve_model_path(const std::string& path);
 class ModelConfig;   // models/checkpoint.h
 class TensorSource;  // models/checkpoint.h
 
-/// A family's row in the table (models/registry.cpp).
+/// A family's row in the table (models/model_registry.cpp).
 struct ModelEntry {
   std::string_view family;  ///< the model_type of its config.json
   bool has_experts;

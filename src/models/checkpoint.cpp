@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <optional>
 
-#include "base/files.h"
-#include "base/fingerprint.h"
-#include "base/machine.h"
-#include "base/random.h"
-#include "base/text.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "base/random/random.h"
+#include "base/system/machine.h"
 #include "models/quantized_base.h"
 
 namespace evenkeel {

@@ -10,10 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
-#include "base/safetensors.h"
+#include "base/format/safetensors.h"
+#include "base/plain/json.h"
 #include "models/causal_lm.h"
 #include "models/expert_layout.h"
+#include "models/tensor_source.h"
 
 namespace evenkeel {
 
@@ -49,28 +50,11 @@ class ModelConfig {
   Json json_;
 };
 
-/// Where a model under construction takes its tensors from: a folder, or random draws.
-class TensorSource {
- public:
-  virtual ~TensorSource() = default;
-  /// The tensor `name` of `sizes`. \throws kCheckpoint when it is missing, has another shape or is no floating type.
-  virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
-  /// The same, of a matrix that tokens are multiplied with: in the format that the source stores those in.
-  virtual FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
-  virtual bool has(const std::string& name) const = 0;
-  /// Leaves aside every tensor whose name begins with `prefix`: heads, layers that are not run.
-  virtual void leave(std::string_view prefix) = 0;
-  /// Who will compute with them; kAten: experts belong into stacks.
-  virtual Engine engine() const { return Engine::kKernels; }
-  /// Call when all are taken. \throws kCheckpoint naming the first tensor nobody took or left.
-  virtual void finish() = 0;
-};
-
 /// The type that `dtype` asks for; nothing for kCheckpoint, where each tensor keeps its own.
 std::optional<at::ScalarType> scalar_type(BaseDtype dtype);
 
 /// Tensors of a folder, memory-mapped (kCheckpoint) or converted. Checks each taken tensor for values that are not
-/// finite, unless its file was found without any before and is as it was (base/fingerprint.h).
+/// finite, unless its file was found without any before and is as it was (base/format/fingerprint.h).
 /// \param sites  of the model, which say what is a part of a fused tensor (models/expert_layout.h)
 std::unique_ptr<TensorSource> folder_source(const std::filesystem::path& folder, const BaseStorage& storage,
                                             const Sites& sites = {});

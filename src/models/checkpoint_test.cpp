@@ -6,9 +6,9 @@
 #include <functional>
 #include <limits>
 
-#include "base/files.h"
-#include "base/json.h"
-#include "base/random.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/random/random.h"
 #include "base/testing.h"
 
 namespace evenkeel {

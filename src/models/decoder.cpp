@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "models/end_tokens.h"
 #include "models/rope_config.h"
-#include "nn/kernels/kept.h"
+#include "nn/kernels/primitives/workspace_pool.h"
 
 namespace evenkeel {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 
 namespace evenkeel {
 namespace {

@@ -13,7 +13,7 @@
 #include <set>
 
 #include "models/testing.h"
-#include "nn/balance_losses.h"
+#include "nn/moe/balance_losses.h"
 
 namespace evenkeel {
 namespace {

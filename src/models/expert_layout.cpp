@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 #include "models/checkpoint.h"
 #include "models/testing.h"

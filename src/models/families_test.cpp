@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "models/causal_lm.h"
 #include "models/testing.h"
 

@@ -2,7 +2,7 @@
 // layer are one tensor in its checkpoints. Gates are a softmax over the logits of the selected experts, which is the
 // softmax over all experts, renormalised.
 // Source: Granite 3.0 (IBM 2024); layout and order of operations of transformers' GraniteMoeForCausalLM.
-#include "base/text.h"
+#include "base/plain/text.h"
 #include "models/decoder.h"
 
 namespace evenkeel {

@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "base/error.h"
-#include "nn/linear.h"
-#include "nn/norm.h"
+#include "base/plain/error.h"
+#include "nn/dense/linear.h"
+#include "nn/dense/norm.h"
 
 namespace evenkeel {
 namespace {

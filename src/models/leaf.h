@@ -11,9 +11,9 @@
 
 #include "models/causal_lm.h"
 #include "models/checkpoint.h"
-#include "nn/aten/cached_attention.h"
-#include "nn/aten/layout.h"
-#include "nn/attention.h"
+#include "nn/attention/aten_cached_attention.h"
+#include "nn/attention/aten_layout.h"
+#include "nn/attention/attention.h"
 
 namespace evenkeel {
 

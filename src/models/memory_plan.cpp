@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
-#include "base/log.h"
-#include "nn/loss.h"
+#include "base/plain/error.h"
+#include "base/plain/log.h"
+#include "nn/dense/loss.h"
 
 namespace evenkeel {
 namespace {

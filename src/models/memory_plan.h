@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/machine.h"
+#include "base/system/machine.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {

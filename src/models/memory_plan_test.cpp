@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "base/testing.h"
 
 namespace evenkeel {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "nn/aten/routing.h"
+#include "base/plain/error.h"
+#include "nn/moe/aten_routing.h"
 
 namespace evenkeel {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/mlp_leaf.h"
-#include "nn/experts.h"
+#include "nn/moe/experts.h"
 
 namespace evenkeel {
 
@@ -52,7 +52,7 @@ MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {}
 class MixtureLeaf {
  public:
   /// \param module  "model.layers.3.mlp": also the key of these experts' routing. \throws kConfig for experts of
-  /// another activation than silu: nn/experts.h computes no other.
+  /// another activation than silu: nn/moe/experts.h computes no other.
   MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 

@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "models/causal_lm.h"
 #include "models/testing.h"
 

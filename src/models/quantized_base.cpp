@@ -2,11 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include "base/files.h"
-#include "base/fingerprint.h"
-#include "base/log.h"
-#include "base/machine.h"
-#include "base/sealed.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/mapped_files.h"
+#include "base/plain/sealed.h"
+#include "base/system/machine.h"
 
 namespace evenkeel {
 namespace {

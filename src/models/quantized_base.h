@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "models/checkpoint.h"
+#include "models/tensor_source.h"
 
 namespace evenkeel {
 
-/// Weights that tokens are multiplied with as row-scaled int8 (nn/frozen_weight.h), everything else as `stored` has it.
-/// With a cache folder they lie in a file of it, memory-mapped as the checkpoint is: named by the hash of the
+/// Weights that tokens are multiplied with as row-scaled int8 (nn/dense/frozen_weight.h), everything else as `stored`
+/// has it. With a cache folder they lie in a file of it, memory-mapped as the checkpoint is: named by the hash of the
 /// checkpoint's weights, made when it is not there, and checked by its own hash before it is used; one that is damaged,
 /// or was made in another way, is made again.
 /// \param folder  of the checkpoint. \param cache  folder for the file; empty: the weights stay in memory

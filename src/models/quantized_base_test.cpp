@@ -4,7 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 #include "models/testing.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/text.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
 #include "base/testing.h"
 #include "models/causal_lm.h"
 #include "nn/testing.h"

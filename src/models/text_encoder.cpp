@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "base/files.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
 #include "data/example.h"
-#include "nn/full_attention.h"
-#include "nn/linear.h"
-#include "nn/norm.h"
+#include "nn/attention/full_attention.h"
+#include "nn/dense/linear.h"
+#include "nn/dense/norm.h"
 
 namespace evenkeel {
 namespace {

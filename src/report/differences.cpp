@@ -6,9 +6,9 @@
 #include <set>
 #include <sstream>
 
-#include "base/config.h"
-#include "base/files.h"
-#include "base/fingerprint.h"
+#include "base/format/config_table.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
 
 namespace evenkeel {
 namespace {
@@ -104,7 +104,7 @@ void add(std::vector<Difference>& all, std::string what, std::span<const RunReco
 /// File name -> fingerprints of the input files of that name, in the manifest's order.
 using Fingerprints = std::map<std::string, std::string>;
 
-/// The digest of an entry of a manifest, by either name (base/fingerprint.h).
+/// The digest of an entry of a manifest, by either name (base/format/fingerprint.h).
 std::string digest_of(const Json& file) {
   return file.is_object() && file.contains(kTreeDigest) ? text_at(file, {kTreeDigest.data()})
                                                         : text_at(file, {kWholeDigest.data()});

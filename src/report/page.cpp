@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "report/assets.h"
 #include "report/differences.h"
 

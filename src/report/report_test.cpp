@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 #include "report/differences.h"
 #include "report/page.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "base/config.h"
-#include "base/files.h"
-#include "base/log.h"
-#include "fed/manifest.h"
-#include "fed/run_folder.h"
+#include "base/format/config_table.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
 
 namespace evenkeel {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "fed/records.h"
+#include "base/plain/json.h"
+#include "fed/store/round_records.h"
 
 namespace evenkeel {
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "base/files.h"
-#include "base/folder_lock.h"
-#include "fed/manifest.h"
-#include "fed/progress.h"
-#include "fed/run_folder.h"
+#include "base/plain/files.h"
+#include "base/system/folder_lock.h"
+#include "fed/round/progress.h"
+#include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
 #include "report/run_records.h"
 #include "report/text_grid.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "scoring/evaluation.h"
+#include "scoring/task_evaluation.h"
 
 namespace evenkeel {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 
 namespace evenkeel {
 namespace {

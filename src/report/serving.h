@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/causal_lm.h"
-#include "nn/routing.h"
+#include "nn/moe/routing.h"
 
 namespace evenkeel {
 

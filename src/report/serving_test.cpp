@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 #include "report/hub_name.h"
 #include "report/model_card.h"

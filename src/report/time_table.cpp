@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "fed/progress.h"
+#include "fed/round/progress.h"
 #include "report/text_grid.h"
 
 namespace evenkeel {

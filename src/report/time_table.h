@@ -1,4 +1,4 @@
-/// \file  Scores and losses against simulated time (fed/virtual_clock.h) and against bytes, beside rounds.
+/// \file  Scores and losses against simulated time (fed/round/virtual_clock.h) and against bytes, beside rounds.
 #pragma once
 
 #include <cstdint>

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/files.h"
-#include "base/folders.h"
-#include "base/log.h"
-#include "base/record.h"
-#include "base/sealed.h"
+#include "base/format/record.h"
+#include "base/plain/files.h"
+#include "base/plain/folders.h"
+#include "base/plain/log.h"
+#include "base/plain/mapped_files.h"
+#include "base/plain/sealed.h"
 
 namespace evenkeel {
 

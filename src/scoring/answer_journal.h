@@ -1,5 +1,5 @@
 /// \file  What an evaluation has answered so far, batch by batch, so that one that dies loses seconds: a file of sealed
-/// lines (base/sealed.h), one per batch, of any number of evaluations, each under a key of its own.
+/// lines (base/plain/sealed.h), one per batch, of any number of evaluations, each under a key of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "scoring/evaluation.h"
+#include "scoring/task_score.h"
 
 namespace evenkeel {
 
@@ -23,7 +23,7 @@ struct AnsweredBatch {
   double seconds = 0;
   std::vector<Prediction> answers;
 
-  void visit(auto& field) {  // base/record.h
+  void visit(auto& field) {  // base/format/record.h
     field("key", key);
     field("first", first);
     field("context_cut", context_cut);

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "base/error.h"
-#include "nn/loss.h"
+#include "base/plain/error.h"
+#include "nn/dense/loss.h"
 
 namespace evenkeel {
 namespace {

@@ -8,6 +8,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::string_view kAnswerFormat = "Answer format:";
+
 constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
 constexpr std::string_view kAnswerLead = "the correct answer is ";
 constexpr std::string_view kBlank = " \t\r\n";
@@ -232,6 +234,23 @@ Lengths longest(const Prompts& prompts, const TaskInfo& task, std::span<const Ro
 }
 
 }  // namespace
+
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row) {
+  if (!row.options.empty()) return row.options;
+  const std::string_view text = row.instruction;
+  std::vector<std::string> answers;
+  if (const auto at = text.rfind(kAnswerFormat); at != text.npos) {
+    auto rest = text.substr(at + kAnswerFormat.size());
+    rest = rest.substr(0, rest.find('\n'));
+    for (size_t cut = 0; cut != rest.npos && !rest.empty();
+         rest.remove_prefix(cut == rest.npos ? rest.size() : cut + 1)) {
+      cut = rest.find('/');
+      if (auto answer = strip(rest.substr(0, cut)); !answer.empty()) answers.push_back(std::move(answer));
+    }
+  }
+  if (answers.empty()) answers.assign(task.answers.begin(), task.answers.end());
+  return answers;
+}
 
 std::string strip(std::string_view text) {
   const auto first = text.find_first_not_of(kBlank);

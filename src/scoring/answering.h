@@ -1,5 +1,5 @@
 /// \file  Rows of a task through the model: prompts in batches, allowed answers ranked, the answer generated, each
-/// batch kept in a journal. What is made of the answers is scoring/evaluation.h.
+/// batch kept in a journal. What is made of the answers is scoring/task_evaluation.h.
 #pragma once
 
 #include <functional>
@@ -7,13 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tasks.h"
+#include "models/causal_lm.h"
 #include "scoring/answer_journal.h"
-#include "scoring/evaluation.h"
+#include "tokenizer/tokenizer.h"
 
 namespace evenkeel {
 
 /// Without blanks and line breaks at both ends.
 std::string strip(std::string_view text);
+
+/// The answers a row allows: its options, else those of its line "Answer format: a/b/c", else the task's.
+std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
 struct TaskAnswers {
   std::vector<Prediction> predictions;  ///< one per row: output, gold, ranked

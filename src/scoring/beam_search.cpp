@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/error.h"
-#include "base/files.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
 #include "scoring/bert_score_tables.h"
 
 namespace evenkeel {

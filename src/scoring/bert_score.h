@@ -22,14 +22,10 @@
 #include <vector>
 
 #include "models/text_encoder.h"
+#include "scoring/match_score.h"
 #include "tokenizer/sentence_tokenizer.h"
 
 namespace evenkeel {
-
-/// Similarities in [-1, 1]; rescaled ones may be outside.
-struct MatchScore {
-  double precision = 0, recall = 0, f1 = 0;
-};
 
 /// One text as the matching sees it.
 struct TokenVectors {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "scoring/bert_score.h"
+#include "scoring/match_score.h"
 
 namespace evenkeel {
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "base/testing.h"
 #include "nn/testing.h"
 #include "scoring/bert_score_tables.h"

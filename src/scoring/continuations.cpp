@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

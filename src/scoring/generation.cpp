@@ -7,9 +7,9 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.h"
-#include "base/limits.h"
-#include "base/random.h"
+#include "base/format/limits.h"
+#include "base/plain/error.h"
+#include "base/random/random.h"
 #include "models/memory_plan.h"
 #include "scoring/beam_search.h"
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "models/causal_lm.h"
 #include "scoring/token_sampling.h"
 

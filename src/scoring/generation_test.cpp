@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "models/testing.h"
 #include "scoring/beam_search.h"
 #include "scoring/continuations.h"

@@ -6,8 +6,8 @@
 #include <limits>
 #include <span>
 
-#include "base/error.h"
-#include "base/limits.h"
+#include "base/format/limits.h"
+#include "base/plain/error.h"
 
 namespace evenkeel {
 namespace {

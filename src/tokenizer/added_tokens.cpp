@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tokenizer/unicode.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer/unicode.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 

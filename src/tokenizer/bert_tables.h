@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "tokenizer/unicode_tables.h"
+#include "base/unicode/unicode_tables.h"
 
 namespace evenkeel {
 

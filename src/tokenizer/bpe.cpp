@@ -7,8 +7,8 @@
 #include <queue>
 #include <utility>
 
-#include "base/error.h"
-#include "tokenizer/unicode.h"
+#include "base/plain/error.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -5,11 +5,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/split.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

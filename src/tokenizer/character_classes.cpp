@@ -13,9 +13,9 @@
 #include <mutex>
 #include <vector>
 
-#include "tokenizer/unicode.h"
-#include "tokenizer/unicode_properties.h"
-#include "tokenizer/unicode_tables.h"
+#include "base/unicode/unicode.h"
+#include "base/unicode/unicode_properties.h"
+#include "base/unicode/unicode_tables.h"
 
 namespace evenkeel::unicode {
 namespace {

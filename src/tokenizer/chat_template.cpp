@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
-#include "tokenizer/jinja/template.h"
+#include "base/plain/json.h"
+#include "jinja/template.h"
 
 namespace evenkeel {
 
@@ -33,7 +33,7 @@ class ChatTemplate {
   /// chat_template.jinja of the folder, else the `chat_template` of its tokenizer_config.json: a text, or a list of
   /// named ones, of which "default" is taken. Special tokens are those that the folder's files and the
   /// tokenizer's class name (tokenizer_folder.h). \throws kData naming the folder that has no template, or
-  /// the file and line that cannot be read (tokenizer/jinja/template.h)
+  /// the file and line that cannot be read (jinja/template.h)
   static ChatTemplate of_model(const std::filesystem::path& folder);
   /// A template of one's own, for a model that has none or another; special tokens are those of the model's folder.
   static ChatTemplate of_file(const std::filesystem::path& file, const std::filesystem::path& folder);

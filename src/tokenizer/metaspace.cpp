@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "base/text.h"
-#include "tokenizer/unicode.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 
 namespace evenkeel {
 

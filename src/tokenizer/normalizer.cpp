@@ -3,12 +3,12 @@
 #include <memory>
 #include <utility>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/bert.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/replace.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

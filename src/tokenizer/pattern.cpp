@@ -7,10 +7,10 @@
 #include <ctime>
 #include <utility>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/pattern_translation.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -4,10 +4,10 @@
 #include <cctype>
 #include <charconv>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/character_classes.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "tokenizer/character_classes.h"
 
 namespace evenkeel {

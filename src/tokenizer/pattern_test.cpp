@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "tokenizer/character_classes.h"
 #include "tokenizer/pattern_translation.h"
 

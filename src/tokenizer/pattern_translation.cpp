@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
+#include "base/plain/error.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/character_classes.h"
 #include "tokenizer/pattern_set.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -1,7 +1,7 @@
 #include "tokenizer/replace.h"
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "tokenizer/pattern.h"
 
 namespace evenkeel {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/files.h"
-#include "base/json.h"
-#include "tokenizer/unicode.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/unicode/unicode.h"
 
 namespace evenkeel {
 namespace {

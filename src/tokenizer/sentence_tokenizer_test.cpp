@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "base/testing.h"
 #include "tokenizer/bpe.h"
 

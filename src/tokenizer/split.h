@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/plain/json.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/metaspace.h"
 #include "tokenizer/pattern.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 

@@ -6,12 +6,12 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/metaspace.h"
 #include "tokenizer/replace.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

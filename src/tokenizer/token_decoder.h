@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 
 namespace evenkeel {
 

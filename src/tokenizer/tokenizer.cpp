@@ -5,13 +5,13 @@
 #include <utility>
 #include <variant>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/bert.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer_json.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {

@@ -5,9 +5,9 @@
 #include <set>
 #include <tuple>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {

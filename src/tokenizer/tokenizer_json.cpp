@@ -6,8 +6,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/log.h"
-#include "base/text.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
 #include "tokenizer/tokenizer_folder.h"
 
 namespace evenkeel {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalizer.h"

@@ -8,15 +8,15 @@
 #include <fstream>
 #include <thread>
 
-#include "base/error.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
 #include "base/testing.h"
+#include "base/unicode/unicode.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/bpe_training.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/split.h"
-#include "tokenizer/unicode.h"
 
 namespace evenkeel {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "train/optimizer.h"
+#include "train/optimizer_config.h"
 
 namespace evenkeel {
 

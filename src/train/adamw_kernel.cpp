@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/dispatch.h"
+#include "base/system/dispatch.h"
 
 namespace evenkeel::kernels {
 namespace {

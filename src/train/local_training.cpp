@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "base/random.h"
+#include "base/random/random.h"
 
 namespace evenkeel {
 namespace {

@@ -84,7 +84,7 @@ struct LocalReport {
   std::map<std::string, double> metrics;
   double seconds = 0;
 
-  void visit(auto& field) {  // base/record.h
+  void visit(auto& field) {  // base/format/record.h
     field("steps", steps);
     field("tokens", tokens);
     field("targets", targets);

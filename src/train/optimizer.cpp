@@ -7,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
-#include "base/limits.h"
-#include "base/parallel.h"
+#include "base/format/limits.h"
+#include "base/system/parallel.h"
 #include "train/adamw_by_operators.h"
 #include "train/adamw_kernel.h"
 
@@ -32,15 +32,6 @@ at::Tensor take(const TensorMap& state, const std::string& name, const at::Tenso
 }
 
 }  // namespace
-
-void OptimizerConfig::resolve(const config::Table& table) const {
-  table.check(name == "adamw", "name", concat("\"", name, "\""), "adamw");
-  table.check_above_zero("lr", lr);
-  const bool good_betas = betas.size() == 2 && betas[0] >= 0 && betas[0] < 1 && betas[1] >= 0 && betas[1] < 1;
-  table.check(good_betas, "betas", concat("[", join(betas), "]"), "two numbers in [0, 1)");
-  table.check_above_zero("eps", eps);
-  table.check_from_zero("weight_decay", weight_decay);
-}
 
 /// A tensor, or a slice of one, with what the step does to it.
 struct AdamW::Work {

@@ -4,30 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/safetensors.h"
-#include "nn/compute.h"
+#include "base/format/safetensors.h"
+#include "nn/compute/compute.h"
+#include "train/optimizer_config.h"
 
 namespace evenkeel {
-
-struct OptimizerConfig {
-  std::string name = "adamw";
-  double lr = 2e-4;
-  std::vector<double> betas = {0.9, 0.95};
-  double eps = 1e-5;
-  double weight_decay = 0.01;
-  void visit(auto& field) {
-    field("name", name, "adamw");
-    field("lr", lr, "learning rate per step, constant within a federated run, > 0");
-    field("betas", betas, "decay of the first and second moment, each in [0, 1)");
-    field("eps", eps, "added outside the root, > 0");
-    field("weight_decay", weight_decay, "decoupled, multiplied by lr, >= 0");
-  }
-  void resolve(const config::Table& table) const;
-};
 
 /// What becomes of the gradients in a step.
 enum class Gradients {

@@ -7,14 +7,14 @@
 #include <cmath>
 #include <limits>
 
-#include "base/files.h"
-#include "base/folder_lock.h"
-#include "base/folders.h"
-#include "base/limits.h"
-#include "base/log.h"
-#include "base/random.h"
+#include "base/format/limits.h"
+#include "base/plain/files.h"
+#include "base/plain/folders.h"
+#include "base/plain/log.h"
+#include "base/random/random.h"
+#include "base/system/folder_lock.h"
 #include "data/builtin_text.h"
-#include "nn/balance_losses.h"
+#include "nn/moe/balance_losses.h"
 #include "tokenizer/bpe_training.h"
 #include "train/pretraining_folder.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config.h"
-#include "base/interrupt.h"
+#include "base/format/config_table.h"
+#include "base/system/interrupt.h"
 #include "models/causal_lm.h"
 #include "models/memory_plan.h"
 #include "tokenizer/tokenizer.h"
@@ -99,7 +99,7 @@ MemoryPlan memory_plan(const PretrainConfig& config);
 /// Runs, or with `resume` goes on from the checkpoint in `out`, to the same bits as an uninterrupted run; where it was
 /// killed before its first checkpoint it begins again, where it was finished there is nothing to do. Writes into `out`,
 /// which is locked meanwhile: the model folder (config.json, model.safetensors, tokenizer.json), pretrain.toml
-/// (resolved), pretrain.jsonl (loss curve, tokens/s; base/sealed.h) and, while unfinished,
+/// (resolved), pretrain.jsonl (loss curve, tokens/s; base/plain/sealed.h) and, while unfinished,
 /// checkpoint-<step>.safetensors with checkpoint.json, which names it and its SHA-256 and stands from the beginning.
 /// \param stop  asked after every step; true saves a checkpoint and ends the call early
 /// \return false when it was stopped early. \throws kIo when `out` holds something else or is in use, kCheckpoint

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/folder_lock.h"
-#include "base/folders.h"
+#include "base/plain/folders.h"
+#include "base/system/folder_lock.h"
 
 namespace evenkeel {
 namespace {

@@ -1,5 +1,5 @@
-/// \file  The folder in which a model is pre-trained: records and one checkpoint, sealed (base/sealed.h), so that a
-/// process may be killed at any instant. Everything is checked before anything is removed.
+/// \file  The folder in which a model is pre-trained: records and one checkpoint, sealed (base/plain/sealed.h), so that
+/// a process may be killed at any instant. Everything is checked before anything is removed.
 ///
 ///   pretrain.toml                   resolved config; its presence makes the run
 ///   pretrain.jsonl                  the loss curve, a sealed line per record
@@ -15,8 +15,8 @@
 #include <functional>
 #include <string>
 
-#include "base/safetensors.h"
-#include "base/sealed.h"
+#include "base/format/safetensors.h"
+#include "base/plain/sealed.h"
 
 namespace evenkeel {
 

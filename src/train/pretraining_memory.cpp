@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/files.h"
-#include "base/limits.h"
+#include "base/format/limits.h"
+#include "base/plain/files.h"
 #include "train/pretraining.h"
 
 namespace evenkeel {

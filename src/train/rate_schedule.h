@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/config.h"
+#include "base/format/config_table.h"
 
 namespace evenkeel {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "base/device.h"
+#include "base/system/device.h"
 #include "methods/protocol.h"
 
 namespace evenkeel {

@@ -213,7 +213,7 @@ TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
   const TinyFederation world;
   const auto& entry = find_method(GetParam());
   const auto method = make_method(GetParam());
-  if (!entry.starts_from_adapter) GTEST_SKIP() << "refused by name (fed/start.cpp)";
+  if (!entry.starts_from_adapter) GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   for (const int64_t rank : {2, 4}) {
     at::manual_seed(7);
     const auto start = adapter_to_begin_with(world, rank);
@@ -233,7 +233,7 @@ TEST_P(OptionOfMethod, AStartFromAnAdapterIsThatAdapterAndLearns) {
 
 TEST_P(OptionOfMethod, AStartOfAHigherRankThanAnyClientsIsRefusedUnlessItGoesIntoTheBase) {
   const TinyFederation world;
-  if (!find_method(GetParam()).starts_from_adapter) GTEST_SKIP() << "refused by name (fed/start.cpp)";
+  if (!find_method(GetParam()).starts_from_adapter) GTEST_SKIP() << "refused by name (fed/round/starting_adapter.cpp)";
   const auto start = adapter_to_begin_with(world, world.rank + 1);
   auto server = world.server();
   server.start = &start;

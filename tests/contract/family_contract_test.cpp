@@ -6,12 +6,12 @@
 #include <array>
 #include <set>
 
-#include "base/error.h"
+#include "base/plain/error.h"
 #include "lora/modules.h"
 #include "lora/peft.h"
 #include "models/causal_lm.h"
 #include "models/testing.h"
-#include "nn/balance_losses.h"
+#include "nn/moe/balance_losses.h"
 
 namespace evenkeel {
 namespace {

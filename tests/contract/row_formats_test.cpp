@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "base/testing.h"
 #include "data/prompt.h"
 #include "data/row_files.h"

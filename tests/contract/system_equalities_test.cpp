@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/random.h"
+#include "base/random/random.h"
 #include "tiny_federation.h"
 #include "train/weight_gradient.h"
 

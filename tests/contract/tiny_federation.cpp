@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/random.h"
+#include "base/random/random.h"
 #include "models/testing.h"
 #include "train/weight_gradient.h"
 
@@ -79,7 +79,7 @@ ServerView TinyFederation::server() const {
           }};
 }
 
-// The rows that stand first in place of the draws of a run (fed/gradient_sums.cpp).
+// The rows that stand first in place of the draws of a run (fed/exchange/gradient_sums.cpp).
 at::Tensor TinyFederation::gradient_sum(const std::string& site, const GradientSample& sample) const {
   const bool pooled = sample.from == SampleFrom::kPooled;
   const auto count = static_cast<int64_t>(clients.size());

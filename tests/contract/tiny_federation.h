@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 #include "models/causal_lm.h"
 #include "train/local_training.h"
 

@@ -16,7 +16,7 @@ PIECE = 16 << 20
 
 
 def tree_digest(file):
-    """By the definition in base/fingerprint.h."""
+    """By the definition in base/format/fingerprint.h."""
     data = file.read_bytes()
     digests = b""
     for first in range(0, len(data), PIECE):

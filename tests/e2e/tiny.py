@@ -46,7 +46,7 @@ def without_seconds(value):
 
 
 def sealed(value):
-    """A JSON object as the program seals it (base/sealed.h): for files that are whole and wrong all the same."""
+    """A JSON object as the program seals it (base/plain/sealed.h): for files that are whole and wrong all the same."""
     text = json.dumps({key: entry for key, entry in value.items() if key != "checksum"}, separators=(",", ":"))[:-1] + ","
     return text + f'"checksum":"{hashlib.sha256(text.encode()).hexdigest()[:16]}"}}'
 

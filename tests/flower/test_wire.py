@@ -16,7 +16,7 @@ if not peer.ECHO.exists():
 
 
 def test_the_stored_vectors_are_what_the_installed_flower_makes():
-    """src/wire/objects_test.cpp compares our objects with them. A process of its own: chunks are of another size there. The
+    """src/flower/format/objects_test.cpp compares our objects with them. A process of its own: chunks are of another size there. The
     version they were written with is named in them; another one has to make the same."""
     made = subprocess.run([sys.executable, "-c", "import vectors; print(vectors.text(), end='')"], check=True, capture_output=True,
                           text=True, cwd=vectors_file.parent).stdout

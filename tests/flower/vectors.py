@@ -1,4 +1,4 @@
-"""Writes vectors.json: objects as the installed flwr makes them, for src/wire/objects_test.cpp, which builds the same content.
+"""Writes vectors.json: objects as the installed flwr makes them, for src/flower/format/objects_test.cpp, which builds the same content.
 Usage: .venv-flwr/bin/python tests/flower/vectors.py     (test_wire.py checks that the stored ones are what it writes)"""
 import importlib.metadata
 import json

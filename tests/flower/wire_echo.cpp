@@ -22,10 +22,11 @@
 #include <thread>
 #include <utility>
 
-#include "base/files.h"
-#include "base/json.h"
-#include "wire/coordinator.h"
-#include "wire/node_link.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "flower/format/objects.h"
+#include "flower/node/node_link.h"
+#include "flower/server/coordinator.h"
 
 namespace {
 

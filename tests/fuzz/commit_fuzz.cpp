@@ -1,5 +1,5 @@
 // The marker of the last committed round.
-#include "fed/checkpoint.h"
+#include "fed/store/run_checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {

@@ -1,5 +1,5 @@
 // The configuration of a run: a TOML file, and its last line as a --set.
-#include "fed/config.h"
+#include "fed/config/experiment_config.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

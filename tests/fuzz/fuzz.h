@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 
-#include "base/error.h"
-#include "base/log.h"
-#include "base/sealed.h"
+#include "base/plain/error.h"
+#include "base/plain/log.h"
+#include "base/plain/sealed.h"
 #include "base/testing.h"
 
 namespace evenkeel::fuzz {

@@ -1,5 +1,5 @@
 // What a client measured, as the journal keeps it.
-#include "fed/journal.h"
+#include "fed/store/journal.h"
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "fed/message.h"
-#include "fed/payload_check.h"
-#include "flower/letter.h"
+#include "fed/exchange/message.h"
+#include "fed/round/payload_check.h"
+#include "flower/federation/envelope.h"
 #include "lora/packing.h"
 #include "tests/fuzz/fuzz.h"
 

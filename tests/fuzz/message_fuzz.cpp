@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "fed/message.h"
+#include "fed/exchange/message.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // A safetensors file: length, header, and that every tensor lies within the file.
 #include <ATen/ATen.h>
 
-#include "base/safetensors.h"
+#include "base/format/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {

@@ -1,7 +1,7 @@
 // model.safetensors.index.json, beside two shards that are as they should be.
 #include <ATen/ATen.h>
 
-#include "base/safetensors.h"
+#include "base/format/safetensors.h"
 #include "models/checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 // The files of a model's folder that say what its tokens are: {"tokenizer.json": .., "tokenizer_config.json": .., ..}.
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "tests/fuzz/fuzz.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_folder.h"

@@ -1,7 +1,7 @@
 // What says who somebody is: an allow-list, a public key, or three lines of signed headers.
+#include "flower/format/base64.h"
+#include "flower/format/keys.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/base64.h"
-#include "wire/keys.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   using namespace evenkeel::wire;

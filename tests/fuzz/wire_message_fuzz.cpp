@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "flower/format/calls.h"
+#include "flower/server/assembly.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/assembly.h"
-#include "wire/calls.h"
 
 namespace {
 

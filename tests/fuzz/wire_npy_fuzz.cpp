@@ -1,6 +1,6 @@
 // Heads of NumPy files: the first line says shape and dtype of what was announced, the rest is the image.
+#include "flower/format/npy.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/npy.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   using namespace evenkeel::wire;

@@ -1,7 +1,7 @@
 // Objects by themselves: their heads, and the bodies of each type.
+#include "flower/format/calls.h"
+#include "flower/format/objects.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/calls.h"
-#include "wire/objects.h"
 
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   using namespace evenkeel::wire;

@@ -1,6 +1,6 @@
 // What nodes call a coordinator with: the first byte says which call, the rest is its body.
+#include "flower/format/calls.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/calls.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // What servers answer a node with: the first byte says to which call, the rest is the body.
+#include "flower/format/calls.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/calls.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <string>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 
 namespace evenkeel {
 

@@ -7,8 +7,8 @@
 
 #include <iostream>
 
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "lora/peft.h"
 #include "models/causal_lm.h"
 #include "other_families.h"

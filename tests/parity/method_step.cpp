@@ -17,11 +17,11 @@
 /// fixed/ and adapter/. Tensors in the precision of the input.
 #include <ATen/ATen.h>
 
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "jobs.h"
 #include "lora/payload.h"
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 
 namespace evenkeel {
 namespace {

@@ -4,9 +4,9 @@
 #include <iostream>
 #include <string>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "tokenizer/pattern.h"
 
 namespace evenkeel {

@@ -3,9 +3,9 @@
 #include <iostream>
 #include <string>
 
-#include "base/error.h"
-#include "base/json.h"
-#include "tokenizer/jinja/template.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
+#include "jinja/template.h"
 
 namespace evenkeel {
 namespace {

@@ -9,9 +9,9 @@
 /// layer counts/<layer> [E] and phi_grad/<layer> [E].
 #include <ATen/ATen.h>
 
-#include "base/json.h"
+#include "base/plain/json.h"
 #include "jobs.h"
-#include "methods/registry.h"
+#include "methods/method_registry.h"
 #include "models/causal_lm.h"
 
 namespace evenkeel {

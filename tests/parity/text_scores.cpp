@@ -3,8 +3,8 @@
 
 #include <ATen/ATen.h>
 
-#include "base/json.h"
-#include "base/safetensors.h"
+#include "base/format/safetensors.h"
+#include "base/plain/json.h"
 #include "jobs.h"
 
 namespace evenkeel {

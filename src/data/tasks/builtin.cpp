@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "base/random.h"
+#include "base/plain/error.h"
+#include "base/random/random.h"
 #include "data/builtin_world.h"
 #include "data/tasks/family.h"
 

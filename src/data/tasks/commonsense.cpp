@@ -2,8 +2,9 @@
 // Fine-Tuning of Large Language Models", EMNLP 2023.
 #include <algorithm>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/text.h"
+#include "data/tasks.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {

@@ -1,7 +1,7 @@
 /// \file  The families of tasks that come with the program. Private to the tasks folder and its table.
 #pragma once
 
-#include "data/tasks.h"
+#include "data/task_family.h"
 
 namespace evenkeel {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/files.h"
+#include "base/plain/files.h"
 #include "data/tasks.h"
 
 namespace evenkeel {

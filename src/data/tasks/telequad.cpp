@@ -7,10 +7,11 @@
 #include <charconv>
 #include <map>
 
-#include "base/error.h"
-#include "base/json.h"
-#include "base/random.h"
-#include "base/text.h"
+#include "base/plain/error.h"
+#include "base/plain/json.h"
+#include "base/plain/text.h"
+#include "base/random/random.h"
+#include "data/tasks.h"
 #include "data/tasks/family.h"
 
 namespace evenkeel {

@@ -1,0 +1,327 @@
+/// \file  Strict configuration: plain structs that list their fields once; one visitor reads them from TOML, one writes
+/// the resolved TOML, one prints the reference. Knows nothing of torch. toml++ is included in config.cpp only.
+///
+/// Example:
+///   struct OptimizerConfig {
+///     double lr = 2e-4;
+///     Activity activity = Activity::kStepUnion;
+///     void visit(auto& field) {
+///       field("lr", lr, "learning rate, constant, per step");
+///       field("activity", activity, "when an expert counts as active");
+///     }
+///   };
+///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
+///
+/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a nested struct
+/// with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key is not there),
+/// or a struct that may be said as a list (ListOrTable). Sub-tables whose names the file chooses are a map:
+/// `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of
+/// the wrong type says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called
+/// when its fields are read: it fills in what depends on other keys and checks values, with Table's checks, which name
+/// key, value, what is allowed, file and line. Reading does nothing else.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/format/limits.h"
+#include "base/plain/error.h"
+
+namespace evenkeel::config {
+
+/// One spelling of an enumerator; `constexpr auto names(E)` beside the enum returns an std::array of these.
+template <typename E>
+struct EnumName {
+  std::string_view name;
+  E value;
+};
+
+template <typename E>
+concept NamedEnum = std::is_enum_v<E> && requires {
+  names(E{});
+};
+
+template <NamedEnum E>
+std::string_view name_of(E value) {
+  for (const auto& entry : names(E{}))
+    if (entry.value == value) return entry.name;
+  return "?";
+}
+
+/// What is one name as a rule and may be several: `"a"` or `["a", "b"]` in TOML, written as one where it is one.
+struct Names : std::vector<std::string> {
+  Names() = default;
+  Names(std::string one) { push_back(std::move(one)); }  // NOLINT(google-explicit-constructor)
+  Names(const char* one) { emplace_back(one); }          // NOLINT(google-explicit-constructor)
+  Names(std::initializer_list<std::string> several) : std::vector<std::string>(several) {}
+};
+
+/// A struct of fields that may be said as a list instead: `budgets = [0.5, 1.0]` or `budgets = { values = ... }`. Its
+/// `list` is read from the one and its visit() from the other; `listed()` says which of them is written.
+template <typename S>
+concept ListOrTable = requires(const S& value) {
+  value.list;
+  { value.listed() } -> std::same_as<bool>;
+};
+
+/// A thin view of a TOML table and of where it stands ("method.ub-smoe"). Cheap to copy; keeps the document alive.
+class Table {
+ public:
+  /// Parses a file. A syntax error names file, line and column.
+  static Table load(const std::filesystem::path& file);
+  static Table parse(std::string_view text, std::string_view origin);
+
+  /// Applies `--set a.b=value`: the value is TOML, or a bare word or a list of bare words, taken as strings.
+  /// \throws kConfig when it is neither. Call it before taking sub-tables: a table it replaces is gone.
+  void set(std::string_view assignment);
+
+  const std::string& path() const { return path_; }
+  std::vector<std::string> keys() const;
+  bool contains(std::string_view key) const;
+  bool holds_list(std::string_view key) const;
+  bool holds_table(std::string_view key) const;
+  /// The sub-table under `key`; an empty one when absent. \throws kConfig when the key holds something else than
+  /// `expected`.
+  Table table(std::string_view key, std::string_view expected = "a table") const;
+  /// The tables of a list of them, "path.key[0]" the first; none when absent. \throws kConfig for anything else
+  std::vector<Table> tables(std::string_view key) const;
+
+  std::optional<int64_t> integer(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;  ///< an integer is a number too
+  std::optional<bool> boolean(std::string_view key) const;
+  std::optional<std::string> string(std::string_view key) const;
+  std::optional<std::vector<int64_t>> integers(std::string_view key) const;
+  std::optional<std::vector<double>> numbers(std::string_view key) const;
+  std::optional<std::vector<std::string>> strings(std::string_view key) const;  ///< one string is a list of one
+  std::optional<Names> names(std::string_view key) const;
+
+  /// "method.ub-smoe.momentum", for messages.
+  std::string full_key(std::string_view key) const;
+  /// " (demo.toml, line 12)" or " (from --set)"; " (demo.toml)" when the key is not there.
+  std::string place_of(std::string_view key) const;
+  /// \throws kConfig "<full key> is <value>, allowed: <allowed>" and the place, when the value of `key` is not good.
+  template <typename T>
+  void check(bool good, std::string_view key, const T& value, std::string_view allowed) const {
+    EK_CHECK(good, kConfig, full_key(key), " is ", value, ", allowed: ", allowed, place_of(key));
+  }
+  /// The same of one entry of a list: "<full key> holds <value>, ...".
+  template <typename T>
+  void check_entry(bool good, std::string_view key, const T& value, std::string_view allowed) const {
+    EK_CHECK(good, kConfig, full_key(key), " holds ", value, ", allowed: ", allowed, place_of(key));
+  }
+  /// The same of the bounds in base/format/limits.h.
+  void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
+    limits::check_integer(full_key(key), value, least, most, place_of(key));
+  }
+  void check_above_zero(std::string_view key, double value) const {
+    limits::check_above_zero(full_key(key), value, place_of(key));
+  }
+  void check_from_zero(std::string_view key, double value) const {
+    limits::check_from_zero(full_key(key), value, place_of(key));
+  }
+  void check_share(std::string_view key, double value) const {
+    limits::check_share(full_key(key), value, place_of(key));
+  }
+
+ private:
+  struct Document;
+  std::string origin() const;
+  Table child(const void* node, std::string path, std::string_view expected) const;
+
+  std::shared_ptr<Document> document_;
+  const void* node_ = nullptr;  // the toml::table inside the document
+  std::string path_;
+};
+
+/// Reads `value` from `table`, strictly; what the table does not say stays as it is.
+/// \param also_known  keys of the table that somebody else reads
+template <typename S>
+void read(const Table& table, S& value, std::span<const std::string_view> also_known = {});
+
+/// Reads a struct from a table. Keys it does not list are errors. `also_known` names keys that somebody else reads.
+class Reader {
+ public:
+  explicit Reader(const Table& table, std::span<const std::string_view> also_known = {}) : table_(table) {
+    for (auto key : also_known) known_.emplace(key);
+  }
+
+  template <typename T>
+  void operator()(std::string_view key, T& value, std::string_view /*help*/) {
+    known_.emplace(key);
+    read(key, value);
+  }
+
+  /// Every sub-table that no field named before: entries of `values`, each beginning as `defaults`.
+  template <typename S>
+  void tables(std::map<std::string, S>& values, const S& defaults) {
+    for (const auto& key : table_.keys()) {
+      if (known_.contains(key) || !table_.holds_table(key)) continue;
+      known_.emplace(key);
+      read(key, values.try_emplace(key, defaults).first->second);
+    }
+  }
+
+  /// Call after the visit. \throws kConfig naming the first unknown key and the known ones.
+  void finish() const;
+
+ private:
+  template <typename T>
+  static void assign(T& value, const std::optional<T>& given) {
+    if (given) value = *given;
+  }
+  void read(std::string_view key, int64_t& value) { assign(value, table_.integer(key)); }
+  void read(std::string_view key, double& value) { assign(value, table_.number(key)); }
+  void read(std::string_view key, bool& value) { assign(value, table_.boolean(key)); }
+  void read(std::string_view key, std::string& value) { assign(value, table_.string(key)); }
+  void read(std::string_view key, std::vector<int64_t>& value) { assign(value, table_.integers(key)); }
+  void read(std::string_view key, std::vector<double>& value) { assign(value, table_.numbers(key)); }
+  void read(std::string_view key, std::vector<std::string>& value) { assign(value, table_.strings(key)); }
+  void read(std::string_view key, Names& value) { assign(value, table_.names(key)); }
+
+  template <NamedEnum E>
+  void read(std::string_view key, E& value) {
+    const auto given = table_.string(key);
+    if (!given) return;
+    std::vector<std::string_view> allowed;
+    for (const auto& entry : names(E{})) {
+      if (entry.name == *given) {
+        value = entry.value;
+        return;
+      }
+      allowed.push_back(entry.name);
+    }
+    fail(kConfig, table_.full_key(key), " is \"", *given, "\", allowed: ", join(allowed), table_.place_of(key));
+  }
+
+  template <typename T>
+  void read(std::string_view key, std::optional<T>& value) {
+    if (table_.contains(key)) read(key, value.emplace());
+  }
+
+  template <typename S>
+  requires requires(S& s, Reader& r) { s.visit(r); }
+  void read(std::string_view key, S& value) {
+    if constexpr (ListOrTable<S>) {
+      if (table_.holds_list(key)) return read(key, value.list);
+      read_into(table_.table(key, "a list or a table"), value);
+    } else {
+      read_into(table_.table(key), value);
+    }
+  }
+
+  template <typename S>
+  requires requires(S& s, Reader& r) { s.visit(r); }
+  void read(std::string_view key, std::vector<S>& values) {
+    for (const auto& entry : table_.tables(key)) read_into(entry, values.emplace_back());
+  }
+
+  template <typename S>
+  static void read_into(const Table& table, S& value, std::span<const std::string_view> also_known = {}) {
+    Reader reader(table, also_known);
+    value.visit(reader);
+    reader.finish();
+    if constexpr (requires { value.resolve(table); }) value.resolve(table);
+  }
+  template <typename S>
+  friend void evenkeel::config::read(const Table& table, S& value, std::span<const std::string_view> also_known);
+
+  Table table_;
+  std::set<std::string, std::less<>> known_;
+};
+
+/// Writes a struct as TOML: scalars of a table first, then its sub-tables, keys in the order of visit().
+class Writer {
+ public:
+  explicit Writer(std::string path = {}) : path_(std::move(path)) {}
+
+  template <typename T>
+  void operator()(std::string_view key, const T& value, std::string_view help) {
+    if constexpr (NamedEnum<T>)
+      scalar(key, std::string(name_of(value)), help);
+    else if constexpr (ListOrTable<T>)
+      value.listed() ? scalar(key, value.list, help) : nested(key, value);
+    else if constexpr (requires(T & s, Writer & w) { s.visit(w); })
+      nested(key, value);
+    else
+      scalar(key, value, help);
+  }
+  template <typename T>
+  void operator()(std::string_view key, const std::optional<T>& value, std::string_view help) {
+    if (value) (*this)(key, *value, help);
+  }
+  template <typename S>
+  requires requires(S& s, Writer& w) { s.visit(w); }
+  void operator()(std::string_view key, const std::vector<S>& values, std::string_view /*help*/) {
+    for (const auto& value : values) {
+      nested(key, value);
+      children_.back().entry_ = true;
+    }
+  }
+
+  template <typename S>
+  void tables(const std::map<std::string, S>& values, const S& /*defaults*/) {
+    for (const auto& [key, value] : values) nested(key, value);
+  }
+
+  /// The TOML text. With `comments`, the help of each key follows it: the reference printed by `--help-config`.
+  std::string text(bool comments = false) const;
+
+  /// A sub-table whose fields `value.visit` lists.
+  template <typename S>
+  void nested(std::string_view key, S value) {
+    Writer child(path_.empty() ? std::string(key) : concat(path_, ".", key));
+    value.visit(child);
+    children_.push_back(std::move(child));
+  }
+
+ private:
+  struct Line {
+    std::string key, value, help;
+  };
+  void scalar(std::string_view key, int64_t value, std::string_view help);
+  void scalar(std::string_view key, double value, std::string_view help);  ///< shortest text that reads back equal
+  void scalar(std::string_view key, bool value, std::string_view help);
+  void scalar(std::string_view key, const std::string& value, std::string_view help);
+  void scalar(std::string_view key, const std::vector<int64_t>& value, std::string_view help);
+  void scalar(std::string_view key, const std::vector<double>& value, std::string_view help);
+  void scalar(std::string_view key, const std::vector<std::string>& value, std::string_view help);
+  void scalar(std::string_view key, const Names& value, std::string_view help);
+
+  std::string path_;
+  bool entry_ = false;  // of a list of tables
+  std::vector<Line> lines_;
+  std::vector<Writer> children_;
+};
+
+template <typename S>
+void read(const Table& table, S& value, std::span<const std::string_view> also_known) {
+  Reader::read_into(table, value, also_known);
+}
+
+/// An S of its defaults and the keys of `table`.
+template <typename S>
+S read(const Table& table) {
+  S value;
+  read(table, value);
+  return value;
+}
+
+/// The resolved TOML of `value`.
+template <typename S>
+std::string write(S value, bool comments = false) {
+  Writer writer;
+  value.visit(writer);
+  return writer.text(comments);
+}
+
+}  // namespace evenkeel::config

@@ -1,0 +1,223 @@
+#include "base/format/fingerprint.h"
+
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "base/format/record.h"
+#include "base/format/sha256_streams.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kReadBytes = int64_t{1} << 20;  // a second-level cache
+constexpr int64_t kYoungest = 2'000'000'000;      // ns
+constexpr size_t kDigestBytes = 32 * Sha256Streams::kStreams;
+
+/// What is remembered of a file, in a small file of its own in the cache folder.
+struct FileFacts {
+  std::string path;
+  int64_t device = 0, inode = 0, bytes = 0, modified_ns = 0, changed_ns = 0;
+  std::optional<std::string> tree{};
+  bool finite = false;
+
+  static FileFacts nothing_of(const fs::path& file, const FileIdentity& now) {
+    const auto number = [](uint64_t id) { return static_cast<int64_t>(id & ~(uint64_t{1} << 63)); };
+    return {.path = fs::absolute(file).lexically_normal().string(),
+            .device = number(now.device),
+            .inode = number(now.inode),
+            .bytes = now.bytes,
+            .modified_ns = now.modified_ns,
+            .changed_ns = now.changed_ns};
+  }
+  bool same_file(const FileFacts& other) const {
+    const auto identity = [](const FileFacts& x) {
+      return std::tie(x.path, x.device, x.inode, x.bytes, x.modified_ns, x.changed_ns);
+    };
+    return identity(*this) == identity(other);
+  }
+  void visit(auto& field) {  // base/format/record.h
+    field("path", path);
+    field("device", device);
+    field("inode", inode);
+    field("bytes", bytes);
+    field("modified_ns", modified_ns);
+    field("changed_ns", changed_ns);
+    field("sha256_tree", tree);
+    field("finite", finite);
+  }
+};
+
+/// $XDG_CACHE_HOME/evenkeel, or ~/.cache/evenkeel; empty where neither is an absolute path.
+fs::path cache_folder() {
+  for (const auto& [variable, below] : {std::pair{"XDG_CACHE_HOME", ""}, std::pair{"HOME", ".cache"}}) {
+    const char* given = std::getenv(variable);
+    if (given && fs::path(given).is_absolute()) return fs::path(given) / below / "evenkeel";
+  }
+  return {};
+}
+
+/// Read and written by several threads and processes: a file of facts is replaced whole, and a lost update costs a
+/// pass.
+class Memory {
+ public:
+  /// What is known of the file as it is; nothing but its identity where nothing is.
+  FileFacts of(const fs::path& file, const FileIdentity& now) {
+    const std::scoped_lock lock(mutex_);
+    auto nothing = FileFacts::nothing_of(file, now);
+    if (const auto found = known_.find(nothing.path); found != known_.end() && found->second.same_file(nothing))
+      return found->second;
+    if (auto stored = read(nothing.path); stored && stored->same_file(nothing)) return known_[nothing.path] = *stored;
+    return nothing;
+  }
+
+  void keep(const FileFacts& facts, const FileIdentity& file) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    if (!is_settled(file, std::chrono::nanoseconds(now).count())) return;
+    const std::scoped_lock lock(mutex_);
+    known_[facts.path] = facts;
+    write(facts);
+  }
+
+ private:
+  static fs::path place_of(const std::string& name) {
+    const auto folder = cache_folder();
+    return folder.empty() ? folder : folder / concat(sha256(name).substr(0, 32), ".json");
+  }
+
+  static std::optional<FileFacts> read(const std::string& name) {
+    const auto place = place_of(name);
+    try {
+      if (place.empty() || !path_exists(place)) return std::nullopt;
+      const Json json = read_sealed(place);
+      return record::read<FileFacts>({json, place.string(), kCheckpoint});
+    } catch (const Error& error) {
+      log::warning("[cache] what was remembered of ", name, " is of no use: ", error.what());
+      return std::nullopt;
+    }
+  }
+
+  void write(const FileFacts& facts) {
+    const auto place = place_of(facts.path);
+    if (place.empty() || complained_) return;
+    try {
+      make_folders(place.parent_path());
+      write_sealed(place, record::write(facts));
+    } catch (const Error& error) {
+      log::warning("[cache] nothing is remembered of model files: ", error.what());
+      complained_ = true;
+    }
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, FileFacts> known_;
+  bool complained_ = false;
+};
+
+Memory& memory() {
+  static Memory all;
+  return all;
+}
+
+class OpenFile {
+ public:
+  explicit OpenFile(const fs::path& file) : file_(file), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  ~OpenFile() { ::close(descriptor_); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  /// Fills `into` from `begin` on; what the file does not have any more is an error.
+  void read(int64_t begin, char* into, int64_t bytes) const {
+    while (bytes > 0) {
+      const ssize_t done = ::pread(descriptor_, into, static_cast<size_t>(bytes), begin);
+      if (done < 0 && errno == EINTR) continue;
+      EK_CHECK(done > 0, kIo, file_.string(),
+               ": cannot be read: ", done < 0 ? std::strerror(errno) : "it became shorter");
+      begin += done, into += done, bytes -= done;
+    }
+  }
+
+ private:
+  const fs::path& file_;
+  int descriptor_;
+};
+
+/// The sixteen digests of one piece.
+void hash_piece(const OpenFile& file, int64_t begin, int64_t end, std::string& buffer, char* digests) {
+  Sha256Streams streams;
+  for (; begin < end; begin += kReadBytes) {
+    const int64_t bytes = std::min(kReadBytes, end - begin), block = Sha256Streams::kBlock;
+    const int64_t whole = (bytes + block - 1) / block * block;
+    file.read(begin, buffer.data(), bytes);
+    std::memset(buffer.data() + bytes, 0, static_cast<size_t>(whole - bytes));
+    streams.update(std::string_view(buffer).substr(0, static_cast<size_t>(whole)));
+  }
+  const auto all = streams.finish();
+  std::memcpy(digests, all.data(), kDigestBytes);
+}
+
+}  // namespace
+
+std::string tree_digest(const fs::path& path) {
+  const OpenFile file(path);
+  const auto bytes = static_cast<int64_t>(evenkeel::file_size(path));
+  const int64_t pieces = (bytes + kTreePiece - 1) / kTreePiece;
+  std::string digests(static_cast<size_t>(pieces) * kDigestBytes, '\0');
+  at::parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
+    std::string buffer(kReadBytes, '\0');
+    for (int64_t piece = first; piece < last; ++piece)
+      hash_piece(file, piece * kTreePiece, std::min(bytes, (piece + 1) * kTreePiece), buffer,
+                 digests.data() + static_cast<size_t>(piece) * kDigestBytes);
+  });
+  for (int byte = 0; byte < 8; ++byte) digests += static_cast<char>(bytes >> (8 * byte));
+  return sha256(digests);
+}
+
+Fingerprint fingerprint_of(const fs::path& file) {
+  const auto before = FileIdentity::of(file);
+  if (before.bytes <= kTreePiece) return {kWholeDigest, sha256_file(file)};
+  auto facts = memory().of(file, before);
+  if (!facts.tree) {
+    facts.tree = tree_digest(file);
+    EK_CHECK(FileIdentity::of(file) == before, kIo, file.string(), ": was changed while it was read");
+    memory().keep(facts, before);
+  }
+  return {kTreeDigest, *facts.tree};
+}
+
+bool is_settled(const FileIdentity& file, int64_t now) {
+  return now - std::max(file.modified_ns, file.changed_ns) >= kYoungest;
+}
+
+FiniteScan::FiniteScan(std::span<const fs::path> files) : files_(files.begin(), files.end()), known_(!files.empty()) {
+  for (const auto& file : files_) {
+    identities_.push_back(FileIdentity::of(file));
+    known_ = known_ && identities_.back().bytes > kTreePiece && memory().of(file, identities_.back()).finite;
+  }
+}
+
+void FiniteScan::passed() const {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (identities_[i].bytes <= kTreePiece || !(FileIdentity::of(files_[i]) == identities_[i])) continue;
+    auto facts = memory().of(files_[i], identities_[i]);
+    if (std::exchange(facts.finite, true)) continue;
+    memory().keep(facts, identities_[i]);
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,84 @@
+#include "base/format/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/format/sha256_streams.h"
+#include "base/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::TemporaryFile;
+
+std::string noise(size_t bytes) {
+  std::string text(bytes, '\0');
+  uint32_t state = 7;
+  for (char& byte : text) byte = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  return text;
+}
+
+/// What FIPS 180-4 makes of the words s, s + 16, s + 32 … of `bytes`, for every s; 32 bytes each.
+std::string digests_by_definition(std::string_view bytes) {
+  std::string digests;
+  for (size_t s = 0; s < 16; ++s) {
+    std::string text;
+    for (size_t at = 4 * s; at < bytes.size(); at += 64) text += bytes.substr(at, 4);
+    const auto hex = sha256(text);
+    for (size_t i = 0; i < hex.size(); i += 2) digests += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  }
+  return digests;
+}
+
+TEST(Sha256Streams, GiveWhatSha256GivesOfEachText) {
+  for (const size_t blocks : {1, 2, 5}) {
+    const auto bytes = noise(blocks * Sha256Streams::kBlock);
+    Sha256Streams streams;
+    streams.update(std::string_view(bytes).substr(0, Sha256Streams::kBlock));
+    streams.update(std::string_view(bytes).substr(Sha256Streams::kBlock));
+    const auto found = streams.finish();
+    EXPECT_EQ(std::string(found.data(), found.size()), digests_by_definition(bytes));
+  }
+}
+
+TEST(Fingerprint, OfASmallFileIsItsSha256) {
+  const TemporaryFile file("abc");
+  const auto print = fingerprint_of(file.path());
+  EXPECT_EQ(print.kind, kWholeDigest);
+  EXPECT_EQ(print.digest, sha256("abc"));
+}
+
+TEST(Fingerprint, OfALargeFileIsThatOfItsPiecesDigests) {
+  auto bytes = noise(static_cast<size_t>(kTreePiece) + 3001);
+  const TemporaryFile file(bytes);
+  const auto print = fingerprint_of(file.path());
+  const int64_t length = static_cast<int64_t>(bytes.size());
+  bytes.resize(static_cast<size_t>(kTreePiece) + 3072);
+  auto digests = digests_by_definition(std::string_view(bytes).substr(0, static_cast<size_t>(kTreePiece))) +
+                 digests_by_definition(std::string_view(bytes).substr(static_cast<size_t>(kTreePiece)));
+  digests.append(reinterpret_cast<const char*>(&length), 8);
+  EXPECT_EQ(print.kind, kTreeDigest);
+  EXPECT_EQ(print.digest, sha256(digests));
+}
+
+TEST(Fingerprint, TellsZerosAtTheEndFromTheirAbsence) {
+  const TemporaryFile shorter(noise(static_cast<size_t>(kTreePiece) + 5)),
+      longer(noise(static_cast<size_t>(kTreePiece) + 5) + std::string(3, '\0'));
+  EXPECT_NE(tree_digest(shorter.path()), tree_digest(longer.path()));
+}
+
+TEST(Fingerprint, AFileIsSettledTwoSecondsAfterItsLastChange) {
+  const FileIdentity file{.bytes = 1, .modified_ns = 5'000'000'000, .changed_ns = 6'000'000'000};
+  EXPECT_FALSE(is_settled(file, 7'900'000'000));
+  EXPECT_TRUE(is_settled(file, 8'000'000'000));
+  EXPECT_FALSE(is_settled(file, 1'000'000'000));  // a clock that was put back
+}
+
+TEST(Fingerprint, RefusesAFileThatIsNotThere) {
+  EXPECT_THROW(fingerprint_of("/nowhere/model.safetensors"), Error);
+  EXPECT_THROW(tree_digest("/nowhere/model.safetensors"), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

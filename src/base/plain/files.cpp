@@ -1,0 +1,337 @@
+#include "base/plain/files.h"
+
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/plain/error.h"
+#include "base/plain/folders.h"
+#include "base/plain/text.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;
+
+/// A descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& file, int flags) : value_(::open(file.c_str(), flags | O_CLOEXEC, 0666)) {
+    EK_CHECK(value_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+  }
+  ~Descriptor() { ::close(value_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+void write_all(int descriptor, std::string_view bytes, const fs::path& file) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(descriptor, bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be written: ", std::strerror(errno));
+    bytes.remove_prefix(done);
+  }
+}
+
+size_t read_some(int descriptor, char* into, size_t room, const fs::path& file) {
+  while (true) {
+    const ssize_t done = ::read(descriptor, into, room);
+    if (done < 0 && errno == EINTR) continue;
+    EK_CHECK(done >= 0, kIo, file.string(), ": cannot be read: ", std::strerror(errno));
+    return done;
+  }
+}
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    EK_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, kInternal,
+             "SHA-256 cannot be set up");
+  }
+  void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
+  std::string hex() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned length = 0;
+    EVP_DigestFinal_ex(context_.get(), digest.data(), &length);
+    std::string text;
+    for (unsigned i = 0; i < length; ++i) {
+      text += "0123456789abcdef"[digest[i] >> 4];
+      text += "0123456789abcdef"[digest[i] & 15];
+    }
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+/// What is_part_of() (base/plain/folders.h) knows again.
+fs::path temporary_beside(const fs::path& file) {
+  static std::atomic<unsigned> serial{0};
+  return concat(file.string(), ".part-", ::getpid(), "-", serial.fetch_add(1));
+}
+
+fs::file_status status_of(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  const bool absent = status.type() == fs::file_type::not_found;
+  EK_CHECK(!error || absent, kIo, path.string(), ": cannot be looked at: ", error.message());
+  return status;
+}
+
+}  // namespace
+
+bool path_exists(const fs::path& path) { return fs::exists(status_of(path)); }
+bool is_folder(const fs::path& path) { return fs::is_directory(status_of(path)); }
+bool is_file(const fs::path& path) { return fs::is_regular_file(status_of(path)); }
+
+uint64_t file_size(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  EK_CHECK(!error, kIo, file.string(), ": has no size: ", error.message());
+  return size;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be listed: ", error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+void make_folders(const fs::path& folder) {
+  if (is_folder(folder)) return;
+  const auto parent = folder.parent_path();
+  if (!parent.empty() && parent != folder) make_folders(parent);
+  std::error_code error;
+  const bool made = fs::create_directory(folder, error);
+  EK_CHECK(!error, kIo, folder.string(), ": cannot be made: ", error.message());
+  if (made) flush_folder(parent);
+}
+
+void remove_path(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  EK_CHECK(!error, kIo, path.string(), ": cannot be removed: ", error.message());
+}
+
+void check_path_text(std::string_view path, std::string_view who) {
+  EK_CHECK(!path.empty(), kConfig, who, " is empty, expected a path");
+  EK_CHECK(is_utf8(path) && escaped(path) == path, kConfig, who, " is ", shown(path),
+           ", allowed: a path of UTF-8 without control characters");
+}
+
+std::string read_file(const fs::path& file, size_t most) {
+  const Descriptor descriptor(file, O_RDONLY);
+  struct stat status = {};
+  EK_CHECK(::fstat(descriptor.get(), &status) == 0 && !S_ISDIR(status.st_mode), kIo, file.string(), ": not a file");
+  EK_CHECK(static_cast<size_t>(status.st_size) <= most, kIo, file.string(), ": ", status.st_size,
+           " bytes, the most that is read of it is ", most);
+  std::string bytes(static_cast<size_t>(status.st_size), '\0');
+  size_t length = 0;
+  while (true) {  // pipes and /proc say size 0, and a file may grow while it is read
+    if (length == bytes.size()) bytes.resize(length + kBlock);
+    const size_t done = read_some(descriptor.get(), bytes.data() + length, bytes.size() - length, file);
+    if (done == 0) break;
+    length += done;
+    EK_CHECK(length <= most, kIo, file.string(), ": longer than ", most, " bytes, the most that is read of it");
+  }
+  bytes.resize(length);
+  return bytes;
+}
+
+AtomicFile::AtomicFile(fs::path file) : file_(std::move(file)), temporary_(temporary_beside(file_)) {
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  EK_CHECK(descriptor_ >= 0, kIo, file_.string(), ": cannot be written: ", std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) { write_all(descriptor_, bytes, file_); }
+
+void AtomicFile::commit() {
+  EK_CHECK(::fsync(descriptor_) == 0, kIo, file_.string(), ": cannot be flushed: ", std::strerror(errno));
+  place();
+  flush_folder(file_.parent_path());
+}
+
+void AtomicFile::place() {
+  EK_CHECK(::rename(temporary_.c_str(), file_.c_str()) == 0, kIo, file_.string(),
+           ": cannot be replaced: ", std::strerror(errno));
+  ::close(std::exchange(descriptor_, -1));
+}
+
+void flush_files(std::span<const fs::path> files) {
+  std::set<fs::path> folders;
+  std::vector<std::unique_ptr<Descriptor>> open;
+  for (const auto& file : files) {
+    open.push_back(std::make_unique<Descriptor>(file, O_RDONLY));
+    ::sync_file_range(open.back()->get(), 0, 0, SYNC_FILE_RANGE_WRITE);  // begins; what it cannot do, fsync does
+    folders.insert(file.parent_path());
+  }
+  for (size_t i = 0; i < files.size(); ++i)
+    EK_CHECK(::fsync(open[i]->get()) == 0, kIo, files[i].string(), ": cannot be flushed: ", std::strerror(errno));
+  for (const auto& folder : folders) flush_folder(folder);
+}
+
+void write_file_atomic(const fs::path& file, std::string_view bytes) {
+  write_file_atomic(file, std::span<const std::string_view>(&bytes, 1));
+}
+
+void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces) {
+  AtomicFile out(file);
+  for (const auto piece : pieces) out.write(piece);
+  out.commit();
+}
+
+bool is_full_disk(const Error& error) {
+  const std::string_view text = error.what();
+  return error.kind() == kIo &&
+         (text.find(std::strerror(ENOSPC)) != text.npos || text.find(std::strerror(EDQUOT)) != text.npos);
+}
+
+void append_line(const fs::path& file, std::string_view line) {
+  std::error_code error;
+  const bool is_new = !fs::exists(file, error);
+  const Descriptor descriptor(file, O_WRONLY | O_CREAT | O_APPEND);
+  write_all(descriptor.get(), concat(line, '\n'), file);
+  EK_CHECK(::fsync(descriptor.get()) == 0, kIo, file.string(), ": cannot be flushed: ", std::strerror(errno));
+  if (is_new) flush_folder(file.parent_path());
+}
+
+namespace {
+
+void check_new(const fs::path& folder) {
+  check_path_text(folder.string(), "the output folder");
+  if (!path_exists(folder)) return;
+  EK_CHECK(is_folder(folder), kIo, folder.string(), ": exists and is not a folder");
+  EK_CHECK(entries_of(folder).empty(), kIo, folder.string(), ": exists already and is not empty; choose another --out");
+}
+
+void make_writable(const fs::path& folder) {
+  make_folders(folder);
+  EK_CHECK(::access(folder.c_str(), W_OK | X_OK) == 0, kIo, folder.string(), ": not writable");
+}
+
+/// Without the trailing slash that a shell completes: the folder itself has a neighbour.
+fs::path plain(const fs::path& folder) {
+  const auto whole = fs::absolute(folder).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+struct stat details_of(const fs::path& path) {
+  struct stat status = {};
+  EK_CHECK(::stat(path.c_str(), &status) == 0, kIo, path.string(), ": ", std::strerror(errno));
+  return status;
+}
+
+/// A rename cannot replace a mount point: better said before the work than after it.
+void check_no_mount_point(const fs::path& folder) {
+  EK_CHECK(!path_exists(folder) || details_of(folder).st_dev == details_of(folder.parent_path()).st_dev, kIo,
+           folder.string(), ": is a mount point; name a folder inside it");
+}
+
+/// Opens and locks a folder that may be another process' own.
+int locked(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  EK_CHECK(descriptor >= 0, kIo, folder.string(), ": cannot be opened: ", std::strerror(errno));
+  struct stat mine = {}, there = {};
+  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::fstat(descriptor, &mine) == 0 &&
+                    ::stat(folder.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
+  if (!held) ::close(descriptor);
+  EK_CHECK(held, kIo, folder.string(), ": another process is writing it");
+  return descriptor;
+}
+
+}  // namespace
+
+void make_new_folder(const fs::path& folder) {
+  check_new(folder);
+  make_writable(folder);
+}
+
+AtomicFolder::AtomicFolder(const fs::path& folder) : folder_(plain(folder)), part_(folder_.string() + ".part") {
+  check_new(folder_);
+  check_no_mount_point(folder_);
+  make_writable(part_);
+  descriptor_ = locked(part_);
+  for (const auto& entry : entries_of(part_)) remove_path(entry);
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (descriptor_ < 0) return;
+  std::error_code ignored;  // a destructor does not throw; the next writer clears what is left
+  fs::remove_all(part_, ignored);
+  ::close(descriptor_);
+}
+
+void AtomicFolder::commit() {
+  ::fsync(descriptor_);
+  EK_CHECK(::rename(part_.c_str(), folder_.c_str()) == 0, kIo, folder_.string(),
+           ": cannot be put in place: ", std::strerror(errno));
+  ::close(std::exchange(descriptor_, -1));
+  flush_folder(folder_.parent_path());
+}
+
+std::string sha256_file(const fs::path& file) {
+  const Descriptor descriptor(file, O_RDONLY);
+  Sha256 digest;
+  std::string block(kBlock, '\0');
+  while (const size_t length = read_some(descriptor.get(), block.data(), block.size(), file))
+    digest.update(std::string_view(block).substr(0, length));
+  return digest.hex();
+}
+
+std::string sha256(std::string_view bytes) {
+  Sha256 digest;
+  digest.update(bytes);
+  return digest.hex();
+}
+
+fs::path expand_data_path(const std::string& path, std::string_view key) {
+  constexpr std::string_view kPrefix = "$EVENKEEL_DATA/";
+  if (!path.empty()) check_path_text(path, key);
+  if (!path.starts_with(kPrefix)) return path;
+  const char* folder = std::getenv("EVENKEEL_DATA");
+  EK_CHECK(folder != nullptr, kConfig, key, " is ", path, ", but the environment variable EVENKEEL_DATA is not set");
+  check_path_text(folder, "EVENKEEL_DATA");
+  return fs::path(folder) / path.substr(kPrefix.size());
+}
+
+fs::path shipped_folder() {
+  const fs::path source = EVENKEEL_SOURCE_DIR;
+  if (is_folder(source / "configs")) return source;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path installed = program.parent_path().parent_path() / "share" / "evenkeel";
+  EK_CHECK(is_folder(installed / "configs"), kIo, "what evenkeel ships is neither in ", source.string(), " nor in ",
+           installed.string());
+  return installed;
+}
+
+std::string_view version() { return EVENKEEL_VERSION; }
+
+}  // namespace evenkeel

@@ -1,0 +1,264 @@
+#include "base/plain/files.h"
+#include "base/plain/mapped_files.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "base/plain/error.h"
+#include "base/plain/json.h"
+#include "base/testing.h"
+
+namespace evenkeel {
+namespace {
+
+class Files : public ::testing::Test {
+ protected:
+  Files() {}
+  size_t entries() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
+
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+// LibTorch's libraries export a std::filesystem of their own; cmake/FindLibTorch.cmake says why it must not be ours.
+TEST(StandardLibrary, FoldersAreRemovedByTheSystems) {
+  std::uintmax_t (*const remove_all)(const fs::path&, std::error_code&) = fs::remove_all;
+  Dl_info from{};
+  ASSERT_NE(::dladdr(reinterpret_cast<void*>(remove_all), &from), 0);
+  EXPECT_NE(std::string_view(from.dli_fname).find("libstdc++"), std::string_view::npos) << from.dli_fname;
+}
+
+TEST_F(Files, AnAtomicWriteReplacesTheWholeFileAndLeavesNothingBeside) {
+  const auto file = folder_ / "a.txt";
+  write_file_atomic(file, "a long first content");
+  const std::array<std::string_view, 3> pieces = {"new ", "", "content"};
+  write_file_atomic(file, pieces);
+  EXPECT_EQ(read_file(file), "new content");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(Files, QuestionsAboutPathsAreAnsweredOrEndInAnErrorThatNamesThePath) {
+  write_file_atomic(folder_ / "a.txt", "abc");
+  fs::create_symlink(folder_ / "loop", folder_ / "loop");
+  EXPECT_TRUE(path_exists(folder_ / "a.txt") && is_file(folder_ / "a.txt") && is_folder(folder_));
+  EXPECT_FALSE(path_exists(folder_ / "b") || is_folder(folder_ / "b") || is_folder(folder_ / "a.txt"));
+  EXPECT_FALSE(path_exists(folder_ / "a.txt" / "below"));
+  EXPECT_EQ(evenkeel::file_size(folder_ / "a.txt"), 3u);
+  EXPECT_EQ(entries_of(folder_), (std::vector<fs::path>{folder_ / "a.txt", folder_ / "loop"}));
+  const auto long_name = folder_ / std::string(300, 'x');
+  for (const auto& ask : std::vector<std::function<void()>>{
+           [&] { path_exists(folder_ / "loop"); }, [&] { is_folder(long_name); },
+           [&] { evenkeel::file_size(folder_ / "b"); }, [&] { entries_of(folder_ / "b"); },
+           [&] { make_folders(folder_ / "a.txt" / "below"); }, [&] { make_new_folder(folder_ / "loop"); },
+           [&] { make_new_folder(folder_ / "new\nline"); }}) {
+    try {
+      ask();
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(folder_.string().substr(0, 20)), std::string::npos) << error.what();
+    }
+  }
+  fs::remove(folder_ / "loop");
+}
+
+TEST_F(Files, PathsAreUtf8WithoutControlCharacters) {
+  check_path_text("/data/模型 é/x", "--out");
+  for (const std::string path : {"", "a\nb", "a\x1b[31m", "caf\xe9"})
+    EXPECT_THROW(check_path_text(path, "--out"), Error);
+  try {
+    check_path_text("caf\xe9\n", "--out");
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[config] --out is caf\\xe9\\n, allowed: a path of UTF-8 without control characters");
+  }
+}
+
+TEST_F(Files, AnAbandonedWriteKeepsTheOldFile) {
+  const auto file = folder_ / "a.txt";
+  write_file_atomic(file, "old");
+  {
+    AtomicFile out(file);
+    out.write("half of the n");
+  }
+  EXPECT_EQ(read_file(file), "old");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(Files, AFailedWriteNamesTheFileAndKeepsTheOldOne) {
+  fs::create_directory(folder_ / "target");
+  write_file_atomic(folder_ / "target" / "x", "kept");
+  try {
+    write_file_atomic(folder_ / "target", "bytes");  // a rename cannot replace a folder that is not empty
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kIo);
+    EXPECT_NE(std::string(error.what()).find("target: cannot be replaced"), std::string::npos);
+  }
+  EXPECT_EQ(read_file(folder_ / "target" / "x"), "kept");
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_THROW(write_file_atomic(folder_ / "missing" / "x", ""), Error);
+}
+
+TEST_F(Files, AppendedLinesFollowEachOther) {
+  append_line(folder_ / "log", "one");
+  append_line(folder_ / "log", "two");
+  EXPECT_EQ(read_file(folder_ / "log"), "one\ntwo\n");
+}
+
+TEST_F(Files, ReadsWhatHasNoSize) { EXPECT_FALSE(read_file("/proc/self/status").empty()); }
+
+TEST_F(Files, RefusesToReadFoldersAndMissingFiles) {
+  EXPECT_THROW(read_file(folder_), Error);
+  EXPECT_THROW(read_file(folder_ / "missing"), Error);
+  EXPECT_THROW(MappedFile{folder_}, Error);
+  EXPECT_THROW(sha256_file(folder_ / "missing"), Error);
+}
+
+TEST_F(Files, ANewFolderMayBeEmptyButNotFull) {
+  make_new_folder(folder_ / "a" / "b");
+  make_new_folder(folder_ / "a" / "b");
+  EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
+  EXPECT_THROW(make_new_folder(folder_ / "a"), Error);
+  write_file_atomic(folder_ / "file", "x");
+  EXPECT_THROW(make_new_folder(folder_ / "file"), Error);
+  EXPECT_THROW(make_new_folder(folder_ / "file" / "below"), Error);
+}
+
+TEST_F(Files, HashesEqualTheStandardsExamples) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  const std::string million(1'000'000, 'a');
+  write_file_atomic(folder_ / "million", million);
+  EXPECT_EQ(sha256_file(folder_ / "million"), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST_F(Files, AMappingShowsTheBytesEvenAfterTheFileIsReplaced) {
+  write_file_atomic(folder_ / "m", "abc");
+  const MappedFile mapped(folder_ / "m");
+  write_file_atomic(folder_ / "m", "something else");
+  const auto bytes = mapped.bytes();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "abc");
+  write_file_atomic(folder_ / "empty", "");
+  EXPECT_TRUE(MappedFile(folder_ / "empty").bytes().empty());
+}
+
+TEST_F(Files, BrokenJsonNamesFileByteAndKind) {
+  write_file_atomic(folder_ / "x.json", "{\"a\": 1,}");
+  try {
+    load_json(folder_ / "x.json", kCheckpoint);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kCheckpoint);
+    EXPECT_NE(std::string(error.what()).find("x.json: not valid JSON at byte 9 of 9"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(parse_json("[1, 2]", "here").size(), 2u);
+  EXPECT_THROW(parse_json("", "here"), Error);
+  EXPECT_THROW(parse_json("\"\xff\"", "here"), Error);
+}
+
+TEST_F(Files, TheShippedFolderHoldsTheConfigs) { EXPECT_TRUE(fs::is_directory(shipped_folder() / "configs")); }
+
+TEST_F(Files, ADataPathMayBeginWithTheDataVariable) {
+  ::setenv("EVENKEEL_DATA", "/some/where", 1);
+  EXPECT_EQ(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), "/some/where/commonsense");
+  EXPECT_EQ(expand_data_path("data/commonsense", "data.path"), "data/commonsense");
+  ::unsetenv("EVENKEEL_DATA");
+  EXPECT_THROW(expand_data_path("$EVENKEEL_DATA/commonsense", "data.path"), Error);
+}
+
+TEST_F(Files, AnAtomicFolderAppearsWholeOrNotAtAll) {
+  const auto target = folder_ / "models" / "new";
+  { AtomicFolder abandoned(target / ""); }
+  EXPECT_TRUE(fs::is_empty(folder_ / "models"));
+  fs::create_directories(folder_ / "models" / "new.part" / "left");  // by a killed process
+  fs::create_directory(target);
+  AtomicFolder out(target);
+  EXPECT_TRUE(fs::is_empty(out.path()));
+  write_file_atomic(out.path() / "a", "content");
+  EXPECT_TRUE(fs::is_empty(target));
+  out.commit();
+  EXPECT_EQ(read_file(target / "a"), "content");
+  EXPECT_FALSE(fs::exists(out.path()));
+}
+
+TEST_F(Files, AnAtomicFolderIsWrittenByOneProcessAndReplacesNothing) {
+  const auto refused = [](const fs::path& folder, std::string_view says) {
+    try {
+      AtomicFolder out(folder);
+      ADD_FAILURE() << folder;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kIo);
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  const AtomicFolder first(folder_ / "a");
+  refused(folder_ / "a", "a.part: another process is writing it");
+  EXPECT_TRUE(fs::exists(first.path()));
+  write_file_atomic(folder_ / "file", "mine");
+  refused(folder_ / "file", "exists and is not a folder");
+  refused(folder_, "exists already and is not empty");
+  refused("/proc", "exists already and is not empty");
+}
+
+using FilesDeathTest = Files;
+
+TEST_F(FilesDeathTest, AMappedFileThatBecomesShorterEndsTheProcessWithItsName) {
+  const auto file = folder_ / "model.bin";
+  write_file_atomic(file, std::string(size_t{1} << 20, 'x'));
+  const MappedFile mapped(file);
+  const auto read_beyond = [&] {
+    fs::resize_file(file, 4096);
+    volatile auto last = mapped.bytes().back();
+    static_cast<void>(last);
+  };
+  EXPECT_EXIT(read_beyond(), ::testing::ExitedWithCode(1),
+              "evenkeel: \\[io\\] .*model.bin: became shorter, or its disk failed, while it was read");
+}
+
+TEST_F(Files, AMappedFileThatChangesIsFoundBeforeAnythingIsKept) {
+  const auto file = folder_ / "model.bin";
+  write_file_atomic(file, "twenty bytes of text");
+  const MappedFile mapped(file);
+  check_mapped_files();
+  write_file_atomic(file, "another");  // renamed over: the mapping still shows the first
+  check_mapped_files();
+  const MappedFile second(file);
+  fs::resize_file(file, 3);
+  try {
+    check_mapped_files();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("model.bin: was changed while it was in use (7 bytes before, 3 now)"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Files, MappedPagesAreLetGoAndComeBackAsTheyWere) {
+  constexpr int64_t kMiB = 32;
+  const std::string content(size_t{kMiB} << 20, 'x');
+  write_file_atomic(folder_ / "model.bin", content);
+  const MappedFile mapped(folder_ / "model.bin");
+  const auto same = [&] { return std::memcmp(mapped.bytes().data(), content.data(), content.size()) == 0; };
+  EXPECT_TRUE(same());
+  EXPECT_EQ(testing::resident_kib(folder_), kMiB * 1024);
+  release_mapped_pages();
+  EXPECT_EQ(testing::resident_kib(folder_), 0);
+  EXPECT_TRUE(same());
+  advise_dontneed((64 << 20) - 1);
+  EXPECT_EQ(testing::resident_kib(folder_), kMiB * 1024) << "too little to let go";
+  advise_dontneed(1);
+  EXPECT_EQ(testing::resident_kib(folder_), 0);
+  EXPECT_TRUE(same());
+}
+
+}  // namespace
+}  // namespace evenkeel

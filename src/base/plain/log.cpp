@@ -1,0 +1,167 @@
+#include "base/plain/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+
+#include "base/plain/clock.h"
+#include "base/plain/text.h"
+
+namespace evenkeel::log {
+namespace {
+
+constexpr const char* kClearLine = "\r\033[K";
+constexpr size_t kLongestLine = 2000;
+
+/// What stands in the last line of the terminal; empty when nothing does.
+struct Screen {
+  std::mutex lock;  // of the file's text as well
+  std::string line;
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+};
+
+Screen& screen() {
+  static Screen instance;
+  return instance;
+}
+
+spdlog::logger& logger() {
+  static auto instance = [] {
+    auto made = std::make_shared<spdlog::logger>("evenkeel", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    made->set_pattern("%H:%M:%S %^%-7l%$ %v");
+    made->set_level(spdlog::level::info);
+    made->flush_on(spdlog::level::trace);
+    return made;
+  }();
+  return *instance;
+}
+
+spdlog::level::level_enum native(Level level) {
+  switch (level) {
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+void draw(const std::string& line) {
+  std::fputs(kClearLine, stderr);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// The File that is there, if any.
+struct Kept {
+  bool wanted = false;
+  std::string held;  // until the file is open
+  std::ofstream file;
+};
+
+Kept& kept() {
+  static Kept instance;
+  return instance;
+}
+
+std::string_view word_of(Level level) {
+  if (level == Level::kInfo) return "info   ";
+  return level == Level::kWarning ? "warning" : "error  ";
+}
+
+/// REQUIRES the screen's lock.
+void keep(Level level, std::string_view line) {
+  auto& now = kept();
+  if (!now.wanted) return;
+  const auto text = concat(utc_now(), ' ', word_of(level), ' ', shown(line, kLongestLine), '\n');
+  if (!now.file.is_open())
+    now.held += text;
+  else
+    now.file << text << std::flush;
+}
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+void set_level(Level level) { logger().set_level(native(level)); }
+
+void write(Level level, std::string_view line) {
+  const std::lock_guard guard(screen().lock);
+  keep(level, line);
+  if (!logger().should_log(native(level))) return;
+  const bool redraw = screen().terminal && !screen().line.empty();
+  if (redraw) draw("");
+  const std::string fit = shown(line, kLongestLine);
+  logger().log(native(level), spdlog::string_view_t(fit.data(), fit.size()));
+  if (redraw) draw(screen().line);
+}
+
+File::File() {
+  const std::lock_guard guard(screen().lock);
+  kept().wanted = true;
+}
+
+File::~File() {
+  const std::lock_guard guard(screen().lock);
+  kept() = {};
+}
+
+void File::open(const std::filesystem::path& file) {
+  const std::lock_guard guard(screen().lock);
+  auto& now = kept();
+  now.file.open(file, std::ios::app);
+  now.file << now.held << std::flush;
+  now.held.clear();
+}
+
+void File::note(Level level, std::string_view line) {
+  const std::lock_guard guard(screen().lock);
+  keep(level, line);
+}
+
+Progress::Progress(std::string label, double seconds_between_lines)
+    : label_(std::move(label)), interval_(seconds_between_lines) {}
+
+void Progress::update(std::string_view text) {
+  const std::string line = shown(concat(label_, " ", text), kLongestLine);
+  const double now = seconds_now();
+  const std::lock_guard guard(screen().lock);
+  if (screen().terminal && logger().should_log(spdlog::level::info)) {
+    screen().line = line;
+    if (now - drawn_ >= 0.05) draw(line), drawn_ = now;
+  }
+  pending_ = line;
+  if (now - last_ < interval_) return;
+  last_ = now;
+  flush();
+}
+
+/// On a terminal the line stands there already. REQUIRES the screen's lock.
+void Progress::flush() {
+  if (pending_.empty()) return;
+  keep(Level::kInfo, pending_);
+  if (!screen().terminal && logger().should_log(spdlog::level::info))
+    logger().log(spdlog::level::info, spdlog::string_view_t(pending_.data(), pending_.size()));
+  pending_.clear();
+}
+
+Progress::~Progress() {
+  const std::lock_guard guard(screen().lock);
+  flush();
+  if (!screen().terminal || screen().line.empty()) return;
+  draw(screen().line);
+  std::fputc('\n', stderr);
+  screen().line.clear();
+}
+
+}  // namespace evenkeel::log

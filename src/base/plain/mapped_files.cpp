@@ -1,0 +1,165 @@
+#include "base/plain/mapped_files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/plain/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kUnnamed =
+    "evenkeel: [io] a mapped file became shorter, or its disk failed, while it was read\n";
+
+struct Mapped {
+  fs::path file;
+  std::string line;  // what the handler says
+  struct stat status;
+};
+
+/// What the handler may look at: no lock, no allocation. A mapping beyond the last slot loses its name, nothing else.
+struct Slot {
+  std::atomic<uintptr_t> begin{0}, end{0};
+  std::atomic<const std::string*> line{nullptr};
+};
+std::array<Slot, 4096> slots;
+
+std::atomic<size_t> done_with{0};  // bytes, since pages went
+
+std::mutex mutex;
+std::map<const void*, Mapped>& mappings() {
+  static auto* all = new std::map<const void*, Mapped>;  // outlives every static object that maps a file
+  return *all;
+}
+
+/// The address lies in no page of the file any more, or the disk did not deliver it. Other causes keep their default.
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  if (info->si_code != BUS_ADRERR) {
+    std::signal(signal, SIG_DFL);  // the instruction runs again, and the process dies of it
+    return;
+  }
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  std::string_view line = kUnnamed;
+  for (const auto& slot : slots)
+    if (const auto* named = slot.line.load(); named && slot.begin <= address && address < slot.end) line = *named;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(1);
+}
+
+void install_handler() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+void fill_slot(uintptr_t begin, size_t size, const std::string& line) {
+  for (auto& slot : slots) {
+    if (slot.line.load() != nullptr) continue;
+    slot.begin = begin;
+    slot.end = begin + size;
+    slot.line = &line;
+    return;
+  }
+}
+
+bool same_content(const struct stat& then, const struct stat& now) {
+  const bool same_file = then.st_dev == now.st_dev && then.st_ino == now.st_ino;
+  return !same_file ||  // replaced by a rename: the mapping still shows the old one, whole
+         (then.st_size == now.st_size && then.st_mtim.tv_sec == now.st_mtim.tv_sec &&
+          then.st_mtim.tv_nsec == now.st_mtim.tv_nsec);
+}
+
+/// The first call installs the handler of SIGBUS. \param status  of the file, when it was mapped
+void register_mapping(const void* address, size_t size, const fs::path& file, const struct stat& status) {
+  static std::once_flag once;
+  std::call_once(once, install_handler);
+  const std::scoped_lock lock(mutex);
+  auto& mapped = mappings()[address];
+  const Error error(kIo, concat(file.string(), ": became shorter, or its disk failed, while it was read"));
+  mapped = {fs::absolute(file), concat("evenkeel: ", error.what(), '\n'), status};
+  fill_slot(reinterpret_cast<uintptr_t>(address), size, mapped.line);
+}
+
+void unregister_mapping(const void* address) {
+  const std::scoped_lock lock(mutex);
+  for (auto& slot : slots)
+    if (slot.begin == reinterpret_cast<uintptr_t>(address)) slot.line = nullptr, slot.begin = 0;
+  mappings().erase(address);
+}
+
+/// An open regular file; the destructor closes it.
+class FileToMap {
+ public:
+  explicit FileToMap(const fs::path& file) : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    EK_CHECK(descriptor_ >= 0, kIo, file.string(), ": cannot be opened: ", std::strerror(errno));
+    const bool is_file = ::fstat(descriptor_, &status_) == 0 && S_ISREG(status_.st_mode);
+    if (!is_file) ::close(descriptor_);
+    EK_CHECK(is_file, kIo, file.string(), ": not a file");
+  }
+  ~FileToMap() { ::close(descriptor_); }
+  FileToMap(const FileToMap&) = delete;
+  FileToMap& operator=(const FileToMap&) = delete;
+  int descriptor() const { return descriptor_; }
+  size_t size() const { return static_cast<size_t>(status_.st_size); }
+  const struct stat& status() const { return status_; }
+
+ private:
+  int descriptor_;
+  struct stat status_ = {};
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const fs::path& file) {
+  const FileToMap opened(file);
+  size_ = opened.size();
+  if (size_ == 0) return;
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, opened.descriptor(), 0);
+  EK_CHECK(address != MAP_FAILED, kIo, file.string(), ": cannot be mapped: ", std::strerror(errno));
+  ::madvise(address, size_, MADV_HUGEPAGE);  // a hint: file systems without huge pages refuse it, which is harmless
+  data_ = static_cast<const std::byte*>(address);
+  register_mapping(address, size_, file, opened.status());
+}
+
+MappedFile::~MappedFile() {
+  if (data_ == nullptr) return;
+  unregister_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void check_mapped_files() {
+  const std::scoped_lock lock(mutex);
+  for (const auto& [address, mapped] : mappings()) {
+    struct stat now = {};
+    const bool there = ::stat(mapped.file.c_str(), &now) == 0;
+    EK_CHECK(!there || same_content(mapped.status, now), kIo, mapped.file.string(),
+             ": was changed while it was in use (", mapped.status.st_size, " bytes before, ", now.st_size, " now)");
+  }
+}
+
+void release_mapped_pages() {
+  done_with = 0;
+  const std::scoped_lock lock(mutex);
+  for (const auto& [address, mapped] : mappings())
+    ::madvise(const_cast<void*>(address), static_cast<size_t>(mapped.status.st_size), MADV_DONTNEED);
+}
+
+void advise_dontneed(size_t bytes) {
+  constexpr size_t kAtOnce = 64 << 20;
+  if (done_with.fetch_add(bytes) + bytes >= kAtOnce) release_mapped_pages();
+}
+
+}  // namespace evenkeel

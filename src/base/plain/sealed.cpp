@@ -1,0 +1,122 @@
+#include "base/plain/sealed.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/plain/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kKey = R"("checksum":")", kClosing = R"("})";
+constexpr size_t kDigits = 16;
+constexpr size_t kTail = kKey.size() + kDigits + kClosing.size();
+
+std::string tail_of(std::string_view body) { return concat(kKey, sha256(body).substr(0, kDigits), kClosing); }
+
+/// What a process that dies while it appends can leave: a line without its break, or its beginning.
+bool torn(std::string_view text) {
+  const size_t key = text.find(kKey);
+  return key == std::string_view::npos || text.size() <= key + kTail;
+}
+
+}  // namespace
+
+std::string sealed(const OrderedJson& object, int indent) {
+  EK_CHECK(object.is_object() && !object.empty(), kInternal, "sealed: not an object with members");
+  std::string text = object.dump(indent);
+  text.resize(text.size() - (indent < 0 ? 1 : 2));  // the closing brace, and the line break before it
+  text += indent < 0 ? "," : concat(",\n", std::string(static_cast<size_t>(indent), ' '));
+  return text + tail_of(text);
+}
+
+Json unsealed(std::string_view text, const std::string& place) {
+  const size_t key = text.rfind(kKey);
+  EK_CHECK(key != std::string_view::npos, kCheckpoint, place, ": damaged: it does not end in a checksum");
+  const auto body = text.substr(0, key);
+  EK_CHECK(text.substr(key) == tail_of(body), kCheckpoint, place, ": damaged: its bytes do not fit its checksum");
+  Json json = parse_json(text, place, kCheckpoint);
+  json.erase("checksum");
+  return json;
+}
+
+void write_sealed(const fs::path& file, const OrderedJson& object, int indent) {
+  write_file_atomic(file, sealed(object, indent) + "\n");
+}
+
+Json read_sealed(const fs::path& file) {
+  const std::string text = read_file(file);
+  EK_CHECK(text.ends_with('\n'), kCheckpoint, file.string(), ": damaged: it does not end in a line break");
+  return unsealed(std::string_view(text).substr(0, text.size() - 1), file.string());
+}
+
+const SealedLines& SealedLines::whole() const {
+  if (damage) throw *damage;
+  return *this;
+}
+
+SealedLines read_sealed_lines(const fs::path& file) {
+  SealedLines result;
+  if (!path_exists(file)) return result;
+  const std::string text = read_file(file);
+  const std::string_view view = text;
+  try {
+    size_t start = 0;
+    for (size_t end; (end = view.find('\n', start)) != std::string_view::npos; start = end + 1) {
+      const auto place = concat(file.string(), ", line ", result.lines.size() + 1);
+      result.lines.push_back({unsealed(view.substr(start, end - start), place), place, static_cast<int64_t>(end) + 1});
+    }
+    EK_CHECK(torn(view.substr(start)), kCheckpoint, file.string(), ", line ", result.lines.size() + 1,
+             ": damaged: its bytes do not fit its checksum");
+  } catch (const Error& damage) {
+    result.damage = damage;
+  }
+  return result;
+}
+
+void append_sealed(const fs::path& file, const OrderedJson& object) { append_line(file, sealed(object)); }
+
+FileIdentity FileIdentity::of(const fs::path& file) {
+  struct stat status = {};
+  EK_CHECK(::stat(file.c_str(), &status) == 0, kIo, file.string(), ": ", std::strerror(errno));
+  const auto nanoseconds = [](const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
+  return {status.st_dev, status.st_ino, status.st_size, nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+FileSeal FileSeal::of(const fs::path& file) {
+  const auto before = FileIdentity::of(file);
+  return {file.filename().string(), before.bytes, sha256_file(file), before};
+}
+
+FileSeal FileSeal::of(const fs::path& file, std::string_view bytes) {
+  const auto before = FileIdentity::of(file);
+  return {file.filename().string(), static_cast<int64_t>(bytes.size()), evenkeel::sha256(bytes), before};
+}
+
+void FileSeal::check(const fs::path& folder) const {
+  const auto file = folder / name;
+  if (hashed && *hashed == FileIdentity::of(file)) return;
+  EK_CHECK(sha256_file(file) == sha256, kCheckpoint, file.string(), ": damaged: its ", evenkeel::file_size(file),
+           " bytes are not the ", bytes, " that were written");
+}
+
+OrderedJson to_json(const std::vector<FileSeal>& seals) {
+  OrderedJson json = OrderedJson::object();
+  for (const auto& seal : seals) json[seal.name] = {{"bytes", seal.bytes}, {"sha256", seal.sha256}};
+  return json;
+}
+
+void from_json(const JsonView& json, std::vector<FileSeal>& seals) {
+  for (const auto& seal : json.members())
+    seals.push_back({seal.key(), seal.at("bytes").integer(0), seal.at("sha256").string()});
+}
+
+const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name) {
+  for (const auto& seal : seals)
+    if (seal.name == name) return &seal;
+  return nullptr;
+}
+
+}  // namespace evenkeel

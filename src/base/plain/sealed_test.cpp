@@ -1,0 +1,115 @@
+#include "base/plain/sealed.h"
+
+#include <gtest/gtest.h>
+
+#include "base/plain/files.h"
+#include "base/testing.h"
+
+namespace evenkeel {
+namespace {
+
+class Sealed : public ::testing::Test {
+ protected:
+  const testing::TemporaryFolder temporary_;
+  const fs::path file_ = temporary_.path() / "records.jsonl";
+};
+
+/// `text` with one bit turned.
+std::string flipped(std::string text, size_t bit) {
+  text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << (bit % 8)));
+  return text;
+}
+
+using testing::refusal;
+
+TEST_F(Sealed, AnObjectComesBackAndStaysJsonForEverybody) {
+  const OrderedJson object = {{"round", 3}, {"loss", 2.25}, {"notes", "\"checksum\":\""}};
+  for (int indent : {-1, 2}) {
+    const auto text = sealed(object, indent);
+    EXPECT_EQ(unsealed(text, "here"), Json(object)) << text;
+    EXPECT_EQ(Json::parse(text).at("checksum").get<std::string>().size(), 16u);
+  }
+  EXPECT_EQ(sealed({{"a", 1}}), R"({"a":1,"checksum":")" + sha256(R"({"a":1,)").substr(0, 16) + "\"}");
+}
+
+TEST_F(Sealed, EveryFlippedBitIsFound) {
+  const auto text = sealed({{"round", 3}, {"checksum", "mine"}});
+  for (size_t bit = 0; bit < 8 * text.size(); ++bit) EXPECT_THROW(unsealed(flipped(text, bit), "x"), Error) << bit;
+  EXPECT_THROW(unsealed(R"({"round":3})", "x"), Error);
+}
+
+TEST_F(Sealed, EveryFlippedBitOfAFileIsFound) {
+  for (int indent : {-1, 2}) {
+    write_sealed(file_, {{"round", 3}}, indent);
+    EXPECT_EQ(read_sealed(file_), Json({{"round", 3}}));
+    const auto text = read_file(file_);
+    for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
+      write_file_atomic(file_, flipped(text, bit));
+      EXPECT_THROW(read_sealed(file_), Error) << bit;
+    }
+  }
+}
+
+TEST_F(Sealed, EveryFlippedBitOfALineIsFoundWithItsPlace) {
+  append_sealed(file_, {{"round", 1}});
+  append_sealed(file_, {{"round", 2}});
+  const auto text = read_file(file_);
+  for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    write_file_atomic(file_, flipped(text, bit));
+    const auto line = bit / 8 < text.size() / 2 ? "line 1: damaged" : "line 2: damaged";
+    EXPECT_NE(refusal([&] { read_sealed_lines(file_).whole(); }).find(line), std::string::npos) << bit;
+  }
+}
+
+TEST_F(Sealed, ALineThatIsBeingWrittenIsLeftOut) {
+  EXPECT_TRUE(read_sealed_lines(file_).whole().lines.empty());
+  append_sealed(file_, {{"round", 1}});
+  const auto one = read_file(file_);
+  append_sealed(file_, {{"round", 2}});
+  const auto two = read_file(file_);
+  for (size_t length = one.size(); length < two.size(); ++length) {
+    write_file_atomic(file_, two.substr(0, length));
+    const auto lines = read_sealed_lines(file_).whole();
+    ASSERT_EQ(lines.lines.size(), 1u) << length;
+    EXPECT_EQ(lines.bytes(), static_cast<int64_t>(one.size()));
+  }
+}
+
+TEST_F(Sealed, WhatStandsBeforeADamagedLineIsThere) {
+  for (int round : {1, 2, 3}) append_sealed(file_, {{"round", round}});
+  auto text = read_file(file_);
+  text[text.size() / 2] ^= 1;
+  write_file_atomic(file_, text);
+  const auto lines = read_sealed_lines(file_);
+  EXPECT_EQ(lines.lines.size(), 1u);
+  ASSERT_TRUE(lines.damage);
+  EXPECT_THROW(lines.whole(), Error);
+}
+
+TEST_F(Sealed, AFileBesideIsTheOneThatWasSealed) {
+  write_file_atomic(file_, "tensors");
+  const Json json = to_json({FileSeal::of(file_)});
+  std::vector<FileSeal> seals;
+  from_json({json, "here"}, seals);
+  const auto* seal = find_seal(seals, "records.jsonl");
+  ASSERT_TRUE(seal);
+  EXPECT_EQ(seal->bytes, 7);
+  EXPECT_NO_THROW(seal->check(temporary_.path()));
+  write_file_atomic(file_, "tensord");
+  EXPECT_NE(refusal([&] { seal->check(temporary_.path()); }).find("records.jsonl: damaged"), std::string::npos);
+  fs::remove(file_);
+  EXPECT_THROW(seal->check(temporary_.path()), Error);
+  EXPECT_FALSE(find_seal(seals, "other"));
+}
+
+TEST_F(Sealed, AFileThatThisProcessHashedIsReadAgainOnlyWhenItWasTouched) {
+  write_file_atomic(file_, "tensors");
+  auto seal = FileSeal::of(file_);
+  seal.sha256 = "none that a file has";
+  EXPECT_NO_THROW(seal.check(temporary_.path()));
+  write_file_atomic(file_, "tensors");
+  EXPECT_THROW(seal.check(temporary_.path()), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

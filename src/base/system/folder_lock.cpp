@@ -1,0 +1,105 @@
+#include "base/system/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/plain/clock.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+
+namespace evenkeel {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this machine";
+}
+
+/// Whether `file` is still the one behind `descriptor`: its holder may have removed it while we waited for it.
+bool is_still(const fs::path& file, int descriptor) {
+  struct stat ours = {}, there = {};
+  return ::fstat(descriptor, &ours) == 0 && ::stat(file.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+         ours.st_dev == there.st_dev;
+}
+
+/// Who says to hold the lock; they may not have written it yet.
+std::string named_in(int descriptor) {
+  std::array<char, 400> text{};
+  const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
+  std::string line(text.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  line.resize(std::min(line.size(), line.find('\n')));
+  return line.empty() ? "another process" : line;
+}
+
+/// Somebody who only asks (holder()) has the file for a moment: it is tried twice. errno says why not.
+bool locks(int descriptor, int how) {
+  if (::flock(descriptor, how | LOCK_NB) == 0) return true;
+  if (errno != EWOULDBLOCK) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return ::flock(descriptor, how | LOCK_NB) == 0;
+}
+
+/// The locked file, or -1 when it has to be opened again.
+int try_lock(const fs::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  EK_CHECK(descriptor >= 0, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(errno));
+  if (locks(descriptor, LOCK_EX)) {
+    if (is_still(file, descriptor)) return descriptor;
+    ::close(descriptor);
+    return -1;
+  }
+  const int reason = errno;
+  const auto who = named_in(descriptor);
+  ::close(descriptor);
+  EK_CHECK(reason == EWOULDBLOCK, kIo, file.parent_path().string(), ": cannot be locked: ", std::strerror(reason));
+  fail(kIo, file.parent_path().string(), " is in use by ", who, ": one process at a time works in it");
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const fs::path& folder) : file_(folder / kFile) {
+  while (descriptor_ < 0) descriptor_ = try_lock(file_);
+  const auto line = concat("process ", ::getpid(), " on ", host_name(), " since ", utc_now(), '\n');
+  // Who cannot say who they are holds the lock all the same.
+  if (::ftruncate(descriptor_, 0) == 0) [[maybe_unused]]
+    const auto done = ::pwrite(descriptor_, line.data(), line.size(), 0);
+}
+
+std::optional<std::string> FolderLock::holder(const fs::path& folder) {
+  const int descriptor = ::open((folder / kFile).c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return std::nullopt;
+  std::optional<std::string> who;
+  if (!locks(descriptor, LOCK_SH) && errno == EWOULDBLOCK) who = named_in(descriptor);
+  ::close(descriptor);
+  return who;
+}
+
+FolderLock::~FolderLock() { release(); }
+
+FolderLock::FolderLock(FolderLock&& other) noexcept
+    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FolderLock& FolderLock::operator=(FolderLock&& other) noexcept {
+  release();
+  file_ = std::move(other.file_);
+  descriptor_ = std::exchange(other.descriptor_, -1);
+  return *this;
+}
+
+void FolderLock::release() {
+  if (descriptor_ < 0) return;
+  ::unlink(file_.c_str());  // before the lock goes: afterwards it may be somebody else's
+  ::close(std::exchange(descriptor_, -1));
+}
+
+}  // namespace evenkeel

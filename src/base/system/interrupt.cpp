@@ -1,0 +1,28 @@
+#include "base/system/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace evenkeel {
+namespace {
+
+volatile std::sig_atomic_t requested = 0;
+
+void on_signal(int /*signal*/) {
+  if (requested != 0) _exit(130);
+  requested = 1;
+}
+
+}  // namespace
+
+void watch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupt_requested() { return requested != 0; }
+
+}  // namespace evenkeel

@@ -1,0 +1,108 @@
+#include "cluster/heartbeat.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "base/plain/error.h"
+#include "base/plain/log.h"
+
+namespace evenkeel::cluster {
+namespace {
+
+constexpr std::chrono::milliseconds kBeat{100};
+constexpr double kGrace = 5;  // seconds beyond a timeout, for what is stuck
+constexpr std::string_view kStop = "stop ";
+
+double seconds_of(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Pulse::Pulse(std::unique_ptr<Board> board, Settings settings)
+    : board_(std::move(board)), settings_(std::move(settings)) {}
+
+void Pulse::start() {
+  std::thread([this] { beat_for_ever(); }).detach();
+  std::thread([this] { guard(); }).detach();
+}
+
+void Pulse::watch(Watch watch) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(watch.ranks, settings_.rank);
+  for (const int rank : watch.ranks) beats_[rank].last = Clock::now();
+  watch_ = std::move(watch);
+  trouble_ = {};
+}
+
+Pulse::Watch Pulse::watch() const {
+  const std::scoped_lock lock(mutex_);
+  return watch_;
+}
+
+Trouble Pulse::trouble() const {
+  const std::scoped_lock lock(mutex_);
+  return trouble_;
+}
+
+double Pulse::silence(int rank) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = beats_.find(rank);
+  return found == beats_.end() ? 0 : seconds_of(Clock::now() - found->second.last);
+}
+
+/// The first counts: what follows from it is not told. Trouble of a group that is no more is none.
+void Pulse::raise(Trouble trouble, int64_t epoch) {
+  const std::scoped_lock lock(mutex_);
+  if (trouble_.kind == Trouble::Kind::kNone && watch_.epoch == epoch) trouble_ = std::move(trouble);
+}
+
+void Pulse::look() {
+  board_->add(concat(settings_.beat, settings_.rank), 1);
+  const auto watch = this->watch();
+  if (const auto told = board_->find(watch.trouble_key)) {
+    const bool stop = told->starts_with(kStop);
+    raise({stop ? Trouble::Kind::kStop : Trouble::Kind::kLeft, stop ? told->substr(kStop.size()) : *told}, watch.epoch);
+  }
+  if (board_->add(settings_.epoch, 0) > watch.epoch)
+    raise({Trouble::Kind::kLost, "rank 0 calls for a new group"}, watch.epoch);
+  for (const int rank : watch.ranks) look_at(rank, watch.epoch);
+}
+
+void Pulse::look_at(int rank, int64_t epoch) {
+  const int64_t count = board_->add(concat(settings_.beat, rank), 0);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (auto& beat = beats_[rank]; count != beat.count) beat = {count, Clock::now()};
+  }
+  const double silence_s = silence(rank), allowed_s = count == 0 ? settings_.start_timeout_s : settings_.timeout_s;
+  if (silence_s > allowed_s)
+    raise({Trouble::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
+                                        static_cast<int64_t>(silence_s), " s")},
+          epoch);
+}
+
+void Pulse::beat_for_ever() {
+  for (;; std::this_thread::sleep_for(kBeat)) {
+    try {
+      look();
+      last_round_ = Clock::now().time_since_epoch().count();
+    } catch (const std::exception& error) {
+      raise({Trouble::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().epoch);
+      last_round_ = Clock::now().time_since_epoch().count();
+    }
+  }
+}
+
+void Pulse::guard() {
+  for (;; std::this_thread::sleep_for(kBeat)) {
+    const auto since = Clock::now().time_since_epoch() - Clock::duration(last_round_.load());
+    if (retired_ || seconds_of(since) < settings_.timeout_s + kGrace) continue;
+    log::error("[cluster] rank ", settings_.rank, ": the board has not answered for ",
+               static_cast<int64_t>(seconds_of(since)), " s: rank 0 is gone or frozen; leaving");
+    std::_Exit(1);
+  }
+}
+
+}  // namespace evenkeel::cluster

@@ -1,0 +1,256 @@
+#include "cluster/worker.h"
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/mapped_files.h"
+#include "cluster/cluster_fabric.h"
+#include "cluster/identity.h"
+#include "cluster/reply_exchange.h"
+#include "fed/config/sampling.h"
+#include "fed/store/journal.h"
+
+namespace evenkeel::cluster {
+namespace {
+
+/// A folder of this process, gone with it; of one that was killed, with the next.
+class Scratch {
+ public:
+  explicit Scratch(const Member& member) {
+    const auto& given = member.options().scratch;
+    const auto folder = given.empty() ? fs::temp_directory_path() : fs::path(given);
+    make_folders(folder);
+    const auto prefix = concat("evenkeel-", host_name(), "-");
+    for (const auto& entry : entries_of(folder)) {
+      const auto name = entry.filename().string();
+      if (name.starts_with(prefix) && !path_exists(fs::path("/proc") / name.substr(prefix.size())))
+        remove_folder(entry);
+    }
+    path_ = folder / concat(prefix, ::getpid());
+    make_folders(path_);
+  }
+  ~Scratch() { remove_folder(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  /// Another rank may be at it as well.
+  static void remove_folder(const fs::path& folder) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+
+  fs::path path_;
+};
+
+/// The whole file, mapped, as bytes that keep the mapping.
+at::Tensor mapped_bytes(const fs::path& file) {
+  const auto mapping = std::make_shared<MappedFile>(file);
+  const auto bytes = mapping->bytes();
+  return at::from_blob(
+      const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, [mapping](void*) {}, at::kByte);
+}
+
+class Follower {
+ public:
+  Follower(Member& member, Experiment& e, const StopRequest& stop)
+      : member_(member), server_(e.server), here_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
+
+  /// \return false when it was the last one
+  bool obey(const Command& command) {
+    switch (command.order) {
+      case Order::kNews:
+        hear_news(command);
+        return true;
+      case Order::kTrain:
+        train(command);
+        return true;
+      case Order::kSum:
+        sum(command);
+        return true;
+      case Order::kGradients:
+        sum_gradients(command);
+        return true;
+      case Order::kEnd:
+        member_.retire();
+        member_.post(concat("bye/", member_.seat()), "");
+        return false;
+    }
+    fail(kInternal, "an unknown order");
+  }
+  Command next() { return commands_.take(); }
+  void begin_again() { commands_.begin_again(); }
+
+ private:
+  const std::vector<int64_t>& own(const Command& command) const {
+    return command.shares.at(static_cast<size_t>(member_.seat()));
+  }
+
+  void hear_news(const Command& command) {
+    const auto bytes = commands_.shared(command.bytes, concat("news of round ", command.round));
+    here_.announce(server_.clients, std::get<News>(from_bytes(bytes, "news of rank 0")));
+  }
+
+  void train(const Command& command) {
+    const auto what = concat("the state of round ", command.round + 1);
+    state_ = decode_state(commands_.shared(command.bytes, what), command.round, what);
+    here_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
+    state_.common = here_.place.shared->common();
+    view_ = server_.draw(state_);
+    broadcasts_ = {};
+    EK_CHECK(ids_of(view_.participants) == command.participants, kInternal, "rank ", member_.rank(), " draws ",
+             join(ids_of(view_.participants)), " for round ", command.round + 1, ", rank 0 ",
+             join(command.participants));
+    trained_ = own(command);
+    begin_round(command.round);
+    std::vector<ClientProfile> missing;
+    for (const int64_t id : trained_)
+      if (!journal_->holds(id)) missing.push_back(server_.clients.at(static_cast<size_t>(id)));
+    here_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return task_of(client); },
+                             .on_reply = [&](const Reply& reply) { keep(reply); },
+                             .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
+                             .encodes = true});
+    send(command, [&](int64_t client) { return kept(client); });
+  }
+
+  /// Uploads of the rounds before are of no use any more; those of this one, of a group that broke, are.
+  void begin_round(int64_t round) {
+    const auto folder = scratch_.path() / std::to_string(round);
+    for (const auto& old : entries_of(scratch_.path()))
+      if (old != folder) remove_path(old);
+    if (!journal_ || journal_round_ != round) journal_.emplace(folder);
+    journal_round_ = round;
+  }
+
+  Task task_of(const ClientProfile& client) {
+    auto task = server_.training_task(state_, client, view_, &broadcasts_);
+    auto& record = begun_[client.id];
+    record.id = client.id;
+    record.bytes_down = task.payload.size();
+    record.down_parts = task.payload.parts;
+    return task;
+  }
+
+  void keep(const Reply& reply) {
+    auto record = begun_.at(reply.client);
+    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
+    journal_->store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
+  }
+
+  /// As it goes to rank 0: with the upload where the server has to see it.
+  Reply kept(int64_t client) const {
+    const auto record = journal_->record(client);
+    Reply reply{
+        .client = client, .report = static_cast<const LocalReport&>(record), .memory = journal_->memory(client)};
+    reply.crossed = Crossed{record.bytes_down, record.bytes_up, record.down_parts, record.up_parts};
+    reply.payload.parts = record.up_parts;
+    if (server_.config.method.entry().needs_individuals) reply.payload.bytes = mapped_bytes(journal_->upload(client));
+    return reply;
+  }
+
+  void send(const Command& command, const std::function<Reply(int64_t client)>& reply_of) {
+    if (own(command).empty()) return;
+    member_.post(ready_key(command.exchange, member_.seat()), "");
+    wait_for(grant_key(command.exchange, member_.seat()));
+    const ReplyHeader header{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
+    for (const int64_t client : own(command)) {
+      const auto reply = reply_of(client);
+      member_.together(concat("the reply of client ", client, ", round ", command.round + 1),
+                       [&](Collective& group) { send_reply(group, 0, header, reply); });
+    }
+  }
+
+  void wait_for(const std::string& key) {
+    for (; !member_.read(key); Member::pause()) {
+      member_.check();
+      ask_stop();
+    }
+  }
+
+  /// The round as rank 0 aggregates it: without those who were lost or late.
+  RoundView left_of_round(const Command& command) const {
+    std::vector<int64_t> lost;
+    for (const int64_t id : ids_of(view_.participants))
+      if (std::find(command.participants.begin(), command.participants.end(), id) == command.participants.end())
+        lost.push_back(id);
+    return lost.empty() ? view_ : without(view_, lost);
+  }
+
+  /// The server's half of the round, with the uploads that are here. What comes out is rank 0's to keep.
+  void sum(const Command& command) {
+    EK_CHECK(command.round == state_.round, kInternal, "sums of round ", command.round + 1, " after the training of ",
+             state_.round + 1);
+    std::vector<ClientUpdate> updates;
+    const auto round = left_of_round(command);
+    for (const auto& client : round.participants)
+      if (std::find(trained_.begin(), trained_.end(), client.id) != trained_.end())
+        updates.push_back(journal_->update(client));
+    server_.aggregate(state_, round, updates, &reduction_);
+  }
+
+  void sum_gradients(const Command& command) {
+    std::map<int64_t, Reply> replies;
+    std::vector<ClientProfile> clients;
+    for (const int64_t id : own(command)) clients.push_back(server_.clients.at(static_cast<size_t>(id)));
+    here_.exchange(
+        clients,
+        {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask.value()}; },
+         .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
+    send(command, [&](int64_t client) { return replies.at(client); });
+  }
+
+  /// At most twice a second.
+  void tell_progress(const Command& command, const ClientProgress& done) {
+    member_.check();
+    ask_stop();
+    const auto now = std::chrono::steady_clock::now();
+    if (now - told_ < std::chrono::milliseconds(500)) return;
+    told_ = now;
+    member_.post(progress_key(command.exchange, member_.seat()),
+                 concat(done.client, ' ', done.steps, ' ', done.tokens));
+  }
+
+  void ask_stop() const {
+    if (stop_ && stop_()) throw Interrupted(concat("rank ", member_.rank(), " was asked to stop"));
+  }
+
+  Member& member_;
+  const Server& server_;
+  LocalFabric& here_;
+  const StopRequest& stop_;
+  Commands commands_;
+  Scratch scratch_;
+  GroupReduction reduction_{member_};
+  ServerState state_;
+  RoundView view_;
+  std::vector<int64_t> trained_;           // clients of the last exchange
+  std::map<int64_t, ClientRecord> begun_;  // what is known of them before they reply
+  Broadcasts broadcasts_;                  // of the round
+  std::optional<RoundJournal> journal_;
+  int64_t journal_round_ = -1;
+  std::chrono::steady_clock::time_point told_{};
+};
+
+}  // namespace
+
+void follow(Member& member, Experiment& experiment, const StopRequest& stop) {
+  Follower follower(member, experiment, stop);
+  for (;;) try {
+      while (follower.obey(follower.next())) {
+      }
+      return;
+    } catch (const Error& error) {
+      if (!member.options().regroup || !member.broken()) throw;
+      log::error("[cluster] ", error.what());
+      member.regroup();
+      follower.begin_again();
+    }
+}
+
+}  // namespace evenkeel::cluster

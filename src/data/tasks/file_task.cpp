@@ -1,0 +1,176 @@
+// Rows of people's own: each set of data.files is a task. What is held out for testing is drawn from the rows of all
+// its training files together.
+#include <algorithm>
+#include <map>
+
+#include "base/plain/error.h"
+#include "base/random/random.h"
+#include "data/file_identity.h"
+#include "data/tasks/family.h"
+
+namespace evenkeel {
+namespace {
+
+TaskInfo file_task(const std::string& name, const FileSet& set, bool tests) {
+  return {.name = name,
+          .file = "",
+          .answers = set.options,
+          .source = "rows of your own, JSON or JSON lines (docs/your-data.md)",
+          .scoring = set.score,
+          .tests = tests};
+}
+
+std::vector<TaskInfo> file_tasks(const RowOptions& from) {
+  std::vector<TaskInfo> all;
+  for (const auto& [name, set] : from.files.by_task()) all.push_back(file_task(name, set, set.tests()));
+  if (all.empty()) all.push_back(file_task("files", {}, /*tests=*/true));  // for listings: no files are named yet
+  return all;
+}
+
+FileSet set_of(const TaskInfo& task, const RowOptions& from) {
+  const auto sets = from.files.by_task();
+  const auto found = sets.find(task.name);
+  EK_CHECK(found != sets.end(), kConfig, "task ", task.name,
+           " has no files: say data.files.train, data.files.test or --data");
+  return found->second;
+}
+
+/// \param tests  whether rows of these files are tested with
+TaskRows rows_of(std::span<const std::string> patterns, const std::string& name, const FileSet& set, bool tests,
+                 const RowOptions& from) {
+  return file_rows({.patterns = {patterns.begin(), patterns.end()},
+                    .format = set.format,
+                    .strict = set.strict,
+                    .label = name,
+                    .label_field = set.label,
+                    .choices = set.score == Scoring::kChoice,
+                    .options = set.options,
+                    .conversations = from.form == PromptTemplate::kChat,
+                    .texts = from.form == PromptTemplate::kPlain,
+                    .compared = tests && set.score != Scoring::kNll});
+}
+
+/// Rows that ask the same, in the order in which they come.
+std::vector<std::vector<size_t>> groups_of(std::span<const Row> rows) {
+  std::vector<std::vector<size_t>> groups;
+  std::map<std::vector<std::string_view>, size_t> known;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto [at, is_new] = known.try_emplace(question_of(rows[i]), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[at->second].push_back(i);
+  }
+  return groups;
+}
+
+/// Groups in random order; each is held out if it still fits into the share, which is one row at least.
+std::vector<bool> held_out_of(std::span<const Row> rows, const FileSet& set) {
+  auto groups = groups_of(rows);
+  RandomStream(static_cast<uint64_t>(set.split_seed), "files-held-out").shuffle(std::span(groups));
+  std::vector<bool> held(rows.size(), false);
+  const double share = set.held_out * static_cast<double>(rows.size()) + 0.5;
+  size_t room = std::max<size_t>(1, static_cast<size_t>(share));
+  for (const auto& group : groups) {
+    if (group.size() > room) continue;
+    room -= group.size();
+    for (const size_t i : group) held[i] = true;
+  }
+  return held;
+}
+
+/// The rows of a set without those that are held out, or these alone.
+TaskRows side_of(const std::string& name, const FileSet& set, bool held_out, const RowOptions& from) {
+  auto all = rows_of(set.train, name, set, set.test.empty() && set.held_out > 0, from);
+  if (!set.test.empty() || set.held_out == 0) return all;
+  const auto held = held_out_of(all.rows, set);
+  size_t kept = 0;
+  for (size_t i = 0; i < all.rows.size(); ++i)
+    if (held[i] == held_out) std::swap(all.rows[kept++], all.rows[i]);
+  EK_CHECK(kept > 0, kData, name, ": of ", all.rows.size(), " rows, data.files.held_out = ", set.held_out,
+           held_out ? " leaves none to test with" : " leaves none to train on", "; rows that ask the same go together");
+  all.rows.resize(kept);
+  all.read += concat(", ", kept, held_out ? " of them held out" : " of them to train on, the others held out");
+  return all;
+}
+
+/// Files that sets name to test with, of all sets and clients: a row of any of them was to be unseen.
+KnownFiles test_files_of_all(const FilesConfig& config) {
+  std::vector<std::string> patterns = config.test;
+  const auto add = [&](const FileSet& set) { patterns.insert(patterns.end(), set.test.begin(), set.test.end()); };
+  for (const auto& [name, set] : config.sets) add(set);
+  for (const auto& client : config.clients) add(client);
+  KnownFiles all;
+  for (const auto& file : found_files(patterns)) all.add(file);
+  return all;
+}
+
+void note_what_is_on_both_sides(const RowOptions& from, TaskRows& rows) {
+  auto tests = test_files_of_all(from.files);
+  for (const auto& file : rows.files)
+    if (const auto test = tests.with_content_of(file))
+      append({.rows = {},
+              .note = concat(file, " trains and tests", *test == file ? "" : concat(" (as ", *test, ")"),
+                             ": scores on it say what was learnt by heart")},
+             rows);
+}
+
+TaskRows training_side(const std::string& name, const FileSet& set, const RowOptions& from) {
+  auto rows = side_of(name, set, /*held_out=*/false, from);
+  note_what_is_on_both_sides(from, rows);
+  return rows;
+}
+
+TaskRows test_side(const std::string& name, const FileSet& set, const RowOptions& from) {
+  return set.test.empty() ? side_of(name, set, /*held_out=*/true, from)
+                          : rows_of(set.test, name, set, /*tests=*/true, from);
+}
+
+/// One side of all clients, one after the other. Errors say whose rows they are about.
+template <typename Side>
+TaskRows of_clients(const RowOptions& from, const Side& side) {
+  TaskRows all;
+  for (const auto& client : from.files.clients) {
+    try {
+      append(side(client), all);
+    } catch (const Error& error) {
+      throw error.with_context(client.who);
+    }
+  }
+  return all;
+}
+
+TaskRows file_training_rows(const RowOptions& from) {
+  if (!from.files.clients.empty())
+    return of_clients(from, [&](const FileSet& set) { return training_side("files", set, from); });
+  TaskRows all;
+  for (const auto& [name, set] : from.files.by_task())
+    if (!set.train.empty()) append(training_side(name, set, from), all);
+  EK_CHECK(!all.rows.empty(), kConfig, "data.files names no files to train on: say data.files.train");
+  return all;
+}
+
+TaskRows file_test_rows(const TaskInfo& task, const RowOptions& from) {
+  const auto set = set_of(task, from);
+  EK_CHECK(set.tests(), kConfig, "task ", task.name,
+           " has no rows to test with: say test or held_out of its data.files");
+  if (from.files.clients.empty()) return test_side(task.name, set, from);
+  return of_clients(from, [&](const FileSet& own) { return own.tests() ? test_side("files", own, from) : TaskRows{}; });
+}
+
+std::vector<std::string> file_test_files(const TaskInfo& task, const RowOptions& from) {
+  const auto set = set_of(task, from);
+  auto files = set.test;
+  if (files.empty() || !from.files.clients.empty()) files.insert(files.end(), set.train.begin(), set.train.end());
+  return found_files(files);
+}
+
+}  // namespace
+
+TaskFamily files() {
+  return {.name = "files",
+          .tasks = file_tasks,
+          .training_rows = file_training_rows,
+          .test_rows = file_test_rows,
+          .test_files = file_test_files};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,63 @@
+#include "fed/config/arithmetic.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/system/device.h"
+#include "models/checkpoint.h"
+#include "nn/dense/matmul_probe.h"
+
+namespace evenkeel {
+namespace {
+
+/// transformers 5 spells the key `dtype`. Who says nothing may store 16 bits.
+bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
+  if (section.dtype == BaseDtype::kBFloat16) return true;
+  const auto config = ModelConfig::load(folder / "config.json");
+  const auto type = config.string_or("torch_dtype", config.string_or("dtype", "bfloat16"));
+  return type == "bfloat16" || type == "float16";
+}
+
+/// Whether there is something to choose: a large weight in 16 bits, or in int8.
+bool gains_from_choice(const ModelSection& section) {
+  const auto folder = resolve_model_path(section.path);
+  const auto parameters = load_shape(folder)->parameters();
+  const bool large = std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
+    return entry.second.dim() == 2 && entry.second.numel() >= kSmallestMeasuredWeight;
+  });
+  return large && (section.base_format == BaseFormat::kInt8 || stores_16_bits(section, folder));
+}
+
+}  // namespace
+
+MachineChoices machine_choices(const ExperimentConfig& config) {
+  MachineChoices machine{.threads = at::intraop_default_num_threads(), .products = {}};
+  machine.device = find_device("auto", "model.device").is_cpu() ? "cpu" : "cuda";
+  auto model = config.model;
+  if (model.device == "auto") model.device = machine.device;
+  const bool open = !model.uses_operators() && model.compute_dtype == ComputeDtype::kAuto && !model.products.given() &&
+                    !model.stores_wide();
+  if (!open || !gains_from_choice(model)) return machine;
+  const int before = at::get_num_threads();
+  at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
+  machine.products =
+      fastest_products(measure_products(model.base_format == BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
+  at::set_num_threads(before);
+  return machine;
+}
+
+void compute_on(ModelSection& model, const std::string& device) {
+  if (device.empty() || device == model.device) return;
+  model.device = device;
+  model.engine = EngineChoice::kAuto;
+  const bool on_gpu = !find_device(device, "--device").is_cpu();
+  if (on_gpu && model.compute_dtype == ComputeDtype::kMeasured) {
+    model.compute_dtype = ComputeDtype::kAuto;
+    model.products = {};
+  }
+  model.settle({.threads = 1, .products = {}, .device = on_gpu ? "cuda" : "cpu"});
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,139 @@
+#include "fed/config/client_rows.h"
+
+#include <algorithm>
+
+#include "base/plain/log.h"
+#include "base/system/error_context.h"
+#include "base/system/machine.h"
+
+namespace evenkeel {
+namespace {
+
+void warn_about_cut_rows(const TokenizedRows& tokenized, size_t rows, int64_t cutoff) {
+  if (tokenized.cut == 0) return;
+  log::warning("[data] ", tokenized.cut, " of ", rows, " rows are longer than data.cutoff = ", cutoff, " tokens; ",
+               tokenized.windowed, " of them keep a window of their context, ", tokenized.without_target,
+               " lost their whole answer and are left out");
+}
+
+void warn_about_conversations(const TokenizedRows& tokenized, size_t rows) {
+  if (tokenized.last_only == 0) return;
+  log::warning("[data] ", tokenized.last_only, " of ", rows,
+               " rows train on their last answer alone: the chat template ",
+               "writes earlier answers otherwise than the last one (docs/prompts.md)");
+}
+
+/// Labels that the Dirichlet partition groups by.
+std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
+  std::vector<std::string> labels;
+  for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
+  return labels;
+}
+
+void deal_out(TokenizedRows tokenized, std::span<const std::vector<int64_t>> parts, Shards& shards) {
+  for (const auto& part : parts) {
+    auto& examples = shards.examples.emplace_back();
+    auto& rows = shards.rows.emplace_back();
+    for (int64_t index : part) {
+      const auto i = static_cast<size_t>(index);
+      examples.push_back(std::move(tokenized.examples[i]));
+      rows.push_back(tokenized.rows[i]);
+    }
+  }
+}
+
+void check_positions(const ExperimentConfig& config, const ModelSpec& model) {
+  EK_CHECK(config.data.cutoff <= model.max_positions, kConfig, "data.cutoff is ", config.data.cutoff,
+           " tokens, the model has ", model.max_positions, " positions");
+}
+
+/// Generated rows are as many as asked for; read ones are as many as there are.
+void check_generated_rows(const DataSection& data) {
+  constexpr int64_t kRowBytes = 4096;  // text, its tokens, and what both are made from
+  const auto available = machine::memory().available;
+  const bool generates = std::any_of(data.task.begin(), data.task.end(),
+                                     [](const auto& name) { return find_task_family(name).generates; });
+  EK_CHECK(!generates || data.limit * kRowBytes <= available, kConfig, "data.limit is ", data.limit,
+           " rows to generate, about ", machine::bytes_text(data.limit * kRowBytes), " of memory, allowed: up to ",
+           available / kRowBytes, ", ", machine::bytes_text(available), " are available");
+}
+
+/// Rows as they were read and as they are learnt from.
+struct ReadRows {
+  TaskRows set;
+  TokenizedRows tokenized;
+};
+
+/// \param who  in front of what is to be said of them; empty: nobody's in particular
+ReadRows read_rows(TaskRows set, const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model,
+                   const std::string& who) {
+  if (!set.note.empty()) log::warning("[data] ", who, set.note);
+  auto tokenized = tokenize_rows(set.rows, tokenizer, config.data.tokenize_options(model.end_of_text));
+  warn_about_cut_rows(tokenized, set.rows.size(), config.data.cutoff);
+  warn_about_conversations(tokenized, set.rows.size());
+  return {std::move(set), std::move(tokenized)};
+}
+
+void add_client(ReadRows read, Shards& shards) {
+  auto& [set, tokenized] = read;
+  EK_CHECK(!tokenized.examples.empty(), kData, "none of the ", set.rows.size(),
+           " rows keeps an answer within data.cutoff");
+  shards.rows.push_back(std::move(tokenized.rows));
+  shards.examples.push_back(std::move(tokenized.examples));
+  shards.cut += tokenized.cut;
+  shards.without_target += tokenized.without_target;
+  for (const auto& file : set.files)
+    if (std::find(shards.files.begin(), shards.files.end(), file) == shards.files.end()) shards.files.push_back(file);
+  shards.files_of.push_back(std::move(set.files));
+}
+
+void add_absent_client(Shards& shards) {
+  shards.rows.emplace_back();
+  shards.examples.emplace_back();
+  shards.files_of.emplace_back();
+}
+
+/// Each client's own rows, as its files hold them; none of clients whose rows are elsewhere.
+Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  Shards shards;
+  size_t rows = 0;
+  for (int64_t id = 0; id < config.clients.count; ++id) {
+    const auto who = config.clients.who(id);
+    if (config.clients.client[static_cast<size_t>(id)].data.empty()) {
+      add_absent_client(shards);
+      continue;
+    }
+    auto set = training_rows("files", config.own_rows(id, config.data.limit));
+    rows += set.rows.size();
+    in_context(who, [&] { add_client(read_rows(std::move(set), config, tokenizer, model, who + ": "), shards); });
+  }
+  log::info("[data] ", rows, " rows of ", shards.files.size(), " files that ", config.clients.count, " clients bring");
+  return shards;
+}
+
+/// The rows of `[data]`, dealt out.
+Shards dealt_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  const auto seed = static_cast<uint64_t>(config.seed);
+  auto all = training_rows(config.data.task, config.data.rows(config.data.limit, seed));
+  if (!all.read.empty()) log::info("[data] ", all.read);
+  auto [set, tokenized] = read_rows(std::move(all), config, tokenizer, model, "");
+  const auto parts = partition(labels_of(set.rows, tokenized), config.clients.count, config.data.partition, seed);
+  Shards shards{.examples = {},
+                .rows = {},
+                .files = set.files,
+                .files_of = {},
+                .cut = tokenized.cut,
+                .without_target = tokenized.without_target};
+  deal_out(std::move(tokenized), parts, shards);
+  return shards;
+}
+
+}  // namespace
+
+Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
+  check_positions(config, model);
+  check_generated_rows(config.data);
+  return config.clients.own_rows() ? own_shards(config, tokenizer, model) : dealt_shards(config, tokenizer, model);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,404 @@
+/// \file  The configuration of a federated run, section by section, with the defaults of the UB-SMoE paper.
+///
+/// A file is read strictly (base/format/config_table.h). `[method]` is read apart: it holds `name` and one table per
+/// method; every table present is checked, the selected one is used. `[cluster]` says where a run is computed and
+/// nothing of what: it is read by cluster/options.h and no part of a run's config. `settle()` replaces what is "auto",
+/// empty or relative to another key by what it stands for, so that the text written into the run folder says everything
+/// and reads back equal. Neither looks at the machine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/format/config_table.h"
+#include "data/partition.h"
+#include "data/prompt.h"
+#include "fed/config/client_machines.h"
+#include "fed/config/per_client.h"
+#include "methods/method_registry.h"
+#include "models/causal_lm.h"
+#include "scoring/bert_score.h"
+#include "scoring/task_evaluation.h"
+#include "train/local_training.h"
+#include "train/rate_schedule.h"
+
+namespace evenkeel {
+
+/// Arithmetic of products with a base stored in 16 bits (nn/compute/matmul_table.h). Any other base is computed in
+/// float32. Of the engine kAten: what products inside blocks are made in (nn/compute/compute.h).
+enum class ComputeDtype {
+  kAuto,      ///< kMeasured, on the machine where the run is created; of kAten bfloat16 on a GPU, else float32
+  kBFloat16,  ///< our own kernels for all; large products round activations to bfloat16 and take dot products
+  kFloat32,   ///< our own kernels for all, exact products. With either, bits do not depend on the number of threads
+  kMeasured,  ///< what [model.products] lists; not of kAten
+};
+constexpr auto names(ComputeDtype) {
+  return std::array{config::EnumName<ComputeDtype>{"auto", ComputeDtype::kAuto},
+                    config::EnumName<ComputeDtype>{"bfloat16", ComputeDtype::kBFloat16},
+                    config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
+                    config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
+}
+/// Who computes.
+enum class EngineChoice {
+  kAuto,     ///< kKernels on a processor, kAten on a GPU
+  kKernels,  ///< Engine::kKernels
+  kAten,     ///< Engine::kAten
+};
+constexpr auto names(EngineChoice) {
+  return std::array{config::EnumName<EngineChoice>{"auto", EngineChoice::kAuto},
+                    config::EnumName<EngineChoice>{"kernels", EngineChoice::kKernels},
+                    config::EnumName<EngineChoice>{"aten", EngineChoice::kAten}};
+}
+constexpr auto names(TransportDtype) {
+  return std::array{config::EnumName<TransportDtype>{"float32", TransportDtype::kFloat32},
+                    config::EnumName<TransportDtype>{"bfloat16", TransportDtype::kBFloat16}};
+}
+
+/// What a machine stands in for where a config leaves it open (fed/config/arithmetic.h measures it).
+struct MachineChoices {
+  int64_t threads = 1;
+  ProductTable products;
+  std::string device = "cpu";  ///< what "auto" is: "cpu" or "cuda"
+};
+
+/// Which kernel makes a product with the base, by the number of rows: lists of ProductTable::kRows.size() names, own,
+/// widen, native, dot or tile. All four, or none.
+struct ProductsSection {
+  std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
+  void visit(auto& field) {
+    field("expert_forward", expert_forward,
+          "kernels of x W^T with an expert at 1, 4, 8, 16, 32, 64, 128, 256 rows and more: own, widen, native, dot or "
+          "tile; empty: compute_dtype says it");
+    field("expert_backward", expert_backward, "the same of dY W with an expert");
+    field("linear_forward", linear_forward, "the same of x W^T with any other weight");
+    field("linear_backward", linear_backward, "the same of dY W with any other weight");
+  }
+  void resolve(const config::Table& table) const;
+  bool given() const { return !expert_forward.empty(); }
+  static ProductsSection of(const ProductTable& table);
+  ProductTable table() const;
+};
+
+struct ModelSection {
+  std::string path = "builtin:tiny-olmoe";
+  BaseDtype dtype = BaseDtype::kCheckpoint;
+  ComputeDtype compute_dtype = ComputeDtype::kAuto;
+  BaseFormat base_format = BaseFormat::kStored;
+  std::string base_cache;
+  std::string device = "cpu";
+  EngineChoice engine = EngineChoice::kAuto;
+  ProductsSection products;
+  void visit(auto& field) {
+    field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
+    field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
+    field("compute_dtype", compute_dtype,
+          "arithmetic with a bfloat16 or int8 base: auto measures this machine once, and the bits depend on it; "
+          "measured: as "
+          "model.products lists");
+    field("base_format", base_format,
+          "stored, or int8 with a scale per row for experts, attention, dense blocks and head: half of bfloat16's "
+          "memory");
+    field("base_cache", base_cache,
+          "folder of the int8 file, made once per checkpoint; empty: .evenkeel-cache beside the run folder");
+    field(
+        "device", device,
+        "where the base lies and clients train, one after another: cpu, cuda (of a rank its own GPU), cuda:N, or auto, "
+        "a GPU where there is one");
+    field("engine", engine,
+          "who computes: kernels, this program's for processors; aten, LibTorch's operators on any "
+          "device; auto: aten on a GPU");
+    field("products", products, "");
+  }
+  void resolve(const config::Table& table) const;
+  /// Whether LibTorch's operators compute. REQUIRES a device that is not "auto"
+  bool uses_operators() const;
+  /// Refuses what the device or the engine cannot do. \param place_of  " (file, line)" of a key
+  void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
+  /// Replaces what is auto: device, engine, and the arithmetic with `settle_products()`.
+  void settle(const MachineChoices& machine);
+  /// Of products with the base, once that is settled.
+  ProductTable product_table() const;
+  /// Who computes, and how.
+  Compute compute() const;
+  /// Replaces auto by what was chosen.
+  void settle_products(const ProductTable& chosen);
+  /// How the weights are loaded, on the processor. \param beside  the run folder
+  BaseStorage storage(const std::filesystem::path& beside) const;
+  /// There is nothing to choose then.
+  bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
+};
+
+struct LoraSection : LoraScale {
+  std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  bool router_lora = true;
+  std::string init;
+  void visit(auto& field) {
+    LoraScale::visit(field);
+    field("targets", targets, "last names of the adapted modules; the router has its own key");
+    field("router_lora", router_lora, "adapt the routers as well, in models that have them");
+    field(
+        "init", init,
+        "folder of an adapter in PEFT's layout that the run starts from; empty: fresh factors; $EVENKEEL_DATA/ at the "
+        "start is replaced");
+  }
+  void resolve(const config::Table& table) const;
+  /// The sites of `targets` and, when switched on, the model's routers. \throws kConfig naming a target that the model
+  /// lacks, or that is a router.
+  Sites sites(const CausalLm& model) const;
+};
+
+struct DataSection : TokenizeOptions {
+  config::Names task = "builtin";
+  std::string path, chat_template;
+  int64_t limit = 0;
+  PartitionConfig partition;
+  TelequadConfig telequad;
+  FilesConfig files;
+  void visit(auto& field) {
+    field("task", task,
+          "family of the training rows, or a list of them: commonsense, telequad, builtin, files (your own)");
+    field("path", path,
+          "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
+          "unused by builtin and files");
+    TokenizeOptions::visit(field);
+    field("chat_template", chat_template,
+          "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
+          "own");
+    field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
+    field("partition", partition, "");
+    field("telequad", telequad, "");
+    field("files", files, "");
+  }
+  void resolve(const config::Table& table) const;
+  /// What to read of a task: `count` rows, 0: all.
+  RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
+  /// How rows become training examples of a model with that end of sequence.
+  TokenizeOptions tokenize_options(int64_t eos_id) const;
+
+ private:
+  void check_family(const std::string& name, const config::Table& table) const;
+};
+
+/// One client as `[[clients.client]]` tells of it. What it leaves out is as for any other.
+struct ClientSection {
+  std::string name;
+  std::vector<std::string> data, test;
+  std::optional<double> held_out, budget;
+  std::optional<int64_t> rank;
+  std::optional<std::string> device;
+  void visit(auto& field) {
+    field("name", name, "what logs, records and reports call it; empty: its number alone");
+    field("data", data, "files of its own training rows, or globs, which data.files says how to read and score");
+    field("test", test, "files of its own test rows, likewise; empty: held_out of its training rows");
+    field("held_out", held_out, "share of its training rows kept for testing, whatever data.files.held_out says");
+    field("budget", budget, "its beta_c, whatever clients.budgets says");
+    field("rank", rank, "its r_c, whatever clients.ranks says");
+    field("device", device, "its machine, whatever clients.devices says");
+  }
+  void resolve(const config::Table& table) const;
+};
+
+/// Stands for the files of a client whose rows are at its node.
+inline constexpr std::string_view kRowsElsewhere = "(rows of its own)";
+
+struct ClientsSection {
+  int64_t count = 8;
+  double participation = 1.0;
+  int64_t parallel = 1;
+  PerClient<double> budgets;
+  PerClient<int64_t> ranks;
+  PerClient<std::string> devices;
+  double deadline = 0;
+  int64_t quorum = 1;
+  int64_t most_examples = 0;
+  double update_norm = 0;
+  std::vector<ClientSection> client;  ///< one each, or none
+  void visit(auto& field) {
+    field("count", count, "clients in all, 1 or more");
+    field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
+    field("parallel", parallel,
+          "clients that train side by side, each with `threads` threads of its own; the bits are the same");
+    field("budgets", budgets,
+          "beta_c in (0, 1], one per client, or { values, shares, deal }; K_c = floor(K_max beta_c); empty: 1/8 1/4 "
+          "1/2 1 in turn");
+    field(
+        "ranks", ranks,
+        "r_c per client, or { values, shares, deal }, 1 .. lora.rank; empty: lora.rank for all, or with a rank method "
+        "lora.rank (0.2 + 0.8 beta_c)");
+    field("devices", devices,
+          "the machine of [devices] that each client runs on in simulated time, one name per client, or { values, "
+          "shares, deal }; empty: no time is simulated");
+    field(
+        "deadline", deadline,
+        "seconds after which a round closes and whoever has not replied is lost, simulated where clients have devices, "
+        "of the clock where they are nodes (evenkeel serve); 0: none");
+    field("quorum", quorum, "replies that a round needs, for which its deadline is extended; 1 or more");
+    field("most_examples", most_examples, "of nodes: rows that one may say it has when it joins; 0: any number");
+    field("update_norm", update_norm,
+          "of nodes: how far (Frobenius norm over all factors) one may move in a round, else it is lost; 0: any way");
+    field("client", client, "");
+  }
+  void resolve(const config::Table& table);
+  /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
+  bool own_rows() const;
+  /// Whether those rows are at nodes of a federation and their files have no name here.
+  bool rows_elsewhere() const;
+  /// "client 3" or, where it has a name, "client 3 (hospital)".
+  std::string who(int64_t id) const;
+  /// Its name, where it has one.
+  std::optional<std::string> name(int64_t id) const;
+};
+
+struct TrainSection : LocalTraining {
+  int64_t rounds = 10;
+  TransportDtype transport_dtype = TransportDtype::kFloat32;
+  RateSchedule schedule;
+  void visit(auto& field) {
+    field("rounds", rounds, "communication rounds, 1 or more");
+    field("transport_dtype", transport_dtype, "precision of factors between server and clients: float32 or bfloat16");
+    LocalTraining::visit(field);
+    field("schedule", schedule, "");
+  }
+  void resolve(const config::Table& table) const;
+  /// eta of a round, 0 = the first.
+  double learning_rate(int64_t round) const { return optimizer.lr * schedule.at(round, rounds); }
+};
+
+/// The encoder that compares free-text answers with their references.
+struct BertScoreSection : BertScoreOptions {
+  std::string encoder;
+  void visit(auto& field) {
+    field("encoder", encoder, "folder of a BERT or RoBERTa checkpoint; empty: no BERTScore");
+    BertScoreOptions::visit(field);
+  }
+  void resolve(const config::Table& table) const;
+};
+
+struct EvaluateSection : EvaluationOptions {
+  std::vector<std::string> tasks;
+  std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
+  std::vector<std::string> readings = {"a", "b"};
+  int64_t limit = 0;
+  int64_t every = 0;
+  bool before = false;
+  bool as_exported = true;
+  bool per_client = false;
+  BertScoreSection bert_score;
+  void visit(auto& field) {
+    field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
+    field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
+    field("readings", readings, "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
+    field("limit", limit, "rows per task, 0: all");
+    EvaluationOptions::visit(field);
+    field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
+    field("before", before, "evaluate before the first round as well");
+    field("as_exported", as_exported,
+          "score the exported adapter too, as other programs route it, where what the run routes with cannot travel");
+    field("per_client", per_client,
+          "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
+    field("bert_score", bert_score, "");
+  }
+  void resolve(const config::Table& table) const;
+};
+
+struct OutputSection {
+  std::string dir;
+  void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
+};
+
+/// `[method]`: what is selected, and every method table that the file holds.
+struct MethodSection {
+  std::string name = "ub-smoe";
+  GateNorm gate_norm = GateNorm::kRenormSelected;
+  std::vector<std::pair<const MethodEntry*, config::Table>> tables;
+
+  /// Reads and checks `[method]` and all its tables. \throws kConfig naming key and what is allowed.
+  static MethodSection read(const config::Table& table);
+  const MethodEntry& entry() const { return find_method(name); }
+  /// The selected method with its own keys. \throws kConfig
+  std::unique_ptr<FederatedMethod> make() const;
+  void visit(config::Writer& writer);
+};
+
+struct ExperimentConfig {
+  std::string name = "run";
+  int64_t seed = 42;
+  int64_t threads = 0;
+  ModelSection model;
+  LoraSection lora;
+  DataSection data;
+  ClientsSection clients;
+  DevicesSection devices;
+  TrainSection train;
+  EvaluateSection evaluate;
+  OutputSection output;
+  MethodSection method;  // read and written apart, see the top of the file
+
+  void visit(auto& field) {
+    field("name", name, "name of the run, also of its folder");
+    field("seed", seed, "seed of every random draw, 0 or more");
+    field("threads", threads,
+          "processor threads of each client that trains, 0: all cores of this machine, dealt out to those side by "
+          "side; the bits depend on it where the library makes a product");
+    field("model", model, "");
+    field("lora", lora, "");
+    field("data", data, "");
+    field("clients", clients, "");
+    field("devices", devices, "");
+    field("train", train, "");
+    field("evaluate", evaluate, "");
+    field("output", output, "");
+  }
+
+  /// Reads all sections and checks every value that can be checked without looking at files. \throws kConfig
+  static ExperimentConfig read(const config::Table& table);
+  /// \param settings  as after --set: "a.b=value"
+  static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
+
+  void resolve(const config::Table& table);  ///< checks what concerns more than one section
+  /// Fills in what was left open: threads, compute_dtype, budgets, ranks, tasks, the run folder. \param machine  what
+  /// "all cores" and "auto" stand for
+  void settle(const MachineChoices& machine);
+  /// Replaces the patterns of files by the files that they stand for: one that comes later is none of this run's.
+  void find_files();
+  /// Which rows of the task "files" are those of `client`, which brings its own. \param limit  0: all
+  RowOptions own_rows(int64_t client, int64_t limit) const;
+  /// Tasks of `[evaluate]` whose rows are on this machine: all but those of rows that a federation's nodes keep.
+  std::vector<std::string> tasks_here() const;
+  /// Which rows are scored: of a client that brings its own, or of everybody. \param limit  0: all
+  RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
+  /// Whether `client` has test rows of its own.
+  bool has_test_rows(int64_t client) const;
+  /// beta_c and r_c of every client. REQUIRES a settled config.
+  std::vector<double> client_budgets() const;
+  std::vector<int64_t> client_ranks() const;
+  /// Whether the state after so many rounds is evaluated. 0: before the first one
+  bool evaluates_after(int64_t round) const;
+  /// The machine of every client, by its name in `devices`; empty where no time is simulated.
+  std::vector<std::string> client_devices() const;
+  /// The TOML text of every key. With `comments`, each key's help follows it.
+  std::string text(bool comments = false) const;
+
+  /// The run folder as the file and its name say.
+  std::filesystem::path folder() const;
+
+ private:
+  void check_tasks(const config::Table& table) const;
+  void check_ranks(const config::Table& table) const;
+  void check_devices(const config::Table& table) const;
+  void check_own_rows(const config::Table& table) const;
+  void check_parallel(const std::string& place) const;
+  void give_files();
+  void settle_budgets();
+  void settle_ranks();
+  void settle_devices();
+};
+
+}  // namespace evenkeel

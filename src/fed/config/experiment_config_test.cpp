@@ -1,0 +1,354 @@
+#include "fed/config/experiment_config.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace evenkeel {
+namespace {
+
+ExperimentConfig read(std::string_view text) { return ExperimentConfig::read(config::Table::parse(text, "test.toml")); }
+
+/// The one line a bad config ends in.
+std::string complaint(std::string_view text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kConfig) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+void expect_complaint(std::string_view text, std::vector<std::string> words) {
+  const auto line = complaint(text);
+  EXPECT_NE(line.find("test.toml"), std::string::npos) << line << "\ndoes not say where it stands";
+  for (const auto& word : words) EXPECT_NE(line.find(word), std::string::npos) << line << "\nlacks: " << word;
+  EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+}
+
+TEST(ExperimentConfig, AnEmptyFileGivesThePapersDefaults) {
+  const auto config = read("");
+  EXPECT_EQ(config.seed, 42);
+  EXPECT_EQ(config.lora.rank, 20);
+  EXPECT_EQ(config.lora.alpha, 20);
+  EXPECT_EQ(config.train.rounds, 10);
+  EXPECT_DOUBLE_EQ(config.train.local_epochs, 0.4);
+  EXPECT_DOUBLE_EQ(config.train.optimizer.lr, 2e-4);
+  EXPECT_DOUBLE_EQ(config.train.optimizer.eps, 1e-5);
+  EXPECT_EQ(config.clients.count, 8);
+  EXPECT_EQ(config.method.name, "ub-smoe");
+}
+
+TEST(ExperimentConfig, TheResolvedTextReadsBackEqual) {
+  auto config = read(R"(
+name = "x"
+threads = 2
+[model]
+compute_dtype = "float32"
+[data]
+partition = { kind = "dirichlet", alpha = 0.3 }
+[clients]
+count = 5
+[method]
+name = "fedit"
+gate_norm = "renorm_selected"
+[method.ub-smoe]
+phi_momentum = 0.7
+[train]
+optimizer = { lr = 1.7e-3 }
+)");
+  config.settle({});
+  const std::string text = config.text();
+  const auto again = read(text);
+  EXPECT_EQ(again.text(), text);
+  EXPECT_EQ(again.clients.budgets.list, (std::vector<double>{0.125, 0.25, 0.5, 1.0, 0.125}));
+  EXPECT_EQ(again.output.dir, "runs/x");
+  EXPECT_NE(text.find("phi_momentum = 0.7"), std::string::npos) << text;
+  EXPECT_NE(text.find("renorm_selected"), std::string::npos) << text;
+}
+
+TEST(ExperimentConfig, ThreadsThatNobodySaidAreDealtOutToClientsSideBySide) {
+  const auto threads = [](const std::string& text, int64_t machine) {
+    auto config = read(text + "\n[model]\ncompute_dtype = \"float32\"");
+    config.settle({.threads = machine, .products = {}});
+    return config.threads;
+  };
+  EXPECT_EQ(threads("", 7), 7);
+  EXPECT_EQ(threads("clients.parallel = 3", 7), 2);
+  EXPECT_EQ(threads("clients.parallel = 3", 2), 1);
+  EXPECT_EQ(threads("clients.parallel = 3\nthreads = 5", 7), 5);
+}
+
+TEST(ExperimentConfig, TelequadRowsAreLabelledByThePartitionsKey) {
+  const auto config = read(R"(
+[data]
+task = "telequad"
+path = "x"
+partition = { kind = "dirichlet", key = "docid" }
+telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = true }
+)");
+  const auto rows = config.data.rows(7, 5);
+  EXPECT_EQ(rows.label, "docid");
+  EXPECT_EQ(rows.limit, 7);
+  EXPECT_EQ(rows.seed, 5u);
+  EXPECT_EQ(rows.telequad.split, TelequadSplit::kSpecs);
+  EXPECT_EQ(rows.telequad.split_seed, 3);
+  EXPECT_TRUE(rows.telequad.impossible);
+}
+
+TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
+  auto config = read("[model]\ndtype = \"float32\"\n");
+  config.settle({.products = ProductKernel::kDot});
+  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
+}
+
+TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
+  ProductTable chosen;
+  chosen.put(ProductPlace::kLinear, Direction::kForward, 300, ProductKernel::kNative);
+  auto config = read("");
+  config.settle({.products = chosen});
+  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
+  EXPECT_EQ(config.model.product_table(), chosen);
+  auto again = read(config.text());
+  again.settle({.products = ProductKernel::kWiden});  // another machine would choose otherwise
+  EXPECT_EQ(again.text(), config.text());
+  EXPECT_EQ(again.model.product_table(), chosen);
+}
+
+TEST(ExperimentConfig, AChoiceThatIsTheSameEverywhereIsSaidInOneWord) {
+  for (const auto& [kernel, dtype] : {std::pair{ProductKernel::kOwn, ComputeDtype::kFloat32},
+                                      std::pair{ProductKernel::kDot, ComputeDtype::kBFloat16}}) {
+    auto config = read("");
+    config.settle({.products = kernel});
+    EXPECT_EQ(config.model.compute_dtype, dtype);
+    EXPECT_FALSE(config.model.products.given());
+    EXPECT_EQ(config.model.product_table(), ProductTable(kernel));
+  }
+}
+
+TEST(ExperimentConfig, KernelsThatAreListedPinTheChoice) {
+  const std::string eight = R"(["own", "own", "own", "widen", "own", "own", "native", "native"])";
+  const auto lists = [&](std::string_view dtype) {
+    return concat("[model]\ncompute_dtype = \"", dtype, "\"\n[model.products]\nexpert_forward = ", eight,
+                  "\nexpert_backward = ", eight, "\nlinear_forward = ", eight, "\nlinear_backward = ", eight, "\n");
+  };
+  auto config = read(lists("auto"));
+  config.settle({});
+  EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
+  const auto products = config.model.product_table();
+  EXPECT_EQ(products.at(ProductPlace::kExpert, Direction::kBackward, 17), ProductKernel::kWiden);
+  EXPECT_EQ(products.at(ProductPlace::kLinear, Direction::kForward, 2048), ProductKernel::kNative);
+  expect_complaint(lists("float32"), {"model.compute_dtype", "float32", "measured or auto"});
+  expect_complaint("[model]\ncompute_dtype = \"measured\"\n", {"model.compute_dtype", "lists no kernels"});
+  expect_complaint(concat("[model.products]\nlinear_forward = ", eight, "\n"), {"model.products", "1 lists", "all of"});
+}
+
+TEST(ExperimentConfig, AnInt8BaseIsMadeOfTheCheckpointAsItIs) {
+  expect_complaint("[model]\nbase_format = \"int8\"\ndtype = \"bfloat16\"\n",
+                   {"model.dtype", "bfloat16", "checkpoint"});
+  auto config = read("[model]\nbase_format = \"int8\"\n");
+  EXPECT_EQ(config.model.storage("runs/x").cache, "runs/.evenkeel-cache");
+  config.model.base_cache = "elsewhere";
+  EXPECT_EQ(config.model.storage("runs/x").cache, "elsewhere");
+}
+
+TEST(ExperimentConfig, TheDeviceSaysWhoComputesAndInWhat) {
+  auto config = read("");
+  config.settle({});
+  EXPECT_EQ(config.model.device, "cpu");
+  EXPECT_EQ(config.model.engine, EngineChoice::kKernels);
+  EXPECT_EQ(config.model.compute().engine, Engine::kKernels);
+  for (const auto* device : {"cuda", "cuda:1", "auto"}) {
+    auto on_gpu = read(concat("[model]\ndevice = \"", device, "\"\n"));
+    on_gpu.settle({.threads = 1, .products = {}, .device = "cuda"});
+    EXPECT_EQ(on_gpu.model.device, std::string_view(device) == "auto" ? "cuda" : device);
+    EXPECT_EQ(on_gpu.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kBFloat16})) << device;
+    EXPECT_EQ(on_gpu.model.storage("x").engine, Engine::kAten);
+    const auto again = read(on_gpu.text());
+    EXPECT_EQ(again.text(), on_gpu.text());
+  }
+  auto exact = read("[model]\ndevice = \"cuda\"\ncompute_dtype = \"float32\"\n");
+  exact.settle({});
+  EXPECT_EQ(exact.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kFloat}));
+  auto wide = read("[model]\ndevice = \"cuda\"\ndtype = \"float32\"\n");
+  wide.settle({});
+  EXPECT_EQ(wide.model.compute().inner, at::kFloat);
+  auto operators = read("[model]\nengine = \"aten\"\n");
+  operators.settle({});
+  EXPECT_EQ(operators.model.compute(), (Compute{.engine = Engine::kAten, .inner = at::kFloat}));
+  auto neither = read("[model]\ndevice = \"auto\"\n");
+  neither.settle({});
+  EXPECT_EQ(neither.model.device, "cpu");
+}
+
+TEST(ExperimentConfig, WhatAGpuCannotDoIsRefusedByName) {
+  const std::string gpu = "[model]\ndevice = \"cuda\"\n";
+  expect_complaint("[model]\ndevice = \"gpu\"\n", {"model.device is \"gpu\"", "cpu, cuda", "line 2"});
+  expect_complaint(gpu + "engine = \"kernels\"\n", {"model.engine is \"kernels\"", "allowed: aten", "line 3"});
+  expect_complaint(gpu + "engine = \"cuda\"\n", {"model.engine", "auto, kernels, aten"});
+  expect_complaint(gpu + "base_format = \"int8\"\n", {"model.base_format is int8", "stored"});
+  expect_complaint("[model]\nengine = \"aten\"\nbase_format = \"int8\"\n", {"model.base_format is int8", "stored"});
+  expect_complaint(gpu + "[clients]\nparallel = 2\n", {"clients.parallel is 2", "allowed: 1", "cuda"});
+  const std::string eight = R"(["own", "own", "own", "own", "own", "own", "own", "own"])";
+  const auto lists = concat("[model.products]\nexpert_forward = ", eight, "\nexpert_backward = ", eight,
+                            "\nlinear_forward = ", eight, "\nlinear_backward = ", eight, "\n");
+  expect_complaint(gpu + lists, {"model.products", "none", "aten"});
+  expect_complaint(gpu + "compute_dtype = \"measured\"\n" + lists, {"model.compute_dtype is \"measured\"", "bfloat16"});
+  auto found_later = read("[model]\ndevice = \"auto\"\n[clients]\nparallel = 2\n");
+  EXPECT_THROW(found_later.settle({.threads = 1, .products = {}, .device = "cuda"}), Error);
+  auto kernels = read("[model]\ndevice = \"auto\"\nengine = \"kernels\"\n");
+  EXPECT_THROW(kernels.settle({.threads = 1, .products = {}, .device = "cuda"}), Error);
+}
+
+TEST(ExperimentConfig, EveryKeyHasAHelpLine) {
+  const auto config = read("");
+  std::istringstream text(config.text(true));
+  for (std::string line; std::getline(text, line);) {
+    if (line.find(" = ") == std::string::npos) continue;
+    EXPECT_NE(line.find('#'), std::string::npos) << line;
+  }
+}
+
+TEST(ExperimentConfig, AnUnknownKeyIsNamedWithTheKnownOnes) {
+  expect_complaint("[train]\nrouns = 3\n", {"train.rouns", "rounds", "local_epochs"});
+  expect_complaint("sed = 3\n", {"sed", "seed", "model"});
+  expect_complaint("[method.ub-smoe]\nphi_momentm = 0.5\n", {"method.ub-smoe.phi_momentm", "phi_momentum"});
+  expect_complaint("[method]\nnam = \"fedit\"\n",
+                   {"method.nam is not a known key", "line 2", "known: name, gate_norm", "fedit"});
+}
+
+TEST(ExperimentConfig, AnUnselectedMethodsTableIsCheckedToo) {
+  expect_complaint("[method]\nname = \"fedit\"\n[method.ub-smoe]\npg_clip = -1.0\n", {"pg_clip"});
+  expect_complaint("[method]\nname = \"fedavg\"\n", {"fedavg", "fedit", "ub-smoe"});
+}
+
+TEST(ExperimentConfig, BudgetsMustMatchTheClientCount) {
+  expect_complaint("[clients]\ncount = 3\nbudgets = [0.5, 1.0]\n", {"clients.budgets", "2", "3"});
+  expect_complaint("[clients]\ncount = 2\nbudgets = [0.5, 1.5]\n", {"clients.budgets", "1.5"});
+  expect_complaint("[clients]\ncount = 1\nranks = [21]\n", {"clients.ranks", "21", "20"});
+}
+
+TEST(ExperimentConfig, ABudgetOfARankMethodIsTheRankOfThePaper) {
+  constexpr std::array kBudgets{0.125, 0.25, 0.5, 1.0};
+  constexpr std::array<int64_t, 4> kSparse{6, 8, 12, 20}, kDense{12, 16, 24, 40};
+  const auto& flexlora = find_method("flexlora");
+  for (size_t i = 0; i < kBudgets.size(); ++i) {
+    EXPECT_EQ(flexlora.rank(kBudgets[i], 20), kSparse[i]);
+    EXPECT_EQ(flexlora.rank(kBudgets[i], 40), kDense[i]);
+    EXPECT_EQ(flexlora.top_k(kBudgets[i], 8), 8);
+    EXPECT_EQ(find_method("fedit").rank(kBudgets[i], 40), 40);
+    EXPECT_EQ(find_method("fedit").top_k(kBudgets[i], 8), 1 << i);
+  }
+}
+
+TEST(ExperimentConfig, AGateNormIsTheMethodsOwnWhereNobodySaysOtherwise) {
+  EXPECT_EQ(read("").method.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(read("method = { name = \"fedit\" }").method.gate_norm, GateNorm::kCheckpoint);
+  EXPECT_EQ(read("method = { name = \"fedit\", gate_norm = \"renorm_selected\" }").method.gate_norm,
+            GateNorm::kRenormSelected);
+  expect_complaint("method = { gate_norm = \"softmax\" }",
+                   {"method.gate_norm", "softmax", "renorm_selected", "line 1"});
+  expect_complaint("[method.fedit]\ngate_norm = \"olmoe_native\"\n", {"method.fedit.gate_norm", "line 2"});
+}
+
+TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
+  expect_complaint("[train]\nrounds = 0\n", {"train.rounds", "0", "1 or more"});
+  expect_complaint("[train]\nrounds = \"ten\"\n", {"train.rounds"});
+  expect_complaint("[clients]\nparticipation = 0.0\n", {"clients.participation"});
+  expect_complaint("[data]\ntask = \"telegram\"\n", {"telegram", "commonsense", "builtin"});
+  expect_complaint("[data]\ntask = \"commonsense\"\n", {"data.path"});
+  expect_complaint("[data]\npartition = { kind = \"dirichlet\", key = \"docid\" }\n",
+                   {"data.partition.key", "docid", "label"});
+  expect_complaint("[data]\ntask = \"telequad\"\npath = \"x\"\npartition = { kind = \"dirichlet\", key = \"title\" }\n",
+                   {"data.partition.key", "telequad", "spec", "source", "docid"});
+  expect_complaint("[data.telequad]\nsplit = \"halves\"\n", {"data.telequad.split", "halves", "order", "questions"});
+  expect_complaint("[data.telequad]\ntrain_share = 0.0\n", {"data.telequad.train_share", "at most 1"});
+  expect_complaint("[evaluate.bert_score]\nlayer = -2\n", {"evaluate.bert_score.layer", "-1 or more"});
+  expect_complaint("[evaluate.bert_score]\nidf = true\n", {"evaluate.bert_score.encoder", "empty"});
+  expect_complaint("[evaluate]\nreadings = [\"c\"]\n", {"evaluate.readings", "a, b"});
+  expect_complaint("[evaluate]\ntasks = [\"arc_x\"]\n", {"arc_x"});
+  expect_complaint("name = \"a/b\"\n", {"name", "a/b"});
+}
+
+struct TooMuch {
+  const char* key;
+  const char* value;
+};
+
+/// Beyond every machine, every float32 or every product in 64 bits: refused by name before anything is allocated.
+TEST(ExperimentConfig, NumbersBeyondTheirBoundAreRefusedWithIt) {
+  constexpr std::array kCases{TooMuch{"threads", "4294967297"},
+                              TooMuch{"lora.rank", "1000000000000"},
+                              TooMuch{"lora.alpha", "1e308"},
+                              TooMuch{"data.cutoff", "9223372036854775807"},
+                              TooMuch{"data.limit", "1000000000000000"},
+                              TooMuch{"data.partition.alpha", "1e300"},
+                              TooMuch{"clients.count", "1000000000000"},
+                              TooMuch{"train.rounds", "4611686018427387904"},
+                              TooMuch{"train.local_epochs", "1e300"},
+                              TooMuch{"train.batch_size", "4611686018427387904"},
+                              TooMuch{"train.accumulation", "4611686018427387904"},
+                              TooMuch{"train.optimizer.lr", "1e30"},
+                              TooMuch{"train.optimizer.eps", "1e300"},
+                              TooMuch{"train.optimizer.weight_decay", "1e300"},
+                              TooMuch{"evaluate.limit", "1000000000000000"},
+                              TooMuch{"evaluate.max_new_tokens", "9223372036854775807"},
+                              TooMuch{"evaluate.cutoff", "9223372036854775807"},
+                              TooMuch{"evaluate.batch_size", "4611686018427387904"},
+                              TooMuch{"evaluate.every", "9223372036854775807"},
+                              TooMuch{"evaluate.bert_score.layer", "9223372036854775807"}};
+  for (const auto& [key, value] : kCases) {
+    auto table = config::Table::parse("", "unit.toml");
+    table.set(concat(key, "=", value));
+    try {
+      ExperimentConfig::read(table);
+      ADD_FAILURE() << key << " = " << value << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kConfig);
+      for (const std::string word : {key, ", up to "})
+        EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(ExperimentConfig, DataOfSeveralFamiliesIsAListAndOfOneAName) {
+  auto config = read("[data]\ntask = ['files', 'builtin']\n[data.files]\ntrain = ['a.jsonl']\n");
+  EXPECT_EQ(config.data.task, (config::Names{"files", "builtin"}));
+  EXPECT_NE(config.text().find("task = [\"files\", \"builtin\"]"), std::string::npos);
+  EXPECT_NE(read("").text().find("task = \"builtin\""), std::string::npos);
+  config.settle({});
+  EXPECT_EQ(config.evaluate.tasks.front(), "files");
+  EXPECT_EQ(config.evaluate.tasks.size(), 6u);
+  expect_complaint("[data]\ntask = ['files', 'bultin']\n[data.files]\ntrain = ['a']\n", {"data.task", "bultin"});
+  expect_complaint("[data]\ntask = []\n", {"data.task", "empty"});
+  expect_complaint("[data]\ntask = 3\n", {"data.task", "is 3", "a string or a list of strings"});
+}
+
+TEST(ExperimentConfig, RowsOfOnesOwnAreTasksUnderTheNamesOfTheirSets) {
+  auto config = read(R"(
+[data]
+task = "files"
+[data.files]
+held_out = 0.2
+[data.files.support]
+train = ["a/*.jsonl"]
+[data.files.exam]
+test = ["exam.json"]
+score = "choice"
+options = ["yes", "no"]
+)");
+  config.settle({});
+  EXPECT_EQ(config.evaluate.tasks, (std::vector<std::string>{"files:exam", "files:support"}));
+  EXPECT_EQ(config.data.rows().files.by_task().at("files:support").held_out, 0.2);
+  const auto text = config.text();
+  EXPECT_NE(text.find("[data.files.exam]"), std::string::npos) << text;
+  EXPECT_EQ(read(text).text(), text);
+  expect_complaint("[data]\ntask = 'files'\n", {"data.files", "empty", "data.files.train"});
+  expect_complaint("[evaluate]\ntasks = ['files:exam']\n", {"evaluate.tasks", "files:exam", "not known"});
+  expect_complaint("[data.files]\nscore = 'rouge'\n", {"data.files.score", "rouge", "choice, f1, exact, nll"});
+  expect_complaint("[data.files.x]\nstrict = true\n", {"data.files.x", "names no files"});
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,141 @@
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/system/device.h"
+#include "fed/config/experiment_config.h"
+
+namespace evenkeel {
+namespace {
+
+using Kernels = std::vector<std::string>;
+
+/// Calls f(place, direction, list) with each list of a section, in the order of its fields.
+void for_each_list(auto& section, const auto& f) {
+  f(ProductPlace::kExpert, Direction::kForward, section.expert_forward);
+  f(ProductPlace::kExpert, Direction::kBackward, section.expert_backward);
+  f(ProductPlace::kLinear, Direction::kForward, section.linear_forward);
+  f(ProductPlace::kLinear, Direction::kBackward, section.linear_backward);
+}
+
+const config::EnumName<ProductKernel>* find_kernel(std::string_view name) {
+  static constexpr auto kKernels = names(ProductKernel{});
+  for (const auto& entry : kKernels)
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+void check_list(const config::Table& table, std::string_view key, const Kernels& kernels) {
+  for (const auto& name : kernels)
+    table.check_entry(find_kernel(name) != nullptr, key, concat('"', name, '"'), "own, widen, native, dot, tile");
+  const bool whole = kernels.empty() || kernels.size() == ProductTable::kRows.size();
+  table.check(whole, key, concat("a list of ", kernels.size()),
+              concat("none, or one kernel for each of ", join(ProductTable::kRows), " rows"));
+}
+
+}  // namespace
+
+void ProductsSection::resolve(const config::Table& table) const {
+  check_list(table, "expert_forward", expert_forward);
+  check_list(table, "expert_backward", expert_backward);
+  check_list(table, "linear_forward", linear_forward);
+  check_list(table, "linear_backward", linear_backward);
+  size_t lists = 0;
+  for_each_list(*this, [&](ProductPlace, Direction, const Kernels& kernels) { lists += kernels.empty() ? 0 : 1; });
+  const auto keys = table.keys();
+  EK_CHECK(lists == 0 || lists == 4, kConfig, table.path(), " has ", lists,
+           " lists, allowed: none, or all of expert_forward, expert_backward, linear_forward, linear_backward",
+           table.place_of(keys.empty() ? "expert_forward" : keys.front()));
+}
+
+ProductsSection ProductsSection::of(const ProductTable& products) {
+  ProductsSection section;
+  for_each_list(section, [&](ProductPlace place, Direction direction, Kernels& kernels) {
+    for (const int64_t rows : ProductTable::kRows)
+      kernels.emplace_back(config::name_of(products.at(place, direction, rows)));
+  });
+  return section;
+}
+
+ProductTable ProductsSection::table() const {
+  ProductTable products;
+  for_each_list(*this, [&](ProductPlace place, Direction direction, const Kernels& kernels) {
+    for (size_t i = 0; i < kernels.size(); ++i)
+      products.put(place, direction, ProductTable::kRows[i], find_kernel(kernels[i])->value);
+  });
+  return products;
+}
+
+void ModelSection::resolve(const config::Table& table) const {
+  const auto dtype_name = config::name_of(compute_dtype);
+  const bool lists_count = compute_dtype == ComputeDtype::kAuto || compute_dtype == ComputeDtype::kMeasured;
+  table.check(!products.given() || lists_count, "compute_dtype", concat('"', dtype_name, '"'),
+              "measured or auto, where model.products lists kernels");
+  table.check(products.given() || compute_dtype != ComputeDtype::kMeasured, "compute_dtype",
+              concat('"', dtype_name, '"'), "auto, bfloat16 or float32, where model.products lists no kernels");
+  const bool as_stored = dtype == BaseDtype::kCheckpoint;
+  table.check(base_format == BaseFormat::kStored || as_stored, "dtype", concat('"', config::name_of(dtype), '"'),
+              "checkpoint, where model.base_format is int8");
+  table.check(names_compute_device(device), "device", concat('"', device, '"'), "cpu, cuda, cuda:0 and so on, auto");
+  check_engine([&](std::string_view key) { return table.place_of(key); });
+}
+
+bool ModelSection::uses_operators() const {
+  return engine == EngineChoice::kAten || (engine == EngineChoice::kAuto && names_gpu(device));
+}
+
+void ModelSection::check_engine(const std::function<std::string(std::string_view key)>& place_of) const {
+  EK_CHECK(!names_gpu(device) || engine != EngineChoice::kKernels, kConfig,
+           "model.engine is \"kernels\", which compute on processors, allowed: aten, where model.device is \"", device,
+           '"', place_of("engine"));
+  if (!uses_operators()) return;
+  const auto where = concat(", where model.engine is aten (model.device ", device, ")");
+  EK_CHECK(base_format == BaseFormat::kStored, kConfig, "model.base_format is int8, allowed: stored", where,
+           place_of("base_format"));
+  EK_CHECK(compute_dtype != ComputeDtype::kMeasured, kConfig,
+           "model.compute_dtype is \"measured\", allowed: auto, bfloat16 or float32", where, place_of("compute_dtype"));
+  EK_CHECK(!products.given(), kConfig, "model.products lists kernels for processors, allowed: none", where,
+           place_of("products"));
+}
+
+void ModelSection::settle(const MachineChoices& machine) {
+  if (device == "auto") device = machine.device;
+  check_engine([](std::string_view) { return std::string(); });
+  if (engine == EngineChoice::kAuto) engine = names_gpu(device) ? EngineChoice::kAten : EngineChoice::kKernels;
+  settle_products(machine.products);
+}
+
+ProductTable ModelSection::product_table() const {
+  if (compute_dtype == ComputeDtype::kMeasured) return products.table();
+  return compute_dtype == ComputeDtype::kBFloat16 ? ProductKernel::kDot : ProductKernel::kOwn;
+}
+
+Compute ModelSection::compute() const {
+  if (!uses_operators()) return {.products = product_table()};
+  const bool rounds = compute_dtype == ComputeDtype::kBFloat16;
+  return {.engine = Engine::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
+}
+
+void ModelSection::settle_products(const ProductTable& chosen) {
+  if (compute_dtype != ComputeDtype::kAuto) return;
+  if (uses_operators()) {
+    compute_dtype = names_gpu(device) && !stores_wide() ? ComputeDtype::kBFloat16 : ComputeDtype::kFloat32;
+  } else if (!products.given() && (stores_wide() || chosen == ProductTable(ProductKernel::kOwn))) {
+    compute_dtype = ComputeDtype::kFloat32;
+  } else if (!products.given() && chosen == ProductTable(ProductKernel::kDot)) {
+    compute_dtype = ComputeDtype::kBFloat16;
+  } else {
+    compute_dtype = ComputeDtype::kMeasured;
+    if (!products.given()) products = ProductsSection::of(chosen);
+  }
+}
+
+BaseStorage ModelSection::storage(const std::filesystem::path& run_folder) const {
+  BaseStorage storage(dtype);
+  storage.format = base_format;
+  storage.engine = compute().engine;
+  if (base_format != BaseFormat::kStored)
+    storage.cache = base_cache.empty() ? run_folder.parent_path() / ".evenkeel-cache" : fs::path(base_cache);
+  return storage;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,56 @@
+#include "fed/config/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/plain/error.h"
+#include "base/random/random.h"
+
+namespace evenkeel {
+
+int64_t drawn_clients(int64_t count, double participation) {
+  return std::min(count, std::max<int64_t>(1, std::llround(participation * static_cast<double>(count))));
+}
+
+std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round) {
+  RandomStream stream(seed, "sample", static_cast<uint64_t>(round));
+  auto ids = stream.permutation(count);
+  ids.resize(static_cast<size_t>(drawn_clients(count, participation)));
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+namespace {
+
+/// p_c = |D_c| / sum |D_c'|
+void weigh(RoundView& round) {
+  double total = 0;
+  for (const auto& client : round.participants) total += client.examples;
+  round.weights.clear();
+  for (const auto& client : round.participants) round.weights.push_back(client.examples / total);
+}
+
+}  // namespace
+
+RoundView draw_round(std::span<const ClientProfile> clients, double participation, uint64_t seed, int64_t round) {
+  RoundView view{.round = round, .participants = {}, .weights = {}};
+  for (int64_t id : sample_participants(static_cast<int64_t>(clients.size()), participation, seed, round))
+    view.participants.push_back(clients[static_cast<size_t>(id)]);
+  weigh(view);
+  return view;
+}
+
+RoundView without(RoundView round, std::span<const int64_t> lost, int64_t quorum) {
+  const size_t drawn = round.participants.size();
+  std::erase_if(round.participants, [&](const ClientProfile& client) {
+    return std::find(lost.begin(), lost.end(), client.id) != lost.end();
+  });
+  const size_t left = round.participants.size();
+  EK_CHECK(left > 0, kData, "round ", round.round + 1, ": no client replied");
+  EK_CHECK(left >= static_cast<size_t>(quorum), kData, "round ", round.round + 1, ": ", left, " of ", drawn,
+           " clients replied, clients.quorum is ", quorum);
+  weigh(round);
+  return round;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,61 @@
+#include "fed/config/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+namespace evenkeel {
+namespace {
+
+std::vector<ClientProfile> clients(std::vector<double> examples) {
+  std::vector<ClientProfile> result;
+  for (double count : examples)
+    result.push_back(
+        {.id = static_cast<int64_t>(result.size()), .budget = 1, .top_k = 8, .rank = 3, .examples = count});
+  return result;
+}
+
+TEST(Sampling, FullParticipationTakesEveryClientInIdOrder) {
+  EXPECT_EQ(sample_participants(5, 1.0, 7, 0), (std::vector<int64_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(Sampling, AShareIsDrawnWithoutRepetitionAndAtLeastOne) {
+  for (int64_t round = 0; round < 50; ++round) {
+    const auto ids = sample_participants(11, 0.4, 42, round);
+    EXPECT_EQ(ids.size(), 4u);
+    EXPECT_EQ(std::set<int64_t>(ids.begin(), ids.end()).size(), 4u);
+    EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+  }
+  EXPECT_EQ(sample_participants(11, 0.001, 42, 0).size(), 1u);
+}
+
+TEST(Sampling, RoundsDifferAndRepeat) {
+  std::set<std::vector<int64_t>> seen;
+  for (int64_t round = 0; round < 20; ++round) {
+    seen.insert(sample_participants(30, 0.2, 42, round));
+    EXPECT_EQ(sample_participants(30, 0.2, 42, round), sample_participants(30, 0.2, 42, round));
+  }
+  EXPECT_GT(seen.size(), 15u);
+}
+
+TEST(Sampling, EveryClientIsDrawnAboutEquallyOften) {
+  std::vector<int> drawn(10);
+  for (int64_t round = 0; round < 2000; ++round)
+    for (int64_t id : sample_participants(10, 0.3, 3, round)) ++drawn[static_cast<size_t>(id)];
+  for (int count : drawn) EXPECT_NEAR(count, 600, 100);
+}
+
+TEST(Sampling, WeightsAreDatasetSizesOverTheParticipants) {
+  const auto all = clients({10, 30, 60, 100, 200});
+  const auto round = draw_round(all, 0.6, 1, 4);
+  ASSERT_EQ(round.participants.size(), 3u);
+  double total = 0;
+  for (const auto& client : round.participants) total += client.examples;
+  for (size_t i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(round.weights[i], round.participants[i].examples / total);
+  EXPECT_NEAR(std::accumulate(round.weights.begin(), round.weights.end(), 0.0), 1.0, 1e-15);
+  EXPECT_EQ(round.round, 4);
+}
+
+}  // namespace
+}  // namespace evenkeel

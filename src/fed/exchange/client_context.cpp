@@ -1,0 +1,72 @@
+#include "fed/exchange/client_context.h"
+
+#include "lora/algebra.h"
+
+namespace evenkeel {
+
+void SharedState::receive(const News& news) {
+  const auto payload =
+      news.payload.size() > 0 ? received(decode(news.payload.bytes, "news for all clients")) : Payload{};
+  if (!news.whole) return receive_change(news.round, payload.base_delta);
+  const std::scoped_lock lock(mutex_);
+  residence_.reset();
+  common_ = {.fixed = payload.adapters, .base_change = payload.base_delta};
+  round_ = news.round;
+}
+
+void SharedState::take(const ServerState& state) {
+  const std::scoped_lock lock(mutex_);
+  residence_.reset();
+  common_ = state.common;
+  round_ = state.round;
+}
+
+void SharedState::receive_change(int64_t round, const AdapterState& base_delta) {
+  const std::scoped_lock lock(mutex_);
+  if (round <= round_) return;
+  EK_CHECK(base_delta.empty() || round == round_ + 1, kData, "a change of the base after round ", round,
+           " arrived, the last one known is of round ", round_);
+  if (!base_delta.empty()) residence_.reset();
+  add_to_base(common_.base_change, base_delta);
+  round_ = round;
+}
+
+std::shared_ptr<const Residence> SharedState::residence(c10::Device device) {
+  if (device.is_cpu() || device.is_meta()) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  if (!residence_)
+    residence_ = std::make_shared<const Residence>(make_residence(common_, device, StorageCopies::to(device)));
+  return residence_;
+}
+
+LocalTraining Workplace::training() const {
+  LocalTraining training = config.train;
+  training.compute = config.model.compute();
+  training.residence = shared->residence(model->device());
+  return training;
+}
+
+ForwardOptions Workplace::forward(const LocalSetup& setup) const {
+  const auto there = shared->residence(model->device());
+  return {.adapters = &setup.adapters,
+          .base_change = there ? &there->common.base_change : &shared->common().base_change,
+          .router = setup.router,
+          .compute = config.model.compute()};
+}
+
+LocalSetup Workplace::placed(LocalSetup setup) const {
+  const auto there = shared->residence(model->device());
+  if (!there) return setup;
+  auto copies = there->copies;
+  return copied(setup, copies);
+}
+
+EvaluationOptions Workplace::evaluation() const {
+  EvaluationOptions options = config.evaluate;
+  options.form = config.data.form;
+  if (bert_scorer) options.bert_scorer = &*bert_scorer;
+  options.journal = answers.get();
+  return options;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+#include "fed/exchange/gradient_sums.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "train/weight_gradient.h"
+
+namespace evenkeel {
+namespace {
+
+/// Rows that are routed alike, in the order they were drawn, by their K_c.
+using RowsByTopK = std::map<int64_t, std::vector<const Example*>>;
+
+RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream stream) {
+  const auto order = stream.permutation(static_cast<int64_t>(rows.size()));
+  RowsByTopK drawn;
+  for (size_t i = 0; i < order.size() && static_cast<int64_t>(i) < count; ++i) {
+    const auto& row = rows[static_cast<size_t>(order[i])];
+    drawn[row.top_k].push_back(row.example);
+  }
+  return drawn;
+}
+
+TensorMap gradients_of(const Workplace& place, const SumGradients& ask, const RowsByTopK& rows) {
+  Sites sites;
+  for (const auto& site : ask.sites) sites.emplace(site, place.sites.at(site));
+  TensorMap sums;
+  for (const auto& [top_k, examples] : rows) {
+    const RouterOptions router{.top_k = top_k, .gate_norm = place.config.method.gate_norm};
+    for (auto& [site, part] : weight_gradients(*place.model, sites, examples, place.config.train.batch_size, router,
+                                               place.config.model.compute())) {
+      auto& sum = sums[gradient_name(site)];
+      sum = sum.defined() ? sum.add_(part) : part;
+    }
+  }
+  return sums;
+}
+
+}  // namespace
+
+std::string gradient_name(const std::string& site) { return site + ".gradient"; }
+
+Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
+                    RandomStream stream) {
+  Reply reply{.client = task.client.id};
+  auto sums = gradients_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
+  if (!sums.empty()) reply.payload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, place.sites);
+  return reply;
+}
+
+}  // namespace evenkeel

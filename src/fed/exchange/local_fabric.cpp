@@ -1,0 +1,63 @@
+#include "fed/exchange/local_fabric.h"
+
+#include "base/system/error_context.h"
+#include "fed/exchange/gradient_sums.h"
+#include "fed/exchange/parallel_exchange.h"
+
+namespace evenkeel {
+namespace {
+
+Reply encoded(Reply reply) {
+  if (const auto late = std::exchange(reply.late, {})) reply.payload = late->encode();
+  return reply;
+}
+
+}  // namespace
+
+void LocalFabric::announce(std::span<const ClientProfile>, const News& news) { place.shared->receive(news); }
+
+bool LocalFabric::share(const ServerState& state) {
+  place.shared->take(state);
+  return true;
+}
+
+void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& exchange) {
+  const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
+  // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
+  if (side_by_side > 1)
+    return exchange_side_by_side(to, exchange, side_by_side, [this](const Task& task, const OnProgress& on_progress) {
+      return encoded(answer(task, on_progress));
+    });
+  for (const auto& client : to) {
+    const Task task = exchange.task_of(client);
+    auto reply = answer(task, exchange.on_progress);
+    exchange.on_reply(exchange.encodes ? std::move(reply) : encoded(std::move(reply)));
+  }
+}
+
+Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const {
+  if (std::holds_alternative<SumGradients>(task.ask))
+    EK_CHECK(!shards.examples.empty(), kConfig, "method ", place.config.method.name,
+             " begins with gradients over training rows, and an evaluation has none: train a round first");
+  const int64_t id = task.client.id;
+  if (id == kPool) return answer_of_pool(task);
+  if (std::holds_alternative<Score>(task.ask)) return Client(place, {}).answer(task, on_progress);
+  const auto known = memories.find(id);
+  Client client(place, shards.examples.at(static_cast<size_t>(id)),
+                known == memories.end() ? TensorMap{} : known->second);
+  const auto work = [&] { return client.answer(task, on_progress); };
+  return std::holds_alternative<Train>(task.ask)
+             ? in_context(training_context(task.round, place.config.clients.who(id), place.config.method.name), work)
+             : work();
+}
+
+/// One draw from all clients' rows together.
+Reply LocalFabric::answer_of_pool(const Task& task) const {
+  std::vector<OwnedRow> rows;
+  for (size_t c = 0; c < clients.size(); ++c)
+    for (const auto& row : shards.examples[c]) rows.push_back({&row, clients[c].top_k});
+  return sum_gradients(place, task, rows, std::get<SumGradients>(task.ask).sample.rows,
+                       {place.seed(), "gradient-rows"});
+}
+
+}  // namespace evenkeel

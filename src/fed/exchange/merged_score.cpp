@@ -1,0 +1,129 @@
+#include "fed/exchange/merged_score.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/plain/error.h"
+
+namespace evenkeel {
+namespace {
+
+using Parts = std::span<const Scored>;
+
+double share_of(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+/// How many rows a share of them is.
+int64_t count_of(double share, int64_t rows) { return std::llround(share * static_cast<double>(rows)); }
+
+template <typename Of>
+int64_t sum_of(Parts parts, const Of& of) {
+  int64_t sum = 0;
+  for (const auto& part : parts) sum += of(part.score);
+  return sum;
+}
+
+/// A share of all rows.
+double share_over_rows(Parts parts, double TaskScore::*share) {
+  const auto rows = sum_of(parts, [](const TaskScore& score) { return score.rows; });
+  return share_of(sum_of(parts, [&](const TaskScore& score) { return count_of(score.*share, score.rows); }), rows);
+}
+
+/// A mean over all rows.
+double mean_over_rows(Parts parts, double TaskScore::*mean) {
+  double sum = 0, rows = 0;
+  for (const auto& [score, predictions, answers] : parts) {
+    sum += score.*mean * static_cast<double>(score.rows);
+    rows += static_cast<double>(score.rows);
+  }
+  return sum / rows;
+}
+
+double majority(Parts parts) {
+  std::map<std::string, int64_t> counts;
+  int64_t rows = 0, most = 0;
+  for (const auto& part : parts)
+    for (const auto& [answer, count] : part.right_answers) {
+      rows += count;
+      most = std::max(most, counts[answer] += count);
+    }
+  return share_of(most, rows);
+}
+
+/// Correct among the rows whose answer can be read.
+double accuracy_valid(Parts parts) {
+  const auto valid = [](const TaskScore& score) { return score.rows - count_of(score.invalid_rate, score.rows); };
+  const auto correct = [&](const TaskScore& score) { return count_of(score.accuracy_valid, valid(score)); };
+  return share_of(sum_of(parts, correct), sum_of(parts, valid));
+}
+
+void merge_choices(Parts parts, TaskScore& all) {
+  for (const auto share : {&TaskScore::accuracy, &TaskScore::accuracy_cased, &TaskScore::accuracy_lowercase,
+                           &TaskScore::invalid_rate, &TaskScore::accuracy_likelihood})
+    all.*share = share_over_rows(parts, share);
+  all.accuracy_valid = accuracy_valid(parts);
+  all.chance = mean_over_rows(parts, &TaskScore::chance);
+  all.majority = majority(parts);
+}
+
+void merge_texts(Parts parts, TaskScore& all) {
+  all.exact_match = share_over_rows(parts, &TaskScore::exact_match);
+  all.empty_rate = share_over_rows(parts, &TaskScore::empty_rate);
+  all.f1 = mean_over_rows(parts, &TaskScore::f1);
+  all.bert_score = {};  // encoders stay where they are
+  all.context_cut = sum_of(parts, [](const TaskScore& score) { return score.context_cut; });
+}
+
+void merge_likelihoods(Parts parts, TaskScore& all) {
+  double sum = 0;
+  for (const auto& part : parts) sum += part.score.nll * static_cast<double>(part.score.answer_tokens);
+  all.answer_tokens = sum_of(parts, [](const TaskScore& score) { return score.answer_tokens; });
+  all.cut = sum_of(parts, [](const TaskScore& score) { return score.cut; });
+  all.nll = sum / static_cast<double>(all.answer_tokens);
+  all.perplexity = std::exp(all.nll);
+}
+
+void require_alike(const TaskScore& one, const TaskScore& other) {
+  EK_CHECK(one.task == other.task && one.kind == other.kind && one.budget == other.budget &&
+               one.reading == other.reading && one.served_by == other.served_by && one.top_k == other.top_k,
+           kData, "scores of ", one.task, " at budget ", one.budget, " and of ", other.task, " at budget ",
+           other.budget, " are not of the same task and point");
+}
+
+void check_share(double share, const char* what) {
+  EK_CHECK(share >= 0 && share <= 1, kData, "a score has ", what, " ", share, ", allowed: 0 to 1");
+}
+
+}  // namespace
+
+void check_score(const Scored& scored, int64_t rows) {
+  const auto& score = scored.score;
+  EK_CHECK(score.rows == rows, kData, "a score of ", score.rows, " rows, asked: ", rows);
+  EK_CHECK(score.questions <= rows, kData, "a score of ", score.questions, " questions in ", rows, " rows");
+  for (const double share : {score.accuracy, score.accuracy_cased, score.accuracy_lowercase, score.invalid_rate,
+                             score.accuracy_valid, score.accuracy_likelihood, score.chance, score.majority})
+    check_share(share, "a share of rows");
+  for (const double mean : {score.exact_match, score.f1, score.empty_rate}) check_share(mean, "a mean over rows");
+  EK_CHECK(std::isfinite(score.nll) && std::isfinite(score.seconds), kData, "a score that is not finite");
+  EK_CHECK(score.kind != AnswerKind::kLikelihood || score.answer_tokens > 0, kData, "a likelihood of no tokens");
+  int64_t answers = 0;
+  for (const auto& [answer, count] : scored.right_answers) answers += count;
+  EK_CHECK(answers == 0 || answers == rows, kData, "a score counts ", answers, " right answers in ", rows, " rows");
+}
+
+Scored merged(Parts parts) {
+  EK_CHECK(!parts.empty(), kInternal, "no scores to merge");
+  for (const auto& part : parts) require_alike(parts.front().score, part.score);
+  TaskScore all = parts.front().score;
+  all.rows = sum_of(parts, [](const TaskScore& score) { return score.rows; });
+  all.questions = sum_of(parts, [](const TaskScore& score) { return score.questions; });
+  all.seconds = 0;
+  for (const auto& part : parts) all.seconds += part.score.seconds;
+  if (all.kind == AnswerKind::kChoice) merge_choices(parts, all);
+  if (all.kind == AnswerKind::kText) merge_texts(parts, all);
+  if (all.kind == AnswerKind::kLikelihood) merge_likelihoods(parts, all);
+  return {.score = std::move(all), .predictions = {}, .right_answers = {}};
+}
+
+}  // namespace evenkeel

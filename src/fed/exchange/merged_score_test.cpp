@@ -1,0 +1,93 @@
+#include "fed/exchange/merged_score.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/testing.h"
+
+namespace evenkeel {
+namespace {
+
+/// What an evaluation over these rows would say. \param right  which were answered rightly, readable or not
+Scored choices(const std::string& correct, const std::string& readable, std::map<std::string, int64_t> answers) {
+  const auto rows = static_cast<int64_t>(correct.size());
+  const auto count = [&](const std::string& marks) { return std::count(marks.begin(), marks.end(), '1'); };
+  Scored scored;
+  auto& score = scored.score;
+  score.task = "files";
+  score.rows = score.questions = rows;
+  score.accuracy = score.accuracy_cased = score.accuracy_lowercase = static_cast<double>(count(correct)) / rows;
+  score.invalid_rate = static_cast<double>(rows - count(readable)) / rows;
+  score.accuracy_valid = count(readable) > 0 ? static_cast<double>(count(correct)) / count(readable) : 0.0;
+  score.accuracy_likelihood = static_cast<double>(count(readable)) / rows;
+  score.chance = 0.25;
+  score.seconds = 1.5;
+  for (const auto& [answer, times] : answers)
+    score.majority = std::max(score.majority, static_cast<double>(times) / rows);
+  scored.right_answers = std::move(answers);
+  return scored;
+}
+
+TEST(MergedScore, ChoicesOfPartsAreThoseOfAllRowsToTheBit) {
+  const std::vector<Scored> parts{choices("100", "111", {{"yes", 1}, {"no", 2}}), choices("0", "0", {{"yes", 1}}),
+                                  choices("1101011", "1101111", {{"yes", 6}, {"no", 1}})};
+  const auto whole = choices("10001101011", "11101101111", {{"yes", 8}, {"no", 3}});
+  const auto all = merged(parts).score;
+  EXPECT_EQ(all.rows, 11);
+  EXPECT_EQ(all.questions, 11);
+  EXPECT_EQ(all.accuracy, whole.score.accuracy);
+  EXPECT_EQ(all.invalid_rate, whole.score.invalid_rate);
+  EXPECT_EQ(all.accuracy_valid, whole.score.accuracy_valid);
+  EXPECT_EQ(all.accuracy_likelihood, whole.score.accuracy_likelihood);
+  EXPECT_EQ(all.majority, whole.score.majority);
+  EXPECT_EQ(all.chance, 0.25);
+  EXPECT_EQ(all.seconds, 4.5);
+}
+
+TEST(MergedScore, MeansAreWeightedByRowsAndLikelihoodsByTokens) {
+  Scored one, two;
+  one.score.kind = two.score.kind = AnswerKind::kText;
+  one.score.rows = 3, two.score.rows = 5;
+  one.score.f1 = 0.5, two.score.f1 = 0.1;
+  one.score.exact_match = 1.0 / 3, two.score.exact_match = 2.0 / 5;
+  const auto texts = merged(std::vector{one, two}).score;
+  EXPECT_DOUBLE_EQ(texts.f1, (3 * 0.5 + 5 * 0.1) / 8);
+  EXPECT_EQ(texts.exact_match, 3.0 / 8);
+  one.score.kind = two.score.kind = AnswerKind::kLikelihood;
+  one.score.nll = 2, two.score.nll = 1;
+  one.score.answer_tokens = 30, two.score.answer_tokens = 10;
+  const auto likelihoods = merged(std::vector{one, two}).score;
+  EXPECT_DOUBLE_EQ(likelihoods.nll, 1.75);
+  EXPECT_DOUBLE_EQ(likelihoods.perplexity, std::exp(1.75));
+  EXPECT_EQ(likelihoods.answer_tokens, 40);
+}
+
+TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {
+  auto other = choices("1", "1", {});
+  other.score.budget = 0.5;
+  EXPECT_THROW(merged(std::vector{choices("1", "1", {}), other}), Error);
+  other = choices("1", "1", {});
+  other.score.task = "files:more";
+  EXPECT_THROW(merged(std::vector{choices("1", "1", {}), other}), Error);
+}
+
+TEST(MergedScore, AStrangersScoreHasToBePossible) {
+  const auto good = choices("110", "111", {{"yes", 3}});
+  EXPECT_NO_THROW(check_score(good, 3));
+  const auto refused = [&](auto change) {
+    auto bad = good;
+    change(bad);
+    return evenkeel::testing::refusal([&] { check_score(bad, 3); });
+  };
+  EXPECT_NE(refused([](Scored& bad) { bad.score.rows = 4; }).find("4 rows, asked: 3"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.accuracy = 1.5; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.f1 = std::nan(""); }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.nll = std::numeric_limits<double>::infinity(); }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.right_answers["no"] = 1; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.questions = 9; }), "no error");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,104 @@
+#include "fed/exchange/parallel_exchange.h"
+
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace evenkeel {
+namespace {
+
+/// What a thread tells the caller's.
+using Event = std::variant<ClientProgress, Reply, std::exception_ptr>;
+
+/// Thrown in a thread whose work nobody waits for any more.
+struct Stopped {};
+
+class Events {
+ public:
+  void push(Event event) {
+    {
+      const std::scoped_lock lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    arrived_.notify_one();
+  }
+  Event wait() {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [&] { return !events_.empty(); });
+    auto event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Event> events_;
+};
+
+class SideBySide {
+ public:
+  SideBySide(const Exchange& exchange, const std::function<Reply(const Task&, const OnProgress&)>& work)
+      : exchange_(exchange), work_(work) {}
+  ~SideBySide() { stop_ = true; }  // threads are joined after it, as members
+
+  void start(Task task) {
+    try {
+      threads_.emplace_back([this, task = std::move(task)] { run(task); });
+    } catch (const std::system_error& error) {
+      fail(kConfig, "clients.parallel: of thread ", running_ + 1, " the system says: ", error.what());
+    }
+    ++running_;
+  }
+  size_t running() const { return running_; }
+  void hear_one() {
+    auto event = events_.wait();
+    if (const auto* progress = std::get_if<ClientProgress>(&event)) {
+      if (exchange_.on_progress) exchange_.on_progress(*progress);
+      return;
+    }
+    --running_;
+    if (auto* reply = std::get_if<Reply>(&event)) return exchange_.on_reply(std::move(*reply));
+    std::rethrow_exception(std::get<std::exception_ptr>(event));
+  }
+
+ private:
+  void run(const Task& task) {
+    at::init_num_threads();  // a new thread starts with all cores, whatever `threads` says: the bits depend on it
+    try {
+      events_.push(work_(task, [this](const ClientProgress& progress) {
+        if (stop_) throw Stopped();
+        events_.push(progress);
+      }));
+    } catch (...) {
+      events_.push(std::current_exception());
+    }
+  }
+
+  const Exchange& exchange_;
+  const std::function<Reply(const Task&, const OnProgress&)>& work_;
+  Events events_;
+  std::atomic<bool> stop_ = false;
+  size_t running_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace
+
+void exchange_side_by_side(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
+                           const std::function<Reply(const Task&, const OnProgress&)>& work) {
+  SideBySide side_by_side(exchange, work);
+  for (size_t next = 0; next < clients.size() || side_by_side.running() > 0;) {
+    while (next < clients.size() && side_by_side.running() < threads)
+      side_by_side.start(exchange.task_of(clients[next++]));
+    side_by_side.hear_one();
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,265 @@
+#include "fed/round/payload_check.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "base/plain/text.h"
+#include "lora/algebra.h"
+
+namespace evenkeel {
+namespace {
+
+struct Factor {
+  std::string_view name;
+  at::Tensor LoraFactors::*tensor;
+};
+constexpr std::array kFactors{Factor{"a", &LoraFactors::a}, Factor{"b", &LoraFactors::b},
+                              Factor{"core", &LoraFactors::core}};
+
+/// [*, r, in], [*, out, r], [*, r, r]
+std::vector<int64_t> shape_of(const Site& site, const Factor& factor, int64_t rank) {
+  std::vector<int64_t> shape;
+  if (site.experts > 0) shape.push_back(site.experts);
+  shape.push_back(factor.name == "b" ? site.out : rank);
+  shape.push_back(factor.name == "a" ? site.in : rank);
+  return shape;
+}
+
+void require_finite(const at::Tensor& tensor, const std::string& name, const std::string& place) {
+  const bool finite = !tensor.is_floating_point() || at::isfinite(tensor).all().item<bool>();
+  EK_CHECK(finite, kData, place, ": ", name, " holds a value that is not finite");
+}
+
+void check_factors(const LoraFactors& factors, const Site& site, int64_t most, const std::string& name,
+                   const std::string& place) {
+  EK_CHECK(std::isfinite(factors.scaling), kData, place, ": the scaling of ", name, " is not finite");
+  for (const auto& factor : kFactors) {
+    const auto& tensor = factors.*factor.tensor;
+    if (!tensor.defined()) continue;
+    const int64_t rank = factors.rank();
+    EK_CHECK(rank >= 1 && rank <= most, kData, place, ": ", name, " is of rank ", rank, ", allowed: 1 to ", most);
+    const auto shape = shape_of(site, factor, rank);
+    EK_CHECK(tensor.is_floating_point() && tensor.sizes() == at::IntArrayRef(shape), kData, place, ": ", name, "/",
+             factor.name, " is ", c10::toString(tensor.scalar_type()), " [", join(tensor.sizes().vec()),
+             "], expected numbers of shape [", join(shape), "]");
+    require_finite(tensor, concat(name, "/", factor.name), place);
+  }
+}
+
+void check_state(const AdapterState& state, const Sites& sites, int64_t most_rank, const std::string& place) {
+  for (const auto& [name, factors] : state) {
+    const auto site = sites.find(name);
+    EK_CHECK(site != sites.end(), kData, place, ": ", shown(name), " is none of the model's adapted weights");
+    check_factors(factors, site->second, most_rank, name, place);
+  }
+}
+
+int64_t values_in(const AdapterState& state) {
+  int64_t values = 0;
+  for (const auto& [name, factors] : state)
+    for (const auto& factor : kFactors)
+      if ((factors.*factor.tensor).defined()) values += (factors.*factor.tensor).numel();
+  return values;
+}
+
+int64_t values_in(const Payload& payload) {
+  int64_t values = values_in(payload.adapters) + values_in(payload.base_delta);
+  for (const auto& [name, tensor] : payload.extras) values += tensor.numel();
+  return values;
+}
+
+/// Factors of all sites at that rank.
+int64_t factor_values(const Sites& sites, int64_t rank) {
+  int64_t values = 0;
+  for (const auto& [name, site] : sites) values += std::max<int64_t>(site.experts, 1) * rank * (site.in + site.out);
+  return values;
+}
+
+constexpr int64_t kVectors = int64_t{1} << 20;  // values of tensors that are no factors
+
+/// The highest rank of what the base gains in a round: the uploads of all clients, and what they are compared with.
+int64_t changed_rank(const Server& server) {
+  const auto ranks = server.config.client_ranks();
+  return 2 * std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+}
+
+/// Names, dtypes and shapes alone.
+LoraFactors shapes_of(const LoraFactors& f) {
+  const auto shape = [](const at::Tensor& t) {
+    return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
+  };
+  return {shape(f.a), shape(f.b), shape(f.core), f.scaling, f.ranks};
+}
+
+RoutingByLayer no_tokens(const ModelSpec& model) {
+  RoutingByLayer counts;
+  for (const auto& layer : model.moe_layers)
+    counts[layer] = {.router_logits = {}, .counts = at::zeros({model.num_experts}, at::kLong)};
+  return counts;
+}
+
+/// The shape that `expected` has at that rank.
+std::vector<int64_t> at_rank(const at::Tensor& expected, const Factor& factor, int64_t rank) {
+  auto shape = expected.sizes().vec();
+  if (factor.name != "b") shape[shape.size() - 2] = rank;
+  if (factor.name != "a") shape[shape.size() - 1] = rank;
+  return shape;
+}
+
+void check_upload(const LoraFactors& sent, const LoraFactors& expected, std::optional<int64_t> up_to,
+                  const std::string& name, const std::string& place) {
+  EK_CHECK(std::isfinite(sent.scaling), kData, place, ": the scaling of ", name, " is not finite");
+  EK_CHECK(!sent.ranks.defined(), kData, place, ": the experts of ", name, " differ in rank");
+  for (const auto& factor : kFactors) {
+    const auto &one = sent.*factor.tensor, &other = expected.*factor.tensor;
+    const auto full = concat(name, "/", factor.name);
+    EK_CHECK(one.defined() == other.defined(), kData, place, ": ", full,
+             one.defined() ? " was not to be sent" : " is missing");
+    if (!one.defined()) continue;
+    const int64_t rank = sent.rank(), most = up_to.value_or(expected.rank());
+    EK_CHECK(rank == most || (up_to && rank >= 1 && rank < most), kData, place, ": ", full, " is of rank ", rank,
+             ", expected ", most, up_to ? " or less" : "");
+    const auto shape = at_rank(other, factor, rank);
+    EK_CHECK(one.is_floating_point() && one.sizes() == at::IntArrayRef(shape), kData, place, ": ", full, " is ",
+             c10::toString(one.scalar_type()), " [", join(one.sizes().vec()), "], expected numbers of shape [",
+             join(shape), "]");
+    require_finite(one, full, place);
+  }
+}
+
+void check_upload(const at::Tensor& sent, const at::Tensor& expected, const std::string& name,
+                  const std::string& place) {
+  EK_CHECK(sent.scalar_type() == expected.scalar_type() && sent.sizes() == expected.sizes(), kData, place, ": ", name,
+           " is ", c10::toString(sent.scalar_type()), " [", join(sent.sizes().vec()), "], expected ",
+           c10::toString(expected.scalar_type()), " [", join(expected.sizes().vec()), "]");
+  require_finite(sent, name, place);
+  const bool counts = !sent.is_floating_point() && sent.numel() > 0;
+  EK_CHECK(!counts || sent.min().item<int64_t>() >= 0, kData, place, ": ", name, " counts less than nothing");
+}
+
+/// What a client can have done in a round, by what was agreed with it.
+void check_report(const Server& server, const ClientProfile& client, const LocalReport& report,
+                  const std::string& place) {
+  const auto& config = server.config;
+  const int64_t steps = local_steps(config.train, static_cast<int64_t>(client.examples));
+  const int64_t most = steps * config.train.batch_size * config.train.accumulation * config.data.cutoff;
+  EK_CHECK(report.steps == steps, kData, place, ": ", report.steps, " steps, expected ", steps);
+  EK_CHECK(report.tokens <= most && report.targets <= report.tokens, kData, place, ": ", report.targets, " targets in ",
+           report.tokens, " tokens, allowed: up to ", most);
+  for (const double loss : {report.loss_sum, report.first_loss, report.last_loss, report.seconds})
+    EK_CHECK(std::isfinite(loss) && loss >= 0, kData, place, ": a loss or time of ", loss);
+  for (const auto& [name, value] : report.metrics)
+    EK_CHECK(std::isfinite(value), kData, place, ": ", shown(name), " is ", value);
+  EK_CHECK(report.counts.size() == server.model.moe_layers.size(), kData, place, ": expert counts of ",
+           report.counts.size(), " layers, expected ", server.model.moe_layers.size());
+  for (const auto& layer : server.model.moe_layers) {
+    const auto counts = report.counts.find(layer);
+    const bool fits = counts != report.counts.end() && counts->second.counts.numel() == server.model.num_experts &&
+                      counts->second.counts.min().item<int64_t>() >= 0;
+    EK_CHECK(fits, kData, place, ": the expert counts of ", layer, " are not ", server.model.num_experts,
+             " numbers of 0 or more");
+  }
+}
+
+template <typename Map>
+void check_names(const Map& sent, const Map& expected, const std::string& place) {
+  for (const auto& [name, value] : sent)
+    EK_CHECK(expected.contains(name), kData, place, ": ", shown(name), " was not to be sent");
+  for (const auto& [name, value] : expected) EK_CHECK(sent.contains(name), kData, place, ": ", name, " is missing");
+}
+
+}  // namespace
+
+DownloadTerms download_terms(const Server& server, const ClientProfile& client) {
+  const int64_t delta_rank = server.config.method.entry().changes_base ? changed_rank(server) : 0;
+  // Adapters, as much beside them (pseudo-gradients), what the base gained.
+  return {.rank = client.rank,
+          .delta_rank = delta_rank,
+          .values = factor_values(server.sites, 2 * client.rank + delta_rank) + kVectors};
+}
+
+DownloadTerms news_terms(const Server& server, int64_t round) {
+  const int64_t rank = server.max_rank();
+  const int64_t delta_rank = server.config.method.entry().changes_base ? (round + 1) * changed_rank(server) : 0;
+  return {.rank = rank, .delta_rank = delta_rank, .values = factor_values(server.sites, rank + delta_rank) + kVectors};
+}
+
+void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& place) {
+  EK_CHECK(payload.base_delta.empty() || terms.delta_rank > 0, kData, place,
+           " changes the base, which the method agreed on does not");
+  const int64_t values = values_in(payload);
+  EK_CHECK(values <= terms.values, kData, place, " holds ", values, " values, agreed on: up to ", terms.values);
+  check_state(payload.adapters, sites, terms.rank, place);
+  check_state(payload.base_delta, sites, terms.delta_rank, place);
+  for (const auto& [name, tensor] : payload.extras) require_finite(tensor, shown(name), place);
+}
+
+Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
+                        const Payload& download) {
+  Payload expected;
+  for (const auto& site : server.sites) {  // one at a time: a method prepares by copies
+    TensorMap memory;
+    const Sites own{site};
+    const ClientView view{.client = client,
+                          .sites = own,
+                          .common = state.common,
+                          .scale = server.scale(),
+                          .gate_norm = server.config.method.gate_norm,
+                          .round = state.round,
+                          .seed = server.seed(),
+                          .memory = memory};
+    Payload part{.extras = download.extras};
+    if (const auto sent = download.adapters.find(site.first); sent != download.adapters.end())
+      part.adapters.insert(*sent);
+    auto upload = server.method->upload(part, server.method->prepare(part, view), no_tokens(server.model), view);
+    for (const auto& [name, factors] : upload.adapters) expected.adapters[name] = shapes_of(factors);
+    expected.extras.merge(upload.extras);
+  }
+  return expected;
+}
+
+void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to,
+                  const std::string& place) {
+  EK_CHECK(sent.base_delta.empty(), kData, place, " brings a change of the base, which is the server's to make");
+  check_names(sent.adapters, expected.adapters, place);
+  check_names(sent.extras, expected.extras, place);
+  for (const auto& [name, factors] : sent.adapters)
+    check_upload(factors, expected.adapters.at(name), up_to, name, place);
+  for (const auto& [name, tensor] : sent.extras) check_upload(tensor, expected.extras.at(name), name, place);
+}
+
+double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
+                            const Reply& reply) {
+  const auto place = concat("the reply of ", server.config.clients.who(client.id));
+  check_report(server, client, report_of<LocalReport>(reply), place);
+  EK_CHECK(reply.payload.size() > 0, kData, place, " brings no upload");
+  const auto sent = decode(reply.payload.bytes, place);
+  const auto download = server.method->broadcast(state, client, {.round = state.round});
+  const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
+  check_upload(sent, expected_upload(server, state, client, download), up_to, place);
+  server.method->check_upload(sent, client);
+  const double moved = update_norm(sent, download), most = server.config.clients.update_norm;
+  EK_CHECK(most == 0 || moved <= most, kData, place, " moves by ", moved, ", clients.update_norm allows ", most);
+  return moved;
+}
+
+double update_norm(const Payload& sent, const Payload& received) {
+  double squares = 0;
+  for (const auto& [name, factors] : sent.adapters) {
+    const auto before = received.adapters.find(name);
+    for (const auto& factor : kFactors) {
+      const auto& now = factors.*factor.tensor;
+      if (!now.defined()) continue;
+      const auto then = before == received.adapters.end() ? at::Tensor() : before->second.*factor.tensor;
+      const bool same = then.defined() && then.sizes() == now.sizes();
+      const auto moved = same ? now.to(at::kDouble) - then.to(at::kDouble) : now.to(at::kDouble);
+      squares += moved.square().sum().item<double>();
+    }
+  }
+  return std::sqrt(squares);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,229 @@
+#include "fed/round/round.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/mapped_files.h"
+#include "base/system/error_context.h"
+#include "base/system/process.h"
+#include "fed/config/sampling.h"
+#include "fed/round/payload_check.h"
+#include "fed/round/virtual_clock.h"
+
+namespace evenkeel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Runs `work` and adds its wall time to `seconds`.
+template <typename Work>
+auto timed(double& seconds, const Work& work) {
+  const auto start = Clock::now();
+  auto result = work();
+  seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  return result;
+}
+
+/// One round in the making: what its steps share.
+struct Round {
+  const Server& server;
+  const Snapshot& now;
+  RoundJournal& journal;
+  RunProgress& progress;
+  RoundView view;
+  OtherTraffic other{};
+  PhaseSeconds seconds{};
+  Broadcasts broadcasts{};
+  std::map<int64_t, ClientRecord> begun{};  // of clients that have their task
+  std::set<int64_t> awaited{};              // who has neither replied nor been lost
+  std::set<int64_t> elsewhere{};            // whose upload stayed where it was made
+  std::vector<LostClient> lost{};           // whose reply is no part of the round
+  RoundClock clock{server.config, view, now};
+
+  const ClientProfile* participant(int64_t id) const {
+    const auto found = std::find_if(view.participants.begin(), view.participants.end(),
+                                    [id](const ClientProfile& client) { return client.id == id; });
+    return found == view.participants.end() ? nullptr : &*found;
+  }
+
+  /// A change of the base reaches everybody in the round after it was made; participants get it with their task.
+  void announce(Fabric& fabric) {
+    const auto news = server.change_news(now.state);
+    if (news.payload.size() == 0) return;
+    std::vector<ClientProfile> idle;
+    std::copy_if(server.clients.begin(), server.clients.end(), std::back_inserter(idle),
+                 [&](const ClientProfile& client) { return !participant(client.id); });
+    fabric.announce(idle, news);
+    other.down["base_delta_idle"] += static_cast<int64_t>(idle.size()) * news.payload.size();
+  }
+
+  Task task_of(const ClientProfile& client) {
+    progress.begin_client(client);
+    auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view, &broadcasts); });
+    auto& record = begun[client.id];
+    record.id = client.id;
+    record.bytes_down = task.payload.size();
+    record.down_parts = task.payload.parts;
+    return task;
+  }
+
+  void store(const Reply& reply) {
+    const auto known = begun.find(reply.client);
+    if (known == begun.end() && !reply.crossed) return;  // to no task of ours
+    if (awaited.erase(reply.client) == 0) return;        // it came before
+    auto record = reply.crossed ? crossed(reply) : known->second;
+    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
+    const auto& client = *participant(reply.client);
+    record.flops = client_flops(server, client, record);
+    const bool stays = reply.crossed && !reply.late && reply.payload.size() == 0;
+    if (stays) elsewhere.insert(client.id);
+    timed(seconds.upload, [&] {
+      stays ? journal.note(std::move(record), reply.memory)
+            : journal.store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
+      return true;
+    });
+    progress.end_client(client);
+  }
+
+  static ClientRecord crossed(const Reply& reply) {
+    ClientRecord record;
+    record.id = reply.client;
+    record.bytes_down = reply.crossed->bytes_down;
+    record.bytes_up = reply.crossed->bytes_up;
+    record.down_parts = reply.crossed->down_parts;
+    record.up_parts = reply.crossed->up_parts;
+    return record;
+  }
+
+  std::string who(int64_t client) const { return server.config.clients.who(client); }
+  std::string context(int64_t client) const {
+    return training_context(view.round, who(client), server.config.method.name);
+  }
+
+  /// All that are not in the journal yet.
+  void exchange(Fabric& fabric) {
+    std::vector<ClientProfile> missing;
+    for (const auto& client : view.participants)
+      if (clock.drops_out(client.id))
+        drop_out(client);
+      else if (journal.holds(client.id))
+        progress.skip_client(client);
+      else
+        missing.push_back(client);
+    for (const auto& client : missing) awaited.insert(client.id);
+    fabric.exchange(
+        missing, {.task_of =
+                      [&](const ClientProfile& client) {
+                        return in_context(context(client.id), [&] { return task_of(client); });
+                      },
+                  .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
+                  .on_progress = [&](const ClientProgress& done) { progress.step(done); },
+                  .whole_news = [&] { return server.whole_news(now.state); },
+                  .check = [&](const ClientProfile& client,
+                               const Reply& reply) { return check_training_reply(server, now.state, client, reply); },
+                  .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
+                  .training = TrainingRound{now.state, view},
+                  .encodes = true});
+    leave_out(lost);
+    if (!clock.runs()) return;
+    const auto late = clock.close(view, journalled(), !lost.empty());
+    lost.insert(lost.end(), late.begin(), late.end());
+    leave_out(late);
+  }
+
+  void lose(int64_t client, const std::string& why) {
+    if (awaited.erase(client) == 0) return;
+    log::warning("[train] round ", view.round + 1, ": ", who(client), " is lost: ", why);
+    enter_loss(client, why);
+  }
+  /// In simulated time: nobody need train it to know.
+  void drop_out(const ClientProfile& client) {
+    task_of(client);
+    progress.skip_client(client);
+    enter_loss(client.id, "dropped out");
+  }
+  void enter_loss(int64_t client, const std::string& why) {
+    const auto task = begun.extract(client);  // none where it was lost before it could take one
+    lost.push_back({client, server.config.clients.name(client), why, task.empty() ? 0 : task.mapped().bytes_down, {}});
+  }
+  void leave_out(std::span<const LostClient> clients) {
+    std::vector<int64_t> ids;
+    for (const auto& client : clients) ids.push_back(client.id);
+    if (!ids.empty()) view = without(std::move(view), ids, server.config.clients.quorum);
+  }
+
+  ServerState aggregate(Fabric& fabric) {
+    std::vector<ClientUpdate> updates;
+    for (const auto& client : view.participants)
+      if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
+    return timed(seconds.aggregate, [&] {
+      release_mapped_pages();  // of the base: all clients' uploads are mapped now
+      make_room(now.state);
+      return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
+    });
+  }
+
+  ClientMemories memories() const {
+    ClientMemories memories = now.memories;
+    for (const auto& client : view.participants)
+      if (auto memory = journal.memory(client.id); !memory.empty()) memories[client.id] = std::move(memory);
+    return memories;
+  }
+
+  std::vector<ClientRecord> journalled() const {
+    std::vector<ClientRecord> records;
+    for (const auto& client : view.participants) records.push_back(journal.record(client.id));
+    return records;
+  }
+
+  RoundRecord record(const ServerState& next) {
+    const auto clients = journalled();
+    for (const auto& client : clients) seconds.train += client.seconds;
+    for (const auto& client : lost) other.down["tasks_of_lost"] += client.bytes_down;
+    auto record = round_record(server, view, clients, other, next, seconds);
+    std::sort(lost.begin(), lost.end(), [](const auto& x, const auto& y) { return x.id < y.id; });
+    if (!lost.empty()) record.lost = lost;
+    clock.tell(record);
+    return record;
+  }
+};
+
+}  // namespace
+
+Snapshot before_first_round(const Server& server, Fabric& fabric) {
+  Snapshot begun;
+  begun.state = server.initialize(fabric, &begun.opening);
+  const auto news = server.whole_news(begun.state);
+  fabric.announce(server.clients, news);
+  begun.opening.down["fixed_factors"] += static_cast<int64_t>(server.clients.size()) * news.payload.size();
+  return begun;
+}
+
+void make_room(const ServerState& state) {
+  if (!state.common.base_change.empty()) give_back_freed_memory();
+}
+
+void take_up(const Server& server, Fabric& fabric, const Snapshot& now) {
+  if (!fabric.share(now.state)) fabric.announce(server.clients, server.whole_news(now.state));
+  fabric.remember(now.memories);
+}
+
+RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
+                      RunProgress& progress) {
+  Round round{server, now, journal, progress, server.draw(now.state), now.opening};
+  const auto begin = Clock::now();
+  progress.begin_round(round.view);
+  round.announce(fabric);
+  round.exchange(fabric);
+  const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
+  auto next = in_context(context, [&] { return round.aggregate(fabric); });
+  make_room(next);
+  round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
+  auto record = round.record(next);
+  return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};
+}
+
+}  // namespace evenkeel

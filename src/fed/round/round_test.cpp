@@ -1,0 +1,409 @@
+#include "fed/round/round.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/plain/files.h"
+#include "fed/testing.h"
+#include "train/weight_gradient.h"
+
+namespace evenkeel {
+namespace {
+
+class RoundTest : public testing::SmallRun {
+ protected:
+  /// The round after `now`, whoever the clients of `e` last worked for.
+  static RoundResult play(Experiment& e, const Snapshot& now, std::string_view name) {
+    RunProgress progress(e.server, now.state.round);
+    take_up(e.server, e.fabric, now);
+    return run_round(e.server, e.fabric, now, RoundJournal(root() / name), progress);
+  }
+
+  /// Files of one client's upload from one journal to another.
+  static void hand_over(std::string_view from, std::string_view to, int64_t client) {
+    fs::create_directories(root() / to);
+    for (const auto& entry : fs::directory_iterator(root() / from))
+      if (entry.path().filename().string().starts_with(concat(client, ".")))
+        fs::copy_file(entry.path(), root() / to / entry.path().filename());
+  }
+};
+
+TEST_F(RoundTest, TheOrderOfClientsAndAnInterruptionDoNotChangeABit) {
+  auto e = experiment("ub-smoe");
+  const auto whole = play(e, beginning(e), "whole");
+  for (int64_t late = 0; late < 3; ++late) {
+    const std::string name = concat("all-but-", late);
+    for (int64_t client = 0; client < 3; ++client)
+      if (client != late) hand_over("whole", name, client);
+    const auto pieced = play(e, beginning(e), name);
+    const auto upload = concat(late, ".upload.safetensors");
+    EXPECT_EQ(sha256_file(root() / name / upload), sha256_file(root() / "whole" / upload));
+    testing::expect_same(pieced.next.state, whole.next.state);
+    EXPECT_EQ(testing::without_seconds(pieced.record), testing::without_seconds(whole.record));
+  }
+}
+
+TEST_F(RoundTest, ARoundMovesTheAdaptersAndNotTheBase) {
+  auto e = experiment("fedit");
+  std::map<std::string, at::Tensor> base;
+  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) base[name] = tensor.clone();
+  const auto result = play(e, beginning(e), "moves");
+  for (const auto& [name, tensor] : e.fabric.place.model->parameters())
+    EXPECT_TRUE(at::equal(base.at(name), tensor)) << name;
+  const auto begun = beginning(e);
+  for (const auto& [site, factors] : result.next.state.global.adapters)
+    EXPECT_FALSE(at::equal(factors.b, begun.state.global.adapters.at(site).b)) << site;
+  EXPECT_EQ(result.next.state.round, 1);
+}
+
+TEST_F(RoundTest, AnUploadThatIsNotFiniteIsRefusedOfEveryKindOfMethod) {
+  for (const std::string name : {"fedit", "flora", "fedex-lora"}) {
+    auto e = experiment(name);
+    const auto begun = beginning(e);
+    const auto round = e.server.draw(begun.state);
+    std::vector<ClientUpdate> updates;
+    for (const auto& client : round.participants)
+      updates.push_back({client, {.adapters = make_adapters(e.server.sites, client.rank, 1.0, 3)}, 1});
+    EXPECT_EQ(e.server.aggregate(begun.state, round, updates).round, 1);
+    updates[1].payload.adapters.begin()->second.b.fill_(NAN);
+    EXPECT_THROW(e.server.aggregate(begun.state, round, updates), Error) << name;
+  }
+}
+
+TEST_F(RoundTest, ASnapshotFromDiskGoesOnAsTheOneInMemory) {
+  auto e = experiment("ub-smoe");
+  const auto first = play(e, beginning(e), "first");
+  const Checkpoint checkpoint(root() / "checkpoint");
+  checkpoint.begin();
+  checkpoint.commit(first.next, sealed(record::write(first.record)));
+  const auto from_memory = play(e, first.next, "second-memory");
+  const auto from_disk = play(e, checkpoint.read().snapshot, "second-disk");
+  testing::expect_same(from_disk.next.state, from_memory.next.state);
+}
+
+TEST_F(RoundTest, TheRecordCountsWhatWasDone) {
+  auto e = experiment("ub-smoe");
+  const auto record = play(e, beginning(e), "record").record;
+  EXPECT_EQ(record.round, 1);
+  EXPECT_EQ(record.gate_norm, GateNorm::kRenormSelected);
+  EXPECT_EQ(record.gates_sum_to_one, true);
+  int64_t up = 0;
+  const auto expect_sum = [](const Traffic& parts, int64_t bytes) {
+    for (const auto& [name, part] : parts) bytes -= part;
+    EXPECT_EQ(bytes, 0);
+  };
+  const auto expect_parts = [&](const RoundMeasures& measures) {
+    expect_sum(measures.bytes_up_parts, measures.bytes_up);
+    expect_sum(measures.bytes_down_parts, measures.bytes_down);
+  };
+  expect_parts(record);
+  for (const auto& client : record.clients) {
+    const auto file = root() / "record" / concat(client.id, ".upload.safetensors");
+    EXPECT_EQ(client.bytes_up, static_cast<int64_t>(fs::file_size(file)));
+    EXPECT_DOUBLE_EQ(client.experts_per_token, static_cast<double>(client.top_k));
+    up += client.bytes_up;
+    expect_parts(client);
+    EXPECT_GT(client.bytes_down_parts.at("pseudo_grad_a"), client.bytes_down_parts.at("phi"));
+  }
+  EXPECT_EQ(record.bytes_up, up);
+  ASSERT_TRUE(record.experts);
+  EXPECT_EQ(record.experts->layers.size(), 2u);
+  EXPECT_EQ(record.experts->utilization[0].size(), 7u);
+}
+
+TEST_F(RoundTest, TheRecordReadsBackToTheByte) {
+  auto e = experiment("ub-smoe");
+  const auto text = record::write(play(e, beginning(e), "record-bytes").record).dump();
+  const Json json = parse_json(text, "here");
+  const auto again = record::read<RoundRecord>({json, "here"});
+  EXPECT_EQ(record::write(again).dump(), text);
+  EXPECT_EQ(again.clients.at(2).id, 2);
+  EXPECT_FALSE(again.diagnostics.lists.empty());
+  EXPECT_FALSE(again.lost) << "nobody was lost";
+}
+
+TEST_F(RoundTest, ThoseWhoSitOutReceiveTheChangeOfTheBaseToo) {
+  auto e = experiment("flora", Purpose::kTrain, "clients.participation=0.34");
+  const auto first = play(e, beginning(e), "flora-1");
+  const auto second = play(e, first.next, "flora-2");
+  const Payload change{.base_delta = first.next.state.global.base_delta};
+  const int64_t bytes = payload_size(change, TransportDtype::kFloat32);
+  EXPECT_FALSE(first.record.bytes_down_parts.contains("base_delta_idle"));
+  ASSERT_EQ(second.record.clients.size(), 1u);
+  EXPECT_EQ(second.record.clients[0].bytes_down, bytes);
+  EXPECT_EQ(second.record.bytes_down_parts.at("base_delta_idle"), 2 * bytes);
+  EXPECT_EQ(second.record.bytes_down, 3 * bytes);
+}
+
+TEST_F(RoundTest, FixedFactorsAreCountedOnceForEveryClient) {
+  auto e = experiment("ffa-lora", Purpose::kTrain, "clients.participation=0.67");
+  const auto begun = beginning(e);
+  const auto first = play(e, begun, "ffa-1");
+  const auto second = play(e, first.next, "ffa-2");
+  const int64_t fixed = 3 * payload_size({.adapters = begun.state.common.fixed}, TransportDtype::kFloat32);
+  EXPECT_EQ(first.record.bytes_down_parts.at("fixed_factors"), fixed);
+  EXPECT_FALSE(second.record.bytes_down_parts.contains("fixed_factors"));
+  EXPECT_EQ(first.record.bytes_down, second.record.bytes_down + fixed);
+  EXPECT_FALSE(first.record.bytes_down_parts.contains("base_delta_idle"));
+}
+
+TEST_F(RoundTest, GradientSumsOfAFederatedStartAreCountedOnceForEveryClient) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "method.fed-sb.init=federated");
+  const auto first = play(e, beginning(e), "sb-1");
+  const auto second = play(e, first.next, "sb-2");
+  int64_t weights = 0;
+  for (const auto& [site, shape] : e.server.sites)
+    weights += std::max<int64_t>(shape.experts, 1) * shape.in * shape.out;
+  const int64_t sums = 3 * 4 * weights;  // three clients, float32
+  const auto sent = first.record.bytes_up_parts.at("gradient_sums");
+  EXPECT_GE(sent, sums);
+  EXPECT_LT(sent, sums + 3 * 256 * static_cast<int64_t>(e.server.sites.size())) << "a message's header is short";
+  EXPECT_FALSE(second.record.bytes_up_parts.contains("gradient_sums"));
+  EXPECT_EQ(first.record.bytes_up, second.record.bytes_up + sent);
+  auto pooled = experiment("fed-sb");
+  EXPECT_EQ(beginning(pooled).opening.up["gradient_sums"], 0);
+}
+
+TEST_F(RoundTest, AnEvaluationIsAClientThatNeverTrains) {
+  auto e = experiment("ub-smoe", Purpose::kEvaluate);
+  const auto state = beginning(e).state;
+  EXPECT_EQ(setup_at(e, state, 0.25).router.top_k, 1);
+  EXPECT_EQ(setup_at(e, state, 1.0).router.top_k, 4);
+  EXPECT_TRUE(setup_at(e, state, 1.0).extra_trainables.empty());
+  EXPECT_THROW(setup_at(e, state, 0.2), Error);
+}
+
+TEST_F(RoundTest, AnErrorNamesRoundClientAndMethod) {
+  auto e = experiment("fedit");
+  e.fabric.shards.examples[1].clear();
+  try {
+    play(e, beginning(e), "error");
+    FAIL() << "an empty shard was trained on";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("round 1, client 1, method fedit"), std::string::npos) << error.what();
+  }
+}
+
+/// The gradient of one frozen weight over whole shards, as one micro-batch, routed by `router`.
+at::Tensor gradient_over(const Experiment& e, const std::string& site, const RouterOptions& router,
+                         std::initializer_list<size_t> clients) {
+  std::vector<const Example*> rows;
+  for (const size_t c : clients)
+    for (const auto& row : e.fabric.shards.examples[c]) rows.push_back(&row);
+  return weight_gradient(*e.fabric.place.model, site, e.server.sites.at(site), rows, 50, router);
+}
+
+double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).abs().max() / y.abs().max()).item<double>(); }
+
+/// A base of which the experts are large enough to be multiplied natively.
+fs::path wide_model(const fs::path& root) {
+  Json config = Json::parse(testing::kSmallModel);
+  config.update({{"hidden_size", 256},
+                 {"intermediate_size", 1030},
+                 {"num_hidden_layers", 1},
+                 {"num_experts", 3},
+                 {"num_experts_per_tok", 2},
+                 {"initializer_range", 0.05}});
+  write_file_atomic(root / "wide.json", config.dump());
+  save_model(*init_model(root / "wide.json", BaseDtype::kBFloat16, 1), root / "wide");
+  fs::copy_file(root / "model" / "tokenizer.json", root / "wide" / "tokenizer.json");
+  return root / "wide";
+}
+
+TEST_F(RoundTest, ComputeDtypeReachesTrainingGradientSumsAndEvaluation) {
+  const auto model = concat("model.path=\"", wide_model(root()).string(), "\"");
+  const std::string site = "model.layers.0.mlp.experts.down_proj";
+  std::vector<AdapterState> trained;
+  std::vector<at::Tensor> gradients;
+  for (const std::string dtype : {"float32", "bfloat16"}) {
+    auto e = experiment("fedit", Purpose::kTrain, concat("model.compute_dtype=", dtype),
+                        {model, "clients.budgets=[1.0, 1.0, 1.0]", "evaluate.budgets=[1.0]", "data.limit=6"});
+    int64_t bytes_up = 0;
+    gradients.push_back(e.server.gradient_sums(e.fabric, bytes_up)(site, {.rows = 6}));
+    trained.push_back(play(e, beginning(e), concat("computed-", dtype)).next.state.global.adapters);
+    EXPECT_EQ(e.fabric.place.forward({}).compute.products,
+              ProductTable(dtype == "bfloat16" ? ProductKernel::kDot : ProductKernel::kOwn));
+  }
+  EXPECT_FALSE(at::equal(trained[0].at(site).b, trained[1].at(site).b));
+  EXPECT_FALSE(at::equal(gradients[0], gradients[1]));
+  EXPECT_LT(apart(gradients[1], gradients[0]), 0.2);
+}
+
+// With a micro-batch as large as all rows, a mixture of clients would be one mean instead of a sum of three.
+TEST_F(RoundTest, AFederatedStartAddsSumsThatEachClientMakesOfItsOwnRows) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  for (auto& client : e.server.clients) client.top_k = 4;
+  e.fabric.clients = e.server.clients;
+  const std::string site = "model.layers.0.self_attn.q_proj";
+  int64_t bytes_up = 0;
+  const auto all = e.server.gradient_sums(e.fabric, bytes_up);
+  const auto right =
+      gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {1}) + gradient_over(e, site, {}, {2});
+  const auto pooled = gradient_over(e, site, {}, {0, 1, 2});
+  EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients}), right), 1e-5);
+  EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
+  EXPECT_GT(apart(pooled, right), 1e-2);
+  EXPECT_FALSE(all(site, {.rows = 3, .from = SampleFrom::kClients}).equal(all(site, {.rows = 3})));
+}
+
+// Clients 0 and 1 use one expert per token, client 2 all four of the checkpoint.
+TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  e.server.clients[1].top_k = e.server.clients[0].top_k;
+  e.fabric.clients = e.server.clients;
+  const std::string site = "model.layers.1.mlp.experts.up_proj";
+  int64_t bytes_up = 0;
+  const auto all = e.server.gradient_sums(e.fabric, bytes_up);
+  for (const auto gate_norm : {GateNorm::kCheckpoint, GateNorm::kRenormSelected}) {
+    const RouterOptions one{.top_k = 1, .gate_norm = gate_norm}, four{.top_k = 4, .gate_norm = gate_norm};
+    const auto pooled = gradient_over(e, site, one, {0, 1}) + gradient_over(e, site, four, {2});
+    e.fabric.place.config.method.gate_norm = gate_norm;
+    EXPECT_LT(apart(all(site, {.rows = 1000}), pooled), 1e-5);
+    const auto federated =
+        gradient_over(e, site, one, {0}) + gradient_over(e, site, one, {1}) + gradient_over(e, site, four, {2});
+    EXPECT_LT(apart(all(site, {.rows = 1000, .from = SampleFrom::kClients}), federated), 1e-5);
+    EXPECT_GT(apart(gradient_over(e, site, {}, {0, 1, 2}), pooled), 1e-2) << "routing makes no difference";
+  }
+}
+
+/// Reaches the clients of `fabric` but one, which fails.
+class Lossy : public Fabric {
+ public:
+  Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
+  void announce(std::span<const ClientProfile> to, const News& news) override { fabric_.announce(to, news); }
+  void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
+    ++exchanges;
+    std::vector<ClientProfile> there;
+    for (const auto& client : to) {
+      asked.push_back(client.id);
+      if (lost_.contains(client.id))
+        exchange.on_loss(client.id, "its node burned down");
+      else
+        there.push_back(client);
+    }
+    fabric_.exchange(there, exchange);
+  }
+  int exchanges = 0;
+  std::vector<int64_t> asked{};
+
+ private:
+  Fabric& fabric_;
+  std::set<int64_t> lost_;
+};
+
+TEST_F(RoundTest, AStartAsksForALayersGradientsInOnePass) {
+  auto e = experiment("fed-sb");
+  Lossy fabric(e.fabric, {});
+  const auto state = e.server.initialize(fabric);
+  EXPECT_EQ(fabric.exchanges, 2) << "the model has two layers";
+  EXPECT_EQ(state.global.adapters.size(), e.server.sites.size());
+}
+
+TEST_F(RoundTest, AFederatedStartGoesOnWithoutAClientThatIsLostAndAsksItNoMore) {
+  auto e = experiment("fed-sb", Purpose::kTrain, "train.batch_size=50");
+  for (auto& client : e.server.clients) client.top_k = 4;
+  e.fabric.clients = e.server.clients;
+  const GradientSample sample{.rows = 1000, .from = SampleFrom::kClients};
+  int64_t bytes_up = 0;
+  Lossy fabric(e.fabric, {1});
+  const auto sums = e.server.gradient_sums(fabric, bytes_up);
+  for (const std::string site : {"model.layers.0.self_attn.q_proj", "model.layers.1.mlp.experts.up_proj"})
+    EXPECT_LT(apart(sums(site, sample), gradient_over(e, site, {}, {0}) + gradient_over(e, site, {}, {2})), 1e-5);
+  EXPECT_EQ(fabric.asked, (std::vector<int64_t>{0, 1, 2, 0, 2}));
+  Lossy nobody(e.fabric, {0, 1, 2});
+  EXPECT_NE(testing::refusal([&] {
+              e.server.gradient_sums(nobody, bytes_up)("model.layers.0.self_attn.q_proj", sample);
+            }).find("0 of 3 clients are left"),
+            std::string::npos);
+}
+
+// In bfloat16 a value of the change takes two bytes, on both sides, and the last round's is held once.
+TEST_F(RoundTest, AChangeOfTheBaseIsKeptAsItCrossedAndItsLastPartOnce) {
+  for (const std::string method : {"flora", "fedex-lora"}) {
+    auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
+    const auto first = play(e, beginning(e), "crossed-1-" + method).next;
+    const std::string site = "model.layers.0.mlp.experts.up_proj";
+    const auto& change = first.state.common.base_change.at(site);
+    const auto& delta = first.state.global.base_delta.at(site);
+    EXPECT_EQ(change.a.scalar_type(), at::kBFloat16) << method;
+    EXPECT_TRUE(delta.a.is_alias_of(change.a) && delta.b.is_alias_of(change.b)) << method;
+    const auto next = play(e, first, "crossed-2-" + method).next;
+    EXPECT_EQ(e.fabric.place.shared->common().base_change.at(site).b.scalar_type(), at::kBFloat16) << method;
+    // Going on from the file is going on: alias or not.
+    save_state(root() / (method + ".state"), first.state);
+    const auto again =
+        play(e, {.state = load_state(root() / (method + ".state"), 1)}, "crossed-2-again-" + method).next;
+    testing::expect_same(again.state, next.state);
+  }
+}
+
+// One copy on both sides, or news and changes over the wire.
+TEST_F(RoundTest, FreedMemoryGoesBackWhereTheBaseHasChangedAndNowhereElse) {
+  for (const std::string method : {"fedit", "fedex-lora"}) {
+    auto e = experiment(method);
+    const auto first = play(e, beginning(e), concat("room-", method, "-1"));
+    const testing::FreedMemory freed;
+    if (!freed.is_glibcs()) GTEST_SKIP() << "another allocator than glibc's";
+    play(e, first.next, concat("room-", method, "-2"));
+    EXPECT_EQ(freed.went_back(), method == "fedex-lora") << method;
+  }
+}
+
+TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
+  for (const std::string method : {"flora", "fedex-lora", "ffa-lora"}) {
+    auto e = experiment(method, Purpose::kTrain, "train.transport_dtype=\"bfloat16\"");
+    const auto first = play(e, beginning(e), "shared-1-" + method).next;
+    const auto second = play(e, first, "shared-2-" + method).next;
+    for (const auto& [site, change] : first.state.common.base_change) {
+      e.fabric.share(first.state);
+      EXPECT_TRUE(e.fabric.place.shared->common().base_change.at(site).a.is_alias_of(change.a)) << site;
+    }
+    Lossy told(e.fabric, {});
+    auto now = beginning(e);
+    take_up(e.server, told, now);
+    for (const std::string round : {"told-1-", "told-2-"}) {
+      RunProgress progress(e.server, now.state.round);
+      now = run_round(e.server, told, now, RoundJournal(root() / (round + method)), progress).next;
+    }
+    testing::expect_same(now.state, second.state);
+  }
+}
+
+TEST_F(RoundTest, AnEvaluationHasTheMeanOfTheRescalersThatClientsOfItsKLearned) {
+  auto e = experiment("a3smoe", Purpose::kTrain, "method.a3smoe.rescaler=\"learn\"");
+  e.server.clients[1].top_k = e.server.clients[0].top_k;
+  e.fabric.clients = e.server.clients;
+  const auto next = play(e, beginning(e), "rescaler").next;
+  const auto scale = [&](const ServerState& state, double budget) {
+    return setup_at(e, state, budget).router.output_scale.item<double>();
+  };
+  const auto learned = [&](int64_t client) { return next.memories.at(client).at("rescaler").item<double>(); };
+  const double first = e.server.clients[0].examples, second = e.server.clients[1].examples;
+  EXPECT_NE(learned(0), 1);
+  EXPECT_NE(learned(0), learned(1));
+  EXPECT_NEAR(scale(next.state, 0.25), (first * learned(0) + second * learned(1)) / (first + second), 1e-6);
+  EXPECT_NEAR(scale(next.state, 1.0), learned(2), 1e-6);
+  EXPECT_EQ(scale(next.state, 0.5), 1) << "no client of that K has trained";
+  EXPECT_EQ(scale(beginning(e).state, 1.0), 1);
+}
+
+TEST_F(RoundTest, RanksShapeTheAdaptersAndTheirScale) {
+  auto table = config::Table::parse(testing::kSmallRun, "unit.toml");
+  table.set(concat("model.path=\"", (root() / "model").string(), "\""));
+  table.set("clients.ranks=[2, 2, 2]");
+  for (const auto& [mode, scaling] : {std::pair{"fixed_alpha", 4.0 / 2}, std::pair{"const_scale", 4.0 / 3}}) {
+    table.set(concat("lora.lora_scale_mode=\"", mode, "\""));
+    auto config = ExperimentConfig::read(table);
+    config.settle({});
+    auto e = make_experiment(std::move(config), Purpose::kEvaluate);
+    for (const auto& [site, factors] : beginning(e).state.global.adapters) {
+      EXPECT_EQ(factors.rank(), 2);
+      EXPECT_DOUBLE_EQ(factors.scaling, scaling);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

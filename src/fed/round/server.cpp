@@ -1,0 +1,323 @@
+#include "fed/round/server.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "fed/config/sampling.h"
+#include "fed/exchange/gradient_sums.h"
+#include "fed/round/starting_adapter.h"
+#include "fed/round/virtual_clock.h"
+#include "lora/algebra.h"
+#include "lora/packing.h"
+
+namespace evenkeel {
+namespace {
+
+/// Promise: a client never trains more than its rank.
+void check_rank(const Server& server, const ClientProfile& client, const Payload& download) {
+  for (const auto& [site, factors] : download.adapters)
+    EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config.clients.who(client.id),
+             " rank ", client.rank, ", but method ", server.config.method.name, " sends rank ", factors.rank(),
+             " to every client");
+}
+
+/// What says the budget of a client, for messages.
+std::string budget_key(const ClientsSection& clients, int64_t id) {
+  if (!clients.budgets.listed()) return "clients.budgets.values";
+  const auto key = concat("clients.budgets[", id, "]");
+  return clients.name(id) ? concat(key, ", of ", clients.who(id), ",") : key;
+}
+
+/// Adds parts in the order of their clients, whenever they arrive; holds those that came too early.
+class OrderedSums {
+ public:
+  explicit OrderedSums(std::span<const ClientProfile> clients) : clients_(clients) {}
+  /// \return false for parts that came before, which are left out
+  bool add(int64_t client, TensorMap parts) {
+    if (!heard_.insert(client).second) return false;
+    early_[client] = std::move(parts);
+    for (; next_ < clients_.size() && early_.contains(clients_[next_].id); ++next_) {
+      const auto next = early_.extract(clients_[next_].id);
+      for (const auto& [name, own] : next.mapped()) {
+        auto& sum = sums_[name];
+        sum = sum.defined() ? sum.add_(own) : own.clone();
+      }
+    }
+    return true;
+  }
+  TensorMap& sums() { return sums_; }
+
+ private:
+  std::span<const ClientProfile> clients_;
+  size_t next_ = 0;
+  std::set<int64_t> heard_;
+  std::map<int64_t, TensorMap> early_;
+  TensorMap sums_;
+};
+
+TensorMap gradients_in(const Reply& reply) {
+  if (reply.payload.size() == 0) return {};
+  return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
+}
+
+/// \throws kData for what are no gradients of those sites.
+double check_gradients(const Server& server, const SumGradients& ask, const Reply& reply) {
+  const auto gradients = gradients_in(reply);
+  if (gradients.empty()) return 0;
+  EK_CHECK(gradients.size() == ask.sites.size(), kData, "client ", reply.client, " sent ", gradients.size(),
+           " gradients, asked for ", ask.sites.size());
+  for (const auto& name : ask.sites) {
+    const auto found = gradients.find(gradient_name(name));
+    EK_CHECK(found != gradients.end(), kData, "client ", reply.client, " was asked for the gradient of ", name,
+             " and sent none");
+    const auto& site = server.sites.at(name);
+    std::vector<int64_t> shape{site.out, site.in};
+    if (site.experts > 0) shape.insert(shape.begin(), site.experts);
+    EK_CHECK(found->second.sizes() == at::IntArrayRef(shape) && found->second.scalar_type() == at::kFloat &&
+                 at::isfinite(found->second).all().item<bool>(),
+             kData, "a gradient of client ", reply.client, " is [", join(found->second.sizes().vec()),
+             "], expected finite numbers of [", join(shape), "]");
+  }
+  return 0;
+}
+
+/// \param bytes_up  grows by what clients send for sums of their own rows. \param lost  who failed is entered, and not
+/// asked again
+TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, std::set<int64_t>& lost,
+                            int64_t& bytes_up) {
+  std::vector<ClientProfile> asked;
+  if (ask.sample.from == SampleFrom::kPooled) asked.push_back({.id = kPool});
+  for (const auto& client : server.clients)
+    if (ask.sample.from == SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
+  OrderedSums sums(asked);
+  fabric.exchange(
+      asked, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
+              .on_reply =
+                  [&](const Reply& reply) {
+                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPool)
+                      bytes_up += reply.payload.size();
+                  },
+              .check = [&](const ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
+              .on_loss =
+                  [&](int64_t client, const std::string& why) {
+                    if (!sums.add(client, {})) return;
+                    log::warning("[train] before round 1: ", server.config.clients.who(client),
+                                 " is lost, the method begins without its gradients: ", why);
+                    lost.insert(client);
+                  }});
+  const auto left = static_cast<int64_t>(server.clients.size() - lost.size());
+  EK_CHECK(ask.sample.from == SampleFrom::kPooled || left >= server.config.clients.quorum, kData, left, " of ",
+           server.clients.size(), " clients are left to make the gradients that method ", server.config.method.name,
+           " begins with, clients.quorum is ", server.config.clients.quorum);
+  return std::move(sums.sums());
+}
+
+/// Gradients of a layer's sites are asked for together, up to as many bytes: each ask is a forward and a backward pass
+/// over all rows of the sample.
+constexpr int64_t kGradientBytes = int64_t{2} << 30;
+
+/// What is asked for with the gradient of `site`: those of its layer that come after it.
+std::vector<std::string> asked_with(const Sites& sites, const std::string& site) {
+  std::vector<std::string> together;
+  int64_t bytes = 0;
+  for (auto at = sites.find(site); at != sites.end() && layer_of(at->first) == layer_of(site); ++at) {
+    bytes += 4 * std::max<int64_t>(at->second.experts, 1) * at->second.in * at->second.out;
+    if (!together.empty() && bytes > kGradientBytes) break;
+    together.push_back(at->first);
+  }
+  return together;
+}
+
+/// Where in `round` the clients of `updates` stand.
+UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updates, const Reduction& others) {
+  UploadShare share{.places = {}, .of = round.participants.size(), .others = &others};
+  for (const auto& update : updates) {
+    const auto found = std::find_if(round.participants.begin(), round.participants.end(),
+                                    [&](const ClientProfile& client) { return client.id == update.client.id; });
+    EK_CHECK(found != round.participants.end(), kInternal, "aggregate: client ", update.client.id, " is not of round ",
+             round.round);
+    share.places.push_back(static_cast<size_t>(found - round.participants.begin()));
+  }
+  return share;
+}
+
+}  // namespace
+
+int64_t Server::max_rank() const {
+  const auto ranks = config.client_ranks();
+  return *std::max_element(ranks.begin(), ranks.end());
+}
+
+ServerView Server::view(int64_t round, GradientSum gradient_sum) const {
+  return {.sites = sites,
+          .moe_layers = model.moe_layers,
+          .num_experts = model.num_experts,
+          .max_top_k = model.top_k,
+          .rank = max_rank(),
+          .scale = scale(),
+          .lr = config.train.learning_rate(round),
+          .seed = seed(),
+          .gradient_sum = std::move(gradient_sum),
+          .transport = config.train.transport_dtype};
+}
+
+GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
+  struct Known {
+    GradientSample sample{};
+    TensorMap sums{};  // that were asked for together with another, until they are wanted
+    std::set<int64_t> lost{};
+  };
+  return [&, known = std::make_shared<Known>()](const std::string& site, const GradientSample& sample) {
+    const auto name = gradient_name(site);
+    if (!known->sums.contains(name) || known->sample != sample) {
+      known->sums = sums_of_gradients(*this, fabric, {asked_with(sites, site), sample}, known->lost, bytes_up);
+      known->sample = sample;
+    }
+    const auto own = known->sums.extract(name);
+    return own.empty() ? at::Tensor() : own.mapped();
+  };
+}
+
+ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
+  int64_t bytes_up = 0;
+  auto state = begun(*this, gradient_sums(fabric, bytes_up));
+  if (sent) sent->up["gradient_sums"] += bytes_up;
+  return state;
+}
+
+/// Fixed factors travel in float32, which they are in: everybody uses them as they are.
+News Server::whole_news(const ServerState& state) const {
+  News news{.round = state.round, .whole = true};
+  const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
+  if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kAsTheyAre, sites);
+  return news;
+}
+
+std::optional<double> Server::scheduled_rate(int64_t round) const {
+  if (config.train.schedule.is_constant()) return std::nullopt;
+  return config.train.learning_rate(round);
+}
+
+RoundView Server::draw(const ServerState& state) const {
+  return draw_round(clients, config.clients.participation, seed(), state.round);
+}
+
+Task Server::training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
+                           Broadcasts* sent) const {
+  Broadcasts alone;
+  auto& broadcasts = sent ? *sent : alone;
+  return {.round = round.round,
+          .client = client,
+          .ask = Train{.lr = scheduled_rate(state.round)},
+          .payload = broadcasts.encoded(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
+}
+
+News Server::change_news(const ServerState& state) const {
+  News news{.round = state.round};
+  if (!state.global.base_delta.empty())
+    news.payload = encode({.base_delta = state.global.base_delta}, config.train.transport_dtype, sites);
+  return news;
+}
+
+ServerState Server::aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
+                              const Reduction* others) const {
+  const Uploads uploads = others ? Uploads(updates, share_of(round, updates, *others))
+                                 : Uploads(updates, config.method.entry().needs_individuals);
+  auto next = method->aggregate(view(state.round), state, round, uploads);
+  next.round = state.round + 1;
+  const auto who = concat("aggregate of round ", round.round);
+  check_finite(next.global.adapters, who);
+  check_finite(next.global.base_delta, who);
+  gain_base_delta(next, config.train.transport_dtype);
+  return next;
+}
+
+ClientProfile Server::evaluator(const EvaluationPoint& point) const {
+  const bool cut = point.reading == "a";
+  const auto rank_at = [&] {
+    return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
+                        : config.method.entry().rank(point.budget, config.lora.rank);
+  };
+  return {.id = point.own_rows() ? point.client->id : kEvaluator,
+          .budget = point.budget,
+          .top_k = cut ? model.top_k : active_experts(model, point.budget, "evaluation budget"),
+          .rank = cut ? std::min(rank_at(), max_rank()) : max_rank(),
+          .examples = 0,
+          .trains = false};
+}
+
+Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
+  ask.reading = point.reading;
+  ask.served_by = point.served_by;
+  ask.own_rows = point.own_rows();
+  const auto client = evaluator(point);
+  if (point.served_by == ServedBy::kRun) {
+    auto task = training_task(state, client, {.round = state.round});
+    task.ask = std::move(ask);
+    return task;
+  }
+  return {.round = state.round,
+          .client = client,
+          .ask = std::move(ask),
+          .payload = encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, sites)};
+}
+
+LocalSetup Server::setup_of(const ServerState& state, const ClientProfile& client) const {
+  TensorMap memory;
+  const ClientView view{.client = client,
+                        .sites = sites,
+                        .common = state.common,
+                        .scale = scale(),
+                        .gate_norm = config.method.gate_norm,
+                        .round = state.round,
+                        .seed = seed(),
+                        .memory = memory};
+  return method->prepare(method->broadcast(state, client, {.round = state.round}), view);
+}
+
+LostRouting Server::lost_routing(const ServerState& state, const EvaluationPoint& point) const {
+  return evenkeel::lost_routing(setup_of(state, evaluator(point)).router, model.gates);
+}
+
+void Server::rehearse(const ServerState& state) const {
+  const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
+  ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
+  client.trains = false;
+  check_rank(*this, client, method->broadcast(state, client, {.round = state.round}));
+  setup_of(state, client);
+}
+
+int64_t active_experts(const ModelSpec& model, double budget, std::string_view who) {
+  if (model.num_experts == 0) return 0;
+  const int64_t active = experts_at(budget, model.top_k);
+  EK_CHECK(active >= 1, kConfig, who, " is ", budget, ": floor(", model.top_k, " experts per token * ", budget,
+           ") = 0, allowed: ", 1.0 / static_cast<double>(model.top_k), " or more");
+  return active;
+}
+
+std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
+                                        std::span<const size_t> examples) {
+  std::vector<ClientProfile> clients;
+  const auto budgets = config.client_budgets();
+  const auto ranks = config.client_ranks();
+  for (int64_t id = 0; id < config.clients.count; ++id) {
+    const auto i = static_cast<size_t>(id);
+    const double budget = budgets[i];
+    const int64_t top_k = config.method.entry().top_k(budget, model.top_k);
+    if (top_k == 0) active_experts(model, budget, budget_key(config.clients, id));
+    clients.push_back({.id = id,
+                       .budget = budget,
+                       .top_k = top_k,
+                       .rank = ranks[i],
+                       .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
+                       .trains = true});
+  }
+  check_devices(config, clients);
+  return clients;
+}
+
+}  // namespace evenkeel

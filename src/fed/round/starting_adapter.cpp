@@ -1,0 +1,77 @@
+#include "fed/round/starting_adapter.h"
+
+#include <ATen/ATen.h>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/random/random.h"
+#include "base/system/error_context.h"
+#include "lora/algebra.h"
+#include "lora/peft.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double kTolerance = 1e-3;  // of the largest number of a product: what is folded or decomposed rounds
+
+/// What a client cuts to its rank, or a server to its best ranks, is not the start any more.
+bool keeps_all(const AdapterState& start, const Server& server) {
+  for (const auto& [site, factors] : start)
+    if (factors.rank() > server.max_rank()) return false;
+  return true;
+}
+
+/// scaling B A x, [*, out], of a fixed vector of signs x.
+at::Tensor probed(const LoraFactors& factors, const std::string& site) {
+  auto x_I = at::empty({factors.a.size(-1)}, at::kFloat);
+  RandomStream stream(1, "start " + site);
+  for (int64_t i = 0; i < x_I.numel(); ++i) x_I.mutable_data_ptr<float>()[i] = stream.below(2) == 0 ? -1.0F : 1.0F;
+  const auto product = at::matmul(factors.b.to(at::kFloat), at::matmul(factors.a.to(at::kFloat), x_I).unsqueeze(-1));
+  return product.squeeze(-1) * factors.scaling;
+}
+
+bool has_effect(const AdapterState& whole, const AdapterState& start) {
+  for (const auto& [site, factors] : start) {
+    const auto found = whole.find(site);
+    if (found == whole.end()) return false;
+    const auto wanted = probed(factors, site), made = probed(found->second, site);
+    if ((wanted - made).abs().max().item<double>() > kTolerance * (1e-12 + wanted.abs().max().item<double>()))
+      return false;
+  }
+  return true;
+}
+
+std::string named(const Server& server) { return concat("lora.init = \"", server.config.lora.init, "\""); }
+
+}  // namespace
+
+AdapterState adapter_to_start_from(const Server& server) {
+  const auto& config = server.config;
+  if (config.lora.init.empty()) return {};
+  EK_CHECK(config.method.entry().starts_from_adapter, kConfig, named(server), ": method ", config.method.name,
+           " makes its factors from gradients and cannot start from an adapter, allowed: empty");
+  EK_CHECK(is_folder(config.lora.init), kConfig, named(server), " is no folder");
+  return in_context(concat(named(server), ", whose modules have to be among lora.targets and lora.router_lora"),
+                    [&] { return load_peft_adapter(config.lora.init, server.sites); });
+}
+
+ServerState begun(const Server& server, GradientSum gradient_sum) {
+  const auto start = adapter_to_start_from(server);
+  auto view = server.view(0, std::move(gradient_sum));
+  if (!start.empty()) view.start = &start;
+  auto state = server.method->initialize(view);
+  EK_CHECK(start.empty() || !keeps_all(start, server) || has_effect(whole_adapter(state), start), kConfig,
+           named(server), ": method ", server.config.method.name, " does not start from an adapter, allowed: empty");
+  return state;
+}
+
+void check_start(const Server& server) {
+  const auto start = adapter_to_start_from(server);
+  if (start.empty()) return;
+  begun(server);
+  if (start.size() < server.sites.size())
+    log::warning("[train] ", named(server), " has ", start.size(), " of the run's ", server.sites.size(),
+                 " sites: the others begin with fresh factors");
+}
+
+}  // namespace evenkeel

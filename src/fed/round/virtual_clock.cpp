@@ -1,0 +1,137 @@
+#include "fed/round/virtual_clock.h"
+
+#include <algorithm>
+
+#include "fed/config/sampling.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kForeseen = 20'000'000;  // clients x rounds whose drop-outs are looked at before a run: a second
+
+Device device_of(const ExperimentConfig& config, const std::string& name, int64_t client) {
+  return {name, config.devices.profiles.at(name), static_cast<uint64_t>(config.seed), client};
+}
+
+int64_t total(const Traffic& traffic) {
+  int64_t sum = 0;
+  for (const auto& [content, bytes] : traffic) sum += bytes;
+  return sum;
+}
+
+/// Before the first round: every client gets, and sends, as much as any other. What computing it takes is left out.
+double opening_seconds(const ExperimentConfig& config, const OtherTraffic& opening) {
+  const auto names = config.client_devices();
+  const int64_t down = total(opening.down) / config.clients.count, up = total(opening.up) / config.clients.count;
+  double slowest = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto device = device_of(config, names[i], static_cast<int64_t>(i));
+    slowest = std::max(slowest, (down > 0 ? device.down(down) : 0) + (up > 0 ? device.up(up) : 0));
+  }
+  return slowest;
+}
+
+std::map<int64_t, Device> devices_of(const ExperimentConfig& config, const RoundView& round) {
+  std::map<int64_t, Device> devices;
+  const auto names = config.client_devices();
+  for (const auto& client : round.participants)
+    if (!names.empty()) devices.emplace(client.id, device_of(config, names[static_cast<size_t>(client.id)], client.id));
+  return devices;
+}
+
+void check_speeds(const ExperimentConfig& config, std::span<const ClientProfile> clients,
+                  std::span<const std::string> names) {
+  for (const auto& client : clients) {
+    const auto& name = names[static_cast<size_t>(client.id)];
+    const auto& profile = config.devices.profiles.at(name);
+    EK_CHECK(profile.knows(client.top_k), kConfig, "devices.", name, ".top_k is [", join(profile.top_k), "], but ",
+             config.clients.who(client.id), " trains with ", client.top_k,
+             " experts per token, allowed: those measured and what lies between");
+  }
+}
+
+/// How many of a round's clients do not drop out.
+int64_t staying(const ExperimentConfig& config, std::span<const std::string> names, int64_t round) {
+  const auto drawn = sample_participants(config.clients.count, config.clients.participation,
+                                         static_cast<uint64_t>(config.seed), round);
+  return std::count_if(drawn.begin(), drawn.end(), [&](int64_t id) {
+    return !device_of(config, names[static_cast<size_t>(id)], id).drops_out(round);
+  });
+}
+
+}  // namespace
+
+void check_devices(const ExperimentConfig& config, std::span<const ClientProfile> clients) {
+  const auto names = config.client_devices();
+  if (names.empty()) return;
+  check_speeds(config, clients, names);
+  const bool all_stay = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+    return config.devices.profiles.at(name).dropout == 0;
+  });
+  const int64_t foreseen = all_stay ? 0 : std::min(config.train.rounds, kForeseen / config.clients.count);
+  for (int64_t round = 0; round < foreseen; ++round) {
+    const int64_t left = staying(config, names, round);
+    EK_CHECK(left >= config.clients.quorum, kConfig, "in round ", round + 1, " only ", left, " of ",
+             drawn_clients(config.clients.count, config.clients.participation),
+             " clients would not drop out, clients.quorum is ", config.clients.quorum,
+             ": another seed, more clients per round, or a lower quorum or dropout");
+  }
+}
+
+RoundClock::RoundClock(const ExperimentConfig& config, const RoundView& round, const Snapshot& now)
+    : config_(config),
+      devices_(devices_of(config, round)),
+      round_(round.round),
+      start_(now.clock + opening_seconds(config, now.opening)) {}
+
+bool RoundClock::drops_out(int64_t client) const {
+  const auto device = devices_.find(client);
+  return device != devices_.end() && device->second.drops_out(round_);
+}
+
+SimulatedClient RoundClock::simulated(const ClientProfile& client, const ClientRecord& record) const {
+  const auto& device = devices_.at(client.id);
+  SimulatedClient times{.device = device.name(),
+                        .down = device.down(record.bytes_down),
+                        .train = device.train(client.top_k, record.tokens),
+                        .up = device.up(record.bytes_up),
+                        .start = start_};
+  times.end = start_ + (times.down + times.train + times.up);
+  return times;
+}
+
+/// Seconds after which the round closes for its clients.
+double RoundClock::closing(std::vector<double> arrivals, bool missing) const {
+  std::sort(arrivals.begin(), arrivals.end());
+  const double last = arrivals.back(), deadline = config_.clients.deadline;
+  if (deadline == 0 || (last <= deadline && !missing)) return last;
+  const auto quorum = std::min(arrivals.size(), static_cast<size_t>(config_.clients.quorum));
+  return std::max(deadline, arrivals[quorum - 1]);
+}
+
+std::vector<LostClient> RoundClock::close(const RoundView& round, std::span<const ClientRecord> arrived, bool missing) {
+  std::vector<double> arrivals;
+  for (size_t i = 0; i < arrived.size(); ++i) {
+    const auto& times = arrived_[arrived[i].id] = simulated(round.participants[i], arrived[i]);
+    arrivals.push_back(times.down + times.train + times.up);
+  }
+  const double closing_at = closing(arrivals, missing);
+  seconds_ = closing_at + config_.devices.server_seconds;
+  std::vector<LostClient> late;
+  for (size_t i = 0; i < arrived.size(); ++i)
+    if (arrivals[i] > closing_at)
+      late.push_back({.id = arrived[i].id,
+                      .name = config_.clients.name(arrived[i].id),
+                      .reason = "late",
+                      .bytes_down = arrived[i].bytes_down,
+                      .simulated = arrived_.at(arrived[i].id)});
+  return late;
+}
+
+void RoundClock::tell(RoundRecord& record) const {
+  if (!runs()) return;
+  for (auto& client : record.clients) client.simulated = arrived_.at(client.id);
+  record.simulated = SimulatedRound{.start = start_, .end = end(), .took = seconds_};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,75 @@
+#include "fed/run/machine_speed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "fed/round/round.h"
+
+namespace evenkeel {
+namespace {
+
+const std::vector<Example>& largest_shard(const Shards& shards) {
+  return *std::max_element(shards.examples.begin(), shards.examples.end(),
+                           [](const auto& x, const auto& y) { return x.size() < y.size(); });
+}
+
+/// What `steps` optimiser steps of `client` measure.
+LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile& client, int64_t steps) {
+  const auto& rows = largest_shard(e.fabric.shards);
+  auto& train = e.fabric.place.config.train;
+  const auto kept = train.local_epochs;
+  train.local_epochs =
+      static_cast<double>(steps * train.batch_size * train.accumulation) / static_cast<double>(rows.size());
+  auto round = e.server.draw(state);
+  const auto reply = Client(e.fabric.place, rows).answer(e.server.training_task(state, client, round));
+  train.local_epochs = kept;
+  return report_of<LocalReport>(reply);
+}
+
+/// To three digits: more are chance.
+double rounded(double speed) {
+  const double unit = std::pow(10.0, std::floor(std::log10(speed)) - 2);
+  return std::round(speed / unit) * unit;
+}
+
+/// Rounds as long as a client's are, whose beginning counts too, or shorter ones where these take long.
+double tokens_per_second(Experiment& e, const ServerState& state, const ClientProfile& client, double seconds) {
+  const double step = trained(e, state, client, 1).seconds;
+  const auto rows = static_cast<int64_t>(largest_shard(e.fabric.shards).size());
+  const int64_t steps =
+      std::clamp(std::llround(seconds / step), 1LL, static_cast<long long>(local_steps(e.server.config.train, rows)));
+  LocalReport all;
+  while (all.seconds < seconds) {
+    const auto round = trained(e, state, client, steps);
+    all.tokens += round.tokens;
+    all.seconds += round.seconds;
+  }
+  return rounded(static_cast<double>(all.tokens) / all.seconds);
+}
+
+}  // namespace
+
+std::vector<int64_t> measured_top_ks(const Experiment& e) {
+  const int64_t most = e.server.model.top_k;
+  if (e.server.model.num_experts == 0) return {0};
+  std::set<int64_t> all;
+  for (const int64_t divisor : {8, 4, 2, 1}) all.insert(std::max<int64_t>(1, most / divisor));
+  for (const auto& client : e.server.clients) all.insert(client.top_k);
+  return {all.begin(), all.end()};
+}
+
+DeviceProfile measured_profile(Experiment& e, std::span<const int64_t> top_ks, double seconds) {
+  const auto state = before_first_round(e.server, e.fabric).state;
+  DeviceProfile profile;
+  for (const int64_t k : top_ks) {
+    auto client = e.server.clients[0];
+    client.top_k = k;
+    client.rank = e.server.max_rank();
+    if (k > 0) profile.top_k.push_back(k);
+    profile.tokens_per_second.push_back(tokens_per_second(e, state, client, seconds));
+  }
+  return profile;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,236 @@
+#include "fed/run/memory_estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/system/device.h"
+#include "models/cost.h"
+#include "scoring/generation.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kFloat = 4;
+constexpr int64_t kProgram = int64_t{256} << 20;  // libraries, threads, tokenizer; measured 150 to 250 MiB
+
+int64_t row_bytes(const Shards& shards) {
+  int64_t bytes = 0;
+  for (const auto& shard : shards.examples)
+    for (const auto& example : shard)
+      bytes += static_cast<int64_t>(sizeof(Example) + example.ids.capacity() * sizeof(int64_t));
+  return bytes;
+}
+
+/// Tokens of the `count` longest rows of any client: no batch of so many has more. Rows repeat when a client has fewer.
+int64_t longest_batch(const Shards& shards, int64_t count) {
+  int64_t most = 0;
+  for (const auto& shard : shards.examples) {
+    std::vector<int64_t> lengths;
+    for (const auto& example : shard) lengths.push_back(static_cast<int64_t>(example.ids.size()));
+    std::sort(lengths.rbegin(), lengths.rend());
+    if (lengths.empty()) continue;
+    const auto rows = static_cast<int64_t>(lengths.size()), rest = count % rows;
+    const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    most = std::max(most, count / rows * all + std::accumulate(lengths.begin(), lengths.begin() + rest, int64_t{0}));
+  }
+  return most;
+}
+
+/// Of a micro-batch, or of as many as are merged.
+int64_t longest_pass(const Shards& shards, const LocalTraining& train) {
+  const int64_t step = longest_batch(shards, train.batch_size * train.accumulation);
+  return std::max(longest_batch(shards, train.batch_size), std::min(train.merge_tokens, step));
+}
+
+int64_t most_experts(const Experiment& e) {
+  int64_t most = e.server.model.num_experts > 0 ? 1 : 0;
+  for (const auto& client : e.server.clients) most = std::max(most, client.top_k);
+  return most;
+}
+
+bool on_gpu(const Experiment& e) { return names_gpu(e.server.config.model.device); }
+
+/// All tensors of the base.
+int64_t base_bytes(const Experiment& e) {
+  if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return weight_file_bytes(e.server.model_folder);
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// Bytes that the base takes besides its mapped files: all of it when it is stored in another type than there.
+int64_t converted_bytes(const Experiment& e, int64_t file_bytes) {
+  if (on_gpu(e)) return 0;
+  const int64_t bytes = base_bytes(e);
+  if (e.server.config.model.uses_operators()) return bytes;  // in stacks of its own
+  if (e.server.config.model.dtype == BaseDtype::kCheckpoint) return 0;
+  const bool same_width = bytes > file_bytes - file_bytes / 16 && bytes < file_bytes + file_bytes / 16;
+  return same_width ? 0 : bytes;
+}
+
+/// An int8 base is a file of its own, mapped; of the checkpoint's, what was not quantised is still read. Before it is
+/// made, in its own run, the checkpoint's pages pass through the system's cache.
+int64_t mapped_bytes(const Experiment& e, int64_t file_bytes) {
+  if (e.server.config.model.base_format == BaseFormat::kStored) return file_bytes;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : e.fabric.place.model->parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// At most so many in a round.
+int64_t drawn_clients(const Experiment& e) {
+  return static_cast<int64_t>(
+      std::ceil(e.server.config.clients.participation * static_cast<double>(e.server.clients.size())));
+}
+
+using Parts = std::vector<MemoryPart>;
+const std::string kAdapterKeys = "lora.rank or lora.targets";
+
+/// Clients in the middle of a step. \param adapter  bytes of one copy of the largest adapter
+Parts training_moment(const Experiment& e, int64_t adapter) {
+  if (on_gpu(e)) return {{"a client's adapters, and its task and reply in bytes", 5 * adapter, kAdapterKeys}};
+  const auto& spec = e.server.model;
+  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
+  const PassShape pass{.tokens = tokens,
+                       .targets = tokens,
+                       .top_k = most_experts(e),
+                       .threads = std::max<int64_t>(1, e.server.config.threads)};
+  const int64_t clients = std::min(e.server.config.clients.parallel, drawn_clients(e));
+  const std::string of_each = clients > 1 ? concat(" of each of ", clients, " clients") : "";
+  const std::string fewer = clients > 1 ? ", clients.parallel" : "";
+  // Copy, gradient and two moments; gradients before they are added and a method's edits are most of another copy. What
+  // is encoded down is the adapters and as much beside them, up the adapters.
+  return {{concat("a client's adapters, gradients and moments", of_each), clients * 5 * adapter, kAdapterKeys + fewer},
+          {concat("a client's task and reply in bytes", of_each), clients * 3 * adapter, kAdapterKeys + fewer},
+          {concat("activations of micro-batches of up to ", tokens, " tokens at once", of_each),
+           clients * (kept_bytes(spec, pass) + passing_bytes(spec, pass)),
+           concat("train.batch_size, train.merge_tokens or data.cutoff", fewer)}};
+}
+
+/// Tokens of the longest prompt: of a task with contexts, all that the positions leave; else about a training row's.
+int64_t prompt_tokens(const Experiment& e) {
+  const auto& evaluate = e.server.config.evaluate;
+  const int64_t longest = std::max<int64_t>(0, e.server.model.max_positions - evaluate.max_new_tokens);
+  const auto has_documents = [&](const std::string& task) {
+    return find_task_family(find_task(task, e.server.config.data.rows()).family).in_context;
+  };
+  if (std::none_of(evaluate.tasks.begin(), evaluate.tasks.end(), has_documents))
+    return std::min(longest, longest_batch(e.fabric.shards, 1));
+  return evaluate.cutoff > 0 ? std::min(evaluate.cutoff, longest) : longest;
+}
+
+/// The prompts of a batch in their forward pass, their caches already there.
+Parts evaluation_moment(const Experiment& e, int64_t adapter) {
+  const auto& spec = e.server.model;
+  const auto& evaluate = e.server.config.evaluate;
+  const int64_t prompt = prompt_tokens(e), limit = evaluate.limit > 0 ? evaluate.limit : evaluate.batch_size;
+  const int64_t prompts = std::min(evaluate.batch_size, limit);
+  const int64_t copies = prompts * (evaluate.decode == Decode::kBeam4 ? 4 : 1);
+  const int64_t most = static_cast<int64_t>(std::min(evaluate.cache_gib * 0x1p30, 0x1p62));
+  const int64_t one = cache_bytes(spec, 1, prompt + (copies / prompts) * evaluate.max_new_tokens, evaluate.cache);
+  const PassShape pass{.tokens = std::min(prompt * prompts, kPassTokens + prompt),
+                       .targets = copies,
+                       .top_k = most_experts(e),
+                       .threads = std::max<int64_t>(1, e.server.config.threads)};
+  const int64_t logits = 3 * kFloat * copies * spec.vocab_size;
+  return {{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys},
+          {concat("an evaluation of ", prompts, " prompts at once"),
+           std::min(prompts * one, std::max(one, most)) + passing_bytes(spec, pass) + logits,
+           "evaluate.batch_size, evaluate.cache_gib or evaluate.max_new_tokens"}};
+}
+
+/// What is merged into the base after so many rounds, held once: factors in the wire's type, a site of full rank dense
+/// in float32 (docs/decisions/0014-base-changing-methods.md, 0049-the-server-at-full-size.md).
+int64_t merged_bytes(const Experiment& e, int64_t rounds) {
+  const auto& config = e.server.config;
+  if (!find_method(config.method.name).changes_base || rounds <= 0) return 0;
+  const auto rank = static_cast<double>(rounds * drawn_clients(e) * e.server.max_rank());
+  const double wire = config.train.transport_dtype == TransportDtype::kBFloat16 ? 2 : kFloat;
+  double bytes = 0;
+  for (const auto& [name, site] : e.server.sites) {
+    const auto experts = static_cast<double>(std::max<int64_t>(1, site.experts)), in = static_cast<double>(site.in),
+               out = static_cast<double>(site.out);
+    bytes += rank < std::min(in, out) ? wire * experts * rank * (in + out) : kFloat * (experts * in * out + in * in);
+  }
+  return static_cast<int64_t>(std::min(bytes, 0x1p62));
+}
+
+constexpr std::string_view kMerged = "what the method merges into the base",
+                           kMergedKeys = "train.rounds, clients.count or lora.rank";
+
+/// Clients of the last round have what those before merged, and the last of it in their task once more.
+Parts with_merged(const Experiment& e, Parts parts) {
+  const int64_t rounds = e.server.config.train.rounds;
+  const int64_t bytes = merged_bytes(e, rounds - 1) + (rounds > 1 ? merged_bytes(e, 1) : 0);
+  if (bytes > 0) parts.push_back({std::string(kMerged), bytes, std::string(kMergedKeys)});
+  return parts;
+}
+
+/// The server has it before and after the last round.
+Parts aggregation_moment(const Experiment& e) {
+  const int64_t rounds = e.server.config.train.rounds;
+  return {{concat(kMerged, ", before and after the last round"), merged_bytes(e, rounds - 1) + merged_bytes(e, rounds),
+           std::string(kMergedKeys)}};
+}
+
+/// On a GPU: copy, gradient, two moments, and what the server sent beside the adapters.
+Parts device_training_moment(const Experiment& e, int64_t adapter) {
+  const int64_t tokens = longest_pass(e.fabric.shards, e.server.config.train);
+  const PassShape pass{.tokens = tokens, .targets = tokens, .top_k = most_experts(e), .threads = 1};
+  return {{"a client's adapters, gradients, moments and what its method sends", 5 * adapter, kAdapterKeys},
+          {concat("activations of micro-batches of up to ", tokens, " tokens at once"),
+           kept_bytes_of_operators(e.server.model, pass) + passing_bytes(e.server.model, pass),
+           "train.batch_size, train.merge_tokens or data.cutoff"}};
+}
+
+int64_t sum(const Parts& parts) { return MemoryPlan{parts, 0}.needed(); }
+
+}  // namespace
+
+MemoryPlan device_memory_plan(const Experiment& e) {
+  constexpr int64_t kLibraries = int64_t{1} << 30;  // of the driver and LibTorch: context, workspaces, kernels
+  const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
+  MemoryPlan plan{
+      .parts = {{"CUDA's libraries and their workspaces", kLibraries, ""}, {"the base", base_bytes(e), "model.dtype"}}};
+  const auto training = with_merged(e, device_training_moment(e, adapter)),
+             scoring = with_merged(e, evaluation_moment(e, adapter));
+  const auto& worst = sum(training) < sum(scoring) ? scoring : training;
+  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
+  return plan;
+}
+
+void require_device_memory(const Experiment& e, c10::Device device) {
+  if (device.is_cpu()) return;
+  const auto memory = device_memory(device);
+  require_memory(device_memory_plan(e),
+                 {.physical = memory.total,
+                  .available = memory.free,
+                  .address_space = std::numeric_limits<int64_t>::max(),
+                  .limited_by = concat("free on ", device_text(device), ", ", device_identity(device).name)},
+                 concat("on ", device_text(device), " the run"));
+}
+
+MemoryPlan memory_plan(const Experiment& e) {
+  const int64_t file_bytes = weight_file_bytes(e.server.model_folder), converted = converted_bytes(e, file_bytes);
+  const int64_t adapter = kFloat * lora_parameters(e.server.sites, e.server.max_rank());
+  MemoryPlan plan{
+      .parts = {{"the program and its tokenizer", kProgram, ""},
+                {"training rows", row_bytes(e.fabric.shards), "data.limit"},
+                {"the server's adapters, and as much for what a method keeps beside them", 2 * adapter, kAdapterKeys}},
+      .mapped = converted > 0 ? 0 : mapped_bytes(e, file_bytes)};
+  if (converted > 0)
+    plan.parts.push_back({"the base beside its file, in another type or in stacks", converted, "model.dtype"});
+  const Parts scoring = on_gpu(e)
+                            ? Parts{{"the adapters of an evaluation, and its task in bytes", 3 * adapter, kAdapterKeys}}
+                            : evaluation_moment(e, adapter);
+  const std::array moments{with_merged(e, training_moment(e, adapter)), with_merged(e, scoring), aggregation_moment(e)};
+  const auto& worst =
+      *std::max_element(moments.begin(), moments.end(), [](const auto& x, const auto& y) { return sum(x) < sum(y); });
+  plan.parts.insert(plan.parts.end(), worst.begin(), worst.end());
+  return plan;
+}
+
+}  // namespace evenkeel

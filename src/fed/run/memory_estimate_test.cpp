@@ -1,0 +1,91 @@
+#include "fed/run/memory_estimate.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "fed/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::SmallRun;
+
+int64_t part(const MemoryPlan& plan, std::string_view what) {
+  for (const auto& one : plan.parts)
+    if (one.what.find(what) != std::string::npos) return one.bytes;
+  return -1;
+}
+
+class Foresight : public SmallRun {
+ protected:
+  /// \param prompts  of an evaluation at once: few, and a client's step is the worse moment
+  static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
+    auto e = experiment("fedit", Purpose::kForesee, setting);
+    e.server.config.evaluate.batch_size = prompts;
+    e.server.config.evaluate.limit = 0;
+    return memory_plan(e);
+  }
+};
+
+TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
+  const auto foreseen = experiment("fedit", Purpose::kForesee), real = experiment("fedit");
+  EXPECT_TRUE(foreseen.fabric.place.model->head().values_OI.is_meta());
+  EXPECT_FALSE(real.fabric.place.model->head().values_OI.is_meta());
+  EXPECT_EQ(foreseen.fabric.shards.rows, real.fabric.shards.rows);
+  ASSERT_EQ(foreseen.server.sites.size(), real.server.sites.size());
+  EXPECT_EQ(memory_plan(foreseen).needed(), memory_plan(real).needed());
+  EXPECT_EQ(memory_plan(real).mapped, static_cast<int64_t>(fs::file_size(root() / "model" / "model.safetensors")));
+}
+
+TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
+  EXPECT_LT(part(plan("train.batch_size=2"), "micro-batches of"), part(plan("train.batch_size=4"), "micro-batches of"));
+  EXPECT_LT(part(plan("data={limit=20,cutoff=30,mask_prompt=false}"), "micro-batches of"),
+            part(plan("data={limit=20,cutoff=640,mask_prompt=false}"), "micro-batches of"));
+  EXPECT_LT(part(plan("train={batch_size=1,accumulation=50,merge_tokens=0}"), "micro-batches of"),
+            part(plan("train={batch_size=1,accumulation=50}"), "micro-batches of"));
+  EXPECT_LT(part(plan("lora.rank=3"), "client"), part(plan("lora.rank=5"), "client"));
+  EXPECT_LT(part(plan("lora.targets=[\"q_proj\"]"), "server"), part(plan("lora.rank=3"), "server"));
+  EXPECT_LT(part(plan("data.limit=20"), "rows"), part(plan("data.limit=40"), "rows"));
+  EXPECT_EQ(part(plan("model.dtype=\"checkpoint\""), "another type"), -1);
+  EXPECT_GT(part(plan("model.dtype=\"float64\""), "another type"), 0);
+  EXPECT_EQ(part(plan("threads=1"), "evaluation of"), -1);
+  EXPECT_LT(part(plan("threads=1", 512), "evaluation of"), part(plan("threads=1", 1024), "evaluation of"));
+}
+
+TEST_F(Foresight, MethodsThatChangeTheBaseGrowByTheRoundUpToTheWeights) {
+  const auto merged = [](std::string_view method, std::string_view rounds) {
+    return part(memory_plan(experiment(method, Purpose::kForesee, rounds)), "merges into the base");
+  };
+  EXPECT_EQ(merged("fedit", "train.rounds=3"), -1);
+  for (const auto* method : {"flora", "fedex-lora", "florist"}) {
+    EXPECT_LT(merged(method, "train.rounds=1"), merged(method, "train.rounds=2")) << method;
+    EXPECT_EQ(merged(method, "train.rounds=1000"), merged(method, "train.rounds=2000")) << method;
+  }
+}
+
+TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {
+  const auto needed = plan("threads=1").needed();
+  const machine::Memory less{
+      .physical = needed, .available = needed - 1, .address_space = needed * 4, .limited_by = "control group"};
+  EXPECT_THROW(require_memory(plan("threads=1"), less, "the run"), Error);
+  try {
+    experiment("fedit", Purpose::kTrain, "train.batch_size=65536");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("micro-batches of"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("lower train.batch_size, train.merge_tokens or data.cutoff"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Foresight, RowsToGenerateAreCountedBeforeTheyAreMade) {
+  try {
+    experiment("fedit", Purpose::kForesee, "data.limit=10000000");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("data.limit is 10000000 rows to generate"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,119 @@
+// Clients with rows of their own: what they train on, and the scores of each at its budget.
+#include <gtest/gtest.h>
+
+#include "fed/config/client_rows.h"
+#include "fed/run/state_evaluation.h"
+#include "fed/testing.h"
+
+namespace evenkeel {
+namespace {
+
+std::string rows_of(std::string_view subject, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i)
+    text += concat(R"({"prompt": "Is )", subject, ' ', i, R"( even?", "completion": ")", i % 2 == 0 ? "yes" : "no",
+                   "\"}\n");
+  return text;
+}
+
+class OwnRows : public testing::SmallRun {
+ protected:
+  OwnRows() {
+    write_file_atomic(folder_.path() / "a1.jsonl", rows_of("ant", 3));
+    write_file_atomic(folder_.path() / "a2.jsonl", rows_of("ape", 2));
+    write_file_atomic(folder_.path() / "a-test.jsonl", rows_of("auk", 3));
+    write_file_atomic(folder_.path() / "b.jsonl", rows_of("bee", 8));
+    write_file_atomic(folder_.path() / "c.jsonl", rows_of("cat", 4));
+  }
+
+  std::string path(std::string_view name) const { return (folder_.path() / name).string(); }
+
+  /// "a" has two files and a test file, "b" holds a quarter out, the third has no test rows; the last two are alike.
+  std::string clients() const {
+    return concat(R"(clients.client=[{ name = "a", budget = 0.25, data = ")", path("a?.jsonl"), R"(", test = ")",
+                  path("a-test.jsonl"), R"(" }, { name = "b", budget = 0.5, held_out = 0.25, data = ")",
+                  path("b.jsonl"), R"(" }, { budget = 0.5, held_out = 0.0, data = [")", path("c.jsonl"), R"("] }])");
+  }
+
+  Experiment own(std::string_view setting = "evaluate.per_client=true") const {
+    return experiment("fedit", Purpose::kTrain, "clients.budgets=[]",
+                      {"data.task=files", "data.limit=0", "data.files={ score = \"nll\", held_out = 0.0 }",
+                       "evaluate.limit=0", clients(), setting});
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(OwnRows, AreWhatEachClientTrainsOn) {
+  const auto e = own();
+  const auto& shards = e.fabric.shards;
+  ASSERT_EQ(shards.examples.size(), 3u);
+  EXPECT_EQ(shards.examples[0].size(), 5u);
+  EXPECT_EQ(shards.examples[1].size(), 6u);
+  EXPECT_EQ(shards.examples[2].size(), 4u);
+  EXPECT_EQ(shards.rows[0], (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(shards.files_of[0], (std::vector<std::string>{path("a1.jsonl"), path("a2.jsonl")}));
+  EXPECT_EQ(shards.files.size(), 4u);
+  EXPECT_EQ(e.server.clients[1].examples, 6);
+}
+
+TEST_F(OwnRows, ALimitIsOfEachClient) {
+  const auto e = own("data.limit=4");
+  for (const auto& rows : e.fabric.shards.examples) EXPECT_EQ(rows.size(), 4u);
+}
+
+TEST_F(OwnRows, AreScoredByTheClientAndThoseOfAllOncePerBudget) {
+  auto e = own();
+  const auto state = beginning(e).state;
+  int64_t forwards = 0;
+  const auto count = [&](const std::string&, double, int64_t done, int64_t rows) { forwards += done == rows; };
+  const auto scores = evaluate_state(e.server, e.fabric, state, {.on_progress = count});
+  // Budgets 0.25 and 1 for all; then a: own, all (as before); b: own, all; c: all (as b's).
+  ASSERT_EQ(scores.size(), 7u);
+  EXPECT_EQ(forwards, 2 + 1 + 2);
+  std::vector<std::tuple<int64_t, RowsOf, int64_t>> found;
+  for (const auto& score : scores)
+    if (score.client) found.emplace_back(score.client->id, score.client->rows, score.rows);
+  EXPECT_EQ(found, (std::vector<std::tuple<int64_t, RowsOf, int64_t>>{{0, RowsOf::kOwn, 3},
+                                                                      {0, RowsOf::kAll, 5},
+                                                                      {1, RowsOf::kOwn, 2},
+                                                                      {1, RowsOf::kAll, 5},
+                                                                      {2, RowsOf::kAll, 5}}));
+  EXPECT_EQ(scores[3].nll, scores[0].nll);
+  EXPECT_EQ(scores[6].nll, scores[5].nll);
+  EXPECT_EQ(scores[2].client->name, "a");
+  EXPECT_FALSE(scores[6].client->name);
+  // Answers of all rows are those of the clients' together.
+  const auto own_tokens = scores[2].answer_tokens + scores[4].answer_tokens;
+  EXPECT_EQ(scores[5].answer_tokens, own_tokens);
+}
+
+TEST_F(OwnRows, WithoutTheKeyNothingMoreIsScored) {
+  auto e = own("evaluate.per_client=false");
+  EXPECT_EQ(evaluate_state(e.server, e.fabric, beginning(e).state).size(), 2u);
+}
+
+TEST_F(OwnRows, WithARankMethodTheClientsRankIsWhatReadingACutsTo) {
+  auto e = experiment("flexlora", Purpose::kTrain, "evaluate.per_client=true",
+                      {"clients.budgets=[]", "clients.ranks=[1, 2, 3]", "data.task=files", "data.limit=0",
+                       "data.files={ score = \"nll\" }", clients()});
+  const auto points = client_points(e.server);
+  ASSERT_EQ(points.size(), 10u);  // two readings; the third client has no rows of its own
+  const auto cut = e.server.evaluator(points[0]), whole = e.server.evaluator(points[2]);
+  EXPECT_EQ(points[0].reading, "a");
+  EXPECT_EQ(cut.rank, 1);
+  EXPECT_EQ(cut.top_k, 4);
+  EXPECT_EQ(cut.id, 0);
+  EXPECT_EQ(whole.rank, 3);
+  EXPECT_EQ(whole.top_k, 1);
+  EXPECT_EQ(e.server.evaluator(points[1]).id, kEvaluator);
+}
+
+TEST_F(OwnRows, WhatIsWrongWithARowNamesTheClientTheFileAndTheLine) {
+  write_file_atomic(folder_.path() / "b.jsonl", rows_of("bee", 2) + "{\"prompt\": \"q\"}\n");
+  const auto said = testing::refusal([&] { own(); });
+  EXPECT_NE(said.find(concat("client 1 (b): ", path("b.jsonl"), ":3")), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace evenkeel

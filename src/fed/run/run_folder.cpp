@@ -1,0 +1,391 @@
+#include "fed/run/run_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/format/command_line.h"
+#include "base/plain/files.h"
+#include "base/plain/folders.h"
+#include "base/plain/log.h"
+#include "fed/run/state_evaluation.h"
+#include "fed/store/manifest.h"
+#include "lora/peft.h"
+
+namespace evenkeel {
+namespace {
+
+/// Stands in the folder from prepare() until the manifest is written. What lies beside it then is ours to replace.
+constexpr std::string_view kUnfinished = ".unfinished";
+constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json",
+                           kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
+constexpr std::string_view kFederation = "federation";             // flower/federation/serve.h
+constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
+                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl", kLog = "log.txt";
+const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
+                                              std::string(kChatTemplate), std::string(kManifestFile),
+                                              std::string(kUnfinished)};
+
+bool names_exactly(const fs::path& file, std::string_view name) {
+  return file.filename() == name || is_part_of(file, name);
+}
+
+/// Nothing but a lock, and the marker as it was being written.
+bool only_locked(const fs::path& folder) {
+  const auto entries = entries_of(folder);
+  return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
+    return entry.filename() == FolderLock::kFile || names_exactly(entry, kUnfinished);
+  });
+}
+
+bool only_began(const fs::path& folder) {
+  return is_folder(folder) && (path_exists(folder / kUnfinished) || only_locked(folder));
+}
+
+/// What create() makes, as far as it came.
+void remove_leftovers(const fs::path& folder) {
+  for (const auto& name : kFirstFiles) remove_path(folder / name);
+  remove_parts(folder, kFirstFiles);
+  const auto checkpoint = folder / "checkpoint";
+  remove_path(checkpoint / "commit.json");
+  remove_parts(checkpoint, {"commit.json"});
+  std::error_code not_empty;  // then it is somebody else's, and the folder not empty
+  fs::remove(checkpoint, not_empty);
+  fs::remove_all(folder / kFederation, not_empty);  // of nodes that a server waited for
+}
+
+/// \throws kIo saying what can be done while another process works there.
+void check_unused(const fs::path& folder) {
+  const auto holder = FolderLock::holder(folder);
+  EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder,
+           ": one process at a time works in it; wait for its end, or choose another --out; see how far it is by: ",
+           command_line({"status", folder.string()}));
+}
+
+/// \throws kIo unless the lock is all that is there.
+void check_empty(const fs::path& folder) {
+  EK_CHECK(only_locked(folder), kIo, folder.string(), ": exists already and is not empty; choose another --out");
+}
+
+OrderedJson partition_json(const Shards& shards) {
+  OrderedJson json = {{"files", shards.files},
+                      {"cut", shards.cut},
+                      {"without_target", shards.without_target},
+                      {"clients", shards.rows}};
+  if (!shards.files_of.empty()) json["client_files"] = shards.files_of;
+  return json;
+}
+
+ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
+  auto table = config::Table::parse(text, (folder / file).string());
+  // A run's config names every key there was: one that it lacks came later, and the run keeps its bits without it.
+  if (!table.table("train").contains("share_beginnings")) table.set("train.share_beginnings=false");
+  if (!table.table("train").contains("merge_tokens")) table.set("train.merge_tokens=0");
+  auto config = ExperimentConfig::read(table);
+  config.output.dir = folder.string();
+  return config;
+}
+
+/// At the end of a committed round, whose line of rounds.jsonl the commit holds.
+double simulated_seconds(const Commit& commit) {
+  const auto place = concat("the record of round ", commit.round);
+  const Json json = parse_json(commit.record, place, kCheckpoint);
+  const auto simulated = JsonView(json, place, kCheckpoint).find("simulated");
+  return simulated ? record::read<SimulatedRound>(*simulated).end : 0;
+}
+
+/// The config that `manifest` holds. \throws kConfig unless config.toml says the same, byte for byte.
+ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
+  const auto file = folder / kConfigFile;
+  const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("config").string();
+  auto config = parse_config(then, folder, kManifestFile);
+  const auto now = read_file(file);
+  if (now == then || is_config_before_change(manifest, now)) return config;
+  const auto who = concat(file.string(), " is not as the run wrote it (manifest.json holds that text as \"config\")");
+  std::vector<std::string> changes;
+  try {
+    changes = differences(parse_config(now, folder, kConfigFile), config);
+  } catch (const Error& error) {
+    throw error.with_context(who);
+  }
+  fail(kConfig, who, ": ", changes.empty() ? "no key has another value, but bytes differ" : join(changes, "; "));
+}
+
+/// The run's copy of the chat template that it was begun with.
+std::string own_template(const fs::path& folder, const Json& manifest) {
+  const auto file = folder / kChatTemplate;
+  const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("chat_template").string();
+  EK_CHECK(path_exists(file) && sha256_file(file) == then, kCheckpoint, file.string(),
+           " is not the chat template that the run was begun with: its sha256 was ", then);
+  return file.string();
+}
+
+SealedLines numbered(SealedLines lines) {
+  for (size_t i = 0; i < lines.lines.size(); ++i) {
+    const auto& line = lines.lines[i];
+    const auto round = line.view().at("round").integer();
+    if (round == static_cast<int64_t>(i) + 1) continue;
+    lines.damage = Error(kCheckpoint, concat(line.place, ": is of round ", round, ", expected ", i + 1));
+    lines.lines.resize(i);
+    break;
+  }
+  return lines;
+}
+
+/// \throws kCheckpoint naming the first line of either that is damaged or not what it should be.
+void check_whole(const SealedLines& rounds, const SealedLines& evaluations) {
+  rounds.whole();
+  for (const auto& line : evaluations.whole().lines) record::read<EvaluationRecord>(line.view());
+}
+
+/// How many lines stand before the first of a later round than `round`.
+size_t lines_until(const SealedLines& evaluations, int64_t round) {
+  const auto& lines = evaluations.lines;
+  const auto later = std::find_if(lines.begin(), lines.end(),
+                                  [&](const SealedLine& line) { return line.view().at("round").integer() > round; });
+  return static_cast<size_t>(later - lines.begin());
+}
+
+/// Holds all it needs of the run.
+std::function<void()> adapter_writer(const fs::path& folder, const ServerState& state, const Server& server) {
+  return [folder, change = state.common.base_change, adapters = completed(state.global.adapters, state.common.fixed),
+          sites = server.sites, base = server.model_folder.string()] {
+    save_joined_peft_adapter(folder, Joined(change, adapters), sites, base);
+  };
+}
+
+/// Whether its adapter is little memory and little work, beside whatever the next round does.
+bool is_small(const ServerState& state) {
+  constexpr int64_t kMostNumbers = int64_t{1} << 24;
+  int64_t numbers = 0;
+  for (const auto& [site, factors] : completed(state.global.adapters, state.common.fixed))
+    for (const auto* factor : {&factors.a, &factors.b}) numbers += factor->numel();
+  return state.common.base_change.empty() && numbers <= kMostNumbers;
+}
+
+}  // namespace
+
+FolderLock RunFolder::prepare(const fs::path& folder) {
+  check_unused(folder);
+  EK_CHECK(!holds_run(folder), kIo, folder.string(),
+           " holds a run already: choose another --out, or go on with it by: ", resume_command(folder));
+  if (!only_began(folder)) make_new_folder(folder);
+  FolderLock lock(folder);
+  EK_CHECK(!holds_run(folder), kIo, folder.string(),
+           " holds a run by now, another process began it: choose another --out, or see it by: ",
+           command_line({"status", folder.string()}));
+  if (only_began(folder)) remove_leftovers(folder);
+  check_empty(folder);
+  write_file_atomic(folder / kUnfinished, "");
+  return lock;
+}
+
+void RunFolder::abandon(const fs::path& folder, FolderLock lock) {
+  remove_leftovers(folder);
+  { const FolderLock last = std::move(lock); }
+  std::error_code not_empty;  // then somebody else has put something there
+  fs::remove(folder, not_empty);
+}
+
+bool RunFolder::holds_run(const fs::path& folder) { return path_exists(folder / kManifestFile); }
+
+bool RunFolder::nothing_began(const fs::path& folder) {
+  return !holds_run(folder) && (!path_exists(folder) || only_began(folder));
+}
+
+RunFolder RunFolder::create(const fs::path& folder, FolderLock lock, const Server& server, const Shards* shards,
+                            const RunRequest& request) {
+  RunFolder run(folder, std::move(lock));
+  run.config_ = server.config;
+  write_file_atomic(folder / kConfigFile, run.config_.text());
+  if (shards) write_sealed(folder / kPartition, partition_json(*shards));
+  run.checkpoint_.begin();
+  auto files = input_files(run.config_, server.model_folder, shards ? shards->files : std::vector<std::string>());
+  const auto& own = run.config_.data.chat_template;
+  std::erase(files, fs::path(own));  // the run goes on with its copy
+  auto manifest = make_manifest(run.config_, request, files);
+  if (!own.empty()) {
+    write_file_atomic(folder / kChatTemplate, read_file(own));
+    manifest["chat_template"] = sha256_file(folder / kChatTemplate);
+  }
+  write_manifest(folder, manifest);
+  remove_path(folder / kUnfinished);
+  return run;
+}
+
+RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_round) {
+  EK_CHECK(holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  check_unused(folder);
+  RunFolder run(folder, FolderLock(folder));
+  run.config_ = run_config(folder);
+  run.opened_ = from_round ? run.checkpoint_.read(*from_round) : run.checkpoint_.read();
+  run.read_records(from_round);
+  return run;
+}
+
+/// What was opened needs the lines of its rounds, each whole; its own one may be missing, as the commit holds it. Where
+/// a round was asked for, what comes after it is no matter.
+void RunFolder::read_records(std::optional<int64_t> from_round) {
+  const auto rounds = read_rounds(folder_), evaluations = read_evaluations(folder_);
+  const auto& commit = opened_.commit;
+  const auto needed = static_cast<size_t>(std::max<int64_t>(commit.round - 1, 0));
+  const auto reaches = [&](int64_t round) { return static_cast<int64_t>(rounds.lines.size()) + 1 >= round; };
+  try {
+    if (!from_round) check_whole(rounds, evaluations);
+    const bool enough = rounds.lines.size() >= needed;
+    const bool too_many = !from_round && static_cast<int64_t>(rounds.lines.size()) > commit.round;
+    EK_CHECK(enough && !too_many, kCheckpoint, (folder_ / kRounds).string(), ": holds ", rounds.lines.size(),
+             " whole lines, committed are ", commit.round, " rounds");
+  } catch (const Error& damage) {
+    throw checkpoint_.with_way_out(damage, reaches);
+  }
+  record_missing_ = static_cast<int64_t>(rounds.lines.size()) < commit.round;
+  const size_t kept = std::min(rounds.lines.size(), static_cast<size_t>(commit.round));
+  round_bytes_ = kept > 0 ? rounds.lines[kept - 1].end : 0;
+  const size_t scores = lines_until(evaluations, commit.round);
+  evaluation_bytes_ = scores > 0 ? evaluations.lines[scores - 1].end : 0;
+  if (evaluations.damage && scores == evaluations.lines.size())
+    log::warning("[train] ", evaluations.damage->what(), "; evaluations from that line on are dropped");
+}
+
+void RunFolder::check(const Server& server, const Shards* shards) const {
+  const auto file = folder_ / kPartition;
+  EK_CHECK(!shards || read_sealed(file) == Json(partition_json(*shards)), kCheckpoint, file.string(),
+           ": config and data deal out other rows than the run was made with");
+  if (opened_.commit.round > 0)
+    check_state(opened_.snapshot.state, server.sites, (opened_.folder / "state.safetensors").string());
+}
+
+void RunFolder::check_files() {
+  const auto file = folder_ / kPartition;
+  std::vector<std::string> training;
+  if (path_exists(file)) {
+    const auto partition = read_sealed(file);
+    training = JsonView(partition, file.string(), kCheckpoint).at("files").strings();
+  }
+  const auto scores = kept_scores();
+  changes_.files = check_manifest(folder_, read_manifest(folder_), [&](const fs::path& changed) {
+    return why_fixed(changed, config_, training, scores);
+  });
+  for (const auto& changed : changes_.files)
+    log::warning("[train] ", changed.string(), " has changed since the run was made: no score was computed from it");
+}
+
+void RunFolder::extend(int64_t rounds) {
+  if (rounds == config_.train.rounds) return;
+  check_extension(config_, opened_.commit.round, rounds);
+  log::warning("[train] the run has ", rounds, " rounds from now on, it had ", config_.train.rounds);
+  config_.train.rounds = rounds;
+  changes_.rounds = rounds;
+}
+
+/// Those that the opened round leaves standing.
+std::vector<EvaluationRecord> RunFolder::kept_scores() const {
+  std::vector<EvaluationRecord> kept;
+  for (const auto& line : read_evaluations(folder_).lines)
+    if (line.end <= evaluation_bytes_) kept.push_back(record::read<EvaluationRecord>(line.view()));
+  return kept;
+}
+
+/// A run of so many rounds from the start would not have been scored there.
+void RunFolder::set_aside_scores() const {
+  const auto file = folder_ / kEvaluations;
+  if (!path_exists(file)) return;
+  const std::string text = read_file(file);
+  std::string kept;
+  int64_t begin = 0;
+  for (const auto& line : read_evaluations(folder_).lines) {
+    const auto own = text.substr(static_cast<size_t>(begin), static_cast<size_t>(line.end - begin));
+    if (config_.evaluates_after(line.view().at("round").integer()))
+      kept += own;
+    else
+      append_line(folder_ / kSuperseded, std::string_view(own).substr(0, own.size() - 1));
+    begin = line.end;
+  }
+  if (kept != text) write_file_atomic(file, kept);
+}
+
+/// The manifest before config.toml: who reads between the two knows by the manifest what was meant.
+void RunFolder::write_changes() const {
+  if (changes_.rounds) set_aside_scores();
+  if (!changes_.files.empty()) remove_path(folder_ / kEvaluating);  // answers to rows that are no more
+  if (changes_.any()) {
+    const auto manifest = load_json<OrderedJson>(folder_ / kManifestFile, kCheckpoint);
+    write_manifest(folder_, changed_manifest(manifest, changes_, config_, opened_.commit.round));
+  }
+  const auto manifest = read_manifest(folder_);
+  const auto& text = JsonView(manifest, (folder_ / kManifestFile).string(), kCheckpoint).at("config").string();
+  if (read_file(folder_ / kConfigFile) != text) write_file_atomic(folder_ / kConfigFile, text);
+}
+
+void RunFolder::settle() const {
+  checkpoint_.settle(opened_.commit);
+  remove_path(folder_ / kUnfinished);
+  remove_parts(folder_, kFirstFiles);
+  remove_parts(folder_, {"report.html"});
+  remove_parts(folder_ / "adapter", {"adapter_model.safetensors", "adapter_config.json"});
+  shorten_file(folder_ / kEvaluations, evaluation_bytes_);
+  shorten_file(folder_ / kRounds, round_bytes_);
+  if (record_missing_) append_line(folder_ / kRounds, opened_.commit.record);
+  write_changes();
+}
+
+std::optional<Snapshot> RunFolder::take_snapshot() {
+  if (opened_.commit.round == 0) return std::nullopt;
+  opened_.snapshot.clock = simulated_seconds(opened_.commit);
+  return std::move(opened_.snapshot);
+}
+
+void RunFolder::commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const {
+  const auto line = sealed(record::write(record));
+  checkpoint_.commit(snapshot, line);
+  append_line(folder_ / kRounds, line);
+  beside_->give([checkpoint = checkpoint_, round = snapshot.state.round] { checkpoint.clear(round, round); });
+  if (!is_small(snapshot.state)) return save_adapter(snapshot.state, server);
+  beside_->give(adapter_writer(folder_ / "adapter", snapshot.state, server));
+}
+
+void RunFolder::finish(int64_t last_round) const {
+  beside_->finish();
+  checkpoint_.clear(last_round, last_round + 1);
+}
+
+void RunFolder::save_adapter(const ServerState& state, const Server& server) const {
+  adapter_writer(folder_ / "adapter", state, server)();
+}
+
+void RunFolder::keep_log(std::unique_ptr<log::File> held) {
+  log_ = std::move(held);
+  log_->note(log::Level::kInfo, concat("[run] evenkeel ", version(), ", process ", ::getpid()));
+  log_->open(folder_ / kLog);
+}
+
+void RunFolder::note(log::Level level, std::string_view line) const {
+  if (log_) log_->note(level, line);
+}
+
+void RunFolder::add_evaluation(const EvaluationRecord& score) const {
+  append_sealed(folder_ / kEvaluations, record::write(score));
+}
+
+const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {
+  if (!answers_) answers_ = std::make_shared<AnswerJournal>(folder_ / kEvaluating);
+  return answers_;
+}
+
+std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations(folder_).whole().lines; }
+
+ExperimentConfig run_config(const fs::path& folder) {
+  EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");
+  const auto manifest = read_manifest(folder);
+  auto config = checked_config(folder, manifest);
+  if (!config.data.chat_template.empty()) config.data.chat_template = own_template(folder, manifest);
+  return config;
+}
+
+SealedLines read_rounds(const fs::path& folder) { return numbered(read_sealed_lines(folder / kRounds)); }
+
+SealedLines read_evaluations(const fs::path& folder) { return read_sealed_lines(folder / kEvaluations); }
+
+}  // namespace evenkeel

@@ -1,0 +1,182 @@
+#include "fed/run/state_evaluation.h"
+
+#include <map>
+#include <tuple>
+
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/system/error_context.h"
+#include "fed/round/round.h"
+#include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+/// Of a federation's run: rows that only its nodes have cannot be scored again here.
+void leave_out_rows_elsewhere(ExperimentConfig& config) {
+  auto here = config.tasks_here();
+  if (here.size() == config.evaluate.tasks.size()) return;
+  EK_CHECK(!here.empty(), kConfig,
+           "the run's test rows are at its nodes, which have scored them (evaluations.jsonl): name rows that are here, "
+           "as in --tasks files --data FILE");
+  log::warning("[evaluate] the nodes' own rows are left out: they are not here");
+  config.evaluate.tasks = std::move(here);
+}
+
+void apply(const RunEvaluation& changes, ExperimentConfig& config) {
+  auto& evaluate = config.evaluate;
+  if (changes.tasks) evaluate.tasks = *changes.tasks;
+  if (changes.budgets) evaluate.budgets = *changes.budgets;
+  if (changes.limit) evaluate.limit = *changes.limit;
+  if (changes.adjust) changes.adjust(config);
+  evaluate.tasks = expand_tasks(evaluate.tasks, config.data.rows());
+  leave_out_rows_elsewhere(config);
+}
+
+std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
+  if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.reading == "a") return {};
+  return server.lost_routing(state, point).served_differently();
+}
+
+/// What two scores must share to be the same but for whom they are of.
+using Alike = std::tuple<std::string, std::string, ServedBy, double, int64_t>;
+Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
+  const auto evaluator = server.evaluator(point);
+  return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
+}
+
+/// Answers are kept in `journal`, under all that they depend on: config, state, and the files as they are now.
+void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
+  std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
+  for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
+    text += concat(file.string(), ' ', fingerprint_of(file).digest, '\n');
+  e.fabric.place.answers = std::make_shared<AnswerJournal>(journal);
+  e.fabric.place.answers_of = concat(sha256(text).substr(0, 16), ", ");
+}
+
+/// One evaluation of a state in the making: what is scored, and what is known of the rows of all.
+struct Evaluation {
+  const Server& server;
+  Fabric& fabric;
+  const ServerState& state;
+  const EvaluationHooks& hooks;
+  std::vector<TaskScore> scores{};
+  std::map<Alike, TaskScore> of_all{};
+
+  void add(const EvaluationPoint& point, const std::string& task) {
+    const auto known = hooks.known ? hooks.known(point, task) : std::nullopt;
+    scores.push_back(known ? *known : make(point, task));
+    if (!point.own_rows()) of_all.emplace(alike(server, point, task), scores.back());
+  }
+
+  TaskScore make(const EvaluationPoint& point, const std::string& task) {
+    const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
+    auto scored = same != of_all.end() ? Scored{same->second, {}}
+                                       : score(server, fabric, state, point,
+                                               {.task = task, .predictions = hooks.predictions}, hooks.on_progress);
+    scored.score.client = point.client;
+    if (hooks.on_score) hooks.on_score(scored.score, scored.predictions);
+    return scored.score;
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> client_tasks(const Server& server) {
+  if (server.config.data.files.clients.empty()) return {};
+  auto tasks = server.tasks;
+  std::erase_if(
+      tasks, [rows = server.config.data.rows()](const auto& task) { return find_task(task, rows).family != "files"; });
+  return tasks;
+}
+
+std::vector<EvaluationPoint> client_points(const Server& server) {
+  std::vector<EvaluationPoint> points;
+  if (!server.config.evaluate.per_client) return points;
+  const auto& evaluate = server.config.evaluate;
+  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  for (const auto& client : server.clients)
+    for (const auto& reading : readings)
+      for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
+        if (rows == RowsOf::kOwn && !server.has_test_rows(client.id)) continue;
+        points.push_back({.budget = client.budget,
+                          .reading = reading,
+                          .client = ClientOfScore{client.id, server.config.clients.name(client.id), rows}});
+      }
+  return points;
+}
+
+std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
+  const auto& evaluate = server.config.evaluate;
+  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  std::vector<EvaluationPoint> points;
+  for (const double budget : evaluate.budgets)
+    for (const auto& reading : readings) {
+      points.push_back({budget, reading});
+      for (const auto by : served_elsewhere(server, state, points.back())) points.push_back({budget, reading, by});
+    }
+  return points;
+}
+
+void check_evaluation(const Experiment& e) {
+  const auto& place = e.fabric.place;
+  const auto& config = place.config;
+  const auto check = [&](const std::string& task, std::optional<int64_t> own_of) {
+    const auto rows = config.rows_to_score(own_of, config.evaluate.limit);
+    const auto info = find_task(task, rows);
+    check_task(*place.model, place.tokenizer, info, test_rows(info, rows), place.evaluation());
+  };
+  for (const auto& task : config.tasks_here()) check(task, std::nullopt);
+  const bool own_rows = config.evaluate.per_client && !config.clients.rows_elsewhere();
+  for (int64_t id = 0; own_rows && id < config.clients.count; ++id)
+    for (const auto& task : config.has_test_rows(id) ? client_tasks(e.server) : std::vector<std::string>())
+      in_context(config.clients.who(id), [&] { check(task, id); });
+}
+
+Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
+             const EvaluationProgress& on_progress) {
+  const std::vector<ClientProfile> evaluator{server.evaluator(point)};
+  Scored scored;
+  fabric.exchange(evaluator, {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, ask); },
+                              .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
+                              .on_progress =
+                                  [&](const ClientProgress& done) {
+                                    if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
+                                  },
+                              .whole_news = [&] { return server.whole_news(state); }});
+  return scored;
+}
+
+std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
+                                      const EvaluationHooks& hooks) {
+  Evaluation evaluation{server, fabric, state, hooks};
+  for (const auto& point : evaluation_points(server, state))
+    for (const auto& task : server.tasks) evaluation.add(point, task);
+  const auto of_clients = client_tasks(server);
+  for (const auto& point : client_points(server))
+    for (const auto& task : of_clients) evaluation.add(point, task);
+  return std::move(evaluation.scores);
+}
+
+ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
+  auto last = checkpoint.read();
+  if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
+  check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
+  take_up(e.server, e.fabric, last.snapshot);
+  return std::move(last.snapshot.state);
+}
+
+std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation& changes,
+                                    const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
+  auto config = run_config(folder);
+  apply(changes, config);
+  auto e = make_experiment(std::move(config), Purpose::kEvaluate, check_evaluation);
+  const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
+  if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);
+  return evaluate_state(e.server, e.fabric, state,
+                        {.on_progress = on_progress, .on_score = on_score, .predictions = changes.predictions});
+}
+
+}  // namespace evenkeel

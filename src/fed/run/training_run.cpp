@@ -1,0 +1,275 @@
+#include "fed/run/training_run.h"
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/system/device.h"
+#include "base/system/machine.h"
+#include "fed/config/arithmetic.h"
+#include "fed/round/round.h"
+#include "fed/round/starting_adapter.h"
+#include "fed/run/state_evaluation.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr double kFlushSeconds = 0.5;  // of training that a machine without power may lose
+
+/// A run in the making.
+struct Course {
+  const Server& server;
+  Fabric& fabric;
+  RunFolder& folder;
+  const StopRequest& stop;
+};
+
+Snapshot first_snapshot(const Course& run) {
+  auto opened = run.folder.take_snapshot();
+  if (opened) {
+    run.folder.save_adapter(opened->state, run.server);
+    take_up(run.server, run.fabric, *opened);
+  }
+  auto snapshot = opened ? std::move(*opened) : before_first_round(run.server, run.fabric);
+  run.server.rehearse(snapshot.state);
+  return snapshot;
+}
+
+/// All that the run will read, before its weights are.
+void check_beginning(const Experiment& e) {
+  check_start(e.server);
+  check_evaluation(e);
+}
+
+Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
+  if (hooks.on_config) hooks.on_config(config, begun_with);
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain, check_beginning);
+  if (hooks.on_experiment) hooks.on_experiment(experiment);
+  return experiment;
+}
+
+std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
+  std::vector<TaskScore> scores;
+  for (const auto& line : folder.evaluations())
+    if (line.view().at("round").integer() == round) scores.push_back(record::read<EvaluationRecord>(line.view()).score);
+  return scores;
+}
+
+std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
+                                     const std::string& task) {
+  for (const auto& score : scores)
+    if (score.budget == point.budget && score.reading == point.reading && score.served_by == point.served_by &&
+        score.client == point.client && score.task == task)
+      return score;
+  return std::nullopt;
+}
+
+class EvaluationLine {
+ public:
+  explicit EvaluationLine(const StopRequest& stop) : stop_(stop) {}
+  void operator()(const std::string& task, double budget, int64_t done, int64_t rows) {
+    line_.update(concat(task, " at budget ", budget, ", ", done, "/", rows, " rows"));
+    if (stop_ && stop_()) throw Interrupted(concat("stopped while evaluating ", task));
+  }
+
+ private:
+  const StopRequest& stop_;
+  log::Progress line_{"evaluate"};
+};
+
+/// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
+std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
+  const auto& server = run.server;
+  const auto known = known_scores(run.folder, state.round);
+  EvaluationLine progress(run.stop);
+  auto scores = evaluate_state(
+      server, run.fabric, state,
+      {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
+       .on_progress = std::ref(progress),
+       .on_score =
+           [&](const TaskScore& score, std::span<const Prediction>) {
+             run.folder.add_evaluation({state.round, server.config.method.name, score});
+           }});
+  run.folder.answers()->finish();
+  return scores;
+}
+
+void log_beginning(const Server& server, int64_t rounds_done) {
+  double rows = 0;
+  for (const auto& client : server.clients) rows += client.examples;
+  log::info("[train] ", server.config.method.name, " on ", server.model_folder.string(), ": ", server.clients.size(),
+            " clients, ", rows, " rows, rounds ", rounds_done + 1, " to ", server.config.train.rounds);
+}
+
+void log_round(const RoundRecord& record, int64_t rounds) {
+  log::info("[train] round ", record.round, "/", rounds, ": loss ", record.loss, ", ", record.tokens, " tokens, ",
+            static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
+}
+
+/// More threads than processors wait for each other.
+void warn_of_threads(const ExperimentConfig& config) {
+  const int64_t threads = config.threads * config.clients.parallel, processors = machine::processors();
+  if (config.clients.parallel == 1 || threads <= processors) return;
+  log::warning("[train] clients.parallel ", config.clients.parallel, " x threads ", config.threads, " = ", threads,
+               " threads, this machine has ", processors,
+               " processors: slower than with threads = ", std::max<int64_t>(1, processors / config.clients.parallel));
+}
+
+/// The round after `now`; again where the fabric recovers from what broke it. What had arrived is in the journal.
+RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& progress) {
+  for (;;) try {
+      const auto& checkpoint = run.folder.checkpoint();
+      RoundJournal journal(checkpoint.uploads(now.state.round + 1), run.fabric.may_ask_again() ? kFlushSeconds : 0,
+                           checkpoint.uploads(now.state.round));
+      return run_round(run.server, run.fabric, now, std::move(journal), progress);
+    } catch (const Error& error) {
+      if (!run.fabric.recovers()) throw;
+      log::warning("[train] round ", now.state.round + 1, " begins again: ", error.what());
+    }
+}
+
+Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) {
+  auto result = play_round(run, now, progress);
+  run.folder.commit(result.next, result.record, run.server);
+  run.fabric.remember(result.next.memories);
+  run.fabric.share(result.next.state);
+  log_round(result.record, run.server.config.train.rounds);
+  return std::move(result.next);
+}
+
+bool says(const RunRequest& request, std::string_view key) {
+  return std::any_of(request.settings.begin(), request.settings.end(),
+                     [&](const std::string& setting) { return setting.starts_with(key); });
+}
+
+/// Whether this command, not the one that began the run, says which kernels make products, or another device or engine.
+bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
+  if (says(request, "model.compute_dtype=") || says(request, "model.products.")) return true;
+  const auto asked = request.config().model;
+  return (says(request, "model.device=") && asked.device != run.device) ||
+         (says(request, "model.engine=") && asked.engine != run.engine);
+}
+
+/// What this command says of train.rounds.
+std::optional<int64_t> rounds_told(const RunRequest& request) {
+  return says(request, "train.rounds=") ? std::optional(request.config().train.rounds) : std::nullopt;
+}
+
+void take_arithmetic(const ModelSection& from, ModelSection& to) {
+  to.device = from.device;
+  to.engine = from.engine;
+  to.compute_dtype = from.compute_dtype;
+  to.products = from.products;
+}
+
+/// The run's config, with the arithmetic that `asked` tells, on this machine.
+ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& asked) {
+  take_arithmetic(asked.model, run.model);
+  run.model.settle(machine_choices(run));
+  log::warning(
+      "[train] the run is computed as this command says (model.device, engine, compute_dtype, products): "
+      "other bits than those of a run that keeps its arithmetic");
+  return run;
+}
+
+/// All rounds that are left, and their evaluations. \return the scores of the last round
+std::vector<TaskScore> play_run(const Course& run) {
+  const auto& [server, fabric, folder, stop] = run;
+  const auto& config = server.config;
+  Snapshot now = first_snapshot(run);
+  if (now.state.round < config.train.rounds) {
+    log_beginning(server, now.state.round);
+    warn_of_threads(config);
+  }
+  RunProgress progress(server, now.state.round, stop);
+  for (;;) {
+    const bool done = now.state.round >= config.train.rounds;
+    if (done) folder.finish(now.state.round);
+    std::vector<TaskScore> scores;
+    if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
+    if (done) return scores;
+    now = advance(run, now, progress);
+    make_room(now.state);
+  }
+}
+
+}  // namespace
+
+Run begin_run(const RunRequest& request, const RunHooks& hooks) {
+  auto config = request.config();
+  const fs::path folder = config.folder();
+  auto log = std::make_unique<log::File>();
+  const bool was_there = path_exists(folder);
+  auto lock = RunFolder::prepare(folder);
+  try {
+    find_device(config.model.device, "model.device");                       // a GPU that is not there is said at once
+    load_shape(resolve_model_path(config.model.path), config.model.dtype);  // and so is a wrong path
+    config.settle(machine_choices(config));
+    config.find_files();
+    auto experiment = experiment_of(std::move(config), {}, hooks);
+    auto run_folder = RunFolder::create(folder, std::move(lock), experiment.server, &experiment.fabric.shards, request);
+    run_folder.keep_log(std::move(log));
+    experiment.fabric.place.answers = run_folder.answers();
+    return {std::move(experiment), std::move(run_folder)};
+  } catch (...) {
+    if (!was_there) RunFolder::abandon(folder, std::move(lock));
+    throw;
+  }
+}
+
+Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, const RunHooks& hooks) {
+  const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
+  if (RunFolder::nothing_began(path)) {
+    log::warning("[train] ", path.string(), " holds no run yet: this one begins");
+    return begin_run(request, hooks);
+  }
+  auto log = std::make_unique<log::File>();
+  auto folder = RunFolder::open(path, from_round);
+  if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
+  const bool other_arithmetic = tells_arithmetic(request, folder.config().model);
+  const auto as_run = [&](ExperimentConfig asked) {
+    if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
+    return asked;
+  };
+  const auto begun_with = refuse_changes(request, folder, as_run, "; rounds alone: by --set train.rounds=N");
+  folder.check_files();
+  auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
+  check_gpu(path, read_manifest(path), config.model.device);
+  auto experiment = experiment_of(std::move(config), begun_with, hooks);
+  folder.check(experiment.server, &experiment.fabric.shards);
+  folder.settle();
+  folder.keep_log(std::move(log));
+  experiment.fabric.place.answers = folder.answers();
+  return {std::move(experiment), std::move(folder)};
+}
+
+std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run,
+                                        std::string_view advice) {
+  const Json manifest = read_manifest(folder.path());
+  const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
+  const auto begun_with = request_then.at("request").at("settings").strings();
+  auto asked = resolved_like(request.config(begun_with), folder.config());
+  if (as_run) asked = as_run(std::move(asked));
+  const auto changes = differences(asked, folder.config());
+  EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
+           ", which no config file, --set or --threads can change: ", join(changes, "; "), advice);
+  return begun_with;
+}
+
+std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
+  try {
+    auto scores = play_run({server, fabric, folder, stop});
+    folder.note(log::Level::kInfo, "[run] done");
+    return scores;
+  } catch (const Error& error) {
+    folder.note(log::Level::kError, error.what());
+    throw;
+  } catch (const Interrupted& interrupted) {
+    folder.note(log::Level::kInfo, concat("[run] ", interrupted.what()));
+    throw;
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,162 @@
+#include "fed/store/journal.h"
+
+#include <ATen/ATen.h>
+
+#include "base/plain/files.h"
+#include "base/plain/folders.h"
+#include "base/plain/log.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kUploadSuffix = ".upload.safetensors", kMemorySuffix = ".memory.safetensors",
+                           kRecordSuffix = ".json";
+constexpr size_t kMostWaiting = 256;               // files, all of which are open for a moment
+constexpr int64_t kMostBeside = int64_t{1} << 26;  // bytes; writing larger uploads is little beside training them
+
+std::string_view text_of(const at::Tensor& bytes_N) {
+  return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
+}
+
+int64_t bytes_of(const TensorMap& tensors) {
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.nbytes();
+  return static_cast<int64_t>(bytes);
+}
+
+std::vector<fs::path> uploads_in(const fs::path& journal) {
+  auto files = entries_of(journal);
+  std::erase_if(files, [](const fs::path& file) { return !file.filename().string().ends_with(kUploadSuffix); });
+  return files;
+}
+
+/// The record first: what it names is always there.
+void remove_upload(const fs::path& upload) {
+  const auto name = upload.filename().string();
+  remove_path(upload.parent_path() / concat(name.substr(0, name.size() - kUploadSuffix.size()), kRecordSuffix));
+  remove_path(upload);
+}
+
+}  // namespace
+
+RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces)
+    : folder_(std::move(folder)), flush_s_(flush_s) {
+  make_folders(folder_);
+  if (is_folder(replaces)) replaced_ = uploads_in(replaces);
+  if (flush_s_ > 0) beside_ = std::make_unique<Background>();
+}
+
+void RoundJournal::write(int64_t bytes, std::function<void()> work) const {
+  if (beside_ && bytes <= kMostBeside) return beside_->give(std::move(work));
+  settle();
+  work();
+}
+
+void RoundJournal::settle() const {
+  if (beside_) beside_->finish();
+}
+
+fs::path RoundJournal::file(int64_t client, std::string_view suffix) const { return folder_ / concat(client, suffix); }
+
+bool RoundJournal::holds(int64_t client) const {
+  settle();
+  for (const auto kind : {kUploadSuffix, kMemorySuffix, kRecordSuffix})
+    EK_CHECK(!is_folder(file(client, kind)), kIo, file(client, kind).string(), ": is a folder, not a file");
+  if (!path_exists(file(client, kRecordSuffix))) return false;
+  try {
+    const auto sent = record(client);
+    for (const auto& seal : sent.files) seal.check(folder_);
+    return find_seal(sent.files, file(client, kUploadSuffix).filename().string()) != nullptr;
+  } catch (const Error& damage) {
+    log::warning("[train] the upload of client ", client, " is made again: ", damage.what());
+    return false;
+  }
+}
+
+void RoundJournal::store(ClientRecord record, const LatePayload& upload, const TensorMap& memory) {
+  write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
+}
+
+void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
+  record.files.clear();
+  write(bytes_of(memory), [=, this] { finish(record, memory); });
+}
+
+void RoundJournal::write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory) {
+  if (!replaced_.empty()) {
+    remove_upload(replaced_.back());
+    replaced_.pop_back();
+  }
+  const auto path = file(record.id, kUploadSuffix);
+  put(path, text_of(upload.bytes));
+  record.bytes_up = upload.size();
+  record.up_parts = upload.parts;
+  record.files = {FileSeal::of(path, text_of(upload.bytes))};
+  finish(std::move(record), memory);
+}
+
+void RoundJournal::finish(ClientRecord record, const TensorMap& memory) {
+  if (!memory.empty()) {
+    save_safetensors(file(record.id, kMemorySuffix), memory);
+    record.files.push_back(FileSeal::of(file(record.id, kMemorySuffix)));
+  }
+  put(file(record.id, kRecordSuffix), sealed(record::write(record)) + "\n");
+  written_[record.id] = std::move(record.files);
+  const bool due = std::chrono::steady_clock::now() - flushed_ >= std::chrono::duration<double>(flush_s_);
+  if (due || waiting_.size() >= kMostWaiting) flush_waiting();
+}
+
+void RoundJournal::put(const fs::path& path, std::string_view bytes) {
+  AtomicFile out(path);
+  out.write(bytes);
+  out.place();
+  waiting_.push_back(path);
+}
+
+void RoundJournal::flush() {
+  settle();
+  flush_waiting();
+}
+
+void RoundJournal::flush_waiting() {
+  flush_files(waiting_);
+  waiting_.clear();
+  flushed_ = std::chrono::steady_clock::now();
+}
+
+ClientRecord RoundJournal::record(int64_t client) const {
+  settle();
+  const auto path = file(client, kRecordSuffix);
+  const Json json = read_sealed(path);
+  auto sent = record::read<ClientRecord>({json, path.string(), kCheckpoint});
+  if (const auto own = written_.find(client); own != written_.end() && own->second == sent.files)
+    sent.files = own->second;  // these know when they were hashed
+  return sent;
+}
+
+std::optional<fs::path> RoundJournal::checked(const ClientRecord& record, std::string_view suffix) const {
+  const auto path = file(record.id, suffix);
+  const auto* seal = find_seal(record.files, path.filename().string());
+  if (seal == nullptr) return std::nullopt;
+  seal->check(folder_);
+  return path;
+}
+
+ClientUpdate RoundJournal::update(const ClientProfile& client) const {
+  const auto sent = record(client.id);
+  const auto path = checked(sent, kUploadSuffix);
+  EK_CHECK(path, kCheckpoint, file(client.id, kRecordSuffix).string(), ": names no upload");
+  return {client, load_payload(*path), sent.steps};
+}
+
+fs::path RoundJournal::upload(int64_t client) const { return file(client, kUploadSuffix); }
+
+TensorMap RoundJournal::memory(int64_t client) const {
+  const auto path = checked(record(client), kMemorySuffix);
+  if (!path) return {};
+  TensorMap memory = load_safetensors(*path).tensors;
+  for (auto& [name, tensor] : memory) tensor = tensor.clone();
+  return memory;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,248 @@
+#include "fed/store/manifest.h"
+
+#include <sys/utsname.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/format/command_line.h"
+#include "base/format/fingerprint.h"
+#include "base/plain/clock.h"
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/system/device.h"
+#include "base/system/machine.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer_folder.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kFormat = 2;  // 1: without checksums
+
+/// Of the GPU that a run is computed on.
+OrderedJson gpu_record(const std::string& device) {
+  const auto gpu = find_device(device, "model.device");
+  const auto identity = device_identity(gpu);
+  return {{"name", identity.name},
+          {"architecture", identity.architecture},
+          {"memory", machine::bytes_text(device_memory(gpu).total)},
+          {"driver", identity.driver},
+          {"cuda", identity.runtime}};
+}
+
+OrderedJson machine_record(const ModelSection& model) {
+  utsname name{};
+  uname(&name);
+  OrderedJson record = {{"system", concat(name.sysname, " ", name.release)},
+                        {"architecture", name.machine},
+                        {"processor", machine::processor_field("model name")},
+                        {"cores", machine::processors()},
+                        {"memory", concat(machine::memory().physical / 1024, " kB")}};
+  if (names_gpu(model.device)) record["gpu"] = gpu_record(model.device);
+  return record;
+}
+
+OrderedJson libraries() {
+  return {{"torch", TORCH_VERSION},
+          {"nlohmann_json",
+           concat(NLOHMANN_JSON_VERSION_MAJOR, ".", NLOHMANN_JSON_VERSION_MINOR, ".", NLOHMANN_JSON_VERSION_PATCH)},
+          {"compiler", __VERSION__}};
+}
+
+std::string first_line(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+/// HEAD of the checkout the program was built from, read without running git; empty when there is none.
+std::string git_hash() {
+  try {
+    const auto git = shipped_folder() / ".git";
+    const std::string head = first_line(git / "HEAD");
+    return head.starts_with("ref: ") ? first_line(git / head.substr(5)) : head;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// Whether the file has the digest that a manifest names; older ones have the whole file's, whatever its size.
+bool has_digest(const fs::path& file, const JsonView& entry) {
+  if (const auto whole = entry.find(kWholeDigest)) return sha256_file(file) == whole->string();
+  const auto& digest = entry.at(kTreeDigest).string();
+  const auto print = fingerprint_of(file);
+  return print.kind == kTreeDigest && print.digest == digest;
+}
+
+bool holds(const std::vector<std::string>& files, const fs::path& file) {
+  return std::find(files.begin(), files.end(), file.string()) != files.end();
+}
+
+/// Clients that bring the file: their names, or numbers.
+OrderedJson owners_of(const ClientsSection& clients, const fs::path& file) {
+  OrderedJson owners = OrderedJson::array();
+  for (size_t i = 0; i < clients.client.size(); ++i) {
+    const auto& own = clients.client[i];
+    if (holds(own.data, file) || holds(own.test, file))
+      owners.push_back(own.name.empty() ? std::to_string(i) : own.name);
+  }
+  return owners;
+}
+
+bool belongs_to_model(const fs::path& file) {
+  const auto name = file.filename();
+  return file.extension() == ".safetensors" || name == "config.json" || name == "generation_config.json" ||
+         name == "tokenizer.json";
+}
+
+uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.at("bytes").integer(0)); }
+
+/// \throws kIo when it is gone.
+bool has_changed(const JsonView& entry) {
+  const fs::path file = entry.at("path").string();
+  EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
+  return bytes_then(entry) != evenkeel::file_size(file) || !has_digest(file, entry);
+}
+
+/// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
+void check_machine(const fs::path& folder, const JsonView& manifest) {
+  const auto made_on = manifest.at("machine").at("processor").string(), here = machine::processor_field("model name");
+  if (made_on != here)
+    log::warning(
+        "[train] the run was begun on a processor \"", made_on, "\", this is \"", here,
+        "\": it keeps its arithmetic (model.compute_dtype, model.products), which may not be the fastest here, "
+        "and bits may differ; this one is measured by: ",
+        resume_command(folder, {"--set", "model.compute_dtype=auto"}));
+}
+
+}  // namespace
+
+OrderedJson manifest_entry(const fs::path& file) {
+  const auto print = fingerprint_of(file);
+  return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
+}
+
+std::vector<fs::path> model_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && belongs_to_model(entry.path())) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<fs::path> input_files(const ExperimentConfig& config, const fs::path& model_folder,
+                                  std::span<const std::string> training_files) {
+  auto files = model_files(model_folder);
+  for (auto& file : tokenizer_files(model_folder)) files.push_back(std::move(file));
+  if (config.data.form == PromptTemplate::kChat)
+    for (auto& file : chat_template_files(model_folder)) files.push_back(std::move(file));
+  if (!config.lora.init.empty())
+    for (const auto* name : {"adapter_config.json", "adapter_model.safetensors"})
+      files.push_back(fs::path(config.lora.init) / name);
+  if (!config.data.chat_template.empty()) files.emplace_back(config.data.chat_template);
+  files.insert(files.end(), training_files.begin(), training_files.end());
+  const auto from = config.data.rows();
+  for (const auto& name : config.tasks_here())
+    for (const fs::path file : test_files(find_task(name, from), from))
+      if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);  // one may train and test
+  const auto& bert = config.evaluate.bert_score;
+  if (!bert.encoder.empty())
+    for (auto& file : model_files(bert.encoder)) files.push_back(std::move(file));
+  if (!bert.baseline.empty()) files.emplace_back(bert.baseline);
+  return files;
+}
+
+OrderedJson make_manifest(const ExperimentConfig& config, const RunRequest& request, std::span<const fs::path> files) {
+  OrderedJson inputs = OrderedJson::array();
+  for (const auto& file : files) {
+    inputs.push_back(manifest_entry(file));
+    if (auto owners = owners_of(config.clients, file); !owners.empty()) inputs.back()["clients"] = std::move(owners);
+  }
+  return {{"format", kFormat},
+          {"program", "evenkeel"},
+          {"version", version()},
+          {"git", git_hash()},
+          {"created", utc_now()},
+          {"libraries", libraries()},
+          {"machine", machine_record(config.model)},
+          {"files", inputs},
+          {"request", {{"file", request.file.string()}, {"settings", request.settings}}},
+          {"config", config.text()}};
+}
+
+void write_manifest(const fs::path& folder, const OrderedJson& manifest) {
+  write_sealed(folder / kManifestFile, manifest, 2);
+}
+
+Json read_manifest(const fs::path& folder) {
+  const auto file = folder / kManifestFile;
+  EK_CHECK(!is_unsealed_run(folder), kCheckpoint, folder.string(),
+           " was made by an older version, whose files carry no checksums: only that version goes on with it, `report` "
+           "reads it");
+  Json manifest = read_sealed(file);
+  const auto format = JsonView(manifest, file.string(), kCheckpoint).at("format").integer();
+  EK_CHECK(format == kFormat, kCheckpoint, file.string(), ": run folders of format ", format,
+           " are unknown, allowed: ", kFormat);
+  return manifest;
+}
+
+/// By the config file that began it, where that is still there; else by the one that the run has.
+std::string resume_command(const fs::path& folder, const std::vector<std::string>& more) {
+  auto config = folder / "config.toml";
+  try {
+    const auto manifest = read_manifest(folder);
+    const fs::path file = JsonView(manifest, std::string(kManifestFile), kCheckpoint).at("request").at("file").string();
+    if (is_file(file)) config = file;
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever reads the manifest says what is wrong with it
+  }
+  const bool served = path_exists(folder / "federation");  // flower/federation/serve.h
+  std::vector<std::string> words{served ? "serve" : "train", config.string(), "--out", folder.string(), "--resume"};
+  words.insert(words.end(), more.begin(), more.end());
+  return command_line(words) + (served ? ", with the flags of its network" : "");
+}
+
+bool is_unsealed_run(const fs::path& folder) {
+  try {
+    const Json json = load_json(folder / kManifestFile, kCheckpoint);
+    return json.is_object() && !json.contains("format") && !json.contains("checksum");
+  } catch (const Error&) {
+    return false;  // whatever it is, it is not that
+  }
+}
+
+std::vector<fs::path> check_manifest(const fs::path& folder, const Json& manifest,
+                                     const std::function<std::string(const fs::path& file)>& why_fixed) {
+  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
+  std::vector<JsonView> changed;
+  for (const auto& entry : view.at("files").items())
+    if (has_changed(entry)) changed.push_back(entry);
+  std::vector<fs::path> free;
+  for (const auto& entry : changed) {
+    const fs::path file = entry.at("path").string();
+    const auto why = why_fixed(file);
+    EK_CHECK(why.empty(), kData, file.string(), " has changed since the run was made (", bytes_then(entry),
+             " bytes then, ", evenkeel::file_size(file), " now): ", why);
+    free.push_back(file);
+  }
+  check_machine(folder, view);
+  const auto made_by = view.at("version").string();
+  if (made_by != version())
+    log::warning("[train] the run was begun by version ", made_by, ", this is ", version(), ": bits may differ");
+  return free;
+}
+
+void check_gpu(const fs::path& folder, const Json& manifest, const std::string& device) {
+  const JsonView view(manifest, (folder / kManifestFile).string(), kCheckpoint);
+  const auto then = view.at("machine").find("gpu");
+  if (!then || !names_gpu(device)) return;
+  const OrderedJson now = gpu_record(device);
+  for (const auto* part : {"name", "architecture", "driver", "cuda"})
+    if (const auto was = then->at(part).string(), is = now[part].get<std::string>(); was != is)
+      log::warning("[train] the run was begun on a GPU whose ", part, " is \"", was, "\", here it is \"", is,
+                   "\": bits may differ");
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,231 @@
+/// \file  The lines of rounds.jsonl and evaluations.jsonl: everything that is reported of a round, measured, never
+/// assumed. Names of fields are keys of the lines, in the order of visit(). All under "seconds" differs from run to
+/// run, the rest does not. What older versions did not write keeps its default when it is read.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/plain/json.h"
+#include "fed/round/server.h"
+#include "fed/store/journal.h"
+
+namespace evenkeel {
+
+/// What is told of each client of a round, and of all of them together.
+struct RoundMeasures {
+  int64_t steps = 0, tokens = 0, targets = 0;
+  double loss = 0;                           ///< mean per target token, natural log
+  double first_loss = 0, last_loss = 0;      ///< the same of the first and last step; of a round, mean over clients
+  int64_t bytes_up = 0, bytes_down = 0;      ///< all that was sent, whoever got it
+  Traffic bytes_up_parts, bytes_down_parts;  ///< the same by content: lora/payload.h and fed/exchange/message.h
+  double experts_per_token = 0;              ///< mean over MoE layers; 0 on a dense model
+  double flops = 0;
+  std::map<std::string, double> metrics;  ///< what the method's client half measured; of a round, means by steps
+
+ protected:
+  void visit_work(auto& field) {
+    field("steps", steps);
+    field("tokens", tokens);
+    field.optional("targets", targets);
+  }
+  void visit_losses(auto& field) {
+    field("loss", loss);
+    field.optional("first_loss", first_loss);
+    field.optional("last_loss", last_loss);
+  }
+  void visit_costs(auto& field) {
+    field("bytes_up", bytes_up);
+    field("bytes_down", bytes_down);
+    field.optional("bytes_up_parts", bytes_up_parts);
+    field.optional("bytes_down_parts", bytes_down_parts);
+    field("experts_per_token", experts_per_token);
+    field("flops", flops);
+    field.optional("metrics", metrics);
+  }
+};
+
+/// What a client's round takes in simulated time (fed/round/virtual_clock.h), seconds.
+struct SimulatedClient {
+  std::string device;
+  double down = 0, train = 0, up = 0;
+  double start = 0, end = 0;  ///< since the beginning of the run
+
+  void visit(auto& field) {  // base/format/record.h, as all below
+    field("device", device);
+    field("down", down);
+    field("train", train);
+    field("up", up);
+    field("start", start);
+    field("end", end);
+  }
+};
+
+/// One client of a round.
+struct ClientOfRound : RoundMeasures {
+  int64_t id = 0;
+  std::optional<std::string> name;  ///< where the config gives it one
+  double budget = 1;
+  int64_t top_k = 0, rank = 0, examples = 0;
+  double weight = 0;  ///< p_c
+  double seconds = 0;
+  std::optional<SimulatedClient> simulated;  ///< where clients have devices
+
+  void visit(auto& field) {
+    field("id", id);
+    field("name", name);
+    field("budget", budget);
+    field("top_k", top_k);
+    field("rank", rank);
+    field("examples", examples);
+    field.optional("weight", weight);
+    visit_work(field);
+    visit_losses(field);
+    visit_costs(field);
+    field.optional("seconds", seconds);
+    field("simulated", simulated);
+  }
+};
+
+/// A client that took its task and whose reply is no part of the round.
+struct LostClient {
+  int64_t id = 0;
+  std::optional<std::string> name;
+  std::string reason;
+  int64_t bytes_down = 0;                    ///< of its task: among "tasks_of_lost" in the round's bytes_down_parts
+  std::optional<SimulatedClient> simulated;  ///< of one that came too late
+
+  void visit(auto& field) {
+    field("id", id);
+    field("name", name);
+    field("reason", reason);
+    field("bytes_down", bytes_down);
+    field("simulated", simulated);
+  }
+};
+
+/// A round in simulated time, seconds since the beginning of the run.
+struct SimulatedRound {
+  double start = 0, end = 0;  ///< what evaluations take is no part of it
+  double took = 0;            ///< the round, the server's own seconds among it
+
+  void visit(auto& field) {
+    field("start", start);
+    field("end", end);
+    field("took", took);
+  }
+};
+
+/// How the clients of a round used the experts, by the measures of nn/moe/utilization.h. Lists are per MoE layer.
+struct ExpertUse {
+  std::vector<std::string> layers;
+  std::vector<std::vector<double>> utilization;  ///< [L][E]
+  std::vector<double> entropy, gini;
+  std::vector<int64_t> dead_experts, nearly_dead_experts;
+  double entropy_mean = 0, entropy_std = 0;            ///< over layers
+  double entropy_joint = 0, entropy_unnormalized = 0;  ///< of all layers together
+  double gini_mean = 0;
+
+  void visit(auto& field) {
+    field("layers", layers);
+    field("utilization", utilization);
+    field.optional("entropy", entropy);
+    field.optional("gini", gini);
+    field("dead_experts", dead_experts);
+    field.optional("nearly_dead_experts", nearly_dead_experts);
+    field("entropy_mean", entropy_mean);
+    field.optional("entropy_std", entropy_std);
+    field.optional("entropy_joint", entropy_joint);
+    field.optional("entropy_unnormalized", entropy_unnormalized);
+    field("gini_mean", gini_mean);
+  }
+};
+
+/// The method's own tensors, e.g. phi: name -> nested lists of numbers, of any shape.
+struct Diagnostics {
+  OrderedJson lists = OrderedJson::object();
+};
+OrderedJson to_json(const Diagnostics& diagnostics);
+void from_json(const JsonView& view, Diagnostics& diagnostics);
+
+/// Wall time of a round, by phase.
+struct PhaseSeconds {
+  double broadcast = 0, train = 0, upload = 0, aggregate = 0;
+  double tokens_per_second = 0;  ///< in training
+  std::optional<double> round;   ///< from first task to aggregate, of the process that committed it; older runs: absent
+
+  void visit(auto& field) {
+    field("broadcast", broadcast);
+    field("train", train);
+    field("upload", upload);
+    field("aggregate", aggregate);
+    field("tokens_per_second", tokens_per_second);
+    field("round", round);
+  }
+};
+
+/// A line of rounds.jsonl.
+struct RoundRecord : RoundMeasures {
+  int64_t round = 0;  ///< 1 = the first
+  std::string method;
+  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< what the method asks for
+  std::optional<bool>
+      gates_sum_to_one;  ///< over the selected experts: by gate_norm or by the checkpoint's norm_topk_prob
+  int64_t participants = 0;
+  std::optional<double> lr;          ///< the learning rate, where [train.schedule] changes it from round to round
+  std::optional<ExpertUse> experts;  ///< its keys stand among those of the round; none on a dense model
+  Diagnostics diagnostics;
+  std::vector<ClientOfRound> clients;  ///< in id order
+  PhaseSeconds seconds;
+  std::optional<std::vector<LostClient>> lost;  ///< where there are any, in id order
+  std::optional<SimulatedRound> simulated;      ///< where clients have devices
+
+  void visit(auto& field) {
+    field("round", round);
+    field.optional("method", method);
+    field.optional("gate_norm", gate_norm);
+    field("gates_sum_to_one", gates_sum_to_one);
+    field.optional("participants", participants);
+    field("lr", lr);
+    visit_losses(field);
+    visit_work(field);
+    visit_costs(field);
+    if (field.holds("layers", experts.has_value())) (experts ? *experts : experts.emplace()).visit(field);
+    field.optional("diagnostics", diagnostics);
+    field.optional("clients", clients);
+    field.optional("seconds", seconds);
+    field("lost", lost);
+    field("simulated", simulated);
+  }
+};
+
+/// A line of evaluations.jsonl.
+struct EvaluationRecord {
+  int64_t round = 0;  ///< rounds done; 0: before the first
+  std::string method;
+  TaskScore score;  ///< its keys stand beside these
+
+  void visit(auto& field) {
+    field("round", round);
+    field.optional("method", method);
+    score.visit(field);
+  }
+};
+
+/// What is known of a round when it is over, but for who was lost.
+/// \param records  one per participant, in the round's order
+/// \param next     the state after the round
+/// \param seconds  by phase, without the tokens per second
+RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
+                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
+
+/// FLOPs of a client's round by the convention of models/cost.h, from the steps and tokens it counted.
+double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report);
+
+/// Token-choices per token, counted, mean over the MoE layers; 0 on a dense model.
+double experts_per_token(const RoutingByLayer& counts);
+
+}  // namespace evenkeel

@@ -1,0 +1,132 @@
+#include "fed/store/run_changes.h"
+
+#include <algorithm>
+
+#include "base/plain/clock.h"
+#include "base/plain/files.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr const char* kChanges = "changes";
+constexpr const char* kConfigBefore = "config_before";  // sha256 of the text
+constexpr std::string_view kRoundsSetting = "train.rounds=";
+
+using Files = std::vector<fs::path>;
+
+bool holds(const Files& files, const fs::path& file) {
+  return std::any_of(files.begin(), files.end(), [&](const fs::path& one) { return fs::absolute(one) == file; });
+}
+
+Files encoder_files(const ExperimentConfig& config) {
+  const auto& bert = config.evaluate.bert_score;
+  auto files = bert.encoder.empty() ? Files() : model_files(bert.encoder);
+  if (!bert.baseline.empty()) files.emplace_back(bert.baseline);
+  return files;
+}
+
+Files files_of_task(const std::string& task, const RowOptions& rows) {
+  const auto files = test_files(find_task(task, rows), rows);
+  return {files.begin(), files.end()};
+}
+
+/// What `score` was computed from, beside the model and what the run trained on.
+Files files_of(const TaskScore& score, const ExperimentConfig& config) {
+  const bool own = score.client && score.client->rows == RowsOf::kOwn;
+  const auto here = config.tasks_here();
+  Files files;
+  if (std::find(here.begin(), here.end(), score.task) != here.end())
+    files = files_of_task(score.task, config.rows_to_score(own ? std::optional(score.client->id) : std::nullopt, 0));
+  if (!score.bert_score) return files;
+  const auto encoder = encoder_files(config);
+  files.insert(files.end(), encoder.begin(), encoder.end());
+  return files;
+}
+
+/// What scores alone are computed from.
+Files evaluation_files(const ExperimentConfig& config) {
+  auto files = encoder_files(config);
+  for (const auto& task : config.tasks_here())
+    for (auto& file : files_of_task(task, config.rows_to_score(std::nullopt, 0))) files.push_back(std::move(file));
+  return files;
+}
+
+/// Settings of the command that began the run, with the rounds that it has now.
+OrderedJson settings_with(const OrderedJson& settings, int64_t rounds) {
+  OrderedJson all = OrderedJson::array();
+  for (const auto& setting : settings)
+    if (!setting.get<std::string>().starts_with(kRoundsSetting)) all.push_back(setting);
+  all.push_back(concat(kRoundsSetting, rounds));
+  return all;
+}
+
+/// Fingerprints of the files as they are now.
+void renew_files(OrderedJson& entries, const Files& files) {
+  for (auto& entry : entries) {
+    const fs::path file = entry.at("path").get<std::string>();
+    if (!holds(files, file)) continue;
+    auto renewed = manifest_entry(file);
+    if (entry.contains("clients")) renewed["clients"] = entry.at("clients");
+    entry = std::move(renewed);
+  }
+}
+
+std::vector<std::string> texts_of(const Files& files) {
+  std::vector<std::string> texts;
+  for (const auto& file : files) texts.push_back(file.string());
+  return texts;
+}
+
+}  // namespace
+
+std::string why_fixed(const fs::path& file, const ExperimentConfig& config, std::span<const std::string> training_files,
+                      std::span<const EvaluationRecord> scores) {
+  const std::string by_default = "a run goes on with the files it began with";
+  const Files training(training_files.begin(), training_files.end());
+  if (holds(training, file) || !holds(evaluation_files(config), file)) return by_default;
+  for (const auto& [round, method, score] : scores)
+    if (holds(files_of(score, config), file))
+      return concat("scores after round ", round, " were computed from it (evaluations.jsonl)");
+  return {};
+}
+
+void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds) {
+  EK_CHECK(rounds >= done, kConfig, "train.rounds is ", rounds, ", but ", done, " rounds are done, allowed: ", done,
+           " or more; --from-round goes back");
+  const auto& schedule = config.train.schedule;
+  EK_CHECK(done == 0 || !schedule.depends_on_rounds(), kConfig, "train.rounds is ", rounds, ", in the run ",
+           config.train.rounds, ": train.schedule.kind = \"", config::name_of(schedule.kind),
+           "\" runs over all rounds, so a run of ", rounds,
+           " had other learning rates from the first round on; allowed: with \"constant\"");
+}
+
+OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const ExperimentConfig& config,
+                             int64_t done) {
+  auto changed = manifest;
+  changed.erase("checksum");
+  OrderedJson entry = {{"at", utc_now()}, {"version", version()}, {"after_round", done}};
+  if (!changes.files.empty()) {
+    renew_files(changed.at("files"), changes.files);
+    entry["files"] = texts_of(changes.files);
+  }
+  if (changes.rounds) {
+    auto& request = changed.at("request");
+    request["settings"] = settings_with(request.at("settings"), *changes.rounds);
+    entry["train.rounds"] = *changes.rounds;
+    entry[kConfigBefore] = sha256(changed.at("config").get<std::string>());
+    changed["config"] = config.text();
+  }
+  if (!changed.contains(kChanges)) changed[kChanges] = OrderedJson::array();
+  changed[kChanges].push_back(std::move(entry));
+  return changed;
+}
+
+bool is_config_before_change(const Json& manifest, std::string_view text) {
+  const auto changes = manifest.find(kChanges);
+  if (changes == manifest.end() || !changes->is_array() || changes->empty()) return false;
+  const auto before = changes->back().find(kConfigBefore);
+  return before != changes->back().end() && *before == sha256(text);
+}
+
+}  // namespace evenkeel

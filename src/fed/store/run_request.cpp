@@ -1,0 +1,128 @@
+#include "fed/store/run_request.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "base/plain/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kDataVariable = "$EVENKEEL_DATA/";
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+/// Full key and TOML value of every line of a resolved config: "[section]" lines, "[[list]]" lines, of which the first
+/// is "list[0]", and "key = value" lines, nothing else.
+Values values_of(const ExperimentConfig& config) {
+  Values values;
+  std::istringstream text(config.text());
+  std::string section;
+  std::map<std::string, size_t> entries;
+  const auto entry_of = [&](const std::string& list) { return concat(list, "[", entries[list]++, "]."); };
+  for (std::string line; std::getline(text, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with("[["))
+      section = entry_of(line.substr(2, line.size() - 4));
+    else if (line.starts_with('['))
+      section = concat(line.substr(1, line.size() - 2), ".");
+    else if (equals != std::string::npos)
+      values.emplace_back(section + line.substr(0, equals), line.substr(equals + 3));
+  }
+  return values;
+}
+
+/// `asked`, or the run's when that is the same place below the data folder, wherever that is today.
+void leave_to_run(std::string& asked, const std::string& run) {
+  if (!asked.starts_with(kDataVariable)) return;
+  if (run.ends_with(std::string_view(asked).substr(kDataVariable.size() - 1))) asked = run;
+}
+
+/// The run's copy of a template, where the file that was asked for has not changed since, or is gone.
+void leave_copy_to_run(std::string& asked, const std::string& run) {
+  if (asked.empty() || run.empty()) return;
+  if (!path_exists(asked) || read_file(asked) == read_file(run)) asked = run;
+}
+
+/// Whether the pattern finds the file today, under another path or as a link.
+bool finds_as_another_name(const std::string& pattern, const std::string& file) {
+  std::error_code gone;
+  try {
+    const auto found = found_files(std::array{pattern});
+    return std::any_of(found.begin(), found.end(), [&](const auto& one) { return fs::equivalent(one, file, gone); });
+  } catch (const Error&) {  // it finds nothing
+    return false;
+  }
+}
+
+bool stands_for(const std::string& pattern, const std::string& file) {
+  if (!pattern.starts_with(kDataVariable))
+    return pattern == file || ::fnmatch(pattern.c_str(), file.c_str(), FNM_PATHNAME) == 0 ||
+           finds_as_another_name(pattern, file);
+  return ::fnmatch(concat("*", pattern.substr(kDataVariable.size() - 1)).c_str(), file.c_str(), 0) == 0;
+}
+
+/// The run's files, when the patterns asked for could have found them: a file that came later is none of the run's.
+void leave_to_run(std::vector<std::string>& asked, const std::vector<std::string>& run) {
+  const auto is_found = [&](const std::string& file) {
+    return std::any_of(asked.begin(), asked.end(), [&](const auto& pattern) { return stands_for(pattern, file); });
+  };
+  const auto finds = [&](const std::string& pattern) {
+    return std::any_of(run.begin(), run.end(), [&](const auto& file) { return stands_for(pattern, file); });
+  };
+  if (std::all_of(run.begin(), run.end(), is_found) && std::all_of(asked.begin(), asked.end(), finds)) asked = run;
+}
+
+void leave_to_run(FileSet& asked, const FileSet& run) {
+  leave_to_run(asked.train, run.train);
+  leave_to_run(asked.test, run.test);
+}
+
+}  // namespace
+
+ExperimentConfig RunRequest::config(std::span<const std::string> before) const {
+  std::vector<std::string> all(before.begin(), before.end());
+  all.insert(all.end(), settings.begin(), settings.end());
+  auto config = ExperimentConfig::load(file, all);
+  if (!out.empty()) config.output.dir = out;
+  return config;
+}
+
+std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
+  auto known_values = values_of(run);
+  std::map<std::string, std::string> known(known_values.begin(), known_values.end());
+  std::vector<std::string> result;
+  for (const auto& [key, value] : values_of(asked)) {
+    const auto found = known.extract(key);
+    if (key == "output.dir" || (found && found.mapped() == value)) continue;
+    result.push_back(concat(key, " is ", value, ", in the run ", found ? found.mapped() : "not there"));
+  }
+  for (const auto& [key, value] : known) result.push_back(concat(key, " is not there, in the run ", value));
+  return result;
+}
+
+ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run) {
+  leave_to_run(asked.lora.init, run.lora.init);
+  leave_to_run(asked.data.path, run.data.path);
+  leave_to_run(asked.data.files, run.data.files);
+  asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
+  leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
+  for (const auto& [name, set] : run.data.files.sets)
+    if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
+      leave_to_run(same->second, set);
+  for (size_t i = 0; i < std::min(asked.clients.client.size(), run.clients.client.size()); ++i) {
+    leave_to_run(asked.clients.client[i].data, run.clients.client[i].data);
+    leave_to_run(asked.clients.client[i].test, run.clients.client[i].test);
+  }
+  leave_to_run(asked.evaluate.bert_score.encoder, run.evaluate.bert_score.encoder);
+  leave_to_run(asked.evaluate.bert_score.baseline, run.evaluate.bert_score.baseline);
+  asked.settle({.threads = run.threads, .products = run.model.product_table()});
+  return asked;
+}
+
+}  // namespace evenkeel

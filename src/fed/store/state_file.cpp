@@ -1,0 +1,188 @@
+#include "fed/store/state_file.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <charconv>
+
+#include "base/plain/files.h"
+#include "lora/adapter_tensors.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kExtraPrefix = "extra/", kMemoryPrefix = "memory/", kScaling = "/scaling";
+
+/// The adapter states of a server, each under a prefix of its own.
+struct Part {
+  std::string_view prefix;
+  AdapterState& (*of)(ServerState& state);
+};
+constexpr std::array kParts = {
+    Part{"adapter/", [](ServerState& state) -> AdapterState& { return state.global.adapters; }},
+    Part{"base_delta/", [](ServerState& state) -> AdapterState& { return state.global.base_delta; }},
+    Part{"fixed/", [](ServerState& state) -> AdapterState& { return state.common.fixed; }},
+    Part{"base_change/", [](ServerState& state) -> AdapterState& { return state.common.base_change; }},
+};
+
+void add(TensorMap& out, std::string_view prefix, const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) out.emplace(concat(prefix, name), tensor);
+}
+
+void add(TensorMap& out, std::string_view prefix, const AdapterState& adapters) {
+  for (const auto& [site, factors] : adapters) {
+    const auto name = concat(prefix, site);
+    add_factors(name, factors, [&](std::string own, const at::Tensor& tensor) { out.emplace(std::move(own), tensor); });
+    out.emplace(concat(name, kScaling), at::full({}, factors.scaling, at::kDouble));
+  }
+}
+
+/// `tensors`, each a number throughout.
+TensorMap finite(TensorMap tensors, const std::string& place) {
+  for (const auto& [name, tensor] : tensors)
+    EK_CHECK(!tensor.is_floating_point() || tensor.isfinite().all().item<bool>(), kNumeric, place, ": tensor ", name,
+             " holds a value that is not finite");
+  return tensors;
+}
+
+/// Puts "<site>/a" in its place. \return whether there is one
+bool place(AdapterState& adapters, std::string_view name, const at::Tensor& tensor) {
+  if (!name.ends_with(kScaling)) return place_factor(adapters, name, tensor);
+  if (tensor.dim() != 0 || tensor.scalar_type() != at::kDouble) return false;
+  adapters[std::string(name.substr(0, name.size() - kScaling.size()))].scaling = tensor.item<double>();
+  return true;
+}
+
+/// Likewise "fixed/<site>/a".
+bool place(ServerState& state, std::string_view name, const at::Tensor& tensor) {
+  for (const auto& part : kParts)
+    if (name.starts_with(part.prefix)) return place(part.of(state), name.substr(part.prefix.size()), tensor);
+  return false;
+}
+
+/// The client's id in "<id>/<name>"; -1 where there is none.
+int64_t id_of(std::string_view name) {
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  return error == std::errc() && end != name.data() + name.size() && *end == '/' ? id : -1;
+}
+
+/// \throws kCheckpoint unless the tensor, if any, has the site's experts in front, then `rows` and `columns`; -1: any.
+struct Fit {
+  const std::string& place;
+  const std::string& name;
+  const Site& site;
+
+  void operator()(std::string_view factor, const at::Tensor& tensor, int64_t rows, int64_t columns) const {
+    if (!tensor.defined()) return;
+    const int64_t axes = site.experts > 0 ? 3 : 2;
+    const bool fits = tensor.dim() == axes && (axes == 2 || tensor.size(0) == site.experts) &&
+                      (rows < 0 || tensor.size(-2) == rows) && (columns < 0 || tensor.size(-1) == columns);
+    EK_CHECK(fits, kCheckpoint, place, ": ", factor, " of site ", name, " has shape ", tensor.sizes(),
+             ", which does not fit the model");
+  }
+};
+
+void check_factors(const LoraFactors& f, const Fit& fit) {
+  fit("a", f.a, -1, fit.site.in);
+  fit("b", f.b, fit.site.out, -1);
+  const int64_t rank = f.a.defined() ? f.a.size(-2) : f.b.defined() ? f.b.size(-1) : -1;
+  fit("b", f.b, fit.site.out, rank);
+  fit("core", f.core, rank, rank);
+  const bool ranks_fit = !f.ranks.defined() || (f.ranks.dim() == 1 && f.ranks.size(0) == fit.site.experts);
+  EK_CHECK(ranks_fit, kCheckpoint, fit.place, ": ranks of site ", fit.name, " are not one per expert");
+}
+
+void check_sites(const AdapterState& adapters, const Sites& sites, const std::string& place) {
+  for (const auto& [name, factors] : adapters) {
+    const auto site = sites.find(name);
+    EK_CHECK(site != sites.end(), kCheckpoint, place, ": the model has no site ", name);
+    check_factors(factors, {place, name, site->second});
+  }
+}
+
+}  // namespace
+
+namespace {
+
+TensorMap tensors_of(const ServerState& state) {
+  TensorMap out;
+  ServerState shallow = state;
+  for (const auto& part : kParts) add(out, part.prefix, part.of(shallow));
+  add(out, kExtraPrefix, state.global.extras);
+  add(out, kMemoryPrefix, state.memory);
+  return out;
+}
+
+TensorMap tensors_of(const ClientMemories& memories) {
+  TensorMap out;
+  for (const auto& [id, tensors] : memories) add(out, concat(id, "/"), tensors);
+  return out;
+}
+
+ServerState state_of(const TensorMap& tensors, int64_t round, const std::string& origin) {
+  ServerState state{.round = round};
+  for (const auto& [name, tensor] : finite(tensors, origin)) {
+    const std::string_view view = name;
+    if (view.starts_with(kExtraPrefix))
+      state.global.extras.emplace(view.substr(kExtraPrefix.size()), tensor);
+    else if (view.starts_with(kMemoryPrefix))
+      state.memory.emplace(view.substr(kMemoryPrefix.size()), tensor);
+    else
+      EK_CHECK(place(state, view, tensor), kCheckpoint, origin, ": unexpected tensor ", name, " of shape ",
+               tensor.sizes());
+  }
+  return state;
+}
+
+ClientMemories memories_of(const TensorMap& tensors, const std::string& origin) {
+  ClientMemories memories;
+  for (const auto& [name, tensor] : finite(tensors, origin)) {
+    const int64_t id = id_of(name);
+    EK_CHECK(id >= 0, kCheckpoint, origin, ": unexpected tensor ", name);
+    memories[id].emplace(name.substr(name.find('/') + 1), tensor.clone());
+  }
+  return memories;
+}
+
+}  // namespace
+
+void save_state(const fs::path& file, const ServerState& state) { save_safetensors(file, tensors_of(state)); }
+
+ServerState load_state(const fs::path& file, int64_t round) {
+  return state_of(load_safetensors(file).tensors, round, file.string());
+}
+
+at::Tensor encode_state(const ServerState& state) { return encode_safetensors(tensors_of(state)); }
+
+ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& place) {
+  return state_of(decode_safetensors(bytes_N, place).tensors, round, place);
+}
+
+void save_memories(const fs::path& file, const ClientMemories& memories) {
+  save_safetensors(file, tensors_of(memories));
+}
+
+ClientMemories load_memories(const fs::path& file) {
+  return memories_of(load_safetensors(file).tensors, file.string());
+}
+
+at::Tensor encode_memories(const ClientMemories& memories) { return encode_safetensors(tensors_of(memories)); }
+
+ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& place) {
+  return memories_of(decode_safetensors(bytes_N, place).tensors, place);
+}
+
+void check_state(const ServerState& state, const Sites& sites, const std::string& place) {
+  const auto adapters = completed(state.global.adapters, state.common.fixed);
+  for (const auto* part : {&adapters, &state.global.base_delta, &state.common.fixed, &state.common.base_change})
+    check_sites(*part, sites, place);
+  for (const auto& [name, site] : sites) {
+    const auto own = adapters.find(name);
+    const bool whole = own != adapters.end() && own->second.a.defined() && own->second.b.defined();
+    EK_CHECK(whole || state.common.base_change.contains(name), kCheckpoint, place, ": the factors of site ", name,
+             " are missing");
+  }
+}
+
+}  // namespace evenkeel

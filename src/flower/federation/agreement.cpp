@@ -1,0 +1,92 @@
+#include "flower/federation/agreement.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "base/system/machine.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+/// Bytes of A, B of all sites at that rank, the most that any method sends of them.
+int64_t factor_bytes(const Server& server, int64_t rank) {
+  const auto dtype = server.config.train.transport_dtype;
+  AdapterState adapters;
+  const auto meta = at::TensorOptions().dtype(at::kFloat).device(at::kMeta);
+  for (const auto& [name, site] : server.sites) {
+    const int64_t stack = std::max<int64_t>(site.experts, 1);
+    adapters[name] = {.a = at::empty({stack, rank, site.in}, meta), .b = at::empty({stack, site.out, rank}, meta)};
+  }
+  return payload_size({.adapters = std::move(adapters)}, dtype);
+}
+
+}  // namespace
+
+std::string sites_digest(const Sites& sites) {
+  std::string text;
+  for (const auto& [name, site] : sites) text += concat(name, ' ', site.experts, ' ', site.in, ' ', site.out, '\n');
+  return sha256(text);
+}
+
+std::string model_digest(const fs::path& folder) {
+  std::string text;
+  for (const auto& file : model_files(folder))
+    text += concat(file.filename().string(), ' ', fingerprint_of(file).digest, '\n');
+  return sha256(text);
+}
+
+ExperimentConfig without_rows(ExperimentConfig config) {
+  if (!config.clients.own_rows()) return config;
+  for (auto& client : config.clients.client) {
+    client.data = {std::string(kRowsElsewhere)};
+    client.test = {};
+  }
+  return config;
+}
+
+bool scores_clients_rows(const ExperimentConfig& config) {
+  const auto& [tasks, rows] = std::pair(config.evaluate.tasks, config.data.rows());
+  return config.clients.own_rows() && std::any_of(tasks.begin(), tasks.end(), [&](const auto& task) {
+           return find_task(task, rows).family == "files";
+         });
+}
+
+ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget) {
+  auto budgets = config.client_budgets();
+  auto ranks = config.client_ranks();
+  const auto& entry = config.method.entry();
+  budgets.at(static_cast<size_t>(client)) = budget;
+  if (entry.takes_unequal_ranks()) ranks.at(static_cast<size_t>(client)) = entry.rank(budget, config.lora.rank);
+  config.clients.budgets = {.list = std::move(budgets)};
+  config.clients.ranks = {.list = std::move(ranks)};
+  return config;
+}
+
+std::string offered_text(ExperimentConfig config) {
+  config = without_rows(std::move(config));
+  config.output.dir.clear();
+  config.evaluate.bert_score = {};
+  config.model.device = "cpu";  // a node says itself where it computes
+  config.model.engine = EngineChoice::kKernels;
+  return config.text();
+}
+
+std::string upload_summary(const Server& server, const ClientProfile& client) {
+  const auto& entry = server.config.method.entry();
+  const auto bytes = machine::bytes_text(factor_bytes(server, client.rank));
+  std::string text = concat("in each round: ", entry.sends, " (", server.sites.size(), " of them, rank up to ",
+                            client.rank, ", up to ", bytes, "); steps, tokens, losses, seconds");
+  if (server.model.num_experts > 0) text += " and how many tokens chose each expert";
+  if (entry.asks_gradients)
+    text += "; once, before the first round: the sum of the gradients of some of its rows, for every adapted weight";
+  if (scores_clients_rows(server.config))
+    text += "; where it has test rows: scores on them, and of choices how often each answer is right";
+  return text;
+}
+
+}  // namespace evenkeel

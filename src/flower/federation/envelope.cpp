@@ -1,0 +1,166 @@
+#include "flower/federation/envelope.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "base/plain/error.h"
+#include "flower/format/objects.h"
+#include "lora/packing.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr const char *kRecord = "evenkeel", *kArrays = "arrays";
+constexpr const char *kVersion = "version", *kRun = "run", *kKind = "kind", *kHeader = "header", *kHead = "head",
+                     *kLayout = "layout";
+
+/// NumPy's name of what carries a dtype.
+const char* numpy_type(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return "float64";
+    case at::kFloat:
+      return "float32";
+    case at::kHalf:
+      return "float16";
+    case at::kBFloat16:
+      return "uint16";
+    case at::kLong:
+      return "int64";
+    case at::kInt:
+      return "int32";
+    case at::kShort:
+      return "int16";
+    case at::kChar:
+      return "int8";
+    case at::kByte:
+      return "uint8";
+    case at::kBool:
+      return "bool";
+    default:
+      fail(kInternal, "no array carries ", c10::toString(type));
+  }
+}
+
+std::string_view text_of(const at::Tensor& bytes_N) {
+  return {static_cast<const char*>(bytes_N.const_data_ptr()), bytes_N.nbytes()};
+}
+
+wire::ArrayHead head_of(const PackedArray& array) {
+  return {.name = array.name, .dtype = numpy_type(array.type), .shape = {array.numel()}};
+}
+
+wire::Arrays arrays_of(const Packing& packing, const at::Tensor& payload_N, size_t chunk_bytes) {
+  const auto* bytes = static_cast<const std::byte*>(payload_N.const_data_ptr());
+  std::vector<wire::ArrayData> arrays;
+  for (const auto& array : packing.arrays)
+    arrays.push_back({head_of(array), {std::span(bytes + array.begin, static_cast<size_t>(array.bytes))}});
+  return wire::pack_arrays(std::move(arrays),
+                           {.chunk_bytes = chunk_bytes, .owner = std::make_shared<at::Tensor>(payload_N)});
+}
+
+/// The letter in the records, without its payload.
+Letter letter_in(const wire::Config& record, const std::string& from) {
+  const auto version = record.at<int64_t>(kVersion);
+  EK_CHECK(version == kLetterVersion, kData, from, " speaks version ", version, " of these letters, this is version ",
+           kLetterVersion);
+  return {.run = record.at<std::string>(kRun),
+          .kind = record.at<std::string>(kKind),
+          .header = record.at<std::string>(kHeader)};
+}
+
+/// \throws kData where an array is not as the head of the payload says.
+void check_heads(const Packing& packing, const std::vector<wire::ArrayHead>& heads, const std::string& from) {
+  EK_CHECK(heads.size() == packing.arrays.size(), kData, from, " sends ", heads.size(), " arrays, the head of its ",
+           "payload names ", packing.arrays.size());
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const auto expected = head_of(packing.arrays[i]);
+    EK_CHECK(heads[i] == expected, kData, from, " sends array ", heads[i].name, " of ", heads[i].dtype,
+             ", the head of its payload says ", expected.name, " of ", expected.dtype, " and ", expected.shape[0],
+             " numbers");
+  }
+}
+
+wire::Places places_in(const Packing& packing, at::Tensor& payload_N) {
+  auto* bytes = static_cast<std::byte*>(payload_N.mutable_data_ptr());
+  std::memcpy(bytes, packing.head.data(), packing.head.size());
+  wire::Places places{.arrays = {}, .owner = std::make_shared<at::Tensor>(payload_N)};
+  for (const auto& array : packing.arrays)
+    places.arrays.emplace_back(bytes + array.begin, static_cast<size_t>(array.bytes));
+  return places;
+}
+
+}  // namespace
+
+struct LetterPacker::Packed {
+  at::Tensor payload_N;
+  Packing packing;
+  wire::Arrays arrays;
+
+  bool is(const at::Tensor& other_N) const {
+    return payload_N.numel() == other_N.numel() &&
+           std::memcmp(payload_N.const_data_ptr(), other_N.const_data_ptr(), payload_N.nbytes()) == 0;
+  }
+};
+
+const LetterPacker::Packed& LetterPacker::packed(const at::Tensor& payload_N, const std::string& kind) {
+  for (const auto& known : known_)
+    if (known->is(payload_N)) return *known;
+  auto packing = pack_payload(text_of(payload_N), concat("the payload of a ", kind));
+  auto arrays = arrays_of(packing, payload_N, chunk_bytes_);
+  known_.push_back(std::make_shared<Packed>(Packed{payload_N, std::move(packing), std::move(arrays)}));
+  return *known_.back();
+}
+
+wire::Content LetterPacker::content(const Letter& letter) {
+  wire::Config record{{kVersion, kLetterVersion}, {kRun, letter.run}, {kKind, letter.kind}, {kHeader, letter.header}};
+  wire::Content content;
+  const bool bare = !letter.payload_N.defined() || letter.payload_N.numel() == 0;
+  if (!bare) {
+    const auto& payload = packed(letter.payload_N, letter.kind);
+    record.set(kHead, wire::Bytes{payload.packing.head});
+    record.set(kLayout, payload.packing.layout);
+    content.add(kArrays, payload.arrays);
+  }
+  content.add(kRecord, std::move(record));
+  return content;
+}
+
+struct IncomingLetter::State {
+  std::string from;
+  Consent consent;
+  Allocate allocate;
+  Letter letter{};
+
+  wire::Places place(const wire::Content& content) {
+    const auto& record = content.config(kRecord);
+    letter = letter_in(record, from);
+    if (!record.find(kHead)) {
+      EK_CHECK(content.heads().empty(), kData, from, " sends arrays without the head of a payload");
+      consent(letter, 0);
+      return {};
+    }
+    const auto packing = pack_payload(record.at<wire::Bytes>(kHead).data, from);
+    EK_CHECK(packing.layout == record.at<std::string>(kLayout), kData, from,
+             " sends a payload of another layout than it says");
+    check_heads(packing, content.heads(), from);
+    consent(letter, packing.bytes);
+    letter.payload_N = allocate ? allocate(packing.bytes) : at::empty({packing.bytes}, at::kByte);
+    return places_in(packing, letter.payload_N);
+  }
+};
+
+IncomingLetter::IncomingLetter(std::string from, Consent consent, Allocate allocate)
+    : state_(std::make_shared<State>(State{std::move(from), std::move(consent), std::move(allocate)})) {}
+
+wire::Placing IncomingLetter::placing() {
+  return [state = state_](const wire::Content& content) { return state->place(content); };
+}
+
+const Letter& IncomingLetter::letter() const {
+  EK_CHECK(!state_->letter.kind.empty(), kData, state_->from, " sent no letter");
+  return state_->letter;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,277 @@
+// A whole federation in one process: a server that listens on loopback, and nodes with their own keys, bases and rows
+// in threads of their own.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/format/safetensors.h"
+#include "fed/run/training_run.h"
+#include "fed/testing.h"
+#include "flower/federation/coordinator_grid.h"
+#include "flower/federation/node.h"
+#include "flower/federation/serve.h"
+
+namespace evenkeel {
+namespace {
+
+/// What a node does to a letter before it sends it.
+using Edit = std::function<void(Letter& letter)>;
+
+class Federation : public testing::SmallRun {
+ protected:
+  static RunRequest request(std::string_view method, const fs::path& out,
+                            std::initializer_list<std::string> more = {"threads=1"}) {
+    const auto file = root() / "run.toml";
+    write_file_atomic(file, testing::kSmallRun);
+    RunRequest request{.file = file, .settings = more, .out = out.string()};
+    for (const auto& setting :
+         {concat("model.path=\"", (root() / "model").string(), "\""), concat("method.name=\"", method, "\""),
+          std::string("evaluate.tasks=[\"builtin:sizes\"]")})
+      request.settings.push_back(setting);
+    return request;
+  }
+
+  fs::path key(int64_t node) {
+    const auto file = folder_.path() / concat("node-", node, ".pem");
+    if (!path_exists(file)) wire::make_key(file);
+    return file;
+  }
+
+  wire::NodeOptions link(int64_t node, int port) {
+    return {.server = {.host = "127.0.0.1", .port = port, .insecure = true},
+            .key_file = key(node),
+            .heartbeat_s = 10,
+            .poll_s = 0.02,
+            .stop = [this] { return stop_.load(); }};
+  }
+
+  NodeClientOptions client(int64_t node) {
+    return {.model = (root() / "model").string(), .folder = folder_.path() / concat("memory-", node)};
+  }
+
+  /// A node that takes part as it should, but for what `edit` does to its replies.
+  void play(int64_t node, int port, const Edit& edit) {
+    if (!edit) return run_node({.link = link(node, port), .client = client(node), .once = true});
+    auto options = link(node, port);
+    options.stop = [this] { return stop_ || over_; };
+    wire::NodeLink wire(options);
+    NodeClient own(client(node));
+    wire.join();
+    for (bool over = false; !over && !stop_ && !over_;) {
+      const auto instruction = wire.poll();
+      if (!instruction) {
+        wire.rest();
+        continue;
+      }
+      IncomingLetter incoming("the server", [&](const Letter& letter, int64_t bytes) { own.consent(letter, bytes); });
+      wire.receive(*instruction, incoming.placing());
+      auto letter = own.answer(incoming.letter());
+      over = letter.kind == kFarewellLetter;
+      edit(letter);
+      wire.reply(*instruction, LetterPacker().content(letter));
+      own.delivered();
+    }
+    wire.leave(2);
+  }
+
+  /// A run of three clients. \param edits  by node
+  ServedRun served(const RunRequest& request, const std::map<int64_t, Edit>& edits = {}, int64_t count = 3) {
+    std::vector<std::jthread> nodes;
+    const auto listen = [&](const fs::path& folder) -> std::unique_ptr<Grid> {
+      auto grid = std::make_unique<CoordinatorGrid>(
+          wire::CoordinatorOptions{.port = 0, .insecure = true, .open = true, .folder = folder});
+      for (int64_t node = 0; node < count; ++node)
+        nodes.emplace_back([this, node, port = grid->port(), edit = edits.contains(node) ? edits.at(node) : Edit{}] {
+          try {
+            while (!edit && !admitted_() && !stop_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            play(node, port, edit);
+          } catch (const wire::Stopped&) {
+            EXPECT_TRUE(over_) << "node " << node;
+          } catch (const std::exception& error) {
+            ADD_FAILURE() << "node " << node << ": " << error.what();
+          }
+        });
+      return grid;
+    };
+    try {
+      auto run = serve({.request = request}, listen);
+      over_ = true;
+      return run;
+    } catch (...) {
+      stop_ = true;
+      throw;
+    }
+  }
+
+  static std::vector<TaskScore> local(const RunRequest& request) {
+    auto run = begin_run(request);
+    return complete_run(run.experiment.server, run.experiment.fabric, run.folder);
+  }
+
+  static std::vector<RoundRecord> rounds(const fs::path& folder) {
+    std::vector<RoundRecord> records;
+    const auto lines = read_rounds(folder);
+    for (const auto& line : lines.whole().lines) records.push_back(record::read<RoundRecord>(line.view()));
+    return records;
+  }
+
+  static void expect_same_runs(const fs::path& one, const fs::path& other) {
+    const auto* adapter = "adapter/adapter_model.safetensors";
+    EXPECT_EQ(sha256_file(one / adapter), sha256_file(other / adapter));
+    const auto x = rounds(one), y = rounds(other);
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t t = 0; t < x.size(); ++t) EXPECT_EQ(testing::without_seconds(x[t]), testing::without_seconds(y[t]));
+  }
+
+  testing::TemporaryFolder folder_;
+  std::atomic<bool> stop_ = false;
+  std::function<bool()> admitted_ = [] { return true; };  // whether nodes that do as they should may begin
+  std::atomic<bool> over_ = false;  // the run: nobody says farewell to a node that was never let in
+};
+
+class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
+
+TEST_P(FederationOf, NodesGiveTheBitsOfALocalRun) {
+  const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
+  const auto scores = local(request(GetParam(), here));
+  const auto run = served(request(GetParam(), apart));
+  expect_same_runs(here, apart);
+  ASSERT_EQ(run.scores.size(), scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) EXPECT_EQ(run.scores[i].accuracy, scores[i].accuracy);
+}
+INSTANTIATE_TEST_SUITE_P(Methods, FederationOf, ::testing::Values("ub-smoe", "flora", "hetlora", "ffa-lora"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+/// The first value of the first tensor of that part of a payload, changed.
+void change_upload(Letter& letter, const std::function<void(Payload&)>& change) {
+  if (letter.kind != kReplyLetter) return;
+  auto payload = received(decode(letter.payload_N, "a test"));
+  for (auto& [name, f] : payload.adapters)
+    for (auto* tensor : {&f.a, &f.b})
+      if (tensor->defined()) *tensor = tensor->clone();
+  change(payload);
+  letter.payload_N = encode(payload, TransportDtype::kFloat32, {}).bytes;
+}
+
+struct Lie {
+  const char* name;
+  Edit edit;
+  const char* said;
+  const char* setting = "threads=1";
+};
+
+const std::vector<Lie>& lies() {
+  static const std::vector<Lie> all = {
+      {"NotANumber",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) { p.adapters.begin()->second.a.fill_(std::nan("")); });
+       },
+       "not finite"},
+      {"AHigherRank",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) {
+           auto& f = p.adapters.begin()->second;
+           f.a = at::cat({f.a, f.a}, -2), f.b = at::cat({f.b, f.b}, -1);
+         });
+       },
+       "is of rank"},
+      {"ASiteLess",
+       [](Letter& letter) { change_upload(letter, [](Payload& p) { p.adapters.erase(p.adapters.begin()); }); },
+       "is missing"},
+      {"ASiteMore",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) { p.adapters["model.layers.9.mlp.gate"] = p.adapters.begin()->second; });
+       },
+       "was not to be sent"},
+      {"CountsThatDoNotAddUp",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) {
+           for (auto& [name, tensor] : p.extras)
+             if (name.ends_with(".counts")) tensor = tensor + 1;
+         });
+       },
+       "were chosen"},
+      {"ABaseOfItsOwn", [](Letter& letter) { change_upload(letter, [](Payload& p) { p.base_delta = p.adapters; }); },
+       "the server's to make"},
+      {"AnUpdateOfAnotherScale",
+       [](Letter& letter) {
+         change_upload(letter, [](Payload& p) {
+           for (auto& [name, f] : p.adapters) f.b.mul_(1e6);
+         });
+       },
+       "clients.update_norm allows 1000", "clients.update_norm=1000"},
+      {"MoreSteps",
+       [](Letter& letter) {
+         if (letter.kind != kReplyLetter) return;
+         auto json = OrderedJson::parse(letter.header);
+         json["report"]["steps"] = 1000;
+         letter.header = json.dump();
+       },
+       "1000 steps"},
+      {"AnotherClientsReply",
+       [](Letter& letter) {
+         if (letter.kind != kReplyLetter) return;
+         auto json = OrderedJson::parse(letter.header);
+         json["client"] = json["client"].get<int>() == 0 ? 1 : 0;
+         letter.header = json.dump();
+       },
+       "sends no reply of client"},
+      {"AFarewellOfItsOwn",
+       [](Letter& letter) {
+         if (letter.kind == kReplyLetter) letter = {letter.run, kFarewellLetter, "{}"};
+       },
+       "nobody asked"},
+      {"OnlyEverHeard",
+       [](Letter& letter) {
+         if (letter.kind == kReplyLetter) letter = {letter.run, kHeardLetter, "{}"};
+       },
+       "no reply in"},
+      {"NoJson",
+       [](Letter& letter) {
+         if (letter.kind == kReplyLetter) letter.header = "{";
+       },
+       "JSON"},
+  };
+  return all;
+}
+
+TEST_F(Federation, WhoSaysToHaveMoreExamplesThanAreAllowedIsNotLetIn) {
+  const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
+  std::atomic<int> offers = 0;
+  const auto boast = [&](Letter& letter) {
+    if (letter.kind != kAcceptanceLetter) return;
+    auto json = OrderedJson::parse(letter.header);
+    json["examples"] = 1'000'000'000;
+    letter.header = json.dump();
+    ++offers;
+  };
+  const std::initializer_list<std::string> bounded = {"threads=1", "clients.most_examples=1000"};
+  local(request("fedit", here, bounded));
+  admitted_ = [&] { return offers > 0; };
+  served(request("fedit", apart, bounded), {{0, boast}}, 4);
+  expect_same_runs(here, apart);
+}
+
+class Liar : public Federation, public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(Liar, IsLostAndNobodyElseIs) {
+  const auto& lie = lies()[GetParam()];
+  const auto out = folder_.path() / "run";
+  served(request("ub-smoe", out, {"train.rounds=1", lie.setting}), {{1, lie.edit}});
+  const auto record = rounds(out).at(0);
+  ASSERT_TRUE(record.lost) << "nobody was lost";
+  ASSERT_EQ(record.lost->size(), 1u);
+  EXPECT_NE(record.lost->at(0).reason.find(lie.said), std::string::npos) << record.lost->at(0).reason;
+  EXPECT_EQ(record.clients.size(), 2u);
+}
+INSTANTIATE_TEST_SUITE_P(Lies, Liar, ::testing::Range(size_t{0}, lies().size()),
+                         [](const auto& info) { return std::string(lies()[info.param].name); });
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,237 @@
+#include "flower/federation/fleet_fabric.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "fed/exchange/merged_score.h"
+#include "flower/federation/sessions.h"
+
+namespace evenkeel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kTick = std::chrono::seconds(1);
+constexpr auto kSignOff = std::chrono::seconds(3);  // for which those who leave now are heard
+constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr int64_t kMostTestRows = int64_t{1} << 24;   // the server draws among the rows of all
+constexpr auto kAskAgain = std::chrono::seconds(30);  // a node that declined may have been mended since
+
+void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms) {
+  EK_CHECK(acceptance.client == client, kData, "it accepts to be client ", acceptance.client, ", offered: ", client);
+  EK_CHECK(acceptance.budget > 0 && acceptance.budget <= 1, kData, "its budget is ", acceptance.budget,
+           ", allowed: above 0, up to 1");
+  EK_CHECK(acceptance.examples >= 1 && acceptance.examples <= terms.most_examples, kData, "it says to have ",
+           acceptance.examples, " examples, allowed: 1 to ", terms.most_examples);
+  EK_CHECK(acceptance.test_rows >= 0 && acceptance.test_rows <= kMostTestRows, kData, "it says to have ",
+           acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
+}
+
+int64_t asked_rows(const Task& task) { return static_cast<int64_t>(std::get<Score>(task.ask).rows.size()); }
+
+/// Offers under way to nodes that are no members yet.
+class Gathering {
+ public:
+  Gathering(Grid& grid, Roster& roster, const FleetTerms& terms, const Joining& joining)
+      : grid_(grid), roster_(roster), terms_(terms), joining_(joining) {}
+  ~Gathering() {
+    for (const auto& [message, asked] : asked_) grid_.forget(message);
+  }
+
+  void ask_newcomers() {
+    for (const auto& node : grid_.nodes()) {
+      const bool waits = ask_again_.contains(node.id) && Clock::now() < ask_again_.at(node.id);
+      if (!node.online || waits || roster_.member(node) || is_asked(node)) continue;
+      if (const auto client = joining_.client_of(node, taken())) ask(node, *client);
+    }
+  }
+
+  void hear(const wire::Arrival& arrival) {
+    auto found = asked_.extract(arrival.message_id);
+    if (found.empty()) return;
+    const auto& asked = found.mapped();
+    if (arrival.kind != wire::Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
+    try {
+      add(asked, asked.incoming.letter());
+    } catch (const Error& error) {
+      pass_over(asked.node, error.what());
+    }
+  }
+
+ private:
+  struct Asked {
+    wire::NodeInfo node;
+    int64_t client;
+    IncomingLetter incoming;
+  };
+
+  void pass_over(const wire::NodeInfo& node, std::string_view why) {
+    log::warning("[serve] ", node.name, " does not join: ", shown(why, wire::kMostReason));
+    ask_again_[node.id] = Clock::now() + kAskAgain;
+  }
+
+  bool is_asked(const wire::NodeInfo& node) const {
+    return std::any_of(asked_.begin(), asked_.end(), [&](const auto& one) { return one.second.node.id == node.id; });
+  }
+  /// Clients that have a node, or an offer for one under way.
+  std::set<int64_t> taken() const {
+    std::set<int64_t> clients;
+    for (const auto& [client, member] : roster_.members()) clients.insert(client);
+    for (const auto& [message, asked] : asked_) clients.insert(asked.client);
+    return clients;
+  }
+
+  void ask(const wire::NodeInfo& node, int64_t client) {
+    IncomingLetter incoming(node.name, no_payload);
+    const auto content = LetterPacker().content(offer_letter(joining_.offer(client)));
+    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.placing()});
+    asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
+  }
+
+  void add(const Asked& asked, const Letter& letter) {
+    const auto acceptance = acceptance_in(letter);
+    check(acceptance, asked.client, terms_);
+    roster_.add({.client = asked.client,
+                 .key = roster_key(asked.node),
+                 .name = asked.node.name,
+                 .budget = acceptance.budget,
+                 .examples = acceptance.examples,
+                 .test_rows = acceptance.test_rows,
+                 .program = acceptance.program});
+    log::info("[serve] ", asked.node.name, " is client ", asked.client, ": budget ", acceptance.budget, ", ",
+              acceptance.examples, " examples");
+  }
+
+  Grid& grid_;
+  Roster& roster_;
+  const FleetTerms& terms_;
+  const Joining& joining_;
+  std::map<std::string, Asked> asked_;  // by message
+  std::map<uint64_t, Clock::time_point> ask_again_;
+};
+
+}  // namespace
+
+void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
+  joining_ = std::move(joining);
+  terms_ = terms;
+  evaluator_ = evaluator;
+}
+
+void FleetFabric::gather(int64_t clients) {
+  Gathering gathering(grid_, roster_, terms_, joining_);
+  const auto members = [this] { return static_cast<int64_t>(roster_.members().size()); };
+  while (members() < clients) {
+    gathering.ask_newcomers();
+    if (const auto arrival = grid_.wait(Clock::now() + kTick)) gathering.hear(*arrival);
+    joining_.tick(members());
+  }
+}
+
+void FleetFabric::hand_out(const EncodedPayload& adapter) {
+  std::set<int64_t> without;
+  for (const auto& [client, member] : roster_.members()) without.insert(client);
+  Exchange nothing;
+  nothing.on_loss = [](int64_t, const std::string&) {};
+  Talks talks(*this, nothing);
+  for (const int64_t client : without)
+    talks.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
+  talks.run();
+  for (const int64_t client : without)
+    log::warning("[serve] ", roster_.members().at(client).name,
+                 " has not taken the final adapter: copy it from the run folder (adapter/)");
+}
+
+void FleetFabric::part() {
+  Exchange nothing;
+  nothing.on_loss = [](int64_t, const std::string&) {};
+  Talks talks(*this, nothing);
+  for (const auto& [client, member] : roster_.members()) talks.bid_farewell({.id = client});
+  talks.run();
+  const auto end = Clock::now() + kSignOff;
+  const auto online = [](const wire::NodeInfo& node) { return node.online; };
+  for (auto nodes = grid_.nodes(); std::any_of(nodes.begin(), nodes.end(), online) && Clock::now() < end;
+       nodes = grid_.nodes())
+    grid_.wait(Clock::now() + kLook);
+}
+
+void FleetFabric::announce(std::span<const ClientProfile> clients, const News& news) {
+  if (news.whole) {
+    common_ = news.payload.size() > 0;
+    informed_.clear();
+  }
+  if (evaluator_) evaluator_->announce(clients, news);
+  if (news.whole || news.payload.size() == 0) return;
+  Exchange nothing;
+  nothing.on_loss = [](int64_t, const std::string&) {};
+  Talks talks(*this, nothing);
+  for (const auto& client : clients)
+    if (informed_.contains(client.id)) talks.tell(client, news);
+  talks.run();
+}
+
+void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
+  Talks talks(*this, exchange);
+  for (const auto& client : clients) {
+    EK_CHECK(client.id != kPool, kConfig,
+             "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
+    if (client.id != kEvaluator) {
+      talks.begin(client);
+      continue;
+    }
+    score(exchange.task_of(client), exchange);
+  }
+  talks.run();
+}
+
+/// By the clients whose rows it is about, else by the evaluator of this process.
+void FleetFabric::score(const Task& task, const Exchange& exchange) {
+  const auto& tasks = joining_.client_tasks;
+  if (std::find(tasks.begin(), tasks.end(), std::get<Score>(task.ask).task) == tasks.end()) {
+    EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
+    auto made = exchange;
+    made.task_of = [&](const ClientProfile&) { return task; };
+    return evaluator_->exchange(std::span(&task.client, 1), made);
+  }
+  const auto shares = shares_of(task);
+  std::map<int64_t, Scored> replies;  // by client: sums do not depend on who is first
+  Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
+                 .on_reply = [&](Reply reply) { replies[reply.client] = report_of<Scored>(reply); },
+                 .on_progress = exchange.on_progress,
+                 .whole_news = exchange.whole_news,
+                 .check =
+                     [&](const ClientProfile& client, const Reply& reply) {
+                       check_score(report_of<Scored>(reply), asked_rows(shares.at(client.id)));
+                       return 0.0;
+                     }};
+  Talks talks(*this, asked);
+  for (const auto& [id, share] : shares) talks.begin(share.client);
+  talks.run();
+  std::vector<Scored> parts;
+  for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
+  exchange.on_reply({.client = task.client.id, .report = merged(parts)});
+}
+
+std::map<int64_t, Task> FleetFabric::shares_of(const Task& task) const {
+  std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
+  for (const auto& [id, member] : roster_.members())
+    for (int64_t row = 0; row < member.test_rows; ++row) rows.emplace_back(id, row);
+  EK_CHECK(!rows.empty(), kData,
+           "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
+           "--test, or the config held_out");
+  std::map<int64_t, Task> shares;
+  for (const int64_t i : kept_test_rows(static_cast<int64_t>(rows.size()), joining_.test_limit, joining_.seed)) {
+    const auto [id, row] = rows[static_cast<size_t>(i)];
+    auto& share = shares.try_emplace(id, task).first->second;
+    share.client.id = id;
+    auto& ask = std::get<Score>(share.ask);
+    ask.own_rows = true;
+    ask.rows.push_back(row);
+  }
+  return shares;
+}
+
+}  // namespace evenkeel

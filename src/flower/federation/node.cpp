@@ -1,0 +1,90 @@
+#include "flower/federation/node.h"
+
+#include <exception>
+
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "base/system/interrupt.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr const char* kWaits = "; this node does not join that run and waits: it is asked again every half minute";
+constexpr double kPatience_s = 10;  // what is left to be collected is an answer to a farewell
+
+class Node {
+ public:
+  explicit Node(const NodeProgram& program) : link_(program.link), client_(program.client), once_(program.once) {}
+
+  void run() {
+    link_.join();
+    log::info("[node] joined as node ", link_.id());
+    while (!over_) {
+      if (const auto instruction = link_.poll())
+        take(*instruction);
+      else
+        link_.rest();
+    }
+    link_.leave(kPatience_s);
+    if (refusal_) std::rethrow_exception(refusal_);
+  }
+
+ private:
+  void take(const wire::Instruction& instruction) {
+    try {
+      answer(instruction);
+    } catch (const wire::RunOver&) {
+      log::info("[node] the server does not wait for that any more");
+    } catch (const Error& error) {
+      log::warning("[node] ", error.what());
+    }
+  }
+
+  void answer(const wire::Instruction& instruction) {
+    IncomingLetter incoming("the server",
+                            [this](const Letter& letter, int64_t bytes) { client_.consent(letter, bytes); });
+    link_.receive(instruction, incoming.placing());
+    const auto answer = answer_of(instruction, incoming.letter());
+    if (!answer) return;
+    link_.reply(instruction, LetterPacker().content(*answer));
+    client_.delivered();
+    over_ = once_ && answer->kind == kFarewellLetter;
+  }
+
+  /// Nothing where the server was told why there is none.
+  std::optional<Letter> answer_of(const wire::Instruction& instruction, const Letter& letter) {
+    try {
+      return client_.answer(letter);
+    } catch (const Error& error) {
+      link_.refuse(instruction, wire::ErrorCode::kRaised, error.what());
+      const bool offered = letter.kind == kOfferLetter;
+      if (offered && once_) return end_by_refusal();
+      log::warning("[node] ", error.what(), offered ? kWaits : "");
+      return std::nullopt;
+    }
+  }
+
+  /// Called while the reason for which the offered run is refused is being handled.
+  std::nullopt_t end_by_refusal() {
+    refusal_ = std::current_exception();
+    over_ = true;
+    return std::nullopt;
+  }
+
+  wire::NodeLink link_;
+  NodeClient client_;
+  bool once_, over_ = false;
+  std::exception_ptr refusal_;
+};
+
+}  // namespace
+
+void run_node(const NodeProgram& program) {
+  try {
+    Node(program).run();
+  } catch (const wire::Stopped&) {
+    log::info("[node] stopped");
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,290 @@
+#include "flower/federation/node_client.h"
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "base/system/machine.h"
+#include "fed/config/arithmetic.h"
+#include "fed/round/payload_check.h"
+#include "fed/run/machine_speed.h"
+#include "fed/store/run_request.h"
+#include "lora/peft.h"
+
+namespace evenkeel {
+namespace {
+
+/// \param text  a letter's header, which the view refers to
+template <typename T>
+T read_header(const std::string& text, const char* what) {
+  const Json json = parse_json(text, what, kData, {.bytes = size_t{64} << 20});
+  return record::read<T>({json, what, kData});
+}
+
+bool is_name(std::string_view run) {
+  return !run.empty() && run.size() <= 64 &&
+         std::all_of(run.begin(), run.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
+/// A server's config may name no file of this machine: what is dealt out is generated, or lies in a folder that the
+/// node itself names.
+void check_dealt_rows(const ExperimentConfig& config, const NodeClientOptions& options) {
+  for (const auto& name : config.data.task) {
+    const auto& family = find_task_family(name);
+    EK_CHECK(family.generates || family.in_folder, kConfig, "the run's rows are files that its config names (", name,
+             "), and a node reads none but its own: every [[clients.client]] has to bring `data`");
+    EK_CHECK(family.generates || !options.data.empty(), kConfig, "the run deals out rows of ", name,
+             ": --data, the folder they are in, is missing");
+  }
+}
+
+/// The site's own rows in the place of those that the server knows of, or the folder of those that are dealt out.
+void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions& options) {
+  auto& clients = config.clients.client;
+  if (!config.clients.own_rows()) {
+    check_dealt_rows(config, options);
+    EK_CHECK(options.data.size() < 2 && options.test.empty(), kConfig,
+             "the run deals out its own rows: --data is the folder they are in, and there is no --test");
+    if (!options.data.empty()) config.data.path = options.data[0];
+    return;
+  }
+  EK_CHECK(!options.data.empty(), kConfig, "in this run every client brings rows of its own: --data is missing");
+  for (auto& one : clients) one.data.clear(), one.test.clear();
+  auto& own = clients.at(static_cast<size_t>(client));
+  own.data = options.data;
+  own.test = options.test;
+}
+
+/// The server's config as this machine runs it.
+ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
+  auto config = ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
+  EK_CHECK(offer.client < config.clients.count, kData, "the server's offer: client ", offer.client, " of ",
+           config.clients.count);
+  config.model.path = options.model;
+  if (options.threads > 0) config.threads = options.threads;
+  config.clients.parallel = 1;
+  config.evaluate.bert_score = {};
+  put_rows(config, offer.client, options);
+  config.settle({});
+  if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
+  config.find_files();
+  return config;
+}
+
+/// In the mean of its rows.
+int64_t round_tokens(const LocalTraining& training, const std::vector<Example>& rows) {
+  size_t tokens = 0;
+  for (const auto& row : rows) tokens += row.ids.size();
+  const auto count = static_cast<int64_t>(rows.size());
+  const int64_t passes = local_steps(training, count) * training.batch_size * training.accumulation;
+  return static_cast<int64_t>(tokens) * passes / std::max<int64_t>(1, count);
+}
+
+/// Gives the client the largest budget at which this machine is done with a round in `seconds`, or half of the round's
+/// deadline; the smallest that was measured where it is never done.
+void propose_budget(Experiment& e, int64_t client, double seconds) {
+  constexpr double kMeasure_s = 2;  // of training, per K
+  auto& server = e.server;
+  EK_CHECK(server.model.num_experts > 0 && !server.config.method.entry().takes_unequal_ranks(), kConfig,
+           "--budget auto measures what experts cost; method ", server.config.method.name, " on this model has ",
+           server.model.num_experts, " of them and makes clients differ otherwise");
+  if (const double deadline = server.config.clients.deadline; deadline > 0) seconds = std::min(seconds, deadline / 2);
+  const auto top_ks = measured_top_ks(e);
+  const auto profile = measured_profile(e, top_ks, kMeasure_s);
+  const auto tokens = round_tokens(server.config.train, e.fabric.shards.examples.at(static_cast<size_t>(client)));
+  int64_t best = top_ks.front();
+  for (size_t i = 0; i < top_ks.size(); ++i)
+    if (static_cast<double>(tokens) <= profile.tokens_per_second[i] * seconds) best = std::max(best, top_ks[i]);
+  const double budget = static_cast<double>(best) / static_cast<double>(server.model.top_k);
+  log::info("[node] this machine is done with a round of ", tokens, " tokens in ", seconds, " s at K = ", best,
+            ": budget ", budget);
+  std::vector<size_t> examples;
+  for (const auto& shard : e.fabric.shards.examples) examples.push_back(shard.size());
+  server.config = with_budget(std::move(server.config), client, budget);
+  server.clients = e.fabric.clients = make_clients(server.config, server.model, examples);
+}
+
+/// Whether a key says how models are trained, and not where files are or who takes part.
+bool is_agreed_on(std::string_view difference) {
+  constexpr std::array<std::string_view, 8> kOwn = {"name",    "threads",    "model.path", "data.path",
+                                                    "clients", "data.files", "evaluate",   "output"};
+  return std::none_of(kOwn.begin(), kOwn.end(), [&](auto own) { return difference.starts_with(own); });
+}
+
+void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
+  if (agreed.empty()) return;
+  auto changes = differences(resolved_like(RunRequest{.file = agreed}.config(), offered), offered);
+  std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
+  EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
+}
+
+/// How many rows of its own the client can be scored on. \throws kData for rows that cannot be read
+int64_t own_test_rows(const ExperimentConfig& config, int64_t client) {
+  if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
+  const auto from = config.own_rows(client, 0);
+  return static_cast<int64_t>(test_rows(find_task("files", from), from).rows.size());
+}
+
+void require_same_base(const Offer& offer, const Experiment& e, const fs::path& folder) {
+  EK_CHECK(offer.sites == sites_digest(e.server.sites), kConfig, "the model in ", folder.string(),
+           " has other adapted weights than the server's");
+  EK_CHECK(offer.base.empty() || offer.base == model_digest(folder), kConfig, "the model in ", folder.string(),
+           " is not the server's: weights, config.json or tokenizer.json differ");
+}
+
+}  // namespace
+
+struct NodeClient::Agreement {
+  Offer offer;
+  Experiment experiment;
+  ClientProfile self;
+  DownloadTerms terms;
+  NodeMemory memory;
+
+  /// What the final adapter can be: all that the base gained, and the factors of the largest rank.
+  DownloadTerms adapter_terms() const {
+    const auto& server = experiment.server;
+    auto most = news_terms(server, server.config.train.rounds);
+    most.rank = most.delta_rank + server.max_rank();
+    for (const auto& [name, site] : server.sites)
+      most.values += std::max<int64_t>(site.experts, 1) * most.rank * (site.in + site.out);
+    return most;
+  }
+  DownloadTerms terms_of(std::string_view kind) const {
+    const auto& server = experiment.server;
+    if (kind == kAdapterLetter) return adapter_terms();
+    return kind == kNewsLetter ? news_terms(server, server.config.train.rounds) : terms;
+  }
+  /// More than such a letter needs.
+  int64_t most_bytes(std::string_view kind) const {
+    constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
+    return terms_of(kind).values * kValue + kHeads;
+  }
+};
+
+void NodeClient::consent(const Letter& letter, int64_t payload_bytes) const {
+  const bool laden = letter.kind == kNewsLetter || letter.kind == kTaskLetter || letter.kind == kAdapterLetter;
+  const bool bare = letter.kind == kOfferLetter || letter.kind == kFarewellLetter;
+  EK_CHECK(laden || bare, kData, "a letter of unknown kind \"", shown(letter.kind), "\"");
+  const bool known = agreement_ && agreement_->offer.run == letter.run;
+  const int64_t most = known && !bare ? agreement_->most_bytes(letter.kind) : 0;
+  EK_CHECK(!known || payload_bytes <= most, kData, "a ", letter.kind, " of ", payload_bytes,
+           " bytes, agreed on: up to ", most);
+  const int64_t available = machine::memory().available;
+  EK_CHECK(payload_bytes <= available, kData, "a ", letter.kind, " of ", payload_bytes, " bytes, memory has ",
+           available);
+}
+
+Letter NodeClient::answer(const Letter& letter) {
+  EK_CHECK(is_name(letter.run), kData, "a run is named by letters and digits, not \"", shown(letter.run), "\"");
+  if (letter.kind == kOfferLetter) return consider(letter);
+  if (letter.kind == kFarewellLetter) return part(letter);
+  if (!agreement_ || agreement_->offer.run != letter.run)
+    return {.run = letter.run, .kind = kStrangerLetter, .header = "{}"};
+  if (letter.kind == kAdapterLetter) return keep(letter);
+  return letter.kind == kNewsLetter ? hear(letter) : work(letter);
+}
+
+Letter NodeClient::keep(const Letter& letter) {
+  const auto& server = agreement_->experiment.server;
+  auto adapter = decode(letter.payload_N, "the final adapter");
+  check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
+  if (!options_.adapters.empty()) {
+    const auto folder = options_.adapters / concat(server.config.name, "-", letter.run.substr(0, 8));
+    const auto factors = received(std::move(adapter)).adapters;
+    save_joined_peft_adapter(folder, Joined({}, factors), server.sites, server.model_folder.string());
+    log::info("[node] the final adapter is in ", folder.string());
+  }
+  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
+}
+
+Letter NodeClient::part(const Letter& letter) {
+  log::info("[node] the run is over");
+  if (agreement_ && agreement_->offer.run == letter.run) agreement_.reset();
+  return {.run = letter.run, .kind = kFarewellLetter, .header = "{}"};
+}
+
+void NodeClient::delivered() {
+  if (agreement_) agreement_->memory.delivered();
+}
+
+Letter NodeClient::consider(const Letter& letter) {
+  auto offer = read_header<Offer>(letter.header, "the server's offer");
+  EK_CHECK(offer.run == letter.run, kData, "the server's offer names two runs");
+  auto config = node_config(offer, options_);
+  require_same(options_.agreed, config);
+  compute_on(config.model, options_.device);
+  agreement_.reset();  // its base goes before another comes
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+  if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);
+  require_same_base(offer, experiment, resolve_model_path(options_.model));
+  const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
+  const auto terms = download_terms(experiment.server, self);
+  if (options_.on_agreement) options_.on_agreement(upload_summary(experiment.server, self));
+  agreement_ = std::make_shared<Agreement>(
+      Agreement{offer, std::move(experiment), self, terms, NodeMemory(options_.folder, offer.run)});
+  const Acceptance acceptance{.client = self.id,
+                              .budget = self.budget,
+                              .examples = static_cast<int64_t>(self.examples),
+                              .test_rows = own_test_rows(agreement_->experiment.server.config, self.id),
+                              .program = std::string(version())};
+  return {.run = offer.run, .kind = kAcceptanceLetter, .header = record::write(acceptance).dump()};
+}
+
+Letter NodeClient::hear(const Letter& letter) {
+  const auto news = std::get<News>(from_parts(letter.header, letter.payload_N, "news"));
+  const auto& server = agreement_->experiment.server;
+  if (news.payload.size() > 0)
+    check_download(decode(news.payload.bytes, "news"), server.sites, news_terms(server, news.round), "news");
+  agreement_->experiment.fabric.announce({}, news);
+  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
+}
+
+void NodeClient::require_agreed(const Task& task) const {
+  const auto& [offer, experiment, self, terms, memory] = *agreement_;
+  const auto& asked = task.client;
+  const auto& server = experiment.server;
+  EK_CHECK(asked.id == self.id, kData, "a task for client ", asked.id, ", this is client ", self.id);
+  if (const auto* sum = std::get_if<SumGradients>(&task.ask)) {
+    for (const auto& site : sum->sites)
+      EK_CHECK(server.config.method.entry().asks_gradients && server.sites.contains(site), kData,
+               "asked for the gradient of ", shown(site), ", which was not agreed on");
+    return;
+  }
+  EK_CHECK(asked.rank <= (asked.trains ? self.rank : server.max_rank()), kData, "a task of rank ", asked.rank,
+           ", agreed on: up to ", self.rank);
+  const auto* score = std::get_if<Score>(&task.ask);
+  const bool agreed = scores_clients_rows(server.config);
+  EK_CHECK(!score || (agreed && score->own_rows && !score->predictions), kData, "asked to score ", shown(score->task),
+           score->predictions ? " and to send its answers" : "",
+           ", agreed on: ", agreed ? "scores on its own rows" : "nothing of the kind");
+  EK_CHECK(score || (asked.trains && asked.top_k == self.top_k && asked.budget == self.budget), kData,
+           "asked to train with K = ", asked.top_k, " at budget ", asked.budget, ", agreed on: K = ", self.top_k,
+           " at ", self.budget);
+}
+
+Letter NodeClient::work(const Letter& letter) {
+  const auto message = from_parts(letter.header, letter.payload_N, "a task");
+  const auto* task = std::get_if<Task>(&message);
+  EK_CHECK(task, kData, "a letter of kind task that holds none");
+  require_agreed(*task);
+  auto& fabric = agreement_->experiment.fabric;
+  const bool trains = std::holds_alternative<Train>(task->ask);
+  if (trains)
+    check_download(decode(task->payload.bytes, "a task"), agreement_->experiment.server.sites, agreement_->terms,
+                   "a task");
+  fabric.memories[task->client.id] = agreement_->memory.before(task->round);
+  Letter answer{letter.run, kReplyLetter, {}};
+  fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const ClientProfile&) { return *task; },
+                                                .on_reply =
+                                                    [&](const Reply& reply) {
+                                                      answer.header = header_of(reply);
+                                                      answer.payload_N = reply.payload.bytes;
+                                                      if (trains) agreement_->memory.propose(task->round, reply.memory);
+                                                    },
+                                                .on_progress = options_.on_progress});
+  return answer;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,76 @@
+#include "flower/federation/node_memory.h"
+
+#include <ATen/ATen.h>
+
+#include "base/format/record.h"
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/folders.h"
+#include "base/plain/sealed.h"
+#include "base/plain/text.h"
+
+namespace evenkeel {
+namespace {
+
+/// What stands beside a file: its length and SHA-256.
+struct Seals {
+  std::vector<FileSeal> files;
+  void visit(auto& field) { field("files", files); }
+  void check(const fs::path& folder) const {
+    for (const auto& seal : files) seal.check(folder);
+  }
+};
+
+fs::path seal_of(fs::path file) { return file.replace_extension(".json"); }
+
+}  // namespace
+
+NodeMemory::NodeMemory(fs::path folder, std::string run) : folder_(std::move(folder)), run_(std::move(run)) {
+  if (folder_.empty()) return;
+  make_folders(folder_);
+  load();
+}
+
+fs::path NodeMemory::file(int64_t rounds) const { return folder_ / concat(run_, "-", rounds, ".safetensors"); }
+
+/// Copies, which training may write to.
+void NodeMemory::load() {
+  const auto prefix = run_ + "-";
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with(prefix) || entry.path().extension() != ".json") continue;
+    const int64_t rounds = std::atoll(name.c_str() + prefix.size());
+    const Json json = read_sealed(entry.path());
+    record::read<Seals>({json, entry.path().string(), kCheckpoint}).check(folder_);
+    for (const auto& [key, tensor] : load_safetensors(file(rounds)).tensors) known_[rounds][key] = tensor.clone();
+  }
+}
+
+TensorMap NodeMemory::before(int64_t round) const {
+  const auto later = known_.upper_bound(round);
+  if (later == known_.begin()) return {};
+  TensorMap copy;
+  for (const auto& [key, tensor] : std::prev(later)->second) copy[key] = tensor.clone();
+  return copy;
+}
+
+void NodeMemory::propose(int64_t round, TensorMap memory) { proposed_ = {round + 1, std::move(memory)}; }
+
+void NodeMemory::delivered() {
+  if (!proposed_ || proposed_->second.empty()) return;
+  auto [rounds, memory] = std::move(*proposed_);
+  proposed_.reset();
+  if (!folder_.empty()) {
+    save_safetensors(file(rounds), memory);
+    write_sealed(seal_of(file(rounds)), record::write(Seals{{FileSeal::of(file(rounds))}}));
+  }
+  known_[rounds] = std::move(memory);
+  constexpr size_t kKept = 2;
+  for (; known_.size() > kKept; known_.erase(known_.begin())) {
+    if (folder_.empty()) continue;
+    remove_path(seal_of(file(known_.begin()->first)));
+    remove_path(file(known_.begin()->first));
+  }
+}
+
+}  // namespace evenkeel

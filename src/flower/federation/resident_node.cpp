@@ -1,0 +1,81 @@
+#include "flower/federation/resident_node.h"
+
+#include "base/plain/log.h"
+#include "base/plain/text.h"
+#include "base/system/interrupt.h"
+#include "flower/format/flwr_message.h"
+#include "flower/format/record_lines.h"
+
+namespace evenkeel {
+namespace {
+
+OrderedJson refusal(const std::string& why, wire::ErrorCode code) {
+  return {{"ok", false}, {"error", why}, {"code", static_cast<int64_t>(code)}};
+}
+
+class ResidentNode {
+ public:
+  ResidentNode(const NodeClientOptions& options, const wire::StopWaiting& stop) : client_(options), stop_(stop) {}
+
+  /// What one ClientApp asks.
+  void attend(wire::LineSocket lines) {
+    const auto request = lines.receive(stop_);
+    if (!request) return;
+    const JsonView view(request->json, "a ClientApp", kData);
+    if (!answer(lines, view, request->memory)) return;
+    const auto taken = lines.receive(stop_);
+    if (taken && JsonView(taken->json, "a ClientApp", kData).string_or("op", "") == "taken") client_.delivered();
+  }
+
+ private:
+  /// \return whether there is an answer that may be taken
+  bool answer(wire::LineSocket& lines, const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
+    try {
+      request.require(request.at("op").string() == "answer", ".op is \"", shown(request.at("op").string()),
+                      "\", expected answer");
+      request.require(request.at("version").integer() == wire::kAppProtocol, ".version is ",
+                      request.at("version").integer(), ", expected ", wire::kAppProtocol);
+    } catch (const Error& error) {
+      lines.send(refusal(error.what(), wire::ErrorCode::kPrecondition));
+      return false;
+    }
+    try {
+      const auto letter = client_.answer(received(request, memory));
+      const auto content = LetterPacker().content(letter);
+      lines.send({{"ok", true}, {"records", wire::records_of(content)}}, wire::images_of(content));
+      return true;
+    } catch (const Error& error) {
+      log::warning("[node] ", error.what());
+      lines.send(refusal(error.what(), wire::ErrorCode::kRaised));
+      return false;
+    }
+  }
+
+  Letter received(const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
+    IncomingLetter incoming("the server",
+                            [this](const Letter& letter, int64_t bytes) { client_.consent(letter, bytes); });
+    wire::read_records(request.at("records"), memory.get(), incoming.placing());
+    return incoming.letter();
+  }
+
+  NodeClient client_;
+  const wire::StopWaiting& stop_;
+};
+
+}  // namespace
+
+void run_resident_node(const fs::path& socket, const NodeClientOptions& options, const wire::StopWaiting& stop) {
+  wire::LineListener listener(socket);
+  ResidentNode node(options, stop);
+  log::info("[node] listening at ", socket.string());
+  while (auto lines = listener.accept(stop)) {
+    try {
+      node.attend(std::move(*lines));
+    } catch (const Error& error) {  // of this ClientApp alone
+      log::warning("[node] ", error.what());
+    }
+  }
+  log::info("[node] stopped");
+}
+
+}  // namespace evenkeel

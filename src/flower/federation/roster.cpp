@@ -1,0 +1,74 @@
+#include "flower/federation/roster.h"
+
+#include <random>
+
+#include "base/format/record.h"
+#include "base/plain/files.h"
+#include "base/plain/sealed.h"
+
+namespace evenkeel {
+namespace {
+
+/// Two processes never draw the same.
+std::string new_name() {
+  std::random_device device;
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string name(16, '0');
+  for (char& digit : name) digit = kDigits[device() % kDigits.size()];
+  return name;
+}
+
+struct Page {
+  std::string run;
+  std::vector<Member> members;
+  void visit(auto& field) {
+    field("run", run);
+    field("members", members);
+  }
+};
+
+}  // namespace
+
+std::string roster_key(const wire::NodeInfo& node) {
+  return node.fingerprint.empty() ? concat("node ", node.id) : node.fingerprint;
+}
+
+Roster::Roster(fs::path file) : file_(std::move(file)) {
+  make_folders(file_.parent_path());
+  if (path_exists(file_)) {
+    load();
+  } else {
+    run_ = new_name();
+    save();
+  }
+}
+
+void Roster::load() {
+  const Json json = read_sealed(file_);
+  auto page = record::read<Page>({json, file_.string(), kCheckpoint});
+  run_ = std::move(page.run);
+  for (auto& member : page.members) members_[member.client] = std::move(member);
+}
+
+const Member* Roster::member(const wire::NodeInfo& node) const {
+  const auto key = roster_key(node);
+  for (const auto& [client, member] : members_)
+    if (member.key == key) return &member;
+  return nullptr;
+}
+
+void Roster::add(Member member) {
+  const auto known = members_.find(member.client);
+  EK_CHECK(known == members_.end() || known->second.key == member.key, kInternal, "client ", member.client,
+           " is played by ", known->second.key, " already");
+  members_[member.client] = std::move(member);
+  save();
+}
+
+void Roster::save() const {
+  Page page{.run = run_, .members = {}};
+  for (const auto& [client, member] : members_) page.members.push_back(member);
+  write_sealed(file_, record::write(page), 2);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,297 @@
+#include "flower/federation/serve.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/sealed.h"
+#include "fed/config/arithmetic.h"
+#include "fed/run/state_evaluation.h"
+#include "fed/run/training_run.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kFolder = "federation", kMembers = "members.json";
+
+/// What nodes bring goes before what the config says of them.
+ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
+  for (const auto& [id, member] : roster.members())
+    if (config.client_budgets()[static_cast<size_t>(id)] != member.budget)
+      config = with_budget(std::move(config), id, member.budget);
+  return config;
+}
+
+/// Tasks of clients' rows, where no client has any to be scored on.
+void leave_out_what_nobody_brings(Server& server) {
+  if (!server.clients_with_test_rows->empty()) return;
+  const auto none = client_tasks(server);
+  if (none.empty()) return;
+  log::warning("[serve] ", join(none), ": not scored, no node has test rows (node --test, or held_out)");
+  std::erase_if(server.tasks,
+                [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
+}
+
+/// Cuts off what a killed process had begun to write: the next line stands alone then.
+void drop_torn_line(const fs::path& file) {
+  if (!path_exists(file)) return;
+  const auto text = read_file(file);
+  const size_t whole = text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1;
+  if (whole < text.size()) fs::resize_file(file, whole);
+}
+
+/// A run in its folder, with its server and the place that it evaluates at.
+struct Served {
+  Experiment experiment;
+  RunFolder folder;
+};
+
+class Serving {
+ public:
+  Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
+      : options_(options),
+        roster_(folder / kMembers),
+        talks_(folder / "talks.jsonl"),
+        fabric_(grid, roster_, folder / "arriving") {
+    drop_torn_line(talks_);
+    fabric_.on_report = [this](const TalkReport& report) { hear(report); };
+  }
+
+  /// A new run: its clients first, who bring what its config says of them.
+  Served begin(ExperimentConfig config, FolderLock lock) {
+    const auto path = config.folder();
+    auto experiment = make(gather(std::move(config)));
+    auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
+    folder.keep_log();
+    return {std::move(experiment), std::move(folder)};
+  }
+
+  Served resume(RunFolder folder) {
+    auto experiment = make(folder.config());
+    folder.check(experiment.server, nullptr);
+    folder.settle();
+    folder.keep_log();
+    return {std::move(experiment), std::move(folder)};
+  }
+
+  std::vector<TaskScore> play(Served& run) {
+    const auto& server = run.experiment.server;
+    run.experiment.fabric.place.answers = run.folder.answers();
+    status_.rounds = server.config.train.rounds;
+    status_.clients = server.config.clients.count;
+    auto joins = joining(server.config, server.sites);
+    joins.client_tasks = client_tasks(server);
+    joins.test_limit = server.config.evaluate.limit;
+    joins.seed = server.seed();
+    fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
+    auto scores = complete_run(run.experiment.server, fabric_, run.folder, options_.stop);
+    hand_out(run);
+    fabric_.part();
+    return scores;
+  }
+
+ private:
+  ExperimentConfig gather(ExperimentConfig config) {
+    status_.run = config.name;
+    status_.method = config.method.name;
+    status_.rounds = config.train.rounds;
+    status_.clients = config.clients.count;
+    const auto shape = load_shape(resolve_model_path(config.model.path), config.model.storage(config.output.dir));
+    fabric_.serve(joining(config, config.lora.sites(*shape)), terms(config.clients), nullptr);
+    fabric_.gather(config.clients.count);
+    return with_budgets(std::move(config), roster_);
+  }
+
+  /// \param config  settled
+  Experiment make(ExperimentConfig config) {
+    auto experiment = make_experiment(std::move(config), options_.evaluate ? Purpose::kEvaluate : Purpose::kServe);
+    std::vector<size_t> examples;
+    for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
+    auto& server = experiment.server;
+    server.clients = make_clients(server.config, server.model, examples);
+    server.clients_with_test_rows = tested();
+    leave_out_what_nobody_brings(server);
+    return experiment;
+  }
+
+  /// Every organisation has helped to make the adapter, and gets it.
+  void hand_out(const Served& run) {
+    const auto& server = run.experiment.server;
+    const auto last = run.folder.checkpoint().read();
+    const auto state = last.commit.round > 0 ? last.snapshot.state : server.initialize(fabric_);
+    fabric_.hand_out(encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, server.sites));
+  }
+
+  /// Clients whose nodes have test rows.
+  std::set<int64_t> tested() const {
+    std::set<int64_t> clients;
+    for (const auto& [id, member] : roster_.members())
+      if (member.test_rows > 0) clients.insert(id);
+    return clients;
+  }
+
+  /// A deadline of simulated time is the round's own to hold.
+  FleetTerms terms(const ClientsSection& clients) const {
+    FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
+    if (clients.devices.numbers().empty()) terms.deadline_s = clients.deadline;
+    if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
+    return terms;
+  }
+
+  Joining joining(const ExperimentConfig& config, const Sites& sites) {
+    const auto folder = resolve_model_path(config.model.path);
+    if (base_.empty() && options_.evaluate) base_ = model_digest(folder);
+    return {.offer =
+                [this, text = offered_text(config), digest = sites_digest(sites)](int64_t client) {
+                  return Offer{roster_.run(), client, text, base_, digest};
+                },
+            .client_of = [this, clients = config.clients](
+                             const wire::NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
+            .tick =
+                [this](int64_t members) {
+                  if (std::exchange(status_.members, members) != members) tell();
+                  if (options_.stop && options_.stop()) throw Interrupted("stopped while waiting for clients");
+                }};
+  }
+
+  /// Who is named in the config is that client; others are the next that has no name, or no node yet.
+  std::optional<int64_t> place_for(const wire::NodeInfo& node, const ClientsSection& clients,
+                                   const std::set<int64_t>& taken) const {
+    std::optional<int64_t> free;
+    for (int64_t id = 0; id < clients.count; ++id) {
+      if (taken.contains(id)) continue;
+      const auto name = clients.name(id);
+      if (name && *name == node.name) return id;
+      const bool kept = name && std::find(options_.names.begin(), options_.names.end(), *name) != options_.names.end();
+      if (!free && !kept) free = id;
+    }
+    return free;
+  }
+
+  void hear(const TalkReport& report) {
+    append_sealed(talks_, record::write(report));
+    const auto known = std::find_if(status_.last.begin(), status_.last.end(),
+                                    [&](const TalkReport& one) { return one.client == report.client; });
+    if (known == status_.last.end())
+      status_.last.push_back(report);
+    else
+      *known = report;
+    status_.round = std::max(status_.round, report.round - 1);
+    tell();
+  }
+
+  void tell() {
+    status_.roster.clear();
+    for (const auto& [id, member] : roster_.members()) status_.roster.push_back(member);
+    if (options_.on_status) options_.on_status(status_);
+  }
+
+  const ServeOptions& options_;
+  Roster roster_;
+  fs::path talks_;
+  FleetFabric fabric_;
+  FleetStatus status_;
+  std::string base_;
+};
+
+void line(std::ostringstream& out, std::string_view name, std::string_view help, std::string_view kind) {
+  out << "# HELP evenkeel_" << name << " " << help << "\n# TYPE evenkeel_" << name << " " << kind << "\n";
+}
+
+/// The config of a new run, settled.
+ExperimentConfig served_config(const RunRequest& request) {
+  auto config = without_rows(request.config());
+  config.settle(machine_choices(config));
+  config.data.files.find_files();
+  return config;
+}
+
+/// What a run that goes on has made of its config: no rows of clients, and the budgets that its nodes brought.
+ExperimentConfig as_served(ExperimentConfig config, const fs::path& federation) {
+  return with_budgets(without_rows(std::move(config)), Roster(federation / kMembers));
+}
+
+using MakeGrid = std::function<std::unique_ptr<Grid>(const fs::path& folder)>;
+
+/// Runs `play`, and lets whoever drives the grid know how it ended.
+template <typename Play>
+std::vector<TaskScore> played(Grid& grid, const fs::path& folder, const Play& play) {
+  try {
+    auto scores = play();
+    grid.done(folder);
+    return scores;
+  } catch (const Error& error) {
+    grid.failed(error.what());
+    throw;
+  }
+}
+
+std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+  const auto federation = path / kFolder;
+  auto folder = RunFolder::open(path);
+  refuse_changes(options.request, folder,
+                 [&](ExperimentConfig config) { return as_served(std::move(config), federation); });
+  folder.check_files();
+  const auto grid = grid_in(federation);
+  return played(*grid, path, [&] {
+    Serving serving(options, federation, *grid);
+    auto run = serving.resume(std::move(folder));
+    return serving.play(run);
+  });
+}
+
+std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+  auto config = served_config(options.request);
+  const bool was_there = path_exists(path);
+  auto lock = RunFolder::prepare(path);
+  try {
+    const auto federation = path / kFolder;
+    const auto grid = grid_in(federation);
+    return played(*grid, path, [&] {
+      Serving serving(options, federation, *grid);
+      auto run = serving.begin(std::move(config), std::move(lock));
+      return serving.play(run);
+    });
+  } catch (...) {
+    if (!was_there && RunFolder::nothing_began(path)) RunFolder::abandon(path, std::move(lock));
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string prometheus_text(const FleetStatus& status) {
+  std::ostringstream out;
+  const auto gauge = [&](std::string_view name, std::string_view help, int64_t value) {
+    line(out, name, help, "gauge");
+    out << "evenkeel_" << name << " " << value << "\n";
+  };
+  gauge("rounds_done", "rounds that are committed", status.round);
+  gauge("rounds", "rounds of the run", status.rounds);
+  gauge("clients", "clients that the run needs", status.clients);
+  gauge("clients_joined", "clients that have a node", status.members);
+  const auto of_clients = [&](std::string_view name, std::string_view help, const auto& value) {
+    line(out, name, help, "gauge");
+    for (const auto& talk : status.last)
+      out << "evenkeel_" << name << "{client=\"" << talk.client << "\"} " << value(talk) << "\n";
+  };
+  of_clients("client_replied", "1 when its last exchange ended with a reply",
+             [](const TalkReport& talk) { return talk.outcome == "reply" ? 1 : 0; });
+  of_clients("client_seconds", "from its last task to its reply", [](const TalkReport& talk) { return talk.seconds; });
+  of_clients("client_bytes_up", "payload of its last reply", [](const TalkReport& talk) { return talk.bytes_up; });
+  return out.str();
+}
+
+ServedRun serve(const ServeOptions& options,
+                const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& grid_in) {
+  const auto& request = options.request;
+  const fs::path path = request.out.empty() ? request.config().folder() : fs::path(request.out);
+  const bool goes_on = options.resume && !RunFolder::nothing_began(path);
+  return {path, goes_on ? go_on(options, path, grid_in) : begin(options, path, grid_in)};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,161 @@
+/// \file  The calls of Flower's Fleet protocol as plain structs and their bytes, from either end. What is generated
+/// from fleet.proto is seen by calls.cpp and values.cpp alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "flower/format/flwr_message.h"
+#include "flower/format/record_dict.h"
+
+namespace evenkeel::wire {
+
+/// Paths of the calls, all POST.
+namespace path {
+inline constexpr std::string_view kRegister = "/v1/fleet/register-node", kActivate = "/v1/fleet/activate-node",
+                                  kDeactivate = "/v1/fleet/deactivate-node", kUnregister = "/v1/fleet/unregister-node",
+                                  kHeartbeat = "/v1/fleet/send-node-heartbeat",
+                                  kPullMessages = "/v1/fleet/pull-messages", kPushMessages = "/v1/fleet/push-messages",
+                                  kPullObject = "/v1/fleet/pull-object", kPushObject = "/v1/fleet/push-object",
+                                  kConfirm = "/v1/fleet/confirm-message-received", kGetRun = "/v1/fleet/get-run",
+                                  kGetFab = "/v1/fleet/get-fab";
+}  // namespace path
+
+struct RegisterRequest {
+  std::string public_key;  ///< PEM
+  bool operator==(const RegisterRequest&) const = default;
+};
+struct ActivateRequest {
+  std::string public_key;
+  double heartbeat_s = 0;
+  bool operator==(const ActivateRequest&) const = default;
+};
+/// Of register and activate; and the request of deactivate and unregister.
+struct NodeId {
+  uint64_t node = 0;
+  bool operator==(const NodeId&) const = default;
+};
+struct HeartbeatRequest {
+  uint64_t node = 0;
+  double heartbeat_s = 0;
+  bool operator==(const HeartbeatRequest&) const = default;
+};
+struct HeartbeatResponse {
+  bool success = false;
+  bool operator==(const HeartbeatResponse&) const = default;
+};
+
+/// A message as calls carry it: metadata, what failed, and the tree of its objects.
+struct Envelope {
+  Metadata metadata;
+  bool has_content = false;  ///< present and empty; a reply has this or a failure
+  std::optional<Failure> failure{};
+  Tree tree{};
+  bool operator==(const Envelope&) const = default;
+};
+struct PullMessagesRequest {
+  uint64_t node = 0;
+  bool operator==(const PullMessagesRequest&) const = default;
+};
+struct PullMessagesResponse {
+  std::optional<Envelope> message{};  ///< the first; stock servers send one at most
+  bool operator==(const PullMessagesResponse&) const = default;
+};
+struct PushMessagesRequest {
+  uint64_t node = 0;
+  std::optional<Envelope> message{};  ///< the first; more are not read
+  double runtime_s = 0;
+  bool operator==(const PushMessagesRequest&) const = default;
+};
+struct PushMessagesResponse {
+  std::string message_id{};  ///< whose result is told
+  std::vector<std::string> objects_to_push{};
+  std::string token{};
+  bool operator==(const PushMessagesResponse&) const = default;
+};
+
+/// One object in a request or answer; its content comes after, see object_field().
+struct ObjectRequest {
+  uint64_t node = 0, run_id = 0;
+  std::string object_id;
+  std::string token{};  ///< of a push
+  bool operator==(const ObjectRequest&) const = default;
+};
+struct PushObjectRequest : ObjectRequest {
+  std::string_view content{};  ///< of the bytes that were decoded
+  bool operator==(const PushObjectRequest&) const = default;
+};
+struct PushObjectResponse {
+  bool stored = false;
+  bool operator==(const PushObjectResponse&) const = default;
+};
+struct PullObjectResponse {
+  bool found = false, available = false;
+  std::string_view content{};  ///< of the bytes that were decoded
+  bool operator==(const PullObjectResponse&) const = default;
+};
+struct ConfirmRequest {
+  uint64_t node = 0, run_id = 0;
+  std::string message_id;
+  bool operator==(const ConfirmRequest&) const = default;
+};
+struct GetRunRequest {
+  uint64_t node = 0, run_id = 0;
+  bool operator==(const GetRunRequest&) const = default;
+};
+struct RunInfo {
+  uint64_t run_id = 0;
+  std::string fab_id, fab_version, fab_hash, started_at;
+  bool running = true;
+  bool operator==(const RunInfo&) const = default;
+};
+struct GetFabRequest {
+  uint64_t node = 0, run_id = 0;
+  std::string hash;
+  bool operator==(const GetFabRequest&) const = default;
+};
+struct FabInfo {
+  std::string hash, content;
+  bool operator==(const FabInfo&) const = default;
+};
+
+/// Bytes of a call. Of PushObjectRequest and PullObjectResponse all but the content: object_field() says what stands
+/// before it, and it is the last.
+std::string encode(const RegisterRequest& call);
+std::string encode(const ActivateRequest& call);
+std::string encode(const NodeId& call);
+std::string encode(const HeartbeatRequest& call);
+std::string encode(const HeartbeatResponse& call);
+std::string encode(const PullMessagesRequest& call);
+std::string encode(const PullMessagesResponse& call);
+std::string encode(const PushMessagesRequest& call);
+std::string encode(const PushMessagesResponse& call);
+std::string encode(const ObjectRequest& call);
+std::string encode(const PushObjectResponse& call);
+std::string encode(const PullObjectResponse& call);
+std::string encode(const ConfirmRequest& call);
+std::string encode(const GetRunRequest& call);
+std::string encode(const RunInfo& call);
+std::string encode(const GetFabRequest& call);
+std::string encode(const FabInfo& call);
+/// Tag and length of an object's content, after which its bytes follow.
+inline constexpr int kPushedField = 4, kPulledField = 3;
+std::string object_field(int field, uint64_t bytes);
+
+/// The call in `body`. Unknown fields are passed over. \throws kData when it is none.
+template <typename Call>
+Call decode(std::string_view body);
+
+/// Bodies of ConfigRecord and MetricRecord objects. \throws kData
+std::string encode(const Config& record);
+std::string encode(const Metrics& record);
+Items decode_items(std::string_view body);
+/// The body of a Message object: metadata without its id, and the failure.
+std::string encode_message(Metadata metadata, const std::optional<Failure>& failure);
+Envelope decode_message(std::string_view body);
+
+}  // namespace evenkeel::wire

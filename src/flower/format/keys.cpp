@@ -1,0 +1,306 @@
+#include "flower/format/keys.h"
+
+#include <fcntl.h>
+#include <openssl/bio.h>
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/param_build.h>
+#include <openssl/pem.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/text.h"
+#include "flower/format/base64.h"
+
+namespace evenkeel::wire {
+namespace {
+
+constexpr size_t kLongestPem = 4096;
+
+template <auto Free>
+struct Freer {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+template <typename T, auto Free>
+using Owned = std::unique_ptr<T, Freer<Free>>;
+using OwnedBio = Owned<BIO, BIO_free>;
+using OwnedNumber = Owned<BIGNUM, BN_free>;
+using OwnedPkeyContext = Owned<EVP_PKEY_CTX, EVP_PKEY_CTX_free>;
+using OwnedDigest = Owned<EVP_MD_CTX, EVP_MD_CTX_free>;
+
+struct Curve {
+  std::string_view openssl, openssh;
+  size_t field;  ///< bytes of a coordinate
+};
+constexpr std::array kCurves = {Curve{"secp384r1", "nistp384", 48}, Curve{"prime256v1", "nistp256", 32}};
+
+std::shared_ptr<void> shared(EVP_PKEY* key) {
+  return {key, [](void* owned) { EVP_PKEY_free(static_cast<EVP_PKEY*>(owned)); }};
+}
+EVP_PKEY* raw(const std::shared_ptr<void>& key) { return static_cast<EVP_PKEY*>(key.get()); }
+
+/// Null when the key is on another curve, or no EC key.
+const Curve* curve_of(EVP_PKEY* key) {
+  std::array<char, 64> name{};
+  if (EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_GROUP_NAME, name.data(), name.size(), nullptr) != 1)
+    return nullptr;
+  for (const Curve& curve : kCurves)
+    if (curve.openssl == name.data()) return &curve;
+  return nullptr;
+}
+
+OwnedBio memory(std::string_view text) { return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
+
+std::string text_of(BIO* bio) {
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio, &data);
+  return {data, static_cast<size_t>(size)};
+}
+
+/// What is encrypted is asked for no password.
+int no_password(char*, int, int, void*) { return -1; }
+
+void put_string(std::string& blob, std::string_view text) {
+  for (int shift = 24; shift >= 0; shift -= 8) blob.push_back(static_cast<char>(text.size() >> shift & 0xFF));
+  blob.append(text);
+}
+
+std::optional<std::string_view> take_string(std::string_view& blob) {
+  if (blob.size() < 4) return {};
+  size_t length = 0;
+  for (int i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(blob[static_cast<size_t>(i)]);
+  if (length > blob.size() - 4) return {};
+  const auto text = blob.substr(4, length);
+  blob.remove_prefix(4 + length);
+  return text;
+}
+
+/// 04 X Y, however the key was written.
+std::string point_of(EVP_PKEY* key, const Curve& curve) {
+  std::string point(1, '\x04');
+  for (const char* axis : {OSSL_PKEY_PARAM_EC_PUB_X, OSSL_PKEY_PARAM_EC_PUB_Y}) {
+    BIGNUM* number = nullptr;
+    EK_CHECK(EVP_PKEY_get_bn_param(key, axis, &number) == 1, kInternal, "a key without its point");
+    const OwnedNumber owned(number);
+    std::string bytes(curve.field, '\0');
+    BN_bn2binpad(number, reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+    point += bytes;
+  }
+  return point;
+}
+
+std::string blob_of(EVP_PKEY* key, const Curve& curve) {
+  std::string blob;
+  put_string(blob, concat("ecdsa-sha2-", curve.openssh));
+  put_string(blob, curve.openssh);
+  put_string(blob, point_of(key, curve));
+  return blob;
+}
+
+std::shared_ptr<void> key_of_point(const Curve& curve, std::string_view point) {
+  const OwnedPkeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, "EC", nullptr));
+  std::string group(curve.openssl), bytes(point);
+  std::array<OSSL_PARAM, 3> params = {
+      OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group.data(), 0),
+      OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, bytes.data(), bytes.size()),
+      OSSL_PARAM_construct_end()};
+  EVP_PKEY* key = nullptr;
+  if (!context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
+      EVP_PKEY_fromdata(context.get(), &key, EVP_PKEY_PUBLIC_KEY, params.data()) != 1)
+    return nullptr;
+  return shared(key);
+}
+
+}  // namespace
+
+PublicKey::PublicKey(std::shared_ptr<void> key)
+    : key_(std::move(key)), blob_(blob_of(raw(key_), *curve_of(raw(key_)))) {}
+
+PublicKey PublicKey::from_pem(std::string_view pem, std::string_view place) {
+  EK_CHECK(pem.size() <= kLongestPem, kData, place, ": a public key of ", pem.size(), " bytes");
+  const OwnedBio bio = memory(pem);
+  auto key = shared(PEM_read_bio_PUBKEY(bio.get(), nullptr, no_password, nullptr));
+  ERR_clear_error();
+  EK_CHECK(key, kData, place, ": no public key in PEM");
+  EK_CHECK(curve_of(raw(key)), kData, place, ": a public key of another kind, allowed: EC on P-384 or P-256");
+  return PublicKey(std::move(key));
+}
+
+PublicKey PublicKey::from_openssh(std::string_view blob, std::string_view place) {
+  std::string_view rest = blob;
+  const auto kind = take_string(rest), name = take_string(rest), point = take_string(rest);
+  EK_CHECK(kind && name && point && rest.empty(), kData, place, ": no OpenSSH public key");
+  for (const Curve& curve : kCurves) {
+    if (*name != curve.openssh || *kind != concat("ecdsa-sha2-", curve.openssh)) continue;
+    auto key = point->size() == 1 + 2 * curve.field ? key_of_point(curve, *point) : nullptr;
+    ERR_clear_error();
+    EK_CHECK(key, kData, place, ": a public key whose point is not on its curve");
+    return PublicKey(std::move(key));
+  }
+  fail(kData, place, ": a key of kind ", shown(*kind), ", allowed: ecdsa-sha2-nistp384, ecdsa-sha2-nistp256");
+}
+
+std::string PublicKey::pem() const {
+  const OwnedBio bio(BIO_new(BIO_s_mem()));
+  EK_CHECK(PEM_write_bio_PUBKEY(bio.get(), raw(key_)) == 1, kInternal, "a public key cannot be written");
+  return text_of(bio.get());
+}
+
+std::string PublicKey::fingerprint() const {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  size_t length = 0;
+  EVP_Q_digest(nullptr, "SHA256", nullptr, blob_.data(), blob_.size(), digest.data(), &length);
+  std::string text = to_base64({reinterpret_cast<const char*>(digest.data()), length});
+  text.resize(std::min(text.find('='), text.size()));
+  return "SHA256:" + text;
+}
+
+bool PublicKey::signed_by(std::string_view text, std::string_view signature) const {
+  const OwnedDigest context(EVP_MD_CTX_new());
+  const bool good =
+      EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr, raw(key_)) == 1 &&
+      EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()), signature.size(),
+                       reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1;
+  ERR_clear_error();
+  return good;
+}
+
+Key Key::make() {
+  EVP_PKEY* key = EVP_EC_gen(kCurves[0].openssl.data());
+  EK_CHECK(key, kInternal, "no key can be made");
+  return Key(shared(key));
+}
+
+Key Key::load(const fs::path& file) {
+  const std::string text = read_file(file, kLongestPem);
+  struct stat status {};
+  EK_CHECK(::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) == 0, kConfig, file.string(),
+           " may be read by others; run: chmod 600 ", file.string());
+  EK_CHECK(text.find("OPENSSH PRIVATE KEY") == std::string::npos, kConfig, file.string(),
+           " is in OpenSSH's format; run: ssh-keygen -p -m PKCS8 -f ", file.string());
+  const OwnedBio bio = memory(text);
+  auto key = shared(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+  ERR_clear_error();
+  EK_CHECK(key, kConfig, file.string(), " is no private key in PKCS#8 PEM without a password");
+  EK_CHECK(curve_of(raw(key)), kConfig, file.string(), " is a key of another kind, allowed: EC on P-384 or P-256");
+  return Key(std::move(key));
+}
+
+void Key::save(const fs::path& file) const {
+  const OwnedBio bio(BIO_new(BIO_s_mem()));
+  EK_CHECK(PEM_write_bio_PKCS8PrivateKey(bio.get(), raw(key_), nullptr, nullptr, 0, nullptr, nullptr) == 1, kInternal,
+           "a private key cannot be written");
+  const std::string text = text_of(bio.get());
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  EK_CHECK(descriptor >= 0 || errno != EEXIST, kIo, file.string(), " is there already; a key is never written over");
+  EK_CHECK(descriptor >= 0, kIo, file.string(), " cannot be made: ", std::strerror(errno));
+  const bool written =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(descriptor) == 0;
+  const int error = errno;
+  ::close(descriptor);
+  if (!written) ::unlink(file.c_str());
+  EK_CHECK(written, kIo, file.string(), " cannot be written: ", std::strerror(error));
+}
+
+PublicKey Key::public_key() const {
+  const Curve& curve = *curve_of(raw(key_));
+  return PublicKey(key_of_point(curve, point_of(raw(key_), curve)));
+}
+
+std::string Key::sign(std::string_view text) const {
+  const OwnedDigest context(EVP_MD_CTX_new());
+  std::string signature(256, '\0');
+  size_t length = signature.size();
+  const bool good = EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, raw(key_)) == 1 &&
+                    EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &length,
+                                   reinterpret_cast<const unsigned char*>(text.data()), text.size()) == 1;
+  EK_CHECK(good, kInternal, "a key does not sign");
+  signature.resize(length);
+  return signature;
+}
+
+Key make_key(const fs::path& file) {
+  Key key = Key::make();
+  key.save(file);
+  return key;
+}
+
+// ---- allow-lists
+
+namespace {
+
+bool is_line(std::string_view text) { return is_utf8(text) && escaped(text) == text; }
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
+}
+
+std::string_view take_word(std::string_view& text) {
+  const size_t end = std::min(text.find_first_of(" \t"), text.size());
+  const auto word = text.substr(0, end);
+  text = trimmed(text.substr(end));
+  return word;
+}
+
+AllowedKey parse_line(std::string_view line, const std::string& place) {
+  const auto kind = take_word(line);
+  const auto blob = from_base64(take_word(line));
+  EK_CHECK(kind.starts_with("ecdsa-sha2-nistp") && blob, kConfig, place,
+           " is no OpenSSH public key (ecdsa-sha2-nistp384 AAAA... NAME), but ", shown(kind));
+  EK_CHECK(is_line(line), kConfig, place, ": the name is no line of text");
+  try {
+    auto key = PublicKey::from_openssh(*blob, place);
+    std::string name = line.empty() ? key.fingerprint() : std::string(line);
+    return {.key = std::move(key), .name = std::move(name)};
+  } catch (const Error& error) {
+    fail(kConfig, std::string_view(error.what()).substr(std::string_view("[data] ").size()));
+  }
+}
+
+}  // namespace
+
+std::string openssh_line(const PublicKey& key, std::string_view comment) {
+  EK_CHECK(is_line(comment), kConfig, "the name of a key is \"", shown(comment), "\", allowed: one line of text");
+  std::string_view blob = key.openssh_blob();
+  const std::string kind(*take_string(blob));
+  return concat(kind, " ", to_base64(key.openssh_blob()), comment.empty() ? "" : " ", comment);
+}
+
+std::vector<AllowedKey> parse_allow_list(std::string_view text, std::string_view place) {
+  std::vector<AllowedKey> keys;
+  std::set<std::string> blobs, names;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const auto line = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.empty() || line.starts_with('#')) continue;
+    const std::string where = concat(place, ", line ", number);
+    auto key = parse_line(line, where);
+    EK_CHECK(blobs.insert(key.key.openssh_blob()).second, kConfig, where, ": this key stands twice");
+    EK_CHECK(names.insert(key.name).second, kConfig, where, ": the name \"", shown(key.name), "\" stands twice");
+    keys.push_back(std::move(key));
+  }
+  EK_CHECK(!keys.empty(), kConfig, place, " allows no key");
+  return keys;
+}
+
+std::vector<AllowedKey> read_allow_list(const fs::path& file) {
+  return parse_allow_list(read_file(file, size_t{16} << 20), file.string());
+}
+
+}  // namespace evenkeel::wire

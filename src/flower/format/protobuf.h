@@ -1,0 +1,26 @@
+/// \file  Protobuf messages to bytes and back, for the files that see generated code (calls.cpp, values.cpp).
+#pragma once
+
+#include <google/protobuf/message_lite.h>
+
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "base/plain/error.h"
+
+namespace evenkeel::wire {
+
+inline std::string bytes_of(const google::protobuf::MessageLite& message) { return message.SerializeAsString(); }
+
+/// \param what  for errors: "no PushMessages: 7 bytes that are not its protobuf". \throws kData
+template <typename Message>
+Message parsed(std::string_view body, std::string_view what) {
+  Message message;
+  const bool fits = body.size() <= static_cast<size_t>(std::numeric_limits<int>::max());
+  EK_CHECK(fits && message.ParseFromArray(body.data(), static_cast<int>(body.size())), kData, "no ", what, ": ",
+           body.size(), " bytes that are not its protobuf");
+  return message;
+}
+
+}  // namespace evenkeel::wire

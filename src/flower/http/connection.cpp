@@ -1,0 +1,183 @@
+#include "flower/http/connection.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace evenkeel::wire {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr size_t kBuffer = size_t{64} << 10, kLongestHead = size_t{32} << 10;
+constexpr auto kStep = 100ms;           // between two looks at whether somebody waits
+constexpr auto kPatienceInTheWay = 1s;  // with a peer that says nothing while others wait
+constexpr double kBodyGrace = 10;       // seconds before a body's pace counts
+
+std::chrono::steady_clock::duration seconds(double value) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(value));
+}
+
+}  // namespace
+
+Connection::Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> in_the_way)
+    : socket_(socket), ssl_(nullptr, &SSL_free), limits_(limits), in_the_way_(std::move(in_the_way)) {
+  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
+  const int on = 1;
+  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (!tls) return;
+  ssl_.reset(SSL_new(tls));
+  SSL_set_fd(ssl_.get(), socket_);
+}
+
+Connection::~Connection() {
+  if (ssl_ && SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
+  // Closed with bytes unread, the peer would be told of a reset before it has read its answer.
+  ::shutdown(socket_, SHUT_WR);
+  std::array<char, 16384> rest{};
+  const auto deadline = Clock::now() + 500ms;
+  for (int i = 0; i < 256 && lingers_ && !in_the_way_() && wait(POLLIN, deadline); ++i)
+    if (::recv(socket_, rest.data(), rest.size(), 0) <= 0) break;
+  ::close(socket_);
+}
+
+bool Connection::wait(short events, Clock::time_point deadline) {
+  while (true) {
+    const auto now = Clock::now();
+    if (now >= deadline) return false;
+    if (in_head_ && now >= phase_begin_ + kPatienceInTheWay && in_the_way_()) return false;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
+    pollfd descriptor{.fd = socket_, .events = events, .revents = 0};
+    const auto step = in_head_ ? std::min<std::chrono::milliseconds>(left, kStep) : left;
+    const int ready = ::poll(&descriptor, 1, static_cast<int>(step.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+bool Connection::wait_for_tls(int result, Clock::time_point deadline) {
+  switch (SSL_get_error(ssl_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return wait(POLLIN, deadline);
+    case SSL_ERROR_WANT_WRITE:
+      return wait(POLLOUT, deadline);
+    default:
+      return false;
+  }
+}
+
+bool Connection::open() {
+  if (!ssl_ || SSL_is_init_finished(ssl_.get())) return true;
+  phase_begin_ = Clock::now();
+  const auto end = phase_begin_ + seconds(limits_.head_s);
+  while (true) {
+    ERR_clear_error();
+    const int result = SSL_accept(ssl_.get());
+    if (result == 1) return true;
+    if (!wait_for_tls(result, end)) return false;
+  }
+}
+
+bool Connection::next_request(std::chrono::milliseconds patience) {
+  pollfd descriptor{.fd = socket_, .events = POLLIN, .revents = 0};
+  if (begin_ == end_ && !(ssl_ && SSL_pending(ssl_.get()) > 0) &&
+      ::poll(&descriptor, 1, static_cast<int>(patience.count())) <= 0)
+    return false;
+  in_head_ = true;
+  phase_begin_ = Clock::now();
+  phase_bytes_ = 0;
+  return true;
+}
+
+void Connection::lie_idle() {
+  buffer_ = {};
+  begin_ = end_ = 0;
+}
+
+/// A head has its seconds; a body, and what is answered, has to keep a pace.
+Connection::Clock::time_point Connection::deadline() const {
+  if (in_head_) return phase_begin_ + seconds(limits_.head_s);
+  const auto pace = seconds(kBodyGrace + static_cast<double>(phase_bytes_) / limits_.bytes_per_s);
+  return std::min(phase_begin_ + pace, progress_at_ + seconds(limits_.silence_s));
+}
+
+ssize_t Connection::fill() {
+  buffer_.resize(kBuffer);
+  while (true) {
+    ssize_t got = 0;
+    if (ssl_) {
+      ERR_clear_error();
+      const int result = SSL_read(ssl_.get(), buffer_.data(), static_cast<int>(buffer_.size()));
+      if (result > 0) {
+        got = result;
+      } else {
+        if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_ZERO_RETURN) return 0;
+        if (wait_for_tls(result, deadline())) continue;
+      }
+    } else {
+      got = ::recv(socket_, buffer_.data(), buffer_.size(), 0);
+      if (got == 0) return 0;
+      if (got < 0 && (errno == EAGAIN || errno == EINTR) && wait(POLLIN, deadline())) continue;
+    }
+    if (got <= 0) {
+      too_slow_ = too_slow_ || Clock::now() >= deadline();
+      return -1;
+    }
+    progress_at_ = Clock::now();
+    begin_ = 0;
+    end_ = static_cast<size_t>(got);
+    return got;
+  }
+}
+
+ssize_t Connection::read(char* data, size_t size) {
+  if (in_head_ && phase_bytes_ > kLongestHead) return -1;
+  if (Clock::now() >= deadline()) {
+    too_slow_ = true;
+    return -1;
+  }
+  if (begin_ == end_)
+    if (const ssize_t got = fill(); got <= 0) return got;
+  const size_t taken = std::min(size, end_ - begin_);
+  std::memcpy(data, buffer_.data() + begin_, taken);
+  begin_ += taken;
+  phase_bytes_ += taken;
+  bytes_in_ += taken;
+  return static_cast<ssize_t>(taken);
+}
+
+ssize_t Connection::write(const char* data, size_t size) {
+  if (in_head_) head_is_read();  // what was no request is answered too
+  progress_at_ = Clock::now();
+  size_t done = 0;
+  while (done < size) {
+    ssize_t sent = 0;
+    if (ssl_) {
+      ERR_clear_error();
+      const int result = SSL_write(ssl_.get(), data + done, static_cast<int>(std::min(size - done, size_t{1} << 20)));
+      if (result <= 0 && !wait_for_tls(result, deadline())) return -1;
+      sent = std::max(result, 0);
+    } else {
+      sent = ::send(socket_, data + done, size - done, MSG_NOSIGNAL);
+      if (sent < 0) {
+        if ((errno != EAGAIN && errno != EINTR) || !wait(POLLOUT, deadline())) return -1;
+        sent = 0;
+      }
+    }
+    if (sent > 0) progress_at_ = Clock::now();
+    done += static_cast<size_t>(sent);
+    phase_bytes_ += static_cast<uint64_t>(sent);
+    bytes_out_ += static_cast<uint64_t>(sent);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+}  // namespace evenkeel::wire

@@ -1,0 +1,136 @@
+#include "flower/http/http_client.h"
+
+#include <httplib.h>
+
+#include <cmath>
+#include <csignal>
+
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/plain/text.h"
+
+namespace evenkeel::wire {
+namespace {
+
+/// "Sun, 06 Nov 1994 08:49:37 GMT"
+std::optional<double> parse_date(const std::string& text) {
+  std::tm time{};
+  if (!::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time)) return {};
+  return static_cast<double>(::timegm(&time));
+}
+
+/// `code` and `detail` of an error's body, as far as it has them.
+void read_error(Answer& answer) {
+  try {
+    const Json json = parse_json(answer.body, "an error", kData, {.bytes = 65'536, .depth = 8, .values = 1000});
+    if (!json.is_object()) return;
+    if (const auto code = json.find("code"); code != json.end() && code->is_number_integer())
+      answer.code = static_cast<int>(code->get<int64_t>());
+    if (const auto detail = json.find("detail"); detail != json.end() && detail->is_string())
+      answer.detail = shown(detail->get<std::string>(), 200);
+  } catch (const Error&) {
+    answer.detail = shown(answer.body, 100);
+  }
+}
+
+std::string transport_word(httplib::Error error) {
+  switch (error) {
+    case httplib::Error::SSLServerVerification:
+      return "the server's certificate is not of the given authority, or not for this address";
+    case httplib::Error::Connection:
+      return "no server answers at this address";
+    case httplib::Error::SSLConnection:
+      return "no TLS connection";
+    case httplib::Error::SSLLoadingCerts:
+      return "the authority's certificate cannot be read";
+    case httplib::Error::Canceled:
+      return "an answer larger than allowed";
+    default:
+      return httplib::to_string(error);
+  }
+}
+
+}  // namespace
+
+std::string Endpoint::text() const { return concat(ca_file ? "https://" : "http://", host, ":", port); }
+
+struct HttpClient::Parts {
+  Parts(const Endpoint& server, double timeout_s, size_t most_bytes) : client(server.text()), most(most_bytes) {
+    std::signal(SIGPIPE, SIG_IGN);  // a connection that the server dropped is an error of one call
+    const auto whole = static_cast<time_t>(std::ceil(timeout_s));
+    client.set_keep_alive(true);
+    client.set_tcp_nodelay(true);
+    client.set_connection_timeout(whole);
+    client.set_read_timeout(whole);
+    client.set_write_timeout(whole);
+    client.set_decompress(false);  // nobody is asked for it, and what is small here could be large there
+    if (server.ca_file) client.set_ca_cert_path(server.ca_file->string());
+  }
+
+  Answer send(httplib::Request& request) {
+    Answer answer;
+    request.content_receiver = [&](const char* data, size_t length, uint64_t, uint64_t total) {
+      if (answer.body.empty() && total > 0) answer.body.reserve(std::min<uint64_t>(total, most));
+      if (answer.body.size() + length > most) return false;
+      answer.body.append(data, length);
+      return true;
+    };
+    httplib::Response response;
+    httplib::Error error = httplib::Error::Success;
+    if (!client.send(request, response, error)) {
+      answer.detail = transport_word(error);
+      return answer;
+    }
+    answer.status = response.status;
+    answer.date = parse_date(response.get_header_value("Date"));
+    if (answer.ok())
+      answer.detail = shown(response.get_header_value(std::string(kReasonHeader)), 300);
+    else
+      read_error(answer);
+    return answer;
+  }
+
+  httplib::Client client;
+  size_t most;
+};
+
+HttpClient::HttpClient(const Endpoint& server, double timeout_s, size_t most)
+    : parts_(std::make_unique<Parts>(server, timeout_s, most)) {
+  EK_CHECK(parts_->client.is_valid(), kConfig, "no address of a server: ", shown(server.text()),
+           server.ca_file ? concat(", with ", server.ca_file->string()) : "");
+}
+HttpClient::~HttpClient() = default;
+HttpClient::HttpClient(HttpClient&&) noexcept = default;
+
+Answer HttpClient::post(std::string_view path, const SignedHeaders& signature, std::string_view head,
+                        std::span<const std::string_view> pieces) {
+  httplib::Request request;
+  request.method = "POST";
+  request.path = path;
+  request.headers = {{"content-type", "application/protobuf"},        {"accept", "application/protobuf"},
+                     {"flwr-public-key", signature.public_key},       {"flwr-timestamp", signature.timestamp},
+                     {"flwr-signature", signature.signature},         {"flwr-package-name", "evenkeel"},
+                     {"flwr-package-version", std::string(version())}};
+  request.content_length_ = head.size();
+  for (const auto piece : pieces) request.content_length_ += piece.size();
+  request.content_provider_ = [=](size_t offset, size_t, httplib::DataSink& sink) {
+    size_t begin = 0;
+    const auto write = [&](std::string_view piece) {
+      const size_t skip = std::min(piece.size(), offset - std::min(offset, begin));
+      begin += piece.size();
+      return skip == piece.size() || sink.write(piece.data() + skip, piece.size() - skip);
+    };
+    if (!write(head)) return false;
+    return std::all_of(pieces.begin(), pieces.end(), write);
+  };
+  return parts_->send(request);
+}
+
+Answer HttpClient::get(std::string_view path) {
+  httplib::Request request;
+  request.method = "GET";
+  request.path = path;
+  return parts_->send(request);
+}
+
+}  // namespace evenkeel::wire

@@ -1,0 +1,317 @@
+#include "flower/http/http_server.h"
+
+#include <httplib.h>
+#include <openssl/err.h>
+
+#include <condition_variable>
+#include <deque>
+
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/plain/log.h"
+#include "flower/http/connection.h"
+#include "flower/http/http_client.h"
+#include "flower/http/idle_connections.h"
+
+namespace evenkeel::wire {
+namespace {
+
+constexpr size_t kMostWaiting = 4096;                 // connections that nobody serves yet
+constexpr size_t kMostIdle = 65536;                   // connections between two requests
+constexpr auto kNext = std::chrono::milliseconds(2);  // who asks in a row is waited for, unless others wait
+constexpr size_t kMostRequests = 100'000'000;
+
+/// Adapts a connection to the library.
+class ConnectionStream : public httplib::Stream {
+ public:
+  explicit ConnectionStream(Connection& connection) : connection_(connection) {}
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* data, size_t size) override { return connection_.read(data, size); }
+  ssize_t write(const char* data, size_t size) override { return connection_.write(data, size); }
+  void get_remote_ip_and_port(std::string& ip, int& port) const override { address(::getpeername, ip, port); }
+  void get_local_ip_and_port(std::string& ip, int& port) const override { address(::getsockname, ip, port); }
+  socket_t socket() const override { return connection_.socket(); }
+
+ private:
+  template <typename Ask>
+  void address(Ask ask, std::string& ip, int& port) const {
+    sockaddr_storage storage{};
+    socklen_t length = sizeof storage;
+    std::array<char, NI_MAXHOST> host{};
+    std::array<char, NI_MAXSERV> service{};
+    auto* generic = reinterpret_cast<sockaddr*>(&storage);
+    if (ask(connection_.socket(), generic, &length) != 0 ||
+        ::getnameinfo(generic, length, host.data(), host.size(), service.data(), service.size(),
+                      NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+      return;
+    ip = host.data();
+    port = std::atoi(service.data());
+  }
+
+  Connection& connection_;
+};
+
+/// A fixed number of threads, and who waits for one.
+class Threads : public httplib::TaskQueue {
+ public:
+  explicit Threads(int count) {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  }
+  void enqueue(std::function<void()> task) override {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+      ++waiting_;
+    }
+    arrived_.notify_one();
+  }
+  void shutdown() override {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    arrived_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+  /// More connections than idle threads.
+  bool crowded() const { return waiting_ > 0; }
+  bool overrun() const { return waiting_ > kMostWaiting; }
+
+ private:
+  void work() {
+    while (true) {
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, [this] { return done_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      --waiting_;
+      lock.unlock();
+      task();
+    }
+  }
+
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<std::function<void()>> tasks_;
+  std::atomic<size_t> waiting_ = 0;
+  bool done_ = false;
+};
+
+std::shared_ptr<SSL_CTX> tls_context(const TlsFiles& files) {
+  const std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
+  EK_CHECK(context, kInternal, "TLS is not to be had");
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  const auto certificate = files.certificate.string(), key = files.key.string();
+  const bool read = SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) == 1;
+  EK_CHECK(read, kConfig, certificate, " is no certificate in PEM");
+  const bool fits = SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) == 1 &&
+                    SSL_CTX_check_private_key(context.get()) == 1;
+  ERR_clear_error();
+  EK_CHECK(fits, kConfig, key, " is no private key in PEM that belongs to ", certificate);
+  return context;
+}
+
+/// A server that ended a moment ago leaves its address free, one that listens does not: the library would let several
+/// processes share a port (SO_REUSEPORT), and the system deal connections out among them.
+void keep_port_to_itself(socket_t socket) {
+  const int yes = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
+/// The connection that this thread serves.
+struct Serving {
+  Connection* connection = nullptr;
+  bool close = false;
+};
+thread_local Serving serving;
+
+}  // namespace
+
+HttpReply reply_of(const Refusal& refusal) {
+  OrderedJson body;
+  if (refusal.code != 0) body["code"] = refusal.code;
+  body["detail"] = refusal.detail;
+  return {.status = refusal.status,
+          .type = "application/json",
+          .body = body.dump(-1, ' ', true, Json::error_handler_t::replace),
+          .close = refusal.close};
+}
+
+struct HttpServer::Parts : httplib::Server {
+  Parts(ServerOptions given, Answering answers) : options(std::move(given)), answering(std::move(answers)) {
+    if (options.tls) tls = tls_context(*options.tls);
+    new_task_queue = [this] { return threads = new Threads(options.threads); };  // the library owns it
+    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      if (request.method == "POST" && request.path.starts_with("/v1/fleet/")) return HandlerResponse::Unhandled;
+      answer(request, response, nullptr);
+      return HandlerResponse::Handled;
+    });
+    Post("/v1/fleet/[-a-z]{1,40}",
+         [this](const auto& request, auto& response, const auto& reader) { answer(request, response, &reader); });
+    set_error_handler([](const httplib::Request&, httplib::Response& response) {
+      if (!response.body.empty()) return;  // ours
+      response.set_content(R"({"detail": "no such call"})", "application/json");
+      serving.close = true;
+    });
+    set_socket_options(keep_port_to_itself);
+    bound = options.port == 0 ? bind_to_any_port(options.host)
+                              : (bind_to_port(options.host, options.port) ? options.port : -1);
+    EK_CHECK(bound > 0, kIo, "cannot listen at ", options.host, ":", options.port, ": ",
+             errno == EADDRINUSE ? "the address is in use by another process" : "it is no address of this machine");
+    ::listen(svr_sock_, 512);  // the library's five are few when nodes come back together
+    listener = std::thread([this] { listen_after_bind(); });
+  }
+
+  ~Parts() override {
+    stopping = true;
+    idle.close();
+    while (!is_running() && !listener_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stop();
+    listener.join();
+  }
+
+  bool listener_done() const { return svr_sock_ == INVALID_SOCKET; }
+
+  bool process_and_close_socket(socket_t sock) override {
+    ++counts.connections;
+    if (threads->overrun() || stopping) return ::close(sock) == 0;
+    const std::function<bool()> crowded = [this] { return threads->crowded() || stopping; };
+    idle.add(std::make_shared<Connection>(sock, tls.get(), options.limits, crowded));
+    return true;
+  }
+
+  /// Answers what has arrived on `connection`, and what comes right after.
+  void serve(const std::shared_ptr<Connection>& connection) {
+    serving = {.connection = connection.get()};
+    const bool open = connection->open();
+    if (!open) ++counts.cut_off;
+    bool asked = true, good = open;
+    while (good && (asked = connection->next_request(threads->crowded() ? std::chrono::milliseconds(0) : kNext)))
+      good = !stopping && serve_request(*connection);
+    serving = {};
+    if (good && !asked) idle.add(connection);
+  }
+
+  /// False when the connection is done.
+  bool serve_request(Connection& connection) {
+    ConnectionStream stream(connection);
+    bool closed = false;
+    const uint64_t before_in = connection.bytes_in(), before_out = connection.bytes_out();
+    const bool open = process_request(stream, false, closed, [&](httplib::Request& request) {
+      request.headers.erase("Accept-Encoding");  // nothing is packed: what is large here does not get smaller
+      connection.head_is_read();
+    });
+    counts.bytes_in += connection.bytes_in() - before_in;
+    counts.bytes_out += connection.bytes_out() - before_out;
+    const bool said = connection.bytes_in() > before_in;
+    if (said) ++counts.requests;
+    if (said && !open) ++counts.cut_off;
+    return open && !closed && !serving.close;
+  }
+
+  void answer(const httplib::Request& from, httplib::Response& to, const httplib::ContentReader* reader) {
+    HttpRequest request{.method = from.method,
+                        .path = from.path,
+                        .peer = concat(from.remote_addr, ":", from.remote_port),
+                        .content_type = from.get_header_value("Content-Type"),
+                        .content_encoding = from.get_header_value("Content-Encoding"),
+                        .signature = {.public_key = from.get_header_value("flwr-public-key"),
+                                      .timestamp = from.get_header_value("flwr-timestamp"),
+                                      .signature = from.get_header_value("flwr-signature")},
+                        .program = concat(from.get_header_value("flwr-package-name"), " ",
+                                          from.get_header_value("flwr-package-version")),
+                        .body = {}};
+    if (from.has_header("Content-Length"))
+      request.length = std::strtoull(from.get_header_value("Content-Length").c_str(), nullptr, 10);
+    bool read = !reader;
+    request.body = [&](size_t most) {
+      read = true;
+      return read_body(from, reader, request.length, most);
+    };
+    HttpReply reply;
+    try {
+      reply = answering(request);
+    } catch (const Refusal& refusal) {
+      reply = reply_of(refusal);
+    } catch (const std::exception& error) {
+      log::error("[serve] ", request.path, " from ", request.peer, ": ", error.what());
+      reply = reply_of({.status = 500, .detail = "the server failed at this"});
+    }
+    serving.close = serving.close || reply.close || !read || (!reader && request.length.value_or(0) > 0);
+    write(std::move(reply), to);
+  }
+
+  static std::string read_body(const httplib::Request&, const httplib::ContentReader* reader,
+                               const std::optional<uint64_t>& length, size_t most) {
+    if (length.value_or(0) > most)
+      throw Refusal{.status = 413,
+                    .code = 1003,
+                    .detail = concat("a body of ", *length, " bytes, allowed: up to ", most),
+                    .close = true};
+    std::string body;
+    body.reserve(length.value_or(0));
+    const bool whole = reader && (*reader)([&](const char* data, size_t size) {
+                         if (size > most - body.size()) return false;
+                         body.append(data, size);
+                         return true;
+                       });
+    if (whole && (!length || body.size() == *length)) return body;
+    const bool slow = serving.connection->too_slow();
+    throw Refusal{
+        .status = slow ? 408 : 400,
+        .code = 1003,
+        .detail = slow ? "a body that came too slowly" : concat("a body that ended after ", body.size(), " bytes"),
+        .close = true};
+  }
+
+  static void write(HttpReply reply, httplib::Response& to) {
+    to.status = reply.status;
+    to.set_header("Date", date());
+    if (!reply.reason.empty()) to.set_header(std::string(kReasonHeader), reply.reason);
+    if (serving.close) to.set_header("Connection", "close");
+    if (reply.pieces.empty()) return to.set_content(std::move(reply.body), reply.type);
+    size_t length = reply.body.size();
+    for (const auto piece : reply.pieces) length += piece.size();
+    const std::string type = reply.type;
+    to.set_content_provider(length, type, [reply = std::move(reply)](size_t, size_t, httplib::DataSink& sink) {
+      bool good = sink.write(reply.body.data(), reply.body.size());
+      for (const auto piece : reply.pieces)
+        good = good && sink.write(reinterpret_cast<const char*>(piece.data()), piece.size());
+      return good;
+    });
+  }
+
+  static std::string date() {
+    const std::time_t now = std::time(nullptr);
+    std::tm time{};
+    ::gmtime_r(&now, &time);
+    std::array<char, 40> text{};
+    std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &time);
+    return text.data();
+  }
+
+  const ServerOptions options;
+  const Answering answering;
+  std::shared_ptr<SSL_CTX> tls;
+  std::atomic<bool> stopping = false;
+  Threads* threads = nullptr;
+  HttpCounts counts;
+  int bound = -1;
+  IdleConnections idle{options.limits.idle_s, kMostIdle, [this](std::shared_ptr<Connection> connection) {
+                         threads->enqueue([this, connection = std::move(connection)] { serve(connection); });
+                       }};
+  std::thread listener;
+};
+
+HttpServer::HttpServer(const ServerOptions& options, Answering answering)
+    : parts_(std::make_unique<Parts>(options, std::move(answering))) {}
+HttpServer::~HttpServer() = default;
+int HttpServer::port() const { return parts_->bound; }
+const HttpCounts& HttpServer::counts() const { return parts_->counts; }
+
+}  // namespace evenkeel::wire

@@ -1,0 +1,307 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "flower/format/objects.h"
+#include "flower/testing.h"
+
+namespace evenkeel::wire {
+namespace {
+
+using testing::id_of, testing::in, testing::Keys, testing::Memory, testing::node_options, testing::OwnedArray;
+
+using Kind = Arrival::Kind;
+
+std::vector<OwnedArray> some_arrays() {
+  return {{{"layer.0.A", "float32", {3, 5, 700}}, 1}, {{"layer.0.B", "float32", {3, 700, 5}}, 0},
+          {{"layer.1.B", "float32", {3, 700, 5}}, 0}, {{"counts", "int64", {}}, 2},
+          {{"nothing", "uint16", {0, 4}}, 3},         {{"größe \"q\"", "uint16", {9}}, 4}};
+}
+
+Content some_content(const std::vector<OwnedArray>& arrays, size_t chunk_bytes = 4096) {
+  Content content;
+  content.add("config", Config{{"server-round", int64_t{3}}, {"names", std::vector<std::string>{"a", "b"}}});
+  content.add("arrays", pack_arrays(testing::data_of(arrays), {.chunk_bytes = chunk_bytes}));
+  return content;
+}
+
+void expect_same(const Memory& memory, const std::vector<OwnedArray>& arrays) {
+  ASSERT_EQ(memory.arrays.size(), arrays.size());
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    EXPECT_EQ(memory.heads[i], arrays[i].head);
+    EXPECT_EQ(memory.arrays[i], arrays[i].bytes) << arrays[i].head.name;
+  }
+}
+
+TEST(Link, AMessageAndItsReplyArriveBitForBit) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  const auto arrays = some_arrays();
+  const auto back = std::make_shared<Memory>(), there = std::make_shared<Memory>();
+  const auto sent = coordinator.send(link.id(), some_content(arrays), {.group = "3", .place = Memory::into(back)});
+
+  const auto instruction = testing::next_instruction(link);
+  EXPECT_EQ(instruction.metadata.type, "train");
+  EXPECT_EQ(instruction.metadata.group, "3");
+  const Content content = link.receive(instruction, Memory::into(there));
+  EXPECT_EQ(content.config().at<int64_t>("server-round"), 3);
+  expect_same(*there, arrays);
+
+  auto changed = arrays;
+  for (auto& array : changed)
+    for (auto& byte : array.bytes) byte ^= std::byte{0x5a};
+  Content reply;
+  reply.add("metrics", Metrics{{"num-examples", int64_t{12}}, {"loss", 2.25}});
+  reply.add("arrays", pack_arrays(testing::data_of(changed), {.chunk_bytes = 1024}));
+  link.reply(instruction, reply);
+
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kReply) << arrival->reason;
+  EXPECT_EQ(arrival->message_id, sent);
+  EXPECT_EQ(arrival->content.metrics().at<double>("loss"), 2.25);
+  expect_same(*back, changed);
+  EXPECT_TRUE(link.collected());
+  link.leave();
+  EXPECT_FALSE(testing::is_online(coordinator, arrival->node));
+}
+
+TEST(Link, AnErrorReplyArrivesWithItsCodeAndReason) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  link.refuse(instruction, ErrorCode::kPrecondition, "K is 3, agreed: 2");
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kError);
+  EXPECT_EQ(arrival->code, ErrorCode::kPrecondition);
+  EXPECT_EQ(arrival->reason, "K is 3, agreed: 2");
+}
+
+TEST(Link, WhatTheNodesPlacingThrowsIsToldToTheServer) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), some_content(some_arrays()), {});
+  const auto instruction = testing::next_instruction(link);
+  const auto refuse = [](const Content&) -> Places { fail(kData, "rank is 5, agreed: 4"); };
+  EXPECT_EQ(evenkeel::testing::refusal([&] { link.receive(instruction, refuse); }), "[data] rank is 5, agreed: 4");
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kError);
+  EXPECT_EQ(arrival->reason, "[data] rank is 5, agreed: 4");
+}
+
+TEST(Link, WhatTheServersPlacingThrowsIsToldToTheNode) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  const auto refuse = [](const Content&) -> Places { fail(kShape, "A is 5 high"); };
+  coordinator.send(link.id(), Content(), {.place = refuse});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  const auto arrays = some_arrays();
+  EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, some_content(arrays)); }).find("A is 5 high"),
+            std::string::npos);
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kRefused);
+  EXPECT_EQ(arrival->reason, "[shape] A is 5 high");
+}
+
+TEST(Link, ArraysThatManyNodesShareAreHashedAndStoredOnce) {
+  const Keys keys(3);
+  Coordinator coordinator(testing::options_for(keys));
+  const auto arrays = some_arrays();
+  const auto pack = pack_arrays(testing::data_of(arrays));
+  for (int i = 0; i < 3; ++i) {
+    NodeLink link(node_options(coordinator, keys, i));
+    link.join();
+    Content content;
+    content.add("config", Config{{"client", int64_t{i}}});
+    content.add("arrays", pack);
+    coordinator.send(link.id(), content, {});
+    EXPECT_EQ(pack.packed.use_count(), 3) << "in the pack, the content and the parcel";
+    const auto memory = std::make_shared<Memory>();
+    const auto instruction = testing::next_instruction(link);
+    EXPECT_EQ(link.receive(instruction, Memory::into(memory)).config().at<int64_t>("client"), i);
+    expect_same(*memory, arrays);
+  }
+  EXPECT_EQ(pack.packed.use_count(), 1) << "confirmed messages borrow nothing";
+}
+
+TEST(Link, ALaterNodeWithTheSameKeyIsRefusedWhileTheFirstIsOnline) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink first(node_options(coordinator, keys, 0));
+  first.join();
+  fs::remove(keys.file(0).string() + ".node");  // a machine of its own, with a copy of the key
+  NodeLink second(node_options(coordinator, keys, 0));
+  EXPECT_NE(evenkeel::testing::refusal([&] { second.join(); }).find("online already"), std::string::npos);
+}
+
+TEST(Link, ANodeThatDiedIsFollowedAtOnceAndItsMessageIsLost) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  const auto sent = [&] {
+    NodeLink first(node_options(coordinator, keys, 0));
+    first.join();
+    const auto id = coordinator.send(first.id(), Content(), {});
+    testing::next_instruction(first);
+    return id;
+  }();  // ends without a word, as kill -9 does
+  NodeLink second(node_options(coordinator, keys, 0));
+  second.join();
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kLost);
+  EXPECT_EQ(arrival->message_id, sent);
+  coordinator.send(second.id(), Content(), {});
+  testing::next_instruction(second);
+}
+
+TEST(Link, ASecondReplyIsRefusedAndTheFirstStays) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  Content reply;
+  reply.add("metrics", Metrics{{"loss", 1.0}});
+  link.reply(instruction, reply);
+  EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, reply); }).find("takes no reply"),
+            std::string::npos);
+  EXPECT_EQ(coordinator.wait(in(5))->kind, Kind::kReply);
+  EXPECT_FALSE(coordinator.wait(in(0.2)));
+}
+
+TEST(Link, AMessageOutlivesItsTimeNowhere) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {.ttl_s = 0.2});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->kind, Kind::kExpired);
+  EXPECT_NE(evenkeel::testing::refusal([&] { link.reply(instruction, Content()); }), "no error");
+}
+
+TEST(Link, AFinishedRunIsOverForTheNode) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  coordinator.end_run();
+  EXPECT_THROW(link.receive(instruction, {}), RunOver);
+  EXPECT_FALSE(link.poll());
+}
+
+TEST(Link, ARestartedCoordinatorKnowsItsNodesAndTheyGoOn) {
+  const Keys keys(1);
+  auto options = testing::options_for(keys);
+  auto coordinator = std::make_unique<Coordinator>(options);
+  options.port = coordinator->port();
+  const uint64_t run = coordinator->run_id();
+  NodeLink link(node_options(*coordinator, keys, 0));
+  link.join();
+  const uint64_t id = link.id();
+  coordinator.reset();
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    coordinator = std::make_unique<Coordinator>(options);
+  });
+  EXPECT_FALSE(link.poll()) << "waits for the server, and finds nothing";
+  later.join();
+  EXPECT_EQ(coordinator->run_id(), run);
+  EXPECT_TRUE(testing::is_online(*coordinator, id));
+  coordinator->send(id, Content(), {});
+  testing::next_instruction(link);
+}
+
+TEST(Link, WaitingForAServerEndsWhenTheNodeIsStopped) {
+  const Keys keys(1);
+  auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
+  auto options = node_options(*coordinator, keys, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  options.stop = [&] { return std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300); };
+  NodeLink link(options);
+  coordinator.reset();
+  EXPECT_THROW(link.join(), Stopped);
+}
+
+TEST(Link, AnOpenCoordinatorRegistersWhoComes) {
+  const Keys keys(2);
+  auto options = testing::options_for(keys);
+  options.allowed.clear();
+  options.open = true;
+  options.registered = 1;
+  Coordinator coordinator(options);
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  ASSERT_EQ(coordinator.nodes().size(), 1u);
+  EXPECT_EQ(coordinator.nodes()[0].name, Key::load(keys.file(0)).public_key().fingerprint());
+  NodeLink another(node_options(coordinator, keys, 1));
+  EXPECT_NE(evenkeel::testing::refusal([&] { another.join(); }), "no error") << "one is all there may be";
+  link.leave();
+  EXPECT_TRUE(coordinator.nodes().empty()) << "who registered itself unregisters";
+}
+
+TEST(Link, APortBelongsToOneCoordinatorUntilItEnds) {
+  const Keys keys(1), others(1);
+  auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
+  const int port = coordinator->port();
+  auto options = testing::options_for(others);
+  options.port = port;
+  const auto why = evenkeel::testing::refusal([&] { Coordinator second(options); });
+  EXPECT_NE(why.find("in use by another process"), std::string::npos) << why;
+  coordinator.reset();
+  EXPECT_EQ(Coordinator(options).port(), port) << "free at once when the first one has ended";
+}
+
+TEST(Link, AReasonOfAThousandBytesArrivesWhole) {
+  const Keys keys(1);
+  Coordinator coordinator(testing::options_for(keys));
+  NodeLink link(node_options(coordinator, keys, 0));
+  link.join();
+  const std::string reason = std::string(1000, 'a') + " the end";
+  coordinator.send(link.id(), Content(), {});
+  const auto instruction = testing::next_instruction(link);
+  link.receive(instruction, {});
+  link.refuse(instruction, ErrorCode::kRaised, reason);
+  const auto arrival = coordinator.wait(in(5));
+  ASSERT_TRUE(arrival);
+  EXPECT_EQ(arrival->reason, reason);
+}
+
+TEST(Link, ACoordinatorEndsWhileSomebodyKeepsAsking) {
+  const Keys keys(1);
+  auto coordinator = std::make_unique<Coordinator>(testing::options_for(keys));
+  std::atomic<bool> done = false;
+  std::jthread asking([&, port = coordinator->port()] {
+    HttpClient client({.port = port, .insecure = true}, 1, 4096);
+    while (!done) client.get("/health");
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto begin = std::chrono::steady_clock::now();
+  coordinator.reset();
+  done = true;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+}  // namespace
+}  // namespace evenkeel::wire

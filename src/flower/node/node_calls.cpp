@@ -1,0 +1,97 @@
+#include "flower/node/node_calls.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "base/plain/log.h"
+
+namespace evenkeel::wire {
+namespace {
+
+using NodeClock = std::chrono::steady_clock;
+
+constexpr double kLongestPause = 20;
+
+std::string clock_word(const Answer& answer) {
+  if (!answer.date) return "";
+  const double ahead = now_seconds() - *answer.date;
+  if (std::abs(ahead) < 4) return "";
+  return concat("; this machine's clock is ", std::llround(std::abs(ahead)), " s ", ahead > 0 ? "ahead of" : "behind",
+                " the server's");
+}
+
+std::string word(const Answer& answer) {
+  if (answer.status == 0) return answer.detail;  // nothing came back
+  return concat(answer.status, answer.code ? concat("/", answer.code) : "", answer.detail.empty() ? "" : ": ",
+                answer.detail);
+}
+
+}  // namespace
+
+NodeCalls::NodeCalls(const NodeOptions& options)
+    : server_(options.server), stop_(options.stop), signer_(Key::load(options.key_file)) {
+  EK_CHECK(server_.ca_file || server_.insecure, kConfig,
+           "node: neither an authority's certificate nor \"insecure\" is ",
+           "given: without TLS everything travels in the clear");
+  EK_CHECK(options.connections >= 1 && options.connections <= 64, kConfig, "node: connections is ", options.connections,
+           ", allowed: 1 to 64");
+  for (int i = 0; i < options.connections; ++i)
+    clients_.emplace_back(server_, options.call_timeout_s, options.limits.chunk + (size_t{64} << 10));
+}
+
+Answer NodeCalls::call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces,
+                       size_t connection, int* tries) {
+  const auto start = NodeClock::now();
+  double pause = 0.1, told = 0;
+  for (int count = 1;; ++count) {
+    if (tries) *tries = count;
+    Answer answer = clients_[connection].post(path, headers(), head, pieces);
+    if (!answer.passing()) {
+      if (told > 0) log::info("[node] ", server_.text(), " answers again");
+      return answer;
+    }
+    if (count == 1) continue;  // a connection that was idle is often gone
+    const double silent = std::chrono::duration<double>(NodeClock::now() - start).count();
+    if (told == 0 || silent - told > 60) {
+      log::warning("[node] ", server_.text(), path, ": ", word(answer), "; trying again");
+      told = std::max(silent, 1e-9);
+    }
+    sleep(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+void NodeCalls::sleep(double seconds) const {
+  const auto end = NodeClock::now() + std::chrono::duration<double>(seconds);
+  do {
+    if (stop_()) throw Stopped();
+    const std::chrono::duration<double> left = end - NodeClock::now();
+    std::this_thread::sleep_for(std::min(left, std::chrono::duration<double>(0.1)));
+  } while (NodeClock::now() < end);
+}
+
+bool NodeCalls::within(double seconds, const std::function<void()>& work) {
+  const auto end = NodeClock::now() + std::chrono::duration<double>(seconds);
+  const auto stop = std::exchange(stop_, [end] { return NodeClock::now() > end; });
+  bool done = true;
+  try {
+    work();
+  } catch (const Stopped&) {
+    done = false;
+  }
+  stop_ = stop;
+  return done;
+}
+
+void NodeCalls::give_up(const Answer& answer, std::string_view path) const {
+  if (answer.status == 403 && answer.code == kRunNotRunning) throw RunOver();
+  if (answer.status == 401)
+    fail(kConfig, server_.text(), " does not accept this node (", word(answer), "): its key ",
+         public_key().fingerprint(), " is not known there, or the clocks differ by more than 5 s", clock_word(answer));
+  fail(kConfig, server_.text(), path, " was refused: ", word(answer));
+}
+
+}  // namespace evenkeel::wire

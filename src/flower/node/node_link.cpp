@@ -1,0 +1,383 @@
+#include "flower/node/node_link.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <set>
+#include <thread>
+
+#include "base/plain/files.h"
+#include "base/plain/json.h"
+#include "base/plain/log.h"
+#include "base/plain/sealed.h"
+#include "base/plain/text.h"
+#include "flower/format/calls.h"
+#include "flower/format/objects.h"
+#include "flower/node/node_calls.h"
+#include "flower/server/assembly.h"
+
+namespace evenkeel::wire {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr double kHeartbeatTimeout = 5, kSignOffPatience = 10;
+constexpr size_t kMostAnswer = size_t{64} << 10;  // to a heartbeat
+constexpr int kAllowListed = 2001, kKeyInUse = 23, kNotActivated = 2004;
+constexpr uint64_t kMostSpooled = uint64_t{1} << 30;
+
+/// What a node remembers of itself beside its key.
+struct Remembered {
+  uint64_t node = 0;
+  bool registered = false;  ///< by itself
+};
+
+fs::path memory_file(const NodeOptions& options) { return options.key_file.string() + ".node"; }
+
+std::optional<Remembered> remembered(const NodeOptions& options) {
+  const auto file = memory_file(options);
+  if (!path_exists(file)) return {};
+  try {
+    const Json json = read_sealed(file);
+    const JsonView view(json, file.string());
+    if (view.at("server").string() != options.server.text()) return {};
+    return Remembered{.node = std::stoull(view.at("node").string()), .registered = view.at("registered").flag()};
+  } catch (const std::exception& error) {
+    log::warning("[node] ", file.string(), " is passed over: ", error.what());
+    return {};
+  }
+}
+
+void remember(const NodeOptions& options, const Remembered& state) {
+  write_sealed(
+      memory_file(options),
+      {{"server", options.server.text()}, {"node", std::to_string(state.node)}, {"registered", state.registered}});
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Runs `work(0)` to `work(count - 1)` on so many threads, each with its place among them. \throws what the first
+/// failed with.
+void side_by_side(size_t count, size_t threads, const std::function<void(size_t index, size_t thread)>& work) {
+  std::atomic<size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto run = [&](size_t thread) {
+    try {
+      for (size_t i; (i = next++) < count;) work(i, thread);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::jthread> others;
+  for (size_t thread = 1; thread < std::min(threads, count); ++thread) others.emplace_back(run, thread);
+  run(0);
+  others.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+struct NodeLink::Parts {
+  explicit Parts(NodeOptions given) : options(std::move(given)), calls(options) {
+    EK_CHECK(options.heartbeat_s >= 10 && options.heartbeat_s <= 1800, kConfig, "node: heartbeat_s is ",
+             options.heartbeat_s, ", allowed: 10 to 1800");
+  }
+
+  /// Of a call about a message: who registered itself and is forgotten does so again with its next poll.
+  [[noreturn]] void give_up_message(const Answer& answer, std::string_view path) const {
+    if (answer.status == 401 && state.registered) throw RunOver();
+    calls.give_up(answer, path);
+  }
+
+  // ---- joining
+
+  void join() {
+    const auto before = remembered(options);
+    state = before.value_or(Remembered{});
+    if (before)
+      calls.call(path::kDeactivate, encode(NodeId{before->node}));  // an earlier life counts as online for a minute
+    const std::string pem = calls.public_key().pem();
+    const Answer registered = calls.call(path::kRegister, encode(RegisterRequest{pem}));
+    if (registered.ok())
+      state.registered = true;
+    else if (registered.status != 412 || (registered.code != kAllowListed && registered.code != kKeyInUse))
+      calls.give_up(registered, path::kRegister);
+    activate(pem, before.has_value());
+    remember(options, state);
+    if (!beating.joinable()) beating = std::jthread([this](const std::stop_token& stop) { beat(stop); });
+  }
+
+  void activate(const std::string& pem, bool patient) {
+    const auto patience = SteadyClock::now() + std::chrono::duration<double>(patient ? 2 * options.heartbeat_s + 5 : 0);
+    while (true) {
+      const Answer answer = calls.call(path::kActivate, encode(ActivateRequest{pem, options.heartbeat_s}));
+      if (answer.ok()) {
+        state.node = decode<NodeId>(answer.body).node;
+        return;
+      }
+      if (answer.code != kNotActivated) calls.give_up(answer, path::kActivate);
+      EK_CHECK(SteadyClock::now() < patience, kConfig, options.server.text(), " does not know the key ",
+               calls.public_key().fingerprint(),
+               ", or has a node with it online already (one that died counts as online for up to ",
+               2 * options.heartbeat_s, " s)");
+      calls.sleep(2);
+    }
+  }
+
+  void beat(const std::stop_token& stop) {
+    HttpClient client(options.server, kHeartbeatTimeout, kMostAnswer);
+    std::unique_lock lock(beat_mutex);
+    double pause = options.heartbeat_s * 2 / 3;
+    while (!beat_stopped.wait_for(lock, stop, std::chrono::duration<double>(pause), [] { return false; }) &&
+           !stop.stop_requested()) {
+      const Answer answer =
+          client.post(path::kHeartbeat, calls.headers(), encode(HeartbeatRequest{state.node, options.heartbeat_s}));
+      pause = answer.passing() ? std::min(2.0, options.heartbeat_s / 6) : options.heartbeat_s * 2 / 3;
+    }
+  }
+
+  /// A server that was restarted without its memory knows neither key nor id: who registered itself does so again.
+  bool known_again(const Answer& answer) {
+    if (answer.status != 401 || !state.registered) return false;
+    log::warning("[node] ", options.server.text(), " does not know this node any more (401); registering again");
+    if (last_root) log::warning("[node] the last reply was not collected before that");
+    last_root.reset();
+    beating = {};
+    remove_path(memory_file(options));
+    state = {};
+    join();
+    return true;
+  }
+
+  // ---- instructions
+
+  double pause() const {
+    const double since = std::chrono::duration<double>(SteadyClock::now() - found_at).count();
+    return std::clamp(since / 20, options.poll_s, std::max(options.poll_s, options.slowest_poll_s));
+  }
+
+  std::optional<Instruction> poll() {
+    const Answer answer = calls.call(path::kPullMessages, encode(PullMessagesRequest{state.node}));
+    if (!answer.ok()) {
+      if (known_again(answer) || (answer.status == 403 && answer.code == kRunNotRunning)) return {};
+      calls.give_up(answer, path::kPullMessages);
+    }
+    try {
+      auto response = decode<PullMessagesResponse>(answer.body);
+      if (!response.message) return {};
+      found_at = SteadyClock::now();
+      auto& envelope = *response.message;
+      return Instruction{
+          .metadata = std::move(envelope.metadata), .tree = std::move(envelope.tree), .arrived_at = now_seconds()};
+    } catch (const Error& error) {
+      log::warning("[node] an instruction is passed over: ", error.what());
+      return {};
+    }
+  }
+
+  /// Puts one object of the run into `assembly`; one that came damaged is asked for again.
+  void pull(Assembly& assembly, const Instruction& instruction, const std::string& id, size_t client) {
+    const std::string request =
+        encode(ObjectRequest{.node = state.node, .run_id = instruction.metadata.run_id, .object_id = id});
+    double pause = 0.1;
+    for (int damaged = 0;;) {
+      const Answer answer = calls.call(path::kPullObject, request, {}, client);
+      if (!answer.ok()) give_up_message(answer, path::kPullObject);
+      const auto response = decode<PullObjectResponse>(answer.body);
+      EK_CHECK(response.found, kData, "object ", id, " of the instruction is gone from the server");
+      if (!response.available) {
+        calls.sleep(pause);
+        pause = std::min(1.0, pause * 1.5);
+        continue;
+      }
+      try {
+        assembly.take(id, response.content);
+      } catch (const Error&) {
+        if (assembly.failed() || ++damaged == 3) throw;
+        continue;
+      }
+      received += response.content.size();
+      return;
+    }
+  }
+
+  Content receive(const Instruction& instruction, const Placing& place) {
+    try {
+      Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.key_file).parent_path(),
+                        kMostSpooled);
+      for (auto missing = assembly.missing_structure(); !missing.empty(); missing = assembly.missing_structure())
+        side_by_side(missing.size(), calls.connections(),
+                     [&](size_t i, size_t thread) { pull(assembly, instruction, missing[i], thread); });
+      side_by_side(assembly.arrays(), calls.connections(), [&](size_t array, size_t thread) {
+        while (const auto id = assembly.next_chunk(array)) pull(assembly, instruction, *id, thread);
+      });
+      EK_CHECK(assembly.complete(), kInternal, "an instruction is not whole");
+      confirm(instruction);
+      EK_CHECK(!assembly.failure(), kData, "an instruction is an error: ", assembly.failure()->reason);
+      return assembly.content();
+    } catch (const Error& error) {
+      tell(instruction, error);
+      throw;
+    }
+  }
+
+  void confirm(const Instruction& instruction) {
+    const Answer answer =
+        calls.call(path::kConfirm,
+                   encode(ConfirmRequest{state.node, instruction.metadata.run_id, instruction.metadata.message_id}));
+    if (!answer.ok()) give_up_message(answer, path::kConfirm);
+  }
+
+  /// Says what is wrong with an instruction, as well as that can be said.
+  void tell(const Instruction& instruction, const Error& error) {
+    try {
+      confirm(instruction);
+      push(Parcel(metadata_of_reply(instruction), Failure{ErrorCode::kPrecondition, error.what()}), instruction);
+    } catch (const std::exception& another) {
+      log::warning("[node] the server was not told: ", another.what());
+    }
+  }
+
+  // ---- replies
+
+  Metadata metadata_of_reply(const Instruction& instruction) const {
+    const auto& asked = instruction.metadata;
+    const double now = now_seconds();
+    return {.run_id = asked.run_id,
+            .src_node = state.node,
+            .dst_node = asked.src_node,
+            .reply_to = asked.message_id,
+            .group = asked.group,
+            .ttl = asked.ttl - (now - asked.created_at),
+            .type = asked.type,
+            .created_at = now,
+            .src_task = asked.dst_task,
+            .dst_task = asked.src_task};
+  }
+
+  void push(const Parcel& parcel, const Instruction& instruction) {
+    const auto& metadata = parcel.metadata();
+    EK_CHECK(metadata.ttl > 0, kData, "the reply is ready ", -metadata.ttl, " s after the instruction's time was over");
+    const PushMessagesRequest request{.node = state.node,
+                                      .message = Envelope{.metadata = metadata,
+                                                          .has_content = !parcel.failure(),
+                                                          .failure = parcel.failure(),
+                                                          .tree = parcel.tree()},
+                                      .runtime_s = now_seconds() - instruction.arrived_at};
+    int tries = 0;
+    const Answer answer = calls.call(path::kPushMessages, encode(request), {}, 0, &tries);
+    if (!answer.ok()) give_up_message(answer, path::kPushMessages);
+    const auto response = decode<PushMessagesResponse>(answer.body);
+    const bool lost_answer =
+        tries > 1 && response.objects_to_push.empty();  // then all are pushed, and no token is known
+    EK_CHECK(lost_answer || !response.objects_to_push.empty(), kData, "the server takes no reply to ",
+             shown(metadata.reply_to, 80), ": it came too late, or there was one already",
+             answer.detail.empty() ? "" : ": ", answer.detail);
+    last_root = metadata.message_id;
+    last_run = metadata.run_id;
+    Pushing pushing{
+        .wanted = {response.objects_to_push.begin(), response.objects_to_push.end()},
+        .all = lost_answer,
+        .request = {.node = state.node, .run_id = metadata.run_id, .object_id = {}, .token = response.token}};
+    for (const Object* object : parcel.structure()) push(*object, pushing, 0);
+    const auto groups = parcel.chunks();
+    side_by_side(groups.size(), calls.connections(), [&](size_t i, size_t thread) {
+      for (const Object* object : groups[i]) push(*object, pushing, thread);
+    });
+  }
+
+  struct Pushing {
+    std::set<std::string, std::less<>> wanted;
+    bool all = false;
+    ObjectRequest request;
+    std::mutex mutex{};
+    std::set<std::string, std::less<>> begun{};
+
+    bool take(const std::string& id) {
+      const std::lock_guard lock(mutex);
+      return (all || wanted.contains(id)) && begun.insert(id).second;
+    }
+  };
+
+  void push(const Object& object, Pushing& pushing, size_t client) {
+    if (!pushing.take(object.id)) return;
+    ObjectRequest request = pushing.request;
+    request.object_id = object.id;
+    const std::string head = encode(request) + object_field(kPushedField, object.bytes()) + object.head;
+    std::vector<std::string_view> pieces;
+    for (const auto piece : object.pieces) pieces.push_back(as_text(piece));
+    const Answer answer = calls.call(path::kPushObject, head, pieces, client);
+    if (!answer.ok()) give_up_message(answer, path::kPushObject);
+    const bool stored = decode<PushObjectResponse>(answer.body).stored;
+    EK_CHECK(stored, kData, "the server does not take object ", object.id, " of the reply",
+             answer.detail.empty() ? "" : ": ", answer.detail);
+    sent += object.bytes();
+  }
+
+  bool collected() {
+    if (!last_root) return true;
+    const Answer answer = calls.call(
+        path::kPullObject, encode(ObjectRequest{.node = state.node, .run_id = last_run, .object_id = *last_root}));
+    const bool there = answer.ok() && decode<PullObjectResponse>(answer.body).found;
+    if (!there) last_root.reset();
+    return !there;
+  }
+
+  void leave(double patience_s) {
+    const bool waited = calls.within(patience_s, [&] {
+      for (double pause = 0.1; !collected(); pause = std::min(2.0, pause * 1.5)) calls.sleep(pause);
+    });
+    if (!waited) log::warning("[node] the last reply was not collected in ", patience_s, " s");
+    const bool signed_off = calls.within(kSignOffPatience, [&] {
+      calls.call(path::kDeactivate, encode(NodeId{state.node}));
+      if (state.registered) calls.call(path::kUnregister, encode(NodeId{state.node}));
+      remove_path(memory_file(options));
+    });
+    if (!signed_off) log::warning("[node] ", options.server.text(), " does not answer; left without a word");
+    beating = {};
+  }
+
+  const NodeOptions options;
+  NodeCalls calls;
+  Remembered state{};
+  std::optional<std::string> last_root{};
+  SteadyClock::time_point found_at = SteadyClock::now();  // the last instruction
+  uint64_t last_run = 0;
+  std::atomic<uint64_t> received = 0, sent = 0;
+  std::mutex beat_mutex{};
+  std::condition_variable_any beat_stopped{};
+  std::jthread beating{};  // ends before what it uses
+};
+
+NodeLink::NodeLink(NodeOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+NodeLink::~NodeLink() = default;
+void NodeLink::join() { parts_->join(); }
+uint64_t NodeLink::id() const { return parts_->state.node; }
+std::optional<Instruction> NodeLink::poll() { return parts_->poll(); }
+void NodeLink::rest() { parts_->calls.sleep(parts_->pause()); }
+
+Content NodeLink::receive(const Instruction& instruction, const Placing& place) {
+  return parts_->receive(instruction, place);
+}
+
+void NodeLink::reply(const Instruction& instruction, const Content& content) {
+  parts_->push(Parcel(parts_->metadata_of_reply(instruction), content), instruction);
+}
+
+void NodeLink::refuse(const Instruction& instruction, ErrorCode code, const std::string& reason) {
+  parts_->push(Parcel(parts_->metadata_of_reply(instruction), Failure{code, reason}), instruction);
+}
+
+bool NodeLink::collected() { return parts_->collected(); }
+void NodeLink::leave(double patience_s) { parts_->leave(patience_s); }
+uint64_t NodeLink::bytes_received() const { return parts_->received; }
+uint64_t NodeLink::bytes_sent() const { return parts_->sent; }
+
+}  // namespace evenkeel::wire

@@ -1,0 +1,211 @@
+#include "flower/server/node_registry.h"
+
+#include <openssl/rand.h>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "base/plain/sealed.h"
+#include "base/plain/text.h"
+#include "flower/format/base64.h"
+#include "flower/http/http_server.h"
+
+namespace evenkeel::wire {
+namespace {
+
+constexpr auto kBetweenWords = std::chrono::seconds(10);
+
+/// An id that nobody has: 0 is none, 1 is the server.
+uint64_t random_id() {
+  uint64_t id = 0;
+  while (id < 2) {
+    EK_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&id), sizeof id) == 1, kInternal, "no random bytes");
+    id >>= 1;  // fits an int64 of whoever keeps it in one
+  }
+  return id;
+}
+
+}  // namespace
+
+Registry::Registry(const CoordinatorOptions& options)
+    : file_(options.folder / "nodes.json"),
+      limits_(options.node_limits),
+      open_(options.open),
+      most_(options.registered) {
+  for (const auto& [key, name] : options.allowed) allowed_.emplace(key.openssh_blob(), name);
+  make_folders(options.folder);
+  load();
+  const std::lock_guard lock(mutex_);
+  if (run_id_ == 0) run_id_ = random_id();
+  for (const auto& [key, name] : options.allowed)
+    if (!ids_.contains(key.openssh_blob())) insert(key);
+  save();
+}
+
+void Registry::load() {
+  if (!path_exists(file_)) return;
+  const Json json = read_sealed(file_);
+  const JsonView view(json, file_.string(), kCheckpoint);
+  run_id_ = std::stoull(view.at("run").string());
+  for (const auto& entry : view.at("nodes").items()) {
+    const auto blob = from_base64(entry.at("key").string());
+    if (!blob) entry.refuse(" has no key");
+    const auto key = PublicKey::from_openssh(*blob, entry.place());
+    const uint64_t id = std::stoull(entry.at("id").string());
+    nodes_.emplace(id, Node{.key = key, .name = name_of(key)});
+    ids_.emplace(key.openssh_blob(), id);
+  }
+}
+
+void Registry::save() const {
+  OrderedJson nodes = OrderedJson::array();
+  for (const auto& [id, node] : nodes_)
+    nodes.push_back({{"id", std::to_string(id)}, {"name", node.name}, {"key", to_base64(node.key.openssh_blob())}});
+  write_sealed(file_, {{"run", std::to_string(run_id_)}, {"nodes", nodes}}, 1);
+}
+
+std::string Registry::name_of(const PublicKey& key) const {
+  const auto allowed = allowed_.find(key.openssh_blob());
+  return allowed == allowed_.end() ? key.fingerprint() : allowed->second;
+}
+
+uint64_t Registry::insert(const PublicKey& key) {
+  const uint64_t id = random_id();
+  nodes_.emplace(id, Node{.key = key, .name = name_of(key)});
+  ids_[key.openssh_blob()] = id;
+  return id;
+}
+
+bool Registry::accepts(const PublicKey& key) const { return open_ || allowed_.contains(key.openssh_blob()); }
+
+std::optional<uint64_t> Registry::id_of(const PublicKey& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto there = ids_.find(key.openssh_blob());
+  return there == ids_.end() ? std::nullopt : std::optional(there->second);
+}
+
+uint64_t Registry::add(const PublicKey& key) {
+  if (!open_) throw Refusal{.status = 412, .code = 2001, .detail = "nodes are registered by the list of allowed keys"};
+  const std::lock_guard lock(mutex_);
+  if (const auto there = ids_.find(key.openssh_blob()); there != ids_.end()) return there->second;
+  if (nodes_.size() >= most_)
+    throw Refusal{.status = 412, .detail = concat(most_, " nodes are registered, which is all there may be")};
+  const uint64_t id = insert(key);
+  save();
+  return id;
+}
+
+void Registry::activate(uint64_t node, double heartbeat_s) {
+  const std::lock_guard lock(mutex_);
+  Node& found = nodes_.at(node);
+  if (online(found))
+    throw Refusal{.status = 412,
+                  .code = 2004,
+                  .detail =
+                      "the node is online: another process has its key, or one that died "
+                      "less than two heartbeats ago"};
+  if (!(heartbeat_s >= 10 && heartbeat_s <= 1800))
+    throw Refusal{.status = 400,
+                  .code = 2003,
+                  .detail = concat("a heartbeat interval of ", heartbeat_s, " s, allowed: 10 to 1800")};
+  found.heartbeat_s = heartbeat_s;
+  found.active = true;
+  found.beat_at = Clock::now();
+  found.last_beat = now_seconds();
+}
+
+void Registry::sign_off(uint64_t node) {
+  const std::lock_guard lock(mutex_);
+  nodes_.at(node).active = false;
+}
+
+void Registry::remove(uint64_t node) {
+  const std::lock_guard lock(mutex_);
+  const auto there = nodes_.find(node);
+  if (!open_) throw Refusal{.status = 412, .code = 2002, .detail = "nodes are registered by the list of allowed keys"};
+  ids_.erase(there->second.key.openssh_blob());
+  nodes_.erase(there);
+  save();
+}
+
+void Registry::beat(uint64_t node, double heartbeat_s) {
+  const std::lock_guard lock(mutex_);
+  if (heartbeat_s >= 10 && heartbeat_s <= 1800) nodes_.at(node).heartbeat_s = heartbeat_s;
+}
+
+void Registry::seen(uint64_t node, const std::string& program) {
+  const std::lock_guard lock(mutex_);
+  Node& found = nodes_.at(node);
+  found.active = true;
+  found.beat_at = Clock::now();
+  found.last_beat = now_seconds();
+  if (found.program.empty()) found.program = shown(program, 60);
+}
+
+bool Registry::charge(uint64_t node) {
+  const std::lock_guard lock(mutex_);
+  Node& found = nodes_.at(node);
+  const auto now = Clock::now();
+  const double passed = std::chrono::duration<double>(now - found.charged_at).count();
+  found.calls = std::min(limits_.burst, found.calls + passed * limits_.calls_per_s);
+  found.charged_at = now;
+  if (found.calls < 1) return false;
+  found.calls -= 1;
+  return true;
+}
+
+void Registry::give_back(uint64_t node) {
+  const std::lock_guard lock(mutex_);
+  if (const auto there = nodes_.find(node); there != nodes_.end()) there->second.calls += 1;
+}
+
+void Registry::refused(uint64_t node, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto there = nodes_.find(node);
+  if (there == nodes_.end()) return;
+  Node& found = there->second;
+  ++found.refused;
+  found.last_refusal = shown(why, 300);
+  if (found.refused > 1 && Clock::now() - found.told_at < kBetweenWords) return;
+  found.told_at = Clock::now();
+  log::warning("[serve] node ", shown(found.name), " is refused (", found.refused, " so far): ", found.last_refusal);
+}
+
+bool Registry::online(const Node& node) const {
+  return node.active && Clock::now() - node.beat_at < std::chrono::duration<double>(2 * node.heartbeat_s);
+}
+
+bool Registry::online(uint64_t node) const {
+  const std::lock_guard lock(mutex_);
+  const auto there = nodes_.find(node);
+  return there != nodes_.end() && online(there->second);
+}
+
+bool Registry::knows(uint64_t node) const {
+  const std::lock_guard lock(mutex_);
+  return nodes_.contains(node);
+}
+
+std::string Registry::name(uint64_t node) const {
+  const std::lock_guard lock(mutex_);
+  const auto there = nodes_.find(node);
+  return there == nodes_.end() ? "?" : there->second.name;
+}
+
+std::vector<NodeInfo> Registry::nodes() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<NodeInfo> infos;
+  for (const auto& [id, node] : nodes_) {
+    if (!open_ && !allowed_.contains(node.key.openssh_blob())) continue;
+    infos.push_back({.id = id,
+                     .name = node.name,
+                     .fingerprint = node.key.fingerprint(),
+                     .online = online(node),
+                     .last_beat = node.last_beat,
+                     .program = node.program,
+                     .refused = node.refused,
+                     .last_refusal = node.last_refusal});
+  }
+  return infos;
+}
+
+}  // namespace evenkeel::wire

@@ -1,0 +1,118 @@
+/// \file  A coordinator on loopback and nodes that it allows, for tests.
+#pragma once
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/testing.h"
+#include "flower/http/http_client.h"
+#include "flower/node/node_link.h"
+#include "flower/server/coordinator.h"
+
+namespace evenkeel::wire::testing {
+
+using namespace std::chrono_literals;
+
+/// A folder with the key files node-0.pem, node-1.pem, ..., and who they belong to.
+struct Keys {
+  explicit Keys(int count) {
+    for (int i = 0; i < count; ++i)
+      allowed.push_back({.key = make_key(file(i)).public_key(), .name = "node-" + std::to_string(i)});
+  }
+  fs::path file(int i) const { return folder.path() / ("node-" + std::to_string(i) + ".pem"); }
+
+  evenkeel::testing::TemporaryFolder folder;
+  std::vector<AllowedKey> allowed;
+};
+
+/// Options of a coordinator on loopback that allows the keys.
+inline CoordinatorOptions options_for(const Keys& keys) {
+  return {.insecure = true, .allowed = keys.allowed, .folder = keys.folder.path() / "federation", .threads = 8};
+}
+
+inline NodeOptions node_options(const Coordinator& coordinator, const Keys& keys, int i) {
+  return {.server = {.port = coordinator.port(), .insecure = true},
+          .key_file = keys.file(i),
+          .heartbeat_s = 10,
+          .poll_s = 0.01,
+          .call_timeout_s = 5};
+}
+
+/// The id of the node with a name.
+inline uint64_t id_of(const Coordinator& coordinator, const std::string& name) {
+  for (const auto& node : coordinator.nodes())
+    if (node.name == name) return node.id;
+  return 0;
+}
+
+inline bool is_online(const Coordinator& coordinator, uint64_t id) {
+  for (const auto& node : coordinator.nodes())
+    if (node.id == id) return node.online;
+  return false;
+}
+
+inline auto in(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Waits up to five seconds for an instruction.
+inline Instruction next_instruction(NodeLink& link) {
+  for (const auto end = in(5); std::chrono::steady_clock::now() < end; link.rest())
+    if (auto instruction = link.poll()) return *instruction;
+  throw std::runtime_error("no instruction came");
+}
+
+/// Memory for arrays, as a Placing gives it.
+struct Memory {
+  std::vector<std::vector<std::byte>> arrays;
+  std::vector<ArrayHead> heads;
+
+  static Placing into(const std::shared_ptr<Memory>& memory) {
+    return [memory](const Content& content) {
+      Places places{.arrays = {}, .owner = memory};
+      memory->heads = content.heads();
+      memory->arrays.clear();
+      for (const auto& head : memory->heads) memory->arrays.emplace_back(head.bytes());
+      for (auto& array : memory->arrays) places.arrays.emplace_back(array);
+      return places;
+    };
+  }
+};
+
+/// An array of a shape whose bytes are told by a seed; 0: all zero.
+struct OwnedArray {
+  OwnedArray(ArrayHead of, uint64_t seed) : head(std::move(of)), bytes(head.bytes()) {
+    uint64_t state = seed;
+    for (auto& byte : bytes) {
+      state = state * 6364136223846793005u + (seed ? 1442695040888963407u : 0);
+      byte = static_cast<std::byte>(state >> 56);
+    }
+  }
+  ArrayData data() const { return {.head = head, .pieces = {bytes}}; }
+
+  ArrayHead head;
+  std::vector<std::byte> bytes;
+};
+
+inline std::vector<ArrayData> data_of(const std::vector<OwnedArray>& arrays) {
+  std::vector<ArrayData> all;
+  for (const auto& array : arrays) all.push_back(array.data());
+  return all;
+}
+
+/// Calls of whoever holds a key, right or wrong.
+struct RawCaller {
+  RawCaller(const Coordinator& coordinator, const fs::path& key_file)
+      : signer(Key::load(key_file)), client({.port = coordinator.port(), .insecure = true}, 5, size_t{1} << 27) {}
+
+  Answer post(std::string_view path, std::string_view body) { return client.post(path, signer.headers(), body); }
+
+  Signer signer;
+  HttpClient client;
+};
+
+}  // namespace evenkeel::wire::testing

@@ -1,0 +1,331 @@
+// Filters and tests.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "jinja/operators.h"
+#include "jinja/text_functions.h"
+
+namespace evenkeel::jinja {
+namespace {
+
+struct FilterCall {
+  const Value& x;
+  std::string_view name;
+  Arguments& arguments;
+  Budget& budget;
+};
+
+Value list_of(std::vector<Value> items) { return Value::list(std::move(items)); }
+Value generator(std::vector<Value> items) { return Value::list(std::move(items), Shape::kGenerator); }
+
+Value default_value(const FilterCall& call) {
+  auto otherwise = call.arguments.take("default_value").value_or(Value::string(""));
+  const auto falsy_too = call.arguments.take("boolean");
+  const bool missing = call.x.is<Undefined>() || (falsy_too && falsy_too->truth() && !call.x.truth());
+  return missing ? otherwise : call.x;
+}
+
+Value trim(const FilterCall& call) {
+  const auto unwanted = call.arguments.take("chars");
+  const auto text = printed(call.x);
+  if (!unwanted || unwanted->is<None>()) return call.budget.text(std::string(stripped(text, Side::kBoth)));
+  const auto set = Arguments::text_of(*unwanted, "chars", call.name);
+  return call.budget.text(std::string(stripped(text, Side::kBoth, &set)));
+}
+
+/// A method of the string that str() makes.
+Value by_method(const FilterCall& call) {
+  Arguments none;
+  return called_method(Value::string(printed(call.x)), call.name, none, call.budget);
+}
+
+Value replace_in(const FilterCall& call) {
+  return called_method(Value::string(printed(call.x)), "replace", call.arguments, call.budget);
+}
+
+Value length(const FilterCall& call) {
+  if (call.x.is_dict()) return Value::integer(static_cast<int64_t>(call.x.entries().entries.size()));
+  EK_CHECK(!call.x.has_shape(Shape::kGenerator), kData, "a generator has no length: use | list | length");
+  if (call.x.is_series()) return Value::integer(static_cast<int64_t>(call.x.items().size()));
+  return Value::integer(static_cast<int64_t>(iterated(call.x, call.budget).size()));
+}
+
+/// "a.b.0" of a value.
+Value looked_up(const Value& value, const Value& path, Budget& budget) {
+  if (!path.is_string()) return item(value, path, budget);
+  Value at = value;
+  for (const auto& part : split_at(path.text(), ".")) {
+    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
+    at = item(at, number ? Value::integer(std::stoll(part)) : Value::string(part), budget);
+  }
+  return at;
+}
+
+Value join_all(const FilterCall& call) {
+  const auto separator = call.arguments.take("d");
+  const auto path = call.arguments.take("attribute");
+  const auto between = separator ? printed(*separator) : "";
+  std::string out;
+  bool first = true;
+  for (const auto& one : iterated(call.x, call.budget)) {
+    if (!std::exchange(first, false)) out += between;
+    const auto text = printed(path && !path->is<None>() ? looked_up(one, *path, call.budget) : one);
+    call.budget.charge_bytes(between.size() + text.size());
+    out += text;
+  }
+  return Value::string(std::move(out));
+}
+
+/// Where map, select and their like are given what counts as false, Jinja looks at no argument.
+Value nothing_of(const FilterCall& call) {
+  call.arguments = {};
+  return generator({});
+}
+
+Value map_all(const FilterCall& call) {
+  if (!call.x.truth()) return nothing_of(call);
+  const auto items = iterated(call.x, call.budget);
+  std::vector<Value> out;
+  if (call.arguments.placed.empty()) {
+    const auto path = call.arguments.need("attribute", call.name);
+    const auto otherwise = call.arguments.take("default");
+    for (const auto& one : items) {
+      auto value = looked_up(one, path, call.budget);
+      out.push_back(otherwise && value.is<Undefined>() ? *otherwise : std::move(value));
+    }
+    return generator(std::move(out));
+  }
+  const auto filter = call.arguments.text("filter", call.name);
+  for (const auto& one : items) {
+    auto arguments = call.arguments;
+    out.push_back(filtered(filter, one, arguments, call.budget));
+  }
+  call.arguments = {};
+  return generator(std::move(out));
+}
+
+/// select, reject; selectattr and rejectattr ask an attribute of each.
+Value chosen(const FilterCall& call) {
+  if (!call.x.truth()) return nothing_of(call);
+  const bool keeps = call.name.starts_with("select"), of_attribute = call.name.ends_with("attr");
+  const auto path = of_attribute ? call.arguments.need("attribute", call.name) : Value::none();
+  const auto test = call.arguments.take("test");
+  std::vector<Value> out;
+  for (const auto& one : iterated(call.x, call.budget)) {
+    const auto asked = of_attribute ? looked_up(one, path, call.budget) : one;
+    auto arguments = call.arguments;
+    const bool holds =
+        test ? tested(Arguments::text_of(*test, "test", call.name), asked, arguments, call.budget) : asked.truth();
+    if (holds == keeps) out.push_back(one);
+  }
+  call.arguments = {};
+  return generator(std::move(out));
+}
+
+Value first_or_last(const FilterCall& call) {
+  EK_CHECK(call.name == "first" || !call.x.has_shape(Shape::kGenerator), kData, "last of a generator");
+  const auto items = iterated(call.x, call.budget);
+  if (items.empty()) return Value::undefined("item");
+  return call.name == "first" ? items.front() : items.back();
+}
+
+Value to_list(const FilterCall& call) { return list_of(iterated(call.x, call.budget)); }
+
+Value reversed(const FilterCall& call) {
+  auto items = iterated(call.x, call.budget);
+  std::reverse(items.begin(), items.end());
+  const auto shape = call.x.has_shape(Shape::kGenerator) ? Shape::kList : Shape::kGenerator;
+  if (!call.x.is_string()) return Value::list(std::move(items), shape);
+  std::string out;
+  for (const auto& one : items) out += one.text();
+  return call.budget.text(std::move(out));
+}
+
+/// Case does not count, as Jinja has it.
+Value unique(const FilterCall& call) {
+  std::vector<Value> out;
+  const auto key = [&](const Value& one) {
+    return one.is_string() ? Value::string(lower_ascii(one.text(), call.name)) : one;
+  };
+  for (const auto& one : iterated(call.x, call.budget)) {
+    call.budget.charge(out.size());
+    const auto same = [&](const Value& other) { return equal(key(one), key(other)); };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(one);
+  }
+  return generator(std::move(out));
+}
+
+Value dict_items(const FilterCall& call) {
+  if (call.x.is<Undefined>()) return generator({});
+  EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
+  Arguments none;
+  return generator(called_method(call.x, "items", none, call.budget).items());
+}
+
+/// By key, whose case does not count.
+Value sorted_items(const FilterCall& call) {
+  EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
+  auto items = dict_items(call).items();
+  call.budget.charge(items.size() * 16);
+  std::vector<std::pair<std::string, Value>> keyed;
+  for (auto& one : items) keyed.emplace_back(lower_ascii(one.items()[0].text(), call.name), one);
+  std::stable_sort(keyed.begin(), keyed.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::vector<Value> out;
+  for (auto& one : keyed) out.push_back(std::move(one.second));
+  return list_of(std::move(out));
+}
+
+Value as_text(const FilterCall& call) { return call.budget.text(printed(call.x)); }
+
+Value as_json(const FilterCall& call) {
+  const auto ascii = call.arguments.take("ensure_ascii");
+  EK_CHECK(!ascii || !ascii->truth(), kData, "tojson with ensure_ascii is not part of the subset");
+  const auto indent = call.arguments.integer("indent", call.name);
+  EK_CHECK(indent.value_or(0) >= 0 && indent.value_or(0) <= 64, kData, "tojson: indent is ", *indent,
+           ", allowed: 0 .. 64");
+  const auto separators = call.arguments.take("separators");
+  EK_CHECK(!separators || separators->is<None>(), kData, "tojson with separators is not part of the subset");
+  const auto sort = call.arguments.take("sort_keys");
+  return call.budget.text(json_text(call.x, indent, sort && sort->truth()));
+}
+
+Value as_integer(const FilterCall& call) {
+  const auto otherwise = call.arguments.take("default").value_or(Value::integer(0));
+  EK_CHECK(!call.x.is<Undefined>(), kData, "int of what is undefined");
+  if (call.x.is_integer()) return Value::integer(call.x.whole());
+  if (call.x.is_number()) {
+    EK_CHECK(std::abs(call.x.real()) < 9e18, kData, "a whole number beyond 64 bits");
+    return Value::integer(static_cast<int64_t>(call.x.real()));
+  }
+  if (!call.x.is_string()) return otherwise;
+  const auto text = stripped(call.x.text(), Side::kBoth);
+  int64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  EK_CHECK(read.ec != std::errc::result_out_of_range, kData, "a whole number beyond 64 bits");
+  if (read.ec == std::errc() && read.ptr == text.data() + text.size()) return Value::integer(value);
+  const bool like_a_number =
+      !text.empty() && std::string_view("0123456789+-.").find(text.front()) != std::string_view::npos;
+  EK_CHECK(!like_a_number, kData, "int of \"", text, "\" is not part of the subset");
+  return otherwise;
+}
+
+Value absolute(const FilterCall& call) {
+  EK_CHECK(call.x.is_number(), kData, "abs of ", call.x.kind());
+  if (call.x.is_integer() && call.x.whole() >= 0) return Value::integer(call.x.whole());  // of true: 1
+  return std::signbit(call.x.real()) ? negative(call.x) : call.x;
+}
+
+/// Lines behind the first get `width` spaces, blank ones none.
+Value indented(const FilterCall& call) {
+  const auto width = call.arguments.take("width").value_or(Value::integer(4));
+  EK_CHECK(width.is_string() || (width.is_integer() && width.whole() >= 0 && width.whole() <= 1024), kData,
+           "indent: width is ", width.kind(), ", expected a text or 0 .. 1024");
+  const auto space = width.is_string() ? width.text() : std::string(static_cast<size_t>(width.whole()), ' ');
+  const auto first = call.arguments.take("first"), blank = call.arguments.take("blank");
+  EK_CHECK(call.x.is_string(), kData, "indent of ", call.x.kind(), ", expected a string");
+  const auto lines = split_at(call.x.text(), "\n");
+  call.budget.charge_bytes(lines.size() * (space.size() + 16));
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const bool wanted = i == 0 ? first && first->truth() : !lines[i].empty() || (blank && blank->truth());
+    out.append(i ? "\n" : "").append(wanted ? space : "").append(lines[i]);
+  }
+  return call.budget.text(std::move(out));
+}
+
+struct Filter {
+  std::string_view name;
+  Value (*apply)(const FilterCall&);
+};
+constexpr std::array kFilters = {
+    Filter{"default", default_value}, Filter{"d", default_value},    Filter{"trim", trim},
+    Filter{"lower", by_method},       Filter{"upper", by_method},    Filter{"capitalize", by_method},
+    Filter{"replace", replace_in},    Filter{"length", length},      Filter{"count", length},
+    Filter{"join", join_all},         Filter{"map", map_all},        Filter{"select", chosen},
+    Filter{"reject", chosen},         Filter{"selectattr", chosen},  Filter{"rejectattr", chosen},
+    Filter{"first", first_or_last},   Filter{"last", first_or_last}, Filter{"list", to_list},
+    Filter{"reverse", reversed},      Filter{"unique", unique},      Filter{"items", dict_items},
+    Filter{"dictsort", sorted_items}, Filter{"string", as_text},     Filter{"tojson", as_json},
+    Filter{"int", as_integer},        Filter{"abs", absolute},       Filter{"indent", indented}};
+
+using Held = const Value&;
+bool is_iterable(Held x) { return x.is_string() || x.is_series() || x.is_dict() || x.is<Undefined>(); }
+bool is_sequence(Held x) { return is_iterable(x) && !x.has_shape(Shape::kGenerator) && !x.has_shape(Shape::kView); }
+bool is_truth(Held x, bool wanted) { return x.as<bool>() && *x.as<bool>() == wanted; }
+
+struct Test {
+  std::string_view name;
+  bool (*holds)(Held);
+};
+constexpr std::array kTests = {
+    Test{"defined", [](Held x) { return !x.is<Undefined>(); }},
+    Test{"undefined", [](Held x) { return x.is<Undefined>(); }},
+    Test{"none", [](Held x) { return x.is<None>(); }},
+    Test{"string", [](Held x) { return x.is_string(); }},
+    Test{"mapping", [](Held x) { return x.is_dict(); }},
+    Test{"sequence", is_sequence},
+    Test{"iterable", is_iterable},
+    Test{"number", [](Held x) { return x.is_number(); }},
+    Test{"integer", [](Held x) { return x.is<int64_t>(); }},
+    Test{"float", [](Held x) { return x.is<double>(); }},
+    Test{"boolean", [](Held x) { return x.is<bool>(); }},
+    Test{"true", [](Held x) { return is_truth(x, true); }},
+    Test{"false", [](Held x) { return is_truth(x, false); }},
+    Test{"callable", [](Held x) { return x.is<Function>(); }},
+};
+
+bool is_of_number(std::string_view name, const Value& x, Arguments& arguments) {
+  EK_CHECK(x.is_integer(), kData, name, " of ", x.kind(), ", expected a whole number");
+  const int64_t divisor = name == "divisibleby" ? arguments.integer("num", name).value_or(0) : 2;
+  EK_CHECK(divisor != 0 && divisor != -1, kData, name, ": a division by ", divisor);
+  return (x.whole() % divisor == 0) == (name != "odd");
+}
+
+bool compared(std::string_view name, const Value& x, const Value& y, Budget& budget) {
+  if (name == "in") return contains(y, x, budget);
+  if (name == "sameas") {
+    EK_CHECK(y.is<None>() || y.is<bool>(), kData, "sameas is part of the subset for none, true and false alone");
+    return y.is<None>() ? x.is<None>() : is_truth(x, *y.as<bool>());
+  }
+  if (name == "==" || name == "eq" || name == "equalto") return equal(x, y);
+  if (name == "!=" || name == "ne") return !equal(x, y);
+  if (name == "<" || name == "lt" || name == "lessthan") return less(x, y);
+  if (name == ">" || name == "gt" || name == "greaterthan") return less(y, x);
+  if (name == "<=" || name == "le") return !less(y, x);
+  return !less(x, y);
+}
+
+constexpr std::array<std::string_view, 17> kComparisons = {
+    "in",       "sameas", "==", "eq",          "equalto", "!=", "ne", "<", "lt",
+    "lessthan", ">",      "gt", "greaterthan", "<=",      "le", ">=", "ge"};
+
+}  // namespace
+
+Value filtered(std::string_view name, const Value& x, Arguments& arguments, Budget& budget) {
+  const auto found = std::find_if(kFilters.begin(), kFilters.end(), [&](const auto& one) { return one.name == name; });
+  EK_CHECK(found != kFilters.end(), kData, "the filter ", name, " is not part of the subset of Jinja that is read");
+  if (x.is_string()) budget.charge_bytes(x.text().size());
+  auto out = found->apply({x, name, arguments, budget});
+  arguments.finish(name);
+  return out;
+}
+
+bool tested(std::string_view name, const Value& x, Arguments& arguments, Budget& budget) {
+  const auto found = std::find_if(kTests.begin(), kTests.end(), [&](const auto& one) { return one.name == name; });
+  bool out;
+  if (found != kTests.end()) {
+    out = found->holds(x);
+  } else if (name == "odd" || name == "even" || name == "divisibleby") {
+    out = is_of_number(name, x, arguments);
+  } else {
+    const bool known = std::find(kComparisons.begin(), kComparisons.end(), name) != kComparisons.end();
+    EK_CHECK(known, kData, "the test ", name, " is not part of the subset of Jinja that is read");
+    out = compared(name, x, arguments.need("a value to compare with", concat("the test ", name)), budget);
+  }
+  arguments.finish(name);
+  return out;
+}
+
+}  // namespace evenkeel::jinja

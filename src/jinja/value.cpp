@@ -1,0 +1,269 @@
+#include "jinja/value.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/plain/error.h"
+
+namespace evenkeel::jinja {
+namespace {
+
+int deeper(int depth) {
+  EK_CHECK(depth < Value::kDeepest, kData, "values are nested deeper than ", Value::kDeepest);
+  return depth + 1;
+}
+
+template <typename Values, typename ValueOf>
+int depth_around(const Values& values, ValueOf&& value_of) {
+  int deepest = 0;
+  for (const auto& one : values) deepest = std::max(deepest, value_of(one).depth());
+  return deeper(deepest);
+}
+
+/// Python's repr() of a float: the shortest digits that read back, an exponent from 1e16 and below 1e-4.
+std::string float_text(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  const double size = std::abs(value);
+  const bool fixed = size == 0 || (size >= 1e-4 && size < 1e16);
+  char digits[64];
+  const auto form = fixed ? std::chars_format::fixed : std::chars_format::scientific;
+  std::string text(digits, std::to_chars(digits, digits + sizeof digits, value, form).ptr);
+  return fixed && text.find('.') == std::string::npos ? text + ".0" : text;
+}
+
+constexpr std::string_view kHex = "0123456789abcdef";
+
+/// Python's repr() of a string.
+std::string quoted(const std::string& text) {
+  const bool single = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
+  const char quote = single ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    EK_CHECK(byte < 0x80, kData,
+             "a list or dict that holds text beyond ASCII is printed as a whole, which is not part "
+             "of the subset: use tojson or join");
+    if (c == quote || c == '\\') {
+      out += {'\\', c};
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      out += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
+std::string representation(const Value& value);
+
+std::string list_text(const List& list) {
+  std::string out;
+  for (size_t i = 0; i < list.items.size(); ++i) out += (i == 0 ? "" : ", ") + representation(list.items[i]);
+  if (list.shape == Shape::kList) return "[" + out + "]";
+  return "(" + out + (list.items.size() == 1 ? ",)" : ")");
+}
+
+std::string dict_text(const Dict& dict) {
+  std::string out;
+  for (const auto& [key, value] : dict.entries)
+    out += (out.empty() ? "" : ", ") + quoted(key) + ": " + representation(value);
+  return "{" + out + "}";
+}
+
+/// Python's repr(), which also has a word for what is undefined.
+std::string representation(const Value& value) {
+  if (value.is<Undefined>()) return "Undefined";
+  return value.is_string() ? quoted(value.text()) : printed(value);
+}
+
+std::string json_string(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
+    if (const auto at = kNamed.find(c); at != kNamed.npos)
+      out += {'\\', kLetters[at]};
+    else if (byte < 0x20)
+      out += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+/// Writes as Python's json module does: ", " and ": " on one line, a line per entry when indented.
+class JsonWriter {
+ public:
+  JsonWriter(std::optional<int64_t> indent, bool sort_keys) : indent_(indent), sort_keys_(sort_keys) {}
+
+  void write(const Value& value) {
+    if (value.is_string())
+      out += json_string(value.text());
+    else if (value.is_list())
+      write_all(value.items(), '[', ']', [&](const Value& item) { write(item); });
+    else if (value.is_dict())
+      write_dict(value.entries());
+    else
+      write_scalar(value);
+  }
+  std::string out;
+
+ private:
+  void write_scalar(const Value& value) {
+    if (value.is<None>())
+      out += "null";
+    else if (const bool* flag = value.as<bool>())
+      out += *flag ? "true" : "false";
+    else if (const auto* number = value.as<double>())
+      out += std::isnan(*number)   ? "NaN"
+             : std::isinf(*number) ? (*number > 0 ? "Infinity" : "-Infinity")
+                                   : float_text(*number);
+    else if (value.is_integer())
+      out += printed(value);
+    else
+      fail(kData, "tojson of ", value.kind());
+  }
+
+  void write_dict(const Dict& dict) {
+    auto entries = dict.entries;
+    if (sort_keys_)
+      std::stable_sort(entries.begin(), entries.end(), [](auto& x, auto& y) { return x.first < y.first; });
+    write_all(entries, '{', '}', [&](const auto& entry) {
+      out += json_string(entry.first) + ": ";
+      write(entry.second);
+    });
+  }
+
+  template <typename Entries, typename Write>
+  void write_all(const Entries& entries, char open, char close, Write&& write_one) {
+    out += open;
+    ++level_;
+    bool first = true;
+    for (const auto& entry : entries) {
+      if (!std::exchange(first, false)) out += indent_ ? "," : ", ";
+      new_line();
+      write_one(entry);
+    }
+    --level_;
+    if (!entries.empty()) new_line();
+    out += close;
+  }
+
+  void new_line() {
+    if (indent_) out += "\n" + std::string(static_cast<size_t>(level_ * *indent_), ' ');
+  }
+
+  std::optional<int64_t> indent_;
+  bool sort_keys_;
+  int64_t level_ = 0;
+};
+
+template <typename T>
+bool same_held(const Value& x, const Value& y) {
+  return *x.as<T>() == *y.as<T>();
+}
+
+bool equal_lists(const std::vector<Value>& x, const std::vector<Value>& y) {
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(), equal);
+}
+
+/// The first items that differ decide; of equal ones the shorter list is less.
+bool less_lists(const std::vector<Value>& x, const std::vector<Value>& y) {
+  const auto [left, right] = std::mismatch(x.begin(), x.end(), y.begin(), y.end(), equal);
+  return left == x.end() || right == y.end() ? x.size() < y.size() : less(*left, *right);
+}
+
+bool equal_dicts(const Dict& x, const Dict& y) {
+  if (x.entries.size() != y.entries.size()) return false;
+  return std::all_of(x.entries.begin(), x.entries.end(), [&](const auto& entry) {
+    const auto* other = y.find(entry.first);
+    return other && equal(entry.second, *other);
+  });
+}
+
+}  // namespace
+
+const Value* Dict::find(std::string_view key) const {
+  for (const auto& entry : entries)
+    if (entry.first == key) return &entry.second;
+  return nullptr;
+}
+
+Value Value::list(std::vector<Value> items, Shape shape) {
+  const int depth = depth_around(items, [](const Value& item) -> const Value& { return item; });
+  return Value(Held(std::make_shared<const List>(List{std::move(items), shape, depth})));
+}
+
+Value Value::dict(std::vector<std::pair<std::string, Value>> entries) {
+  const int depth = depth_around(entries, [](const auto& entry) -> const Value& { return entry.second; });
+  return Value(Held(std::make_shared<const Dict>(Dict{std::move(entries), depth})));
+}
+
+bool Value::truth() const {
+  if (is<Undefined>() || is<None>()) return false;
+  if (is_number()) return real() != 0;
+  if (is_string()) return !text().empty();
+  if (has_shape(Shape::kGenerator)) return true;
+  if (is_series()) return !items().empty();
+  return !is_dict() || !entries().entries.empty();
+}
+
+int Value::depth() const {
+  if (is_series()) return (*as<std::shared_ptr<const List>>())->depth;
+  if (is_dict()) return entries().depth;
+  if (const auto* loop = as<std::shared_ptr<Loop>>()) return (*loop)->depth;
+  return 0;
+}
+
+std::string_view Value::kind() const {
+  constexpr std::array<std::string_view, 11> kKinds = {
+      "nothing (undefined)", "none",       "a boolean", "a number", "a number", "a string", "a list", "a dict",
+      "a namespace",         "a function", "a loop"};
+  if (is_series() && !is_list()) return "a generator, range or view of a dict";
+  return kKinds[held_.index()];
+}
+
+bool equal(const Value& x, const Value& y) {
+  if (x.is_series() && y.is_series() && !(x.is_list() && y.is_list()))
+    EK_CHECK(x.is_list() || y.is_list(), kData,
+             "to compare generators, ranges or views of dicts is not part of the subset");
+  if (x.is_integer() && y.is_integer()) return x.whole() == y.whole();
+  if (x.is_number() && y.is_number()) return x.real() == y.real();
+  if (x.is_string() && y.is_string()) return x.text() == y.text();
+  if (x.is_list() && y.is_list()) return x.is_tuple() == y.is_tuple() && equal_lists(x.items(), y.items());
+  if (x.is_dict() && y.is_dict()) return equal_dicts(x.entries(), y.entries());
+  if (x.is<Namespace*>() && y.is<Namespace*>()) return same_held<Namespace*>(x, y);
+  return (x.is<None>() && y.is<None>()) || (x.is<Undefined>() && y.is<Undefined>());
+}
+
+bool less(const Value& x, const Value& y) {
+  if (x.is_integer() && y.is_integer()) return x.whole() < y.whole();
+  if (x.is_number() && y.is_number()) return x.real() < y.real();
+  if (x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return less_lists(x.items(), y.items());
+  EK_CHECK(x.is_string() && y.is_string(), kData, x.kind(), " cannot be compared with ", y.kind());
+  return x.text() < y.text();  // the order of UTF-8 is that of code points
+}
+
+std::string printed(const Value& value) {
+  if (value.is_string()) return value.text();
+  if (value.is<Undefined>()) return "";
+  if (value.is<None>()) return "None";
+  if (const bool* flag = value.as<bool>()) return *flag ? "True" : "False";
+  if (value.is_integer()) return std::to_string(value.whole());
+  if (value.is<double>()) return float_text(value.real());
+  if (value.is_list()) return list_text(**value.as<std::shared_ptr<const List>>());
+  EK_CHECK(value.is_dict(), kData, value.kind(), " cannot be printed");
+  return dict_text(value.entries());
+}
+
+std::string json_text(const Value& value, std::optional<int64_t> indent, bool sort_keys) {
+  JsonWriter writer(indent, sort_keys);
+  writer.write(value);
+  return std::move(writer.out);
+}
+
+}  // namespace evenkeel::jinja

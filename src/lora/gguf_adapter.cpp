@@ -1,0 +1,48 @@
+#include "lora/gguf_adapter.h"
+
+#include <ATen/ATen.h>
+
+#include "base/format/gguf.h"
+#include "base/plain/error.h"
+
+namespace evenkeel {
+namespace {
+
+double alpha_of(const LoraFactors& factors) { return factors.scaling * static_cast<double>(factors.rank()); }
+
+/// Output rows as a rotary embedding of neighbours wants them: of each head the two halves, one row of each in turn.
+at::Tensor interleaved(const at::Tensor& b, int64_t heads) {
+  return b.view({heads, 2, -1, b.size(-1)}).transpose(1, 2).reshape(b.sizes());
+}
+
+/// B of a site, which llama.cpp multiplies by alpha / r.
+at::Tensor gguf_b(const LoraFactors& factors, const GgufPlace& place, double alpha) {
+  const double rest = alpha_of(factors) / alpha;
+  const auto b = rest == 1.0 ? factors.b : (factors.b.to(at::kDouble) * rest).to(at::kFloat);
+  return place.interleaved_heads > 0 ? interleaved(b, place.interleaved_heads) : b;
+}
+
+}  // namespace
+
+void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& adapters, const Sites& sites,
+                       const std::string& architecture) {
+  EK_CHECK(!adapters.empty(), kInternal, "an adapter without sites");
+  const double alpha = alpha_of(adapters.begin()->second);
+  TensorMap tensors;
+  for (const auto& [name, factors] : adapters) {
+    const auto& place = sites.at(name).gguf;
+    EK_CHECK(!factors.core.defined() && alpha_of(factors) != 0, kInternal, "the adapter of ", name, " has ",
+             factors.core.defined() ? "a core" : "no rank or no scaling");
+    EK_CHECK(!place.tensor.empty(), kConfig, "llama.cpp has no tensor for the adapter of ", name);
+    tensors.emplace(place.tensor + ".lora_a", factors.a);
+    tensors.emplace(place.tensor + ".lora_b", gguf_b(factors, place, alpha));
+  }
+  save_gguf(file,
+            {{"general.architecture", architecture},
+             {"general.type", "adapter"},
+             {"adapter.type", "lora"},
+             {"adapter.lora.alpha", static_cast<float>(alpha)}},
+            tensors);
+}
+
+}  // namespace evenkeel

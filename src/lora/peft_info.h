@@ -1,0 +1,15 @@
+/// \file  The numbers of an adapter_config.json that describe a whole adapter.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace evenkeel {
+
+struct PeftInfo {
+  std::string base_model;  ///< written as base_model_name_or_path; empty: null, which names none
+  double alpha = 20;       ///< lora_alpha
+  int64_t rank = 20;       ///< r
+};
+
+}  // namespace evenkeel

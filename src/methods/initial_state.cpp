@@ -1,0 +1,57 @@
+#include "methods/initial_state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "lora/algebra.h"
+
+namespace evenkeel {
+namespace {
+
+/// `given` in front of `fresh`, at the scale of `fresh`.
+LoraFactors in_front(const LoraFactors& given, const LoraFactors& fresh, const std::string& site) {
+  const int64_t rank = given.rank(), all = fresh.rank();
+  EK_CHECK(rank <= all, kConfig, "lora.init has rank ", rank, " at ", site, ", allowed: up to ", all,
+           ", the largest rank of any client");
+  auto factors = fresh;
+  factors.a = at::cat({given.a.to(at::kFloat), fresh.a.narrow(-2, rank, all - rank)}, -2);
+  const auto b = given.scaling == fresh.scaling ? given.b : given.b * (given.scaling / fresh.scaling);
+  factors.b = at::cat({b.to(at::kFloat), fresh.b.narrow(-1, rank, all - rank)}, -1);
+  return factors;
+}
+
+AdapterState fresh_adapters(const ServerView& server, double scaling) {
+  EK_CHECK(server.rank > 0, kConfig, "the LoRA rank is ", server.rank, ", allowed: 1 or more");
+  return make_adapters(server.sites, server.rank, scaling, server.seed);
+}
+
+}  // namespace
+
+AdapterState first_adapters(const ServerView& server) {
+  auto adapters = fresh_adapters(server, server.scale.of(server.rank));
+  if (!server.start) return adapters;
+  for (const auto& [site, given] : *server.start) adapters.at(site) = in_front(given, adapters.at(site), site);
+  return adapters;
+}
+
+AdapterState first_best_adapters(const ServerView& server) {
+  auto adapters = fresh_adapters(server, 1.0);
+  if (!server.start) return adapters;
+  std::map<std::string, std::vector<LoraFactors>> parts;
+  for (const auto& [site, given] : *server.start) parts[site] = {given};
+  const std::vector<double> whole{1.0};
+  const auto best = best_factors(parts, whole, [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
+  for (const auto& [site, given] : best)
+    adapters.at(site) = in_front(truncated(given, server.rank), adapters.at(site), site);
+  return adapters;
+}
+
+AdapterState first_base_change(const ServerView& server) {
+  AdapterState change;
+  if (!server.start) return change;
+  for (const auto& [site, given] : *server.start) change[site] = weighted(given, 1.0);
+  return change;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,63 @@
+// To add a method: its file, and its name here, declared and in the table. Programs that bring their own: add_method().
+#include "methods/method_registry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace evenkeel {
+
+MethodEntry ub_smoe(), a3smoe(), smoe_llb(), hetlora(), flexlora(), flora(), florist(), fedex_lora(), ffa_lora(),
+    fedit(), fed_sb();
+
+namespace {
+
+std::vector<MethodEntry>& table() {
+  static std::vector<MethodEntry> rows{ub_smoe(), a3smoe(),     smoe_llb(), hetlora(), flexlora(), flora(),
+                                       florist(), fedex_lora(), ffa_lora(), fedit(),   fed_sb()};
+  return rows;
+}
+
+}  // namespace
+
+int64_t experts_at(double budget, int64_t max_top_k) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(max_top_k) * budget));
+}
+
+int64_t MethodEntry::top_k(double budget, int64_t max_top_k) const {
+  return family == MethodFamily::kRank ? max_top_k : experts_at(budget, max_top_k);
+}
+
+int64_t MethodEntry::rank(double budget, int64_t max_rank) const {
+  if (family != MethodFamily::kRank) return max_rank;
+  return std::max<int64_t>(1, std::llround(static_cast<double>(max_rank) * (0.2 + 0.8 * budget)));
+}
+
+std::vector<std::string> MethodEntry::readings(std::span<const std::string> asked, bool has_experts) const {
+  if (family != MethodFamily::kRank) return {""};
+  std::vector<std::string> possible;
+  std::copy_if(asked.begin(), asked.end(), std::back_inserter(possible),
+               [&](const std::string& reading) { return has_experts || reading == "a"; });
+  return possible;
+}
+
+std::span<const MethodEntry> methods() { return table(); }
+
+void add_method(const MethodEntry& entry) {
+  const auto taken = [&](const MethodEntry& known) { return known.name == entry.name; };
+  EK_CHECK(entry.make && entry.write, kInternal, "method ", entry.name, " has no make or no write: use method_entry()");
+  EK_CHECK(std::none_of(table().begin(), table().end(), taken), kConfig, "method ", entry.name,
+           " is in the table already: choose another name");
+  table().push_back(entry);
+}
+
+const MethodEntry& find_method(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const auto& entry : methods()) {
+    if (entry.name == name) return entry;
+    known.push_back(entry.name);
+  }
+  fail(kConfig, "method.name is \"", name, "\", known: ", join(known));
+}
+
+}  // namespace evenkeel

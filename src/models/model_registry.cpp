@@ -1,0 +1,106 @@
+// To add a family: its file, and its name here, declared and in the table. Programs that bring their own: add_family().
+#include <algorithm>
+
+#include "base/plain/error.h"
+#include "base/plain/files.h"
+#include "models/checkpoint.h"
+
+namespace evenkeel {
+
+ModelEntry olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe();
+
+namespace {
+
+constexpr std::string_view kBuiltinPrefix = "builtin:";
+
+std::vector<ModelEntry>& table() {
+  static std::vector<ModelEntry> rows{olmo(), olmoe(), qwen3_moe(), mixtral(), granitemoe()};
+  return rows;
+}
+
+const ModelEntry& family_of(const ModelConfig& config) {
+  const auto type = config.string_or("model_type", "");
+  std::vector<std::string_view> known;
+  for (const auto& entry : table()) {
+    if (entry.family == type) return entry;
+    known.push_back(entry.family);
+  }
+  fail(kCheckpoint, config.origin(), ": model_type is \"", type, "\", known: ", join(known));
+}
+
+std::unique_ptr<CausalLm> shape_of(const ModelConfig& config, const BaseStorage& storage = {}) {
+  return family_of(config).make(config, *shape_source(storage, config.origin()));
+}
+
+}  // namespace
+
+std::span<const ModelEntry> model_families() { return table(); }
+
+void add_family(const ModelEntry& entry) {
+  const auto taken = [&](const ModelEntry& known) { return known.family == entry.family; };
+  EK_CHECK(entry.make, kInternal, "family ", entry.family, " has no make: use decoder_entry()");
+  EK_CHECK(std::none_of(table().begin(), table().end(), taken), kConfig, "family ", entry.family,
+           " is in the table already");
+  table().push_back(entry);
+}
+
+std::unique_ptr<CausalLm> load_model(const fs::path& folder, const BaseStorage& storage) {
+  EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
+  const auto config = ModelConfig::load(folder / "config.json");
+  const auto& family = family_of(config);
+  const auto source = folder_source(folder, storage, shape_of(config)->all_sites());
+  auto model = family.make(config, *source);
+  source->finish();
+  return model;
+}
+
+std::unique_ptr<CausalLm> load_shape(const fs::path& path, const BaseStorage& storage) {
+  const bool is_config = is_file(path);
+  EK_CHECK(is_config || is_folder(path), kCheckpoint, path.string(), " is not a folder");
+  return shape_of(ModelConfig::load(is_config ? path : path / "config.json"), storage);
+}
+
+int64_t weight_file_bytes(const fs::path& folder) {
+  int64_t bytes = 0;
+  for (const auto& file : entries_of(folder))
+    if (is_file(file) && file.extension() == ".safetensors") bytes += static_cast<int64_t>(evenkeel::file_size(file));
+  return bytes;
+}
+
+namespace {
+
+std::unique_ptr<TensorSource> draws_of(const ModelConfig& config, BaseDtype dtype, uint64_t seed) {
+  return random_source(config.number_or("initializer_range", 0.02), dtype, seed);
+}
+
+}  // namespace
+
+std::unique_ptr<CausalLm> init_model(const fs::path& config_json, const BaseStorage& storage, uint64_t seed) {
+  const auto config = ModelConfig::load(config_json);
+  auto draws = draws_of(config, storage.dtype, seed);
+  if (storage.engine == Engine::kAten) draws = placed_source(std::move(draws), storage.device);
+  return family_of(config).make(config, *draws);
+}
+
+void write_random_model(const fs::path& config_json, const fs::path& folder, BaseDtype dtype, uint64_t seed,
+                        int64_t shard_bytes, ExpertLayout layout) {
+  const auto config = ModelConfig::load(config_json);
+  const auto model = shape_of(config, dtype);
+  const auto shapes = model->parameters();
+  const auto draws = draws_of(config, dtype, seed);
+  const auto make = [&](const std::string& name) { return draws->take(name, shapes.at(name).sizes()); };
+  write_checkpoint(folder, config.text(), shapes, make, shard_bytes, fused_tensors(model->all_sites(), layout));
+}
+
+void save_model(const CausalLm& model, const fs::path& folder, BaseDtype dtype, int64_t shard_bytes) {
+  write_checkpoint(folder, model.config_json(), model.parameters(), dtype, shard_bytes,
+                   fused_tensors(model.all_sites(), ExpertLayout::kOriginal));
+}
+
+fs::path resolve_model_path(const std::string& path) {
+  check_path_text(path, "the model's path");
+  if (!path.starts_with(kBuiltinPrefix)) return path;
+  return shipped_folder() / "assets" / path.substr(kBuiltinPrefix.size());
+}
+
+}  // namespace evenkeel

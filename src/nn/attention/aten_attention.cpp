@@ -1,0 +1,116 @@
+#include "nn/attention/aten_attention.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "base/plain/error.h"
+#include "nn/dense/aten_norm.h"
+
+namespace evenkeel::aten {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Halves (x1, x2) become (x1 cos - x2 sin, x2 cos + x1 sin); backward turns the other way.
+at::Tensor turned(const at::Tensor& x_THP, const at::Tensor& cos_TP, const at::Tensor& sin_TP, double sign) {
+  const int64_t half = x_THP.size(2) / 2;
+  const auto x1 = x_THP.narrow(2, 0, half), x2 = x_THP.narrow(2, half, half);
+  const auto cos = cos_TP.narrow(1, 0, half).unsqueeze(1), sin = sin_TP.narrow(1, 0, half).unsqueeze(1);
+  auto out = at::empty(x_THP.sizes(), x_THP.options());
+  auto out1 = out.narrow(2, 0, half), out2 = out.narrow(2, half, half);
+  at::mul_out(out1, x1, cos);
+  at::mul_out(out2, x2, cos);
+  out1.addcmul_(x2, sin, -sign);
+  out2.addcmul_(x1, sin, sign);
+  return out;
+}
+
+struct RotaryNode : torch::autograd::Function<RotaryNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    ctx->save_for_backward({cos, sin});
+    return turned(x_THP, cos, sin, 1);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    return {turned(grads[0], saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(-1))); }
+
+struct FlashNode : torch::autograd::Function<FlashNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_THP, const at::Tensor& k_TGP,
+                            const at::Tensor& v_TGP, const at::Tensor& starts_B1, int64_t longest) {
+    const auto [out, logsumexp, seed, unused, mask] =
+        at::_flash_attention_forward(q_THP, k_TGP, v_TGP, starts_B1, starts_B1, longest, longest, /*dropout_p=*/0.0,
+                                     /*is_causal=*/true, /*return_debug_mask=*/false, scale_of(q_THP));
+    ctx->save_for_backward({q_THP, k_TGP, v_TGP, out, logsumexp, starts_B1, seed, unused});
+    ctx->saved_data["longest"] = longest;
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    const int64_t longest = ctx->saved_data["longest"].toInt();
+    auto [dq, dk, dv] =
+        at::_flash_attention_backward(grads[0].contiguous(), saved[0], saved[1], saved[2], saved[3], saved[4], saved[5],
+                                      saved[5], longest, longest, 0.0, true, saved[6], saved[7], scale_of(saved[0]));
+    return {dq, dk, dv, at::Tensor(), at::Tensor()};
+  }
+};
+
+// [T, G, P] -> [B, H, L, P]
+at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& layout) {
+  const auto places = taken(x_TGP, layout.padded).view({-1, layout.longest, x_TGP.size(1), 1, x_TGP.size(2)});
+  const int64_t sequences = places.size(0), group = heads / x_TGP.size(1);
+  return places.expand({sequences, layout.longest, x_TGP.size(1), group, x_TGP.size(2)})
+      .reshape({sequences, layout.longest, heads, x_TGP.size(2)})
+      .transpose(1, 2);
+}
+
+// What stands behind a sequence meets nothing of it: attention is causal.
+at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
+                            const Layout& layout) {
+  const int64_t heads = q_THP.size(1);
+  const auto out_BHLP = at::scaled_dot_product_attention(
+      padded_heads(q_THP, heads, layout), padded_heads(k_TGP, heads, layout), padded_heads(v_TGP, heads, layout), {},
+      0.0, /*is_causal=*/true, scale_of(q_THP));
+  return taken(out_BHLP.transpose(1, 2).reshape({-1, heads, q_THP.size(2)}), layout.unpadded);
+}
+
+}  // namespace
+
+at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
+  return RotaryNode::apply(x_THP, table.cos, table.sin);
+}
+
+bool has_flash(const at::Tensor& q) {
+  const auto type = q.scalar_type();
+  return q.is_cuda() && (type == at::kBFloat16 || type == at::kHalf) && q.size(2) % 8 == 0 && q.size(2) <= 256;
+}
+
+at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {
+  auto x = x_THP;
+  if (steps.norm.defined())
+    x = aten::rms_norm(x.reshape({-1, steps.norm.numel()}), steps.norm, steps.norm_eps).view(x_THP.sizes());
+  if (steps.clip) x = at::clamp(x, -*steps.clip, *steps.clip);
+  return steps.rotary.cos.defined() ? aten::apply_rotary(x, steps.rotary) : x;
+}
+
+at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
+                            const Layout& layout, const AttentionSteps& steps) {
+  const auto of_tokens = [&](const at::Tensor& x_R, const HeadSteps& own) {
+    const auto stepped = aten::apply_steps(x_R, own);
+    return layout.copies.defined() ? taken(stepped, layout.copies) : stepped;
+  };
+  const auto q = of_tokens(q_RHP, steps.q), k = of_tokens(k_RGP, steps.k), v = of_tokens(v_RGP, steps.v);
+  auto out =
+      has_flash(q) ? FlashNode::apply(q, k, v, layout.starts_B1, layout.longest) : padded_attention(q, k, v, layout);
+  if (layout.firsts.defined()) out = taken(out, layout.firsts);
+  return out.reshape({q_RHP.size(0), -1});
+}
+
+}  // namespace evenkeel::aten

@@ -1,0 +1,135 @@
+#include "nn/attention/aten_cached_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "nn/attention/aten_attention.h"
+
+namespace evenkeel::aten {
+namespace {
+
+/// Sequences of rows laid end to end.
+struct Ragged {
+  explicit Ragged(std::span<const int64_t> counts) : starts{0} {
+    for (const int64_t count : counts) {
+      starts.push_back(starts.back() + count);
+      longest = std::max(longest, count);
+    }
+  }
+  /// The row at each place when all are padded to the longest by their last rows.
+  std::vector<int64_t> padded() const {
+    std::vector<int64_t> rows;
+    for (size_t b = 0; b + 1 < starts.size(); ++b)
+      for (int64_t i = 0; i < longest; ++i) rows.push_back(std::min(starts[b] + i, starts[b + 1] - 1));
+    return rows;
+  }
+  /// The place of each row.
+  std::vector<int64_t> places() const {
+    std::vector<int64_t> all;
+    for (size_t b = 0; b + 1 < starts.size(); ++b)
+      for (int64_t i = 0; i < starts[b + 1] - starts[b]; ++i) all.push_back(static_cast<int64_t>(b) * longest + i);
+    return all;
+  }
+
+  std::vector<int64_t> starts;
+  int64_t longest = 0;
+};
+
+/// Queries on their way to a device.
+struct QueriesUpload {
+  QueriesUpload(const Ragged& queries, std::span<const int64_t> lengths, IndexUpload& upload)
+      : starts(upload.add(queries.starts)),
+        padded(upload.add(queries.padded())),
+        unpadded(upload.add(queries.places())),
+        longest(queries.longest) {
+    std::vector<int64_t> all;
+    for (size_t b = 0; b < lengths.size(); ++b) all.push_back(lengths[b] - (queries.starts[b + 1] - queries.starts[b]));
+    before = upload.add(all);
+  }
+  size_t starts, padded, unpadded, before = 0;
+  int64_t longest;
+};
+
+at::Tensor rows_of_run(const KvRun& run) { return run.stretch->all.narrow(3, run.first, run.count); }
+
+}  // namespace
+
+CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only)
+    : sequences_(static_cast<int64_t>(cache.sequences.size())) {
+  const auto lengths = cache.lengths();
+  const Ragged keys(lengths);
+  std::vector<int64_t> added, places;
+  std::vector<at::Tensor> rows;
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    const auto& runs = cache.sequences[b].runs;
+    for (const auto& run : runs) rows.push_back(rows_of_run(run));
+    added.push_back(offsets[b + 1] - offsets[b]);
+    const auto& last = runs.back();
+    const int64_t first = keys.starts[b + 1] - added.back();
+    added_.push_back({{last.stretch, last.first + last.count - added.back(), added.back()}, first});
+    for (int64_t i = 0; i < added.back(); ++i) places.push_back(first + i);
+  }
+  all_ = at::cat(rows, 3);
+  IndexUpload upload;
+  const size_t starts = upload.add(keys.starts), padded = upload.add(keys.padded()), fresh = upload.add(places);
+  const QueriesUpload every(Ragged(added), lengths, upload);
+  std::optional<QueriesUpload> last;
+  if (last_only) last.emplace(Ragged(std::vector<int64_t>(lengths.size(), 1)), lengths, upload);
+  upload.send(all_.device());
+  const auto sent = [&](const QueriesUpload& of) {
+    return Queries{upload.sent(of.starts).to(at::kInt), upload.sent(of.padded), upload.sent(of.unpadded),
+                   upload.sent(of.before), of.longest};
+  };
+  key_starts_B1 = upload.sent(starts).to(at::kInt);
+  padded_keys_ = upload.sent(padded);
+  new_N = upload.sent(fresh);
+  longest_ = keys.longest;
+  every_ = sent(every);
+  if (last) last_ = sent(*last);
+}
+
+void CacheWindow::put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP) {
+  for (const int64_t which : {0, 1}) {
+    const auto& rows = which == 0 ? k_NGP : v_NGP;
+    all_[layer][which].index_copy_(1, new_N, rows.to(all_.scalar_type()).transpose(0, 1));
+  }
+}
+
+at::Tensor CacheWindow::attend(int64_t layer, const at::Tensor& q_NHP, bool only_last) const {
+  const auto type = q_NHP.scalar_type();
+  const auto k_MGP = all_[layer][0].transpose(0, 1).to(type), v_MGP = all_[layer][1].transpose(0, 1).to(type);
+  const auto& queries = only_last ? last_ : every_;
+  const auto out =
+      has_flash(q_NHP)
+          ? std::get<0>(at::_flash_attention_forward(
+                q_NHP, k_MGP, v_MGP, queries.starts_B1, key_starts_B1, queries.longest, longest_, 0.0,
+                /*is_causal=*/true, /*return_debug_mask=*/false, 1.0 / std::sqrt(static_cast<double>(q_NHP.size(2)))))
+          : padded_attention(q_NHP, k_MGP, v_MGP, queries);
+  return out.reshape({q_NHP.size(0), -1});
+}
+
+// Query i of a sequence sees the tokens before the first one, and i + 1 more.
+at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
+                                         const Queries& queries) const {
+  const int64_t heads = q_NHP.size(1), group = heads / k_MGP.size(1);
+  const auto heads_of = [&](const at::Tensor& x, const at::Tensor& places) {
+    const auto padded = x.index_select(0, places).view({sequences_, -1, x.size(1), x.size(2)}).transpose(1, 2);
+    return x.size(1) == heads ? padded : padded.repeat_interleave(group, 1, heads);
+  };
+  const auto index = new_N.options();
+  const auto visible = at::arange(longest_, index)
+                           .le(queries.before_B.view({-1, 1, 1, 1}) + at::arange(queries.longest, index).unsqueeze(1));
+  const auto out = at::scaled_dot_product_attention(heads_of(q_NHP, queries.padded), heads_of(k_MGP, padded_keys_),
+                                                    heads_of(v_MGP, padded_keys_), visible);
+  return out.transpose(1, 2).reshape({-1, heads, q_NHP.size(2)}).index_select(0, queries.unpadded);
+}
+
+void CacheWindow::keep() const {
+  for (const auto& piece : added_) rows_of_run(piece.run).copy_(all_.narrow(3, piece.at, piece.run.count));
+}
+
+}  // namespace evenkeel::aten

@@ -1,0 +1,246 @@
+#include "nn/attention/attention.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "base/plain/error.h"
+#include "base/system/parallel.h"
+#include "nn/attention/shared_prefixes.h"
+#include "nn/dense/norm.h"
+#include "nn/kernels/layers/causal_attention.h"
+#include "nn/kernels/primitives/vector.h"
+#include "nn/kernels/primitives/workspace_pool.h"
+
+namespace evenkeel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+template <typename T>
+void rotate_all(const at::Tensor& x_THP, const RotaryTable& table, double sign, at::Tensor& out_THP) {
+  const int64_t heads = x_THP.size(1), width = x_THP.size(2);
+  const T* x = x_THP.const_data_ptr<T>();
+  T* out = out_THP.mutable_data_ptr<T>();
+  const float *cos = table.cos.const_data_ptr<float>(), *sin = table.sin.const_data_ptr<float>();
+  for_each_range(x_THP.size(0), kernels::row_grain(heads * width), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin * heads; row < end * heads; ++row)
+      kernels::rotate(x + row * width, cos + row / heads * width, sin + row / heads * width, static_cast<T>(sign),
+                      out + row * width, width);
+  });
+}
+
+// Both may be the same.
+void rotate(const at::Tensor& x_THP, const RotaryTable& table, double sign, at::Tensor& out_THP) {
+  x_THP.scalar_type() == at::kDouble ? rotate_all<double>(x_THP, table, sign, out_THP)
+                                     : rotate_all<float>(x_THP, table, sign, out_THP);
+}
+
+at::Tensor rotated(const at::Tensor& x_THP, const RotaryTable& table, double sign) {
+  const auto x = x_THP.contiguous();
+  auto out = at::empty_like(x);
+  rotate(x, table, sign, out);
+  return out;
+}
+
+// A rotation's transpose is the rotation back.
+struct RotaryNode : torch::autograd::Function<RotaryNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    ctx->save_for_backward({cos, sin});
+    return rotated(x_THP, {cos, sin}, 1);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    return {rotated(grads[0], {saved[0], saved[1]}, -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+// [T, H, P], [T, G, P] twice, the output [T, H, P] and [T, H].
+struct Attended {
+  at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
+};
+
+// One sequence and key head.
+template <typename T>
+struct AttentionPiece {
+  const Attended& of;
+  int64_t start, length, kv_head;
+
+  int64_t kv_stride() const { return of.k_TGP.size(1) * of.k_TGP.size(2); }
+  int64_t q_stride() const { return of.q_THP.size(1) * of.q_THP.size(2); }
+  int64_t heads() const { return of.q_THP.size(1) / of.k_TGP.size(1); }
+  int64_t q_at() const { return start * q_stride() + kv_head * heads() * of.q_THP.size(2); }
+  int64_t kv_at() const { return start * kv_stride() + kv_head * of.q_THP.size(2); }
+  kernels::CausalAttention<T> view() const {
+    return {.q = of.q_THP.const_data_ptr<T>() + q_at(),
+            .k = of.k_TGP.const_data_ptr<T>() + kv_at(),
+            .v = of.v_TGP.const_data_ptr<T>() + kv_at(),
+            .length = length,
+            .heads = heads(),
+            .width = of.q_THP.size(2),
+            .q_stride = q_stride(),
+            .kv_stride = kv_stride(),
+            .out = of.out_THP.mutable_data_ptr<T>() + q_at(),
+            .logsumexp = of.logsumexp_TH.mutable_data_ptr<T>() + start * of.q_THP.size(1) + kv_head * heads(),
+            .logsumexp_stride = of.q_THP.size(1)};
+  }
+};
+
+template <typename T, typename F>
+void for_each_attention(const Attended& of, std::span<const int64_t> offsets, const F& f) {
+  const int64_t kv_heads = of.k_TGP.size(1), sequences = static_cast<int64_t>(offsets.size()) - 1;
+  for_each_piece(sequences * kv_heads, [&](int64_t i) {
+    const auto b = static_cast<size_t>(i / kv_heads);
+    const kernels::Held<kernels::AttentionScratch<T>> scratch(kernels::kept<kernels::AttentionScratch<T>>());
+    f(AttentionPiece<T>{of, offsets[b], offsets[b + 1] - offsets[b], i % kv_heads}, *scratch);
+  });
+}
+
+template <typename T>
+void attend(const Attended& of, std::span<const int64_t> offsets) {
+  for_each_attention<T>(of, offsets, [](const AttentionPiece<T>& piece, kernels::AttentionScratch<T>& scratch) {
+    kernels::causal_attention<T>(piece.view(), scratch);
+  });
+}
+
+template <typename T>
+void attend_backward(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP,
+                     const variable_list& grads) {
+  for_each_attention<T>(of, offsets, [&](const AttentionPiece<T>& piece, kernels::AttentionScratch<T>& scratch) {
+    kernels::causal_attention_backward<T>(piece.view(),
+                                          {.dout = dout_THP.const_data_ptr<T>() + piece.q_at(),
+                                           .dq = grads[0].mutable_data_ptr<T>() + piece.q_at(),
+                                           .dk = grads[1].mutable_data_ptr<T>() + piece.kv_at(),
+                                           .dv = grads[2].mutable_data_ptr<T>() + piece.kv_at()},
+                                          scratch);
+  });
+}
+
+// Of q, k and v.
+variable_list attention_gradients(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP) {
+  variable_list out{at::empty_like(of.q_THP), at::empty_like(of.k_TGP), at::empty_like(of.v_TGP)};
+  dout_THP.scalar_type() == at::kDouble ? attend_backward<double>(of, offsets, dout_THP, out)
+                                        : attend_backward<float>(of, offsets, dout_THP, out);
+  return out;
+}
+
+// What a call says besides its tensors.
+struct AttentionCall : torch::CustomClassHolder {
+  AttentionCall(std::span<const int64_t> o, const AttentionSteps& s, const at::Tensor& rows_T)
+      : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v} {}
+  const std::vector<int64_t> offsets;
+  const SharedRows rows;
+  const std::array<HeadSteps, 3> steps;
+};
+using AttentionCallPointer = c10::intrusive_ptr<AttentionCall>;
+
+at::Tensor normalised(const at::Tensor& x_THP, const HeadSteps& steps) {
+  if (!steps.norm.defined()) return x_THP;
+  const int64_t width = steps.norm.numel();
+  EK_CHECK(width == x_THP.size(2) || width == x_THP.size(1) * x_THP.size(2), kShape, "attention: a norm has ", width,
+           " weights, heads have sizes ", x_THP.sizes());
+  return rms_norm(x_THP.reshape({-1, width}), steps.norm, steps.norm_eps).view(x_THP.sizes());
+}
+
+// Makes the gradient of what steps gave that of x, in its place, and returns that of the norm's weight.
+at::Tensor go_back(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps& steps, bool weight_wanted) {
+  if (steps.rotary.cos.defined()) rotate(dy_THP, steps.rotary, -1, dy_THP);
+  // As at::clamp has it: a bound itself passes its gradient on, NaN does not.
+  if (steps.clip) dy_THP.masked_fill_(normalised(x_THP, steps).abs().le(*steps.clip).logical_not_(), 0);
+  if (!steps.norm.defined()) return {};
+  const std::array<int64_t, 2> rows{-1, steps.norm.numel()};
+  const auto weight = steps.norm.to(x_THP.scalar_type()).contiguous();
+  auto norm = rms_norm_backward(dy_THP.view(rows), x_THP.view(rows), weight, steps.norm_eps, true, weight_wanted);
+  dy_THP = norm.dx_TD.view(x_THP.sizes());
+  return weight_wanted ? norm.dw_D.to(steps.norm.scalar_type()) : at::Tensor();
+}
+
+// Input i, its steps taken, of each token.
+at::Tensor stepped(at::TensorList inputs, size_t i, const AttentionCall& call) {
+  return call.rows.copied(apply_steps(inputs[i], call.steps[i]));
+}
+
+// Inputs and their gradients: q, k, v, then the weights of their norms.
+struct AttentionNode : torch::autograd::Function<AttentionNode> {
+  static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const AttentionCallPointer& call) {
+    const auto q_THP = stepped(inputs, 0, *call);
+    const Attended of{q_THP, stepped(inputs, 1, *call), stepped(inputs, 2, *call), at::empty_like(q_THP),
+                      at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
+    q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
+    const auto out_RHP = call->rows.firsts(of.out_THP);
+    ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.firsts(of.logsumexp_TH)});
+    ctx->saved_data["call"] = c10::IValue::make_capsule(call);
+    return out_RHP;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto call = c10::static_intrusive_pointer_cast<AttentionCall>(ctx->saved_data["call"].toCapsule());
+    const auto& rows = call->rows;
+    const auto& steps = call->steps;
+    auto out = attention_gradients({stepped(saved, 0, *call), stepped(saved, 1, *call), stepped(saved, 2, *call),
+                                    rows.copied(saved[3]), rows.copied(saved[4])},
+                                   call->offsets, rows.at_firsts(grads[0].contiguous()));
+    for (auto& gradient : out) gradient = rows.summed(gradient);
+    out.resize(2 * steps.size() + 1);
+    for (size_t i = 0, weight = steps.size(); i < steps.size(); ++i, ++weight)
+      if (ctx->needs_input_grad(i) || ctx->needs_input_grad(weight))
+        out[weight] = go_back(out[i], saved[i], steps[i], ctx->needs_input_grad(weight));
+    return out;
+  }
+};
+
+void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, std::span<const int64_t> offsets,
+           const at::Tensor& rows_T) {
+  EK_CHECK(q.dim() == 3 && k.dim() == 3 && k.sizes() == v.sizes() && q.size(0) == k.size(0) && q.size(2) == k.size(2) &&
+               k.size(1) > 0 && q.size(1) % k.size(1) == 0,
+           kShape, "attention: q has sizes ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes());
+  check_offsets(offsets, rows_T.defined() ? rows_T.size(0) : q.size(0));
+}
+
+}  // namespace
+
+RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, double theta) {
+  const auto even = at::arange(0, head_width, 2, positions_T.options()).to(at::kFloat);
+  const auto inverse_frequency = at::reciprocal(at::pow(theta, even / static_cast<double>(head_width))).to(at::kFloat);
+  const auto angles = positions_T.to(at::kFloat).unsqueeze(1) * inverse_frequency.unsqueeze(0);
+  const auto both = at::cat({angles, angles}, 1);
+  return {both.cos(), both.sin()};
+}
+
+at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table) {
+  EK_CHECK(x_THP.dim() == 3 && table.cos.size(0) == x_THP.size(0) && table.cos.size(1) == x_THP.size(2), kShape,
+           "apply_rotary: x has sizes ", x_THP.sizes(), ", the table ", table.cos.sizes());
+  return RotaryNode::apply(x_THP, table.cos, table.sin);
+}
+
+at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps) {
+  auto x = normalised(x_THP, steps);
+  if (steps.clip) x = at::clamp(x, -*steps.clip, *steps.clip);
+  return steps.rotary.cos.defined() ? apply_rotary(x, steps.rotary) : x;
+}
+
+void check_offsets(std::span<const int64_t> offsets, int64_t tokens) {
+  EK_CHECK(!offsets.empty() && offsets.front() == 0 && offsets.back() == tokens, kShape, "attention: offsets end at ",
+           offsets.empty() ? -1 : offsets.back(), ", there are ", tokens, " tokens");
+  for (size_t b = 0; b + 1 < offsets.size(); ++b)
+    EK_CHECK(offsets[b] < offsets[b + 1], kShape, "attention: sequence ", b, " is empty");
+}
+
+at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
+                            std::span<const int64_t> offsets, const AttentionSteps& steps, const at::Tensor& rows_T) {
+  check(q_RHP, k_RGP, v_RGP, offsets, rows_T);
+  variable_list inputs{q_RHP.contiguous(), k_RGP.contiguous(), v_RGP.contiguous()};
+  // The graph takes no undefined tensors: an absent weight is an empty one.
+  for (const auto* each : {&steps.q, &steps.k, &steps.v})
+    inputs.push_back(each->norm.defined() ? each->norm : at::empty({0}, q_RHP.options()));
+  return AttentionNode::apply(at::TensorList(inputs), c10::make_intrusive<AttentionCall>(offsets, steps, rows_T))
+      .view({q_RHP.size(0), -1});
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,260 @@
+#include "nn/attention/cached_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include "base/plain/error.h"
+#include "nn/kernels/matmul/gemm.h"
+#include "nn/kernels/primitives/scratch.h"
+#include "nn/kernels/primitives/vector.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int64_t kPieceRows = 64;   // queries that one thread takes through a head at once: their scores stay in cache
+constexpr int64_t kProductRows = 4;  // from so many queries on a matrix product is faster than dots
+constexpr int64_t kProductKeys = 8;
+
+/// Consecutive queries of one sequence. The first of them sees `visible` tokens, itself included, each next one more.
+struct QueryRows {
+  size_t sequence;
+  int64_t first, count, visible;
+};
+
+/// What one thread takes through a head: queries of several short sequences, or a part of a long one's.
+struct Piece {
+  std::vector<QueryRows> rows;
+  int64_t first = 0, count = 0, longest = 0;
+
+  void add(const QueryRows& one) {
+    if (rows.empty()) first = one.first;
+    rows.push_back(one);
+    count += one.count;
+    longest = std::max(longest, one.visible + one.count - 1);
+  }
+};
+
+/// A run of cached rows and the queries of a piece that meet it.
+struct Meeting {
+  const KvRun* run;
+  int64_t column;        // the run's place among the scores of its sequence
+  int64_t first, count;  // queries, counted from the piece's first
+  int64_t keys;          // of the run that any of them sees
+};
+
+std::vector<Piece> pieces_of(std::span<const int64_t> offsets, const KvCache& cache) {
+  std::vector<Piece> pieces(1);
+  for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+    const int64_t length = cache.sequences[b].length(), behind = offsets[b + 1];
+    for (int64_t first = offsets[b]; first < behind; first += kPieceRows) {
+      const int64_t count = std::min(kPieceRows, behind - first);
+      if (pieces.back().count > 0 && pieces.back().count + count > kPieceRows) pieces.emplace_back();
+      pieces.back().add({b, first, count, length - (behind - first) + 1});
+    }
+  }
+  return pieces;
+}
+
+/// Consecutive sequences that have the same run at the same place meet it together.
+std::vector<Meeting> meetings_of(const Piece& piece, const KvCache& cache) {
+  std::vector<Meeting> meetings;
+  std::vector<int64_t> column(piece.rows.size(), 0);
+  for (size_t level = 0, found = 1; found > 0; ++level) {
+    found = 0;
+    for (size_t i = 0; i < piece.rows.size(); ++i) {
+      const auto& rows = piece.rows[i];
+      const auto& runs = cache.sequences[rows.sequence].runs;
+      if (level >= runs.size()) continue;
+      const auto& run = runs[level];
+      const int64_t first = rows.first - piece.first, seen = rows.visible + rows.count - 1 - column[i];
+      const int64_t keys = std::min(run.count, seen);
+      auto* last = found > 0 ? &meetings.back() : nullptr;
+      if (last && *last->run == run && last->column == column[i] && last->first + last->count == first &&
+          last->keys == keys)
+        last->count += rows.count;
+      else if (keys > 0)
+        meetings.push_back({&run, column[i], first, rows.count, keys});
+      found += keys > 0;
+      column[i] += run.count;
+    }
+  }
+  return meetings;
+}
+
+/// Memory of one thread.
+template <typename T>
+struct AttentionScratch {
+  kernels::Scratch<T> scores, widened;
+};
+
+/// Keys (0) or values (1) of a meeting under one head, [keys, P].
+template <typename T>
+const T* rows_of(const Meeting& meeting, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
+                 AttentionScratch<T>& scratch) {
+  const auto& stretch = *meeting.run->stretch;
+  const int64_t at = (((layer * 2 + which) * shape.heads + head) * stretch.capacity + meeting.run->first) * shape.width;
+  if (shape.type != at::kBFloat16) return static_cast<const T*>(stretch.all.const_data_ptr()) + at;
+  T* widened = scratch.widened.at_least(meeting.keys * shape.width);
+  kernels::widen(static_cast<const at::BFloat16*>(stretch.all.const_data_ptr()) + at, at::kBFloat16, widened,
+                 meeting.keys * shape.width);
+  return widened;
+}
+
+bool takes_product(const Meeting& meeting) { return meeting.count >= kProductRows && meeting.keys >= kProductKeys; }
+
+/// One head of one piece.
+template <typename T>
+class HeadPass {
+ public:
+  /// \param q  of the piece's first query and this head; rows of queries and of `out` are `stride` apart
+  HeadPass(const Piece& piece, std::span<const Meeting> meetings, const KvShape& shape, int64_t layer, int64_t kv_head,
+           AttentionScratch<T>& scratch)
+      : piece_(piece),
+        meetings_(meetings),
+        shape_(shape),
+        layer_(layer),
+        head_(kv_head),
+        scratch_(scratch),
+        scores_(scratch.scores.at_least(piece.count * piece.longest)) {}
+
+  void run(const T* q, T* out, int64_t stride) {
+    for (const auto& meeting : meetings_) score(meeting, q + meeting.first * stride, stride);
+    for (const auto& rows : piece_.rows) weigh(rows);
+    for (int64_t row = 0; row < piece_.count; ++row) std::fill_n(out + row * stride, shape_.width, T(0));
+    for (const auto& meeting : meetings_) add(meeting, out + meeting.first * stride, stride);
+  }
+
+ private:
+  T* scores_of(const Meeting& meeting) { return scores_ + meeting.first * piece_.longest + meeting.column; }
+
+  void score(const Meeting& meeting, const T* q, int64_t stride) {
+    const int64_t width = shape_.width, next = piece_.longest;
+    const T scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(width)));
+    const T* keys = rows_of<T>(meeting, shape_, layer_, 0, head_, scratch_);
+    T* scores = scores_of(meeting);
+    if (takes_product(meeting))
+      return kernels::gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale, q,
+                           stride, keys, width, T(0), scores, next);
+    for (int64_t row = 0; row < meeting.count; ++row) {
+      kernels::dots(q + row * stride, keys, meeting.keys, width, scores + row * next);
+      kernels::scaled_copy(scale, scores + row * next, scores + row * next, meeting.keys);
+    }
+  }
+
+  /// Softmax over what each query sees, zeros behind it.
+  void weigh(const QueryRows& rows) {
+    for (int64_t i = 0; i < rows.count; ++i) {
+      T* scores = scores_ + (rows.first - piece_.first + i) * piece_.longest;
+      const int64_t seen = rows.visible + i;
+      const T sum = kernels::exp_shifted(scores, kernels::max_of(scores, seen), seen);
+      kernels::scaled_copy(T(1) / sum, scores, scores, seen);
+      std::fill(scores + seen, scores + rows.visible + rows.count - 1, T(0));
+    }
+  }
+
+  void add(const Meeting& meeting, T* out, int64_t stride) {
+    const int64_t width = shape_.width, next = piece_.longest;
+    const T* values = rows_of<T>(meeting, shape_, layer_, 1, head_, scratch_);
+    const T* weights = scores_of(meeting);
+    if (takes_product(meeting))
+      return kernels::gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1), weights,
+                           next, values, width, T(1), out, stride);
+    for (int64_t row = 0; row < meeting.count; ++row)
+      kernels::add_rows(weights + row * next, values, meeting.keys, width, out + row * stride);
+  }
+
+  const Piece& piece_;
+  std::span<const Meeting> meetings_;
+  const KvShape& shape_;
+  int64_t layer_, head_;
+  AttentionScratch<T>& scratch_;
+  T* scores_;
+};
+
+template <typename T>
+void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache, int64_t layer,
+            at::Tensor& out_NHP) {
+  const int64_t heads = q_NHP.size(1), width = q_NHP.size(2), groups = heads / cache.shape().heads;
+  const auto pieces = pieces_of(offsets, cache);
+  std::vector<std::vector<Meeting>> meetings;
+  for (const auto& piece : pieces) meetings.push_back(meetings_of(piece, cache));
+  const T* q = q_NHP.const_data_ptr<T>();
+  T* out = out_NHP.mutable_data_ptr<T>();
+  at::parallel_for(0, static_cast<int64_t>(pieces.size()) * heads, 1, [&](int64_t begin, int64_t end) {
+    thread_local AttentionScratch<T> scratch;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto& piece = pieces[static_cast<size_t>(i / heads)];
+      const int64_t head = i % heads, at = (piece.first * heads + head) * width;
+      HeadPass<T>(piece, meetings[static_cast<size_t>(i / heads)], cache.shape(), layer, head / groups, scratch)
+          .run(q + at, out + at, heads * width);
+    }
+  });
+}
+
+template <typename T>
+void put(const T* from, at::ScalarType type, char* to, int64_t width) {
+  if (type == at::kBFloat16)
+    kernels::narrow(from, reinterpret_cast<at::BFloat16*>(to), width);
+  else
+    std::copy_n(from, width, reinterpret_cast<T*>(to));
+}
+
+/// The rows that a sequence gained last: all in its last run.
+template <typename T>
+void store_sequence(const T* rows_LGP, int64_t tokens, const KvSequence& sequence, const KvShape& shape, int64_t layer,
+                    int64_t which) {
+  const auto& run = sequence.runs.back();
+  const int64_t first = run.first + run.count - tokens;
+  const auto bytes = static_cast<int64_t>(at::elementSize(shape.type));
+  auto* all = static_cast<char*>(run.stretch->all.mutable_data_ptr());
+  for (int64_t head = 0; head < shape.heads; ++head) {
+    const int64_t row = ((layer * 2 + which) * shape.heads + head) * run.stretch->capacity + first;
+    for (int64_t t = 0; t < tokens; ++t)
+      put(rows_LGP + (t * shape.heads + head) * shape.width, shape.type, all + (row + t) * shape.width * bytes,
+          shape.width);
+  }
+}
+
+template <typename T>
+void store(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<const int64_t> offsets, const KvCache& cache,
+           int64_t layer) {
+  const T *k = k_TGP.const_data_ptr<T>(), *v = v_TGP.const_data_ptr<T>();
+  const int64_t row = cache.shape().heads * cache.shape().width;
+  at::parallel_for(0, static_cast<int64_t>(offsets.size()) - 1, 1, [&](int64_t begin, int64_t end) {
+    for (auto b = static_cast<size_t>(begin); b < static_cast<size_t>(end); ++b) {
+      const int64_t tokens = offsets[b + 1] - offsets[b];
+      store_sequence(k + offsets[b] * row, tokens, cache.sequences[b], cache.shape(), layer, 0);
+      store_sequence(v + offsets[b] * row, tokens, cache.sequences[b], cache.shape(), layer, 1);
+    }
+  });
+}
+
+void check_type(at::ScalarType activations, const KvShape& shape) {
+  EK_CHECK(activations == shape.type || (activations == at::kFloat && shape.type == at::kBFloat16), kShape,
+           "a key/value cache of ", shape.type, " with activations of ", activations);
+}
+
+}  // namespace
+
+void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<const int64_t> offsets,
+                const KvCache& cache, int64_t layer) {
+  check_type(k_TGP.scalar_type(), cache.shape());
+  k_TGP.scalar_type() == at::kDouble ? store<double>(k_TGP, v_TGP, offsets, cache, layer)
+                                     : store<float>(k_TGP, v_TGP, offsets, cache, layer);
+}
+
+at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
+                            int64_t layer) {
+  check_type(q_NHP.scalar_type(), cache.shape());
+  auto out_NHP = at::empty_like(q_NHP);
+  q_NHP.scalar_type() == at::kDouble ? attend<double>(q_NHP, offsets, cache, layer, out_NHP)
+                                     : attend<float>(q_NHP, offsets, cache, layer, out_NHP);
+  return out_NHP.view({q_NHP.size(0), -1});
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,67 @@
+#include "nn/attention/kv_cache.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/plain/error.h"
+
+namespace evenkeel {
+
+KvStretch::KvStretch(const KvShape& shape, int64_t tokens)
+    : all(at::empty({shape.layers, 2, shape.heads, tokens, shape.width}, at::device(shape.device).dtype(shape.type))),
+      capacity(tokens) {}
+
+int64_t KvSequence::length() const {
+  int64_t tokens = 0;
+  for (const auto& run : runs) tokens += run.count;
+  return tokens;
+}
+
+KvSequence KvSequence::beginning(int64_t tokens) const {
+  KvSequence kept;
+  for (const auto& run : runs) {
+    if (tokens == 0) break;
+    kept.runs.push_back({run.stretch, run.first, std::min(tokens, run.count)});
+    tokens -= kept.runs.back().count;
+  }
+  EK_CHECK(tokens == 0, kInternal, "a cached sequence is ", tokens, " tokens shorter than its beginning");
+  return kept;
+}
+
+void KvCache::open(size_t sequence, int64_t tokens) { open({&sequence, 1}, tokens); }
+
+void KvCache::open(std::span<const size_t> together, int64_t tokens) {
+  const auto room = std::make_shared<KvStretch>(shape_, tokens);
+  for (const size_t sequence : together) sequences[sequence].room = room;
+}
+
+void KvCache::extend(std::span<const int64_t> offsets) {
+  EK_CHECK(offsets.size() == sequences.size() + 1, kShape, "a batch of ", offsets.size() - 1,
+           " sequences with a cache of ", sequences.size());
+  for (size_t b = 0; b < sequences.size(); ++b) {
+    auto& [runs, room] = sequences[b];
+    const int64_t tokens = offsets[b + 1] - offsets[b];
+    EK_CHECK(room && room->used + tokens <= room->capacity, kInternal, "key/value cache: sequence ", b,
+             " has room for ", room ? room->capacity - room->used : 0, " tokens, ", tokens, " are needed");
+    if (!runs.empty() && runs.back().stretch == room && runs.back().first + runs.back().count == room->used)
+      runs.back().count += tokens;
+    else
+      runs.push_back({room, room->used, tokens});
+    room->used += tokens;
+  }
+}
+
+void KvCache::select(std::span<const int64_t> sources) {
+  std::vector<KvSequence> picked;
+  for (const int64_t source : sources) picked.push_back(sequences[static_cast<size_t>(source)]);
+  sequences = std::move(picked);
+}
+
+std::vector<int64_t> KvCache::lengths() const {
+  std::vector<int64_t> all;
+  for (const auto& sequence : sequences) all.push_back(sequence.length());
+  return all;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+#include "nn/attention/shared_prefixes.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/plain/error.h"
+#include "nn/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::random_tensor;
+
+at::Tensor rows_of(std::vector<int64_t> rows) { return at::tensor(rows, at::kLong); }
+
+const std::vector<int64_t> kRows{0, 1, 2, 0, 1, 3, 0, 1, 2};  // nine tokens on four rows
+const std::vector<int64_t> kFirsts{0, 1, 2, 5};
+
+TEST(SharedRows, ATokensCopyIsItsRow) {
+  const auto x_R = random_tensor({4, 3, 5}, 1);
+  EXPECT_TRUE(at::equal(SharedRows(rows_of(kRows)).copied(x_R), x_R.index_select(0, rows_of(kRows))));
+}
+
+TEST(SharedRows, FirstsUndoCopies) {
+  const SharedRows shared(rows_of(kRows));
+  const auto x_R = random_tensor({4, 7}, 1, at::kFloat);
+  EXPECT_TRUE(at::equal(shared.firsts(shared.copied(x_R)), x_R));
+}
+
+TEST(SharedRows, TransposesPairWithWhatTheyTranspose) {
+  const SharedRows shared(rows_of(kRows));
+  const auto x_R = random_tensor({4, 7}, 1), y_T = random_tensor({9, 7}, 2);
+  const auto dot = [](const at::Tensor& x, const at::Tensor& y) { return (x * y).sum().item<double>(); };
+  EXPECT_NEAR(dot(shared.copied(x_R), y_T), dot(x_R, shared.summed(y_T)), 1e-12);
+  EXPECT_NEAR(dot(shared.firsts(y_T), x_R), dot(y_T, shared.at_firsts(x_R)), 1e-12);
+  EXPECT_TRUE(at::equal(shared.at_firsts(x_R).index_select(0, rows_of(kFirsts)), x_R));
+}
+
+TEST(SharedRows, WithoutThemEverythingStaysWhatItIs) {
+  const SharedRows none;
+  const auto x = random_tensor({4, 7}, 1);
+  EXPECT_TRUE(none.copied(x).is_same(x) && none.firsts(x).is_same(x) && none.at_firsts(x).is_same(x) &&
+              none.summed(x).is_same(x));
+}
+
+TEST(SharedRows, RefusesRowsThatAreNotNumberedAsTheyAppear) {
+  EXPECT_THROW(SharedRows(rows_of({0, 2, 1})), Error);
+  EXPECT_THROW(SharedRows(rows_of({0, -1})), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

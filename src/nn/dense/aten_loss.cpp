@@ -1,0 +1,99 @@
+#include "nn/dense/aten_loss.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "nn/dense/logits_memory.h"
+
+namespace evenkeel::aten {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// x W^T in float32 or wider: on a GPU sums of 16-bit products need not be rounded to 16 bits first.
+at::Tensor wide_product(const at::Tensor& x_ND, const at::Tensor& w_VD) {
+  if (x_ND.scalar_type() == at::kFloat || x_ND.scalar_type() == at::kDouble) return at::mm(x_ND, w_VD.t());
+  return x_ND.is_cuda() ? at::mm(x_ND, w_VD.t(), at::kFloat) : at::mm(x_ND, w_VD.t()).to(at::kFloat);
+}
+
+struct Parts {
+  at::Tensor logprobs_N, dhidden_ND;  // the gradient of -sum(logprobs); undefined unless asked for
+};
+
+// d/dh = softmax(h W^T) W - W[target]: no element of the softmax is changed.
+at::Tensor hidden_gradient(const at::Tensor& logprobs_NV, const at::Tensor& w_VD, const at::Tensor& targets_N) {
+  auto probs_NV = at::empty(logprobs_NV.sizes(), w_VD.options());
+  at::exp_out(probs_NV, logprobs_NV);
+  return at::mm(probs_NV, w_VD).sub_(w_VD.index_select(0, targets_N));
+}
+
+Parts in_chunks(const at::Tensor& hidden_ND, const at::Tensor& w_VD, const at::Tensor& targets_N, bool want_gradient) {
+  const int64_t rows = hidden_ND.size(0);
+  const int64_t most = std::max<int64_t>(16, kLogitsBytes / 4 / w_VD.size(0)), chunks = (rows + most - 1) / most;
+  const int64_t step = chunks > 0 ? (rows + chunks - 1) / chunks : 1;
+  std::vector<at::Tensor> logprobs, gradients;
+  for (int64_t n = 0; n < rows; n += step) {
+    const auto hidden = hidden_ND.slice(0, n, n + step), targets = targets_N.slice(0, n, n + step);
+    const auto logprobs_NV = at::log_softmax(wide_product(hidden, w_VD), 1);
+    logprobs.push_back(logprobs_NV.gather(1, targets.unsqueeze(1)).squeeze(1));
+    if (want_gradient) gradients.push_back(hidden_gradient(logprobs_NV, w_VD, targets));
+  }
+  const auto joined = [](const std::vector<at::Tensor>& all) { return all.size() == 1 ? all[0] : at::cat(all); };
+  if (rows == 0) return {at::zeros({0}, hidden_ND.options()), at::zeros_like(hidden_ND)};
+  return {joined(logprobs), want_gradient ? joined(gradients) : at::Tensor()};
+}
+
+at::Tensor sums_of(const at::Tensor& logprobs_N, const std::vector<int64_t>& counts) {
+  std::vector<at::Tensor> sums;
+  for (const auto& part : logprobs_N.to(at::kDouble).split_with_sizes(counts)) sums.push_back(part.sum().neg());
+  return at::stack(sums).to(logprobs_N.scalar_type());
+}
+
+struct CrossEntropyNode : torch::autograd::Function<CrossEntropyNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden_ND, const at::Tensor& head_VD,
+                            const at::Tensor& targets_N, const std::vector<int64_t>& counts, at::ScalarType type,
+                            bool want_gradient) {
+    const auto parts = in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, want_gradient);
+    ctx->save_for_backward({parts.dhidden_ND});
+    ctx->saved_data["counts"] = counts;
+    return sums_of(parts.logprobs_N, counts);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    variable_list out(6);
+    const auto dhidden_ND = ctx->get_saved_variables()[0];
+    if (!dhidden_ND.defined()) return out;
+    out[0] = at::empty(dhidden_ND.sizes(), dhidden_ND.options().dtype(grads[0].scalar_type()));
+    int64_t begin = 0, sum = 0;
+    for (const int64_t count : ctx->saved_data["counts"].toIntVector()) {
+      auto own = out[0].narrow(0, begin, count);
+      own.copy_(dhidden_ND.narrow(0, begin, count)).mul_(grads[0][sum++]);
+      begin += count;
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type) {
+  return wide_product(hidden_ND.to(type), head_VD.to(type));
+}
+
+at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
+                           const std::vector<int64_t>& counts, at::ScalarType type) {
+  const bool want_gradient = c10::GradMode::is_enabled() && hidden_ND.requires_grad();
+  return CrossEntropyNode::apply(hidden_ND, head_VD, targets_N, counts, type, want_gradient);
+}
+
+at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
+                           at::ScalarType type) {
+  const c10::NoGradGuard no_grad;
+  return in_chunks(hidden_ND.to(type), head_VD.to(type), targets_N, false).logprobs_N;
+}
+
+}  // namespace evenkeel::aten

@@ -1,0 +1,79 @@
+#include "nn/dense/aten_rows.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "base/plain/error.h"
+
+namespace evenkeel::aten {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor summed_by_row(const at::Tensor& x_N, const RowIndex& index) {
+  const auto wide = index.repeats && x_N.element_size() < 4 ? x_N.to(at::kFloat) : x_N;
+  const auto ordered = index.order_N.defined() ? wide.index_select(0, index.order_N) : wide.contiguous();
+  const auto sums = at::segment_reduce(ordered.reshape({ordered.size(0), -1}), "sum", index.lengths_R, {}, {}, 0,
+                                       /*unsafe=*/true, /*initial=*/0);
+  auto sizes = x_N.sizes().vec();
+  sizes[0] = index.lengths_R.size(0);
+  return sums.view(sizes);
+}
+
+struct TakenNode : torch::autograd::Function<TakenNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_R, const RowIndex& index) {
+    ctx->save_for_backward({index.order_N, index.lengths_R});
+    ctx->saved_data["repeats"] = index.repeats;
+    return x_R.index_select(0, index.from_N);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    return {summed_by_row(grads[0], {{}, saved[0], saved[1], ctx->saved_data["repeats"].toBool()}), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+size_t IndexUpload::add(std::span<const int64_t> values) {
+  values_.insert(values_.end(), values.begin(), values.end());
+  begins_.push_back(static_cast<int64_t>(values_.size()));
+  return begins_.size() - 2;
+}
+
+void IndexUpload::send(c10::Device device) {
+  all_ = at::empty({static_cast<int64_t>(values_.size())}, at::kLong);
+  if (!device.is_cpu()) all_ = all_.pin_memory();
+  std::copy(values_.begin(), values_.end(), all_.mutable_data_ptr<int64_t>());
+  all_ = all_.to(device, /*non_blocking=*/true);
+}
+
+at::Tensor IndexUpload::sent(size_t number) const { return all_.slice(0, begins_[number], begins_[number + 1]); }
+
+RowIndexUpload::RowIndexUpload(std::span<const int64_t> from_N, int64_t rows, IndexUpload& upload)
+    : from_(upload.add(from_N)), sorted_(std::is_sorted(from_N.begin(), from_N.end())) {
+  std::vector<int64_t> lengths(static_cast<size_t>(rows), 0), order(from_N.size());
+  for (const int64_t row : from_N) repeats_ |= ++lengths[static_cast<size_t>(row)] > 1;
+  lengths_ = upload.add(lengths);
+  if (sorted_) return;
+  std::vector<size_t> next(lengths.size() + 1, 0);
+  for (size_t row = 0; row < lengths.size(); ++row) next[row + 1] = next[row] + static_cast<size_t>(lengths[row]);
+  for (size_t n = 0; n < from_N.size(); ++n) order[next[static_cast<size_t>(from_N[n])]++] = static_cast<int64_t>(n);
+  order_ = upload.add(order);
+}
+
+RowIndex RowIndexUpload::sent(const IndexUpload& upload) const {
+  return {upload.sent(from_), sorted_ ? at::Tensor() : upload.sent(order_), upload.sent(lengths_), repeats_};
+}
+
+at::Tensor taken(const at::Tensor& x_R, const RowIndex& index) { return TakenNode::apply(x_R, index); }
+
+std::span<const int64_t> numbers(const at::Tensor& index) {
+  EK_CHECK(index.is_cpu() && index.scalar_type() == at::kLong && index.is_contiguous(), kInternal, "an index on ",
+           index.device().str(), " is read on the processor");
+  return {index.const_data_ptr<int64_t>(), static_cast<size_t>(index.numel())};
+}
+
+}  // namespace evenkeel::aten

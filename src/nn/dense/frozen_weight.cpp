@@ -1,0 +1,92 @@
+#include "nn/dense/frozen_weight.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "nn/kernels/matmul/frozen_matmul.h"
+#include "nn/kernels/primitives/vector.h"
+#include "nn/kernels/primitives/workspace_pool.h"
+
+namespace evenkeel {
+namespace {
+
+using kernels::ProductScratch;
+
+template <typename T>
+void multiply(Direction direction, const at::Tensor& x, const FrozenWeight& w, const ProductTable& products,
+              at::Tensor& out) {
+  const auto kernel = products.at(ProductPlace::kLinear, direction, x.size(0));
+  const kernels::ActivationsOf<T> from{x.const_data_ptr<T>(), x.size(0), x.stride(0)};
+  const kernels::ResultOf<T> to{out.mutable_data_ptr<T>(), out.stride(0)};
+  const auto stored = kernels::StoredMatrix::of(w.values_OI, w.scales_O);
+  const kernels::Held<ProductScratch<T>> scratch(kernels::kept<ProductScratch<T>>());
+  if (direction == Direction::kForward)
+    kernels::times_transposed<T>(kernel, from, stored, to, *scratch);
+  else
+    kernels::times<T>(kernel, from, {stored, to}, *scratch);
+}
+
+void multiply_out(Direction direction, const at::Tensor& x, const FrozenWeight& w, const ProductTable& products,
+                  at::Tensor& out) {
+  if (x.scalar_type() == at::kDouble)
+    multiply<double>(direction, x, w, products, out);
+  else
+    multiply<float>(direction, x, w, products, out);
+}
+
+// \return the scale
+float quantize_row(const kernels::StoredMatrix& w, int64_t o, std::vector<float>& row, int8_t* codes) {
+  const auto size = static_cast<int64_t>(c10::elementSize(w.dtype));
+  kernels::widen(static_cast<const char*>(w.data) + o * w.stride * size, w.dtype, row.data(), w.in);
+  float largest = 0;
+  for (const float x : row) largest = std::max(largest, std::abs(x));
+  const float scale = largest / 127, divisor = scale > 0 ? scale : 1;
+  for (size_t i = 0; i < row.size(); ++i) codes[i] = static_cast<int8_t>(std::nearbyint(row[i] / divisor));
+  return scale;
+}
+
+}  // namespace
+
+int64_t FrozenWeight::bytes() const {
+  return static_cast<int64_t>(values_OI.nbytes() + (scales_O.defined() ? scales_O.nbytes() : 0));
+}
+
+at::Tensor FrozenWeight::widened(at::ScalarType dtype) const {
+  const auto wide = values_OI.to(dtype);
+  return scales_O.defined() ? wide * scales_O.to(dtype).unsqueeze(1) : wide;
+}
+
+FrozenWeight quantized(const at::Tensor& w_OI) {
+  const auto w = kernels::StoredMatrix::of(w_OI.contiguous());
+  FrozenWeight result(at::empty({w.out, w.in}, at::kChar), at::empty({w.out}, at::kFloat));
+  auto* codes = result.values_OI.mutable_data_ptr<int8_t>();
+  auto* scales = result.scales_O.mutable_data_ptr<float>();
+  at::parallel_for(0, w.out, kernels::row_grain(w.in), [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(w.in));
+    for (int64_t o = begin; o < end; ++o) scales[o] = quantize_row(w, o, row, codes + o * w.in);
+  });
+  return result;
+}
+
+void times_transposed_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w,
+                          const ProductTable& products) {
+  multiply_out(Direction::kForward, x_TI, w, products, out_TO);
+}
+
+at::Tensor times_transposed(const at::Tensor& x_TI, const FrozenWeight& w, const ProductTable& products) {
+  auto out_TO = at::empty({x_TI.size(0), w.out()}, x_TI.options());
+  times_transposed_out(out_TO, x_TI, w, products);
+  return out_TO;
+}
+
+at::Tensor times(const at::Tensor& dy_TO, const FrozenWeight& w, const ProductTable& products) {
+  auto dx_TI = at::empty({dy_TO.size(0), w.in()}, dy_TO.options());
+  multiply_out(Direction::kBackward, dy_TO, w, products, dx_TI);
+  return dx_TI;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,61 @@
+#include "nn/dense/gradients.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+template <typename T>
+std::vector<int64_t> rows_not_zero(const at::Tensor& dy_TD) {
+  const int64_t width = dy_TD.size(1);
+  const T* row = dy_TD.const_data_ptr<T>();
+  std::vector<int64_t> live;
+  for (int64_t t = 0; t < dy_TD.size(0); ++t, row += width)
+    if (std::any_of(row, row + width, [](T x) { return x != T(0); })) live.push_back(t);
+  return live;
+}
+
+// Whether the engine adds up the gradients of all leaves, as loss.backward() asks.
+bool accumulates() {
+  const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
+  return !c10::GradMode::is_enabled() && (!chosen || chosen->empty());
+}
+
+// Whether a node may add to the gradient that `leaf` has.
+bool is_open(const at::Tensor& leaf) {
+  if (!leaf.is_leaf() || !leaf.requires_grad() || !accumulates()) return false;
+  const auto& grad = leaf.grad();
+  return grad.defined() && grad.sizes() == leaf.sizes() && grad.scalar_type() == leaf.scalar_type() &&
+         grad.is_contiguous();
+}
+
+}  // namespace
+
+template <typename T>
+T* gradient_place(const at::Tensor& leaf, at::Tensor& out) {
+  const bool open = is_open(leaf);
+  if (!open) out = at::zeros_like(leaf, at::MemoryFormat::Contiguous);
+  return (open ? leaf.grad() : out).template mutable_data_ptr<T>();
+}
+template float* gradient_place<float>(const at::Tensor&, at::Tensor&);
+template double* gradient_place<double>(const at::Tensor&, at::Tensor&);
+
+at::Tensor put_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale) {
+  if (!is_open(leaf)) return part.to(leaf.scalar_type()).mul(scale);
+  leaf.grad().add_(part, scale);
+  return {};
+}
+
+std::optional<at::Tensor> live_rows(const at::Tensor& dy_TD) {
+  auto live = dy_TD.scalar_type() == at::kDouble ? rows_not_zero<double>(dy_TD) : rows_not_zero<float>(dy_TD);
+  const auto count = static_cast<int64_t>(live.size());
+  if (4 * count > 3 * dy_TD.size(0)) return std::nullopt;
+  return at::tensor(live, at::kLong);
+}
+
+}  // namespace evenkeel

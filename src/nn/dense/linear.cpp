@@ -1,0 +1,203 @@
+#include "nn/dense/linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/plain/error.h"
+#include "nn/dense/aten_linear.h"
+#include "nn/dense/gradients.h"
+#include "nn/kernels/layers/lora_product.h"
+#include "nn/kernels/primitives/workspace_pool.h"
+
+namespace evenkeel {
+namespace {
+
+using kernels::LoraView;
+using kernels::ProductScratch;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The node's tensors. Factors that are absent are empty: the graph takes no undefined ones.
+enum LinearTensor : size_t { kLinearX, kLinearWeight, kLinearA, kLinearB, kLinearChangeA, kLinearChangeB, kLinearXA };
+
+// What a call says besides its tensors.
+struct LinearSettings {
+  double scaling = 1;
+  at::Tensor scales_O;
+  ProductTable products;
+};
+
+template <typename T>
+struct LinearWorkspace {
+  ProductScratch<T> product;
+  kernels::LoraScratch<T> lora;
+  kernels::Scratch<T> change_xa, dy_b, change_dy_b;
+};
+
+// y = x W^T + what stands beside it; x A^T of the adapter is left in `xa`.
+template <typename T>
+void linear_forward(const variable_list& tensors, const LinearSettings& settings, at::Tensor& y_TO, at::Tensor& xa_TR) {
+  const auto& x_TI = tensors[kLinearX];
+  const int64_t rows = x_TI.size(0);
+  const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
+  const auto lora = LoraView<T>::of(tensors[kLinearA], tensors[kLinearB], settings.scaling),
+             change = LoraView<T>::of(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
+  T* xa = xa_TR.mutable_data_ptr<T>();
+  T* change_xa = workspace->change_xa.at_least(rows * change.rank);
+  const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
+  kernels::SideBySideOf<T> output{kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y};
+  std::vector<kernels::SideBySideOf<T>> inner_products;
+  for (const auto& [beside, inner] : {std::pair{lora, xa}, {change, change_xa}}) {
+    if (beside.rank == 0) continue;
+    inner_products.push_back(inner_product(beside, inner, beside.rank));
+    output.addends.push_back(kernels::outer_addend<T>(beside, inner, beside.rank, rows));
+  }
+  const kernels::ActivationsOf<T> x{x_TI.const_data_ptr<T>(), rows, x_TI.size(1)};
+  kernels::times_transposed<T>(ProductKernel::kOwn, x, inner_products, workspace->product);
+  kernels::times_transposed<T>(settings.products.at(ProductPlace::kLinear, Direction::kForward, rows), x,
+                               std::span(&output, 1), workspace->product);
+}
+
+// dx = dy W + what stands beside W. Leaves dy B of the adapter in workspace.dy_b.
+template <typename T>
+void input_gradient(const kernels::StoredMatrix& w, ProductKernel kernel, const LoraView<T>& lora,
+                    const LoraView<T>& change, const at::Tensor& dy_TO, at::Tensor& dx_TI,
+                    LinearWorkspace<T>& workspace) {
+  const int64_t rows = dy_TO.size(0);
+  const T* dy = dy_TO.const_data_ptr<T>();
+  std::vector<kernels::AddendOf<T>> addends;
+  for (const auto& [beside, scratch] : {std::pair{&lora, &workspace.dy_b}, {&change, &workspace.change_dy_b}}) {
+    if (beside->rank == 0) continue;
+    T* dy_b = scratch->at_least(rows * beside->rank);
+    inner_backward(*beside, dy, rows, dy_b, workspace.product);
+    addends.push_back(kernels::gradient_addend<T>(*beside, dy_b, rows));
+  }
+  if (dx_TI.defined())
+    kernels::times<T>(kernel, {dy, rows, dy_TO.size(1)}, {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(addends)},
+                      workspace.product);
+}
+
+struct LinearNode : torch::autograd::Function<LinearNode> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TI, const at::Tensor& w_OI,
+                            const at::Tensor& a_RI, const at::Tensor& b_OR, const at::Tensor& change_a_RI,
+                            const at::Tensor& change_b_OR, const LinearSettings& settings) {
+    variable_list tensors{x_TI, w_OI, a_RI, b_OR, change_a_RI, change_b_OR};
+    auto y_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options());
+    auto xa_TR = at::empty({x_TI.size(0), a_RI.numel() > 0 ? a_RI.size(0) : 0}, x_TI.options());
+    if (x_TI.scalar_type() == at::kDouble)
+      linear_forward<double>(tensors, settings, y_TO, xa_TR);
+    else
+      linear_forward<float>(tensors, settings, y_TO, xa_TR);
+    tensors.push_back(xa_TR);
+    ctx->save_for_backward(std::move(tensors));
+    ctx->saved_data["scaling"] = settings.scaling;
+    ctx->saved_data["scales"] = settings.scales_O;
+    ctx->saved_data["products"] = settings.products.packed();
+    return y_TO;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    return saved[kLinearX].scalar_type() == at::kDouble ? backward_as<double>(ctx, saved, grads[0].contiguous())
+                                                        : backward_as<float>(ctx, saved, grads[0].contiguous());
+  }
+
+ private:
+  template <typename T>
+  static variable_list backward_as(AutogradContext* ctx, const variable_list& saved, at::Tensor dy_TO) {
+    variable_list out(kLinearXA + 1);
+    auto x_TI = saved[kLinearX], xa_TR = saved[kLinearXA];
+    const auto& w_OI = saved[kLinearWeight];
+    const int64_t tokens = x_TI.size(0);
+    if (ctx->needs_input_grad(kLinearWeight)) out[kLinearWeight] = at::mm(dy_TO.t(), x_TI).to(w_OI.scalar_type());
+    const auto live = live_rows(dy_TO);
+    if (live)
+      for (auto* rows : {&dy_TO, &x_TI, &xa_TR}) *rows = rows->index_select(0, *live);
+    auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
+    if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_place<T>(saved[kLinearA], out[kLinearA]);
+    if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_place<T>(saved[kLinearB], out[kLinearB]);
+    const auto change = LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1);
+    const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
+    at::Tensor dx_TI;
+    if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
+    input_gradient(kernels::StoredMatrix::of(w_OI, ctx->saved_data["scales"].toTensor()),
+                   ProductTable::unpacked(ctx->saved_data["products"].toIntVector())
+                       .at(ProductPlace::kLinear, Direction::kBackward, dy_TO.size(0)),
+                   lora, change, dy_TO, dx_TI, *workspace);
+    if (lora.rank > 0)
+      kernels::factor_gradients(lora,
+                                {.rows = dy_TO.size(0),
+                                 .x = x_TI.const_data_ptr<T>(),
+                                 .dy = dy_TO.const_data_ptr<T>(),
+                                 .xa = xa_TR.const_data_ptr<T>(),
+                                 .xa_stride = lora.rank,
+                                 .dy_b = workspace->dy_b.data()},
+                                workspace->lora, workspace->product);
+    if (dx_TI.defined() && live)
+      dx_TI = at::zeros({tokens, dx_TI.size(1)}, dx_TI.options()).index_copy_(0, *live, dx_TI);
+    out[kLinearX] = dx_TI;
+    return out;
+  }
+};
+
+void check_shapes(const at::Tensor& x, const at::Tensor& w) {
+  EK_CHECK(x.dim() == 2 && w.dim() == 2 && x.size(1) == w.size(1), kShape, "linear: x has sizes ", x.sizes(),
+           ", the weight ", w.sizes());
+}
+
+void check_shapes(const LoraFactors& lora, const at::Tensor& w) {
+  EK_CHECK(lora.a.dim() == 2 && lora.b.dim() == 2 && lora.a.size(1) == w.size(1) && lora.b.size(0) == w.size(0) &&
+               lora.a.size(0) == lora.b.size(1),
+           kShape, "linear: adapter a has sizes ", lora.a.sizes(), " and b ", lora.b.sizes(), " beside a weight of ",
+           w.sizes());
+}
+
+/// A and B (with the core) as the node takes them.
+struct Prepared {
+  at::Tensor a, b;
+  double scaling = 1;
+};
+
+Prepared none(const at::Tensor& x) { return {at::empty({0}, x.options()), at::empty({0}, x.options())}; }
+
+Prepared prepared_change(const LoraFactors* change, const at::Tensor& x, const at::Tensor& w) {
+  if (!change) return none(x);
+  check_shapes(*change, w);
+  return {kernels::frozen_factor(change->a, x.scalar_type()), kernels::frozen_factor(change->b, x.scalar_type())};
+}
+
+Prepared prepared_adapter(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
+  if (!lora) return none(x);
+  check_shapes(*lora, w);
+  const auto dtype = x.scalar_type();
+  const auto b = lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b;
+  return {lora->a.to(dtype).contiguous(), b.to(dtype).contiguous(), lora->scaling};
+}
+
+aten::LinearFactors factors_for_aten(const LoraFactors* lora, const at::Tensor& x, const at::Tensor& w) {
+  if (!lora) return {at::empty({0}, x.options()), at::empty({0}, x.options())};
+  check_shapes(*lora, w);
+  return {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+}
+
+at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
+  EK_CHECK(!w.scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
+  auto change = factors_for_aten(beside.change, x_TI, w.values_OI);
+  change.scaling = 1;
+  return aten::linear(x_TI, w.values_OI, factors_for_aten(beside.adapter, x_TI, w.values_OI), change,
+                      aten::inner_type(x_TI, compute));
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
+  check_shapes(x_TI, w.values_OI);
+  if (compute.engine == Engine::kAten) return by_aten(x_TI, w, beside, compute);
+  const auto x = x_TI.contiguous();
+  const auto lora = prepared_adapter(beside.adapter, x, w.values_OI),
+             change = prepared_change(beside.change, x, w.values_OI);
+  return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
+                           LinearSettings{lora.scaling, w.scales_O, compute.products});
+}
+
+}  // namespace evenkeel

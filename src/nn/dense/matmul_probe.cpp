@@ -1,0 +1,166 @@
+#include "nn/dense/matmul_probe.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "base/system/dispatch.h"
+#include "nn/dense/frozen_weight.h"
+#include "nn/kernels/matmul/frozen_matmul.h"
+
+namespace evenkeel {
+namespace {
+
+using kernels::ProductScratch;
+using kernels::StoredMatrix;
+
+constexpr int kRepeats = 5;
+
+// 64 MiB of weights, some more than what caches hold.
+std::vector<FrozenWeight> cold_weights(ProductPlace place, at::ScalarType stored) {
+  const int64_t out = place == ProductPlace::kExpert ? 1024 : 2048;
+  const int64_t bytes = out * 2048 * static_cast<int64_t>(c10::elementSize(stored));
+  std::vector<FrozenWeight> weights;
+  for (int64_t i = 0; i < (int64_t{1} << 26) / bytes; ++i) {
+    if (stored == at::kChar)
+      weights.emplace_back(at::ones({out, 2048}, at::kChar), at::full({out}, 0.01, at::kFloat));
+    else
+      weights.emplace_back(at::full({out, 2048}, 0.01, stored));
+  }
+  return weights;
+}
+
+StoredMatrix stored(const FrozenWeight& weight) { return StoredMatrix::of(weight.values_OI, weight.scales_O); }
+
+struct ProbeOperands {
+  at::Tensor x, y;
+  ProductScratch<float> scratch;
+};
+
+struct ProbeCell {
+  ProductPlace place;
+  Direction direction;
+  int64_t rows;
+  ProductKernel kernel;
+};
+
+void multiply(const ProbeCell& cell, const FrozenWeight& weight, ProbeOperands& with) {
+  const auto w = stored(weight);
+  const bool forward = cell.direction == Direction::kForward;
+  const kernels::Activations x{with.x.const_data_ptr<float>(), cell.rows, forward ? w.in : w.out};
+  const kernels::Result y{with.y.mutable_data_ptr<float>(), forward ? w.out : w.in};
+  if (forward)
+    kernels::times_transposed<float>(cell.kernel, x, w, y, with.scratch);
+  else
+    kernels::times<float>(cell.kernel, x, {w, y}, with.scratch);
+}
+
+// Seconds of one product with each weight: one after the other, or dealt to the threads.
+double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std::vector<ProbeOperands>& operands) {
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<size_t> next{0};
+  const auto work = [&](int64_t thread, int64_t) {
+    for (size_t i = next++; i < weights.size(); i = next++)
+      multiply(cell, weights[i], operands[static_cast<size_t>(thread)]);
+  };
+  if (cell.place == ProductPlace::kExpert)
+    at::parallel_for(0, static_cast<int64_t>(operands.size()), 1, work);
+  else
+    work(0, 1);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// As many weights as make some GFLOP, one for each thread at least.
+size_t weights_for(int64_t rows, int64_t numbers, size_t threads, size_t most) {
+  const auto some = static_cast<size_t>((int64_t{1} << 29) / (rows * numbers));
+  return std::clamp<size_t>(some, std::min(threads, most), most);
+}
+
+double median(std::vector<double> all) {
+  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+  return all[all.size() / 2];
+}
+
+// A kernel and the seconds that it took for all weights, or would have taken.
+struct Candidate {
+  ProbeCell cell;
+  double trial = 0;
+  std::vector<double> taken{};
+};
+
+std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenWeight> weights,
+                                  std::vector<ProbeOperands>& operands) {
+  const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
+  const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
+  std::vector<Candidate> all;
+  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kTile, ProductKernel::kNative,
+                            ProductKernel::kWiden}) {
+    if (kernel == ProductKernel::kDot && !has_bfloat16_dots()) continue;
+    if (kernel == ProductKernel::kTile && !has_bfloat16_tiles()) continue;
+    if (kernels::kernel_for(stored(weights[0]), kernel) != kernel) continue;
+    auto& one = all.emplace_back(Candidate{{cell.place, cell.direction, cell.rows, kernel}});
+    seconds(one.cell, weights.first(1), operands);  // the library writes its code at the first product of a shape
+    one.trial = seconds(one.cell, some, operands) / share;
+  }
+  return all;
+}
+
+// Kernels take turns, so that what disturbs the machine for a while disturbs all of them; one that is far behind on
+// some of the weights is not tried on all.
+MeasuredProduct measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
+                        std::vector<ProbeOperands>& operands) {
+  const int64_t numbers = weights[0].values_OI.numel();
+  const auto used = weights.first(weights_for(cell.rows, numbers, operands.size(), weights.size()));
+  auto all = candidates(cell, used, operands);
+  const double best =
+      std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.trial < b.trial; })->trial;
+  for (int i = 0; i < kRepeats; ++i)
+    for (auto& one : all)
+      if (one.trial <= 2 * best) one.taken.push_back(seconds(one.cell, used, operands));
+  const double work = 2e-9 * static_cast<double>(cell.rows * numbers) * static_cast<double>(used.size());
+  MeasuredProduct result{.place = cell.place, .direction = cell.direction, .rows = cell.rows};
+  for (const auto& one : all)
+    result.gflops[static_cast<size_t>(one.cell.kernel)] = work / (one.taken.empty() ? one.trial : median(one.taken));
+  return result;
+}
+
+}  // namespace
+
+ProductKernel MeasuredProduct::chosen() const {
+  auto best = ProductKernel::kOwn;
+  const auto speed = [&](ProductKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
+  for (const auto kernel : {ProductKernel::kDot, ProductKernel::kTile, ProductKernel::kNative, ProductKernel::kWiden})
+    if (speed(kernel) > 1.1 * speed(best)) best = kernel;
+  return best;
+}
+
+std::vector<MeasuredProduct> measure_products(at::ScalarType stored) {
+  const c10::NoGradGuard no_grad;
+  constexpr int64_t kMostRows = ProductTable::kRows.back(), kWidest = 2048;
+  std::vector<MeasuredProduct> all;
+  for (const auto place : {ProductPlace::kExpert, ProductPlace::kLinear}) {
+    const auto weights = cold_weights(place, stored);
+    const int threads = place == ProductPlace::kExpert ? at::get_num_threads() : 1;
+    std::vector<ProbeOperands> operands(static_cast<size_t>(threads));
+    for (auto& one : operands) {
+      one.x = at::full({kMostRows, kWidest}, 0.5, at::kFloat);
+      one.y = at::zeros({kMostRows, kWidest}, at::kFloat);
+    }
+    for (const auto direction : {Direction::kForward, Direction::kBackward})
+      for (const int64_t rows : ProductTable::typical_rows())
+        all.push_back(measure({place, direction, rows, ProductKernel::kOwn}, weights, operands));
+  }
+  return all;
+}
+
+ProductTable fastest_products(const std::vector<MeasuredProduct>& measured) {
+  ProductTable table;
+  for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.chosen());
+  return table;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,120 @@
+#include "nn/kernels/layers/causal_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "nn/kernels/layers/lora_product.h"
+#include "nn/kernels/primitives/vector.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+constexpr int64_t kQueries = 64;  // at once: their scores with a thousand tokens take 256 KiB
+
+// Consecutive queries of one head, and the tokens that the last of them sees.
+template <typename T>
+struct Queries {
+  const CausalAttention<T>& of;
+  int64_t head, first, count;
+
+  int64_t keys() const { return first + count; }
+  int64_t seen_by(int64_t i) const { return first + i + 1; }
+  T scale() const { return T(1) / std::sqrt(static_cast<T>(of.width)); }
+  int64_t at() const { return first * of.q_stride + head * of.width; }
+  T* logsumexp(int64_t i) const { return of.logsumexp + (first + i) * of.logsumexp_stride + head; }
+
+  ActivationsOf<T> rows(const T* all, T times = 1) const { return {all + at(), count, of.q_stride, times}; }
+  ResultOf<T> result(T* all) const { return {all + at(), of.q_stride}; }
+  StoredMatrix matrix(const T* all) const { return dense_matrix(all + at(), count, of.width, of.q_stride); }
+  StoredMatrix seen(const T* keys_or_values) const {
+    return dense_matrix(keys_or_values, keys(), of.width, of.kv_stride);
+  }
+};
+
+template <typename T, typename F>
+void for_each_queries(const CausalAttention<T>& of, const F& f) {
+  for (int64_t head = 0; head < of.heads; ++head)
+    for (int64_t first = 0; first < of.length; first += kQueries)
+      f(Queries<T>{of, head, first, std::min(kQueries, of.length - first)});
+}
+
+// [count, keys], q k^T / sqrt(P).
+template <typename T>
+T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
+  T* scores = scratch.scores.at_least(queries.count * queries.keys());
+  times_transposed<T>(ProductKernel::kOwn, queries.rows(queries.of.q, queries.scale()), queries.seen(queries.of.k),
+                      {scores, queries.keys()}, scratch.product);
+  return scores;
+}
+
+// Rows become softmax rows; later tokens get nothing.
+template <typename T>
+void softmax_rows(const Queries<T>& queries, T* scores) {
+  const int64_t keys = queries.keys();
+  for (int64_t i = 0; i < queries.count; ++i, scores += keys) {
+    const int64_t seen = queries.seen_by(i);
+    const T top = max_of(scores, seen), sum = exp_shifted(scores, top, seen);
+    scaled_copy(T(1) / sum, scores, scores, seen);
+    std::fill(scores + seen, scores + keys, T(0));
+    *queries.logsumexp(i) = top + std::log(sum);
+  }
+}
+
+// Scores become softmax rows again, and what flows to those becomes what flows to the scores.
+template <typename T>
+void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, T* dscores) {
+  const auto& of = queries.of;
+  const int64_t keys = queries.keys();
+  for (int64_t i = 0; i < queries.count; ++i, scores += keys, dscores += keys) {
+    const int64_t seen = queries.seen_by(i), row = queries.at() + i * of.q_stride;
+    exp_shifted(scores, *queries.logsumexp(i), seen);
+    std::fill(scores + seen, scores + keys, T(0));
+    const T flow = dot(dout + row, static_cast<const T*>(of.out) + row, of.width);
+    for (int64_t j = 0; j < seen; ++j) dscores[j] -= flow;
+    scaled_product(queries.scale(), scores, dscores, dscores, seen);
+    std::fill(dscores + seen, dscores + keys, T(0));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch) {
+  for_each_queries(of, [&](const Queries<T>& queries) {
+    T* scores = scores_of(queries, scratch);
+    softmax_rows(queries, scores);
+    times<T>(ProductKernel::kOwn, {scores, queries.count, queries.keys()}, {queries.seen(of.v), queries.result(of.out)},
+             scratch.product);
+  });
+}
+
+template <typename T>
+void causal_attention_backward(const CausalAttention<T>& of, const CausalAttentionGradients<T>& grads,
+                               AttentionScratch<T>& scratch) {
+  for (T* all : {grads.dk, grads.dv})
+    for (int64_t token = 0; token < of.length; ++token) std::fill_n(all + token * of.kv_stride, of.width, T(0));
+  for_each_queries(of, [&](const Queries<T>& queries) {
+    const int64_t keys = queries.keys();
+    T* scores = scores_of(queries, scratch);
+    T* dscores = scratch.dscores.at_least(queries.count * keys);
+    times_transposed<T>(ProductKernel::kOwn, queries.rows(grads.dout), queries.seen(of.v), {dscores, keys},
+                        scratch.product);
+    softmax_rows_backward(queries, grads.dout, scores, dscores);
+    times<T>(ProductKernel::kOwn, {dscores, queries.count, keys}, {queries.seen(of.k), queries.result(grads.dq)},
+             scratch.product);
+    transposed_times<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
+                        scratch.product);
+    transposed_times<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), {grads.dk, of.kv_stride, true},
+                        scratch.product);
+  });
+}
+
+#define EK_INSTANTIATE(T)                                                                                   \
+  template void causal_attention<T>(const CausalAttention<T>&, AttentionScratch<T>&);                       \
+  template void causal_attention_backward<T>(const CausalAttention<T>&, const CausalAttentionGradients<T>&, \
+                                             AttentionScratch<T>&);
+EK_INSTANTIATE(float)
+EK_INSTANTIATE(double)
+#undef EK_INSTANTIATE
+
+}  // namespace evenkeel::kernels

@@ -1,0 +1,158 @@
+#include "nn/kernels/layers/expert_pass.h"
+
+#include <utility>
+
+#include "base/system/parallel.h"
+#include "nn/kernels/matmul/gemm.h"
+#include "nn/kernels/primitives/vector.h"
+
+namespace evenkeel::kernels {
+namespace {
+
+// Columns of a projection in [N, R]: those of the projections before it come first.
+template <typename T>
+int64_t first_column(const ExpertView<T>& expert, size_t projection, Beside which) {
+  int64_t column = 0;
+  for (size_t p = 0; p < projection; ++p) column += expert.lora[p][which].rank;
+  return column;
+}
+
+// A projection's factors with their part of [N, R].
+template <typename T>
+struct InnerRows {
+  const LoraView<T>& lora;
+  T* xa;
+  int64_t stride;
+};
+template <typename T>
+InnerRows<T> inner_rows(const ExpertView<T>& expert, size_t projection, Beside which, T* xa) {
+  return {expert.lora[projection][which], xa + first_column(expert, projection, which), expert.rank_of(which)};
+}
+
+// y = x W^T + what stands beside it, for projections with the same input.
+template <typename T>
+struct Projected {
+  Projection projection;
+  T* y;
+};
+template <typename T>
+void project(const ExpertView<T>& expert, const ProductTable& products, const ActivationsOf<T>& x,
+             std::initializer_list<Projected<T>> wanted, T* adapter_xa, ExpertWorkspace<T>& workspace) {
+  T* change_xa = workspace.change_xa.at_least(x.rows * expert.rank_of(kChange));
+  std::vector<SideBySideOf<T>> inner_products, outputs;
+  for (const auto& [p, y] : wanted) {
+    auto& output = outputs.emplace_back(SideBySideOf<T>{expert.weights[p], {y, expert.weights[p].out}});
+    for (const auto which : {kAdapter, kChange}) {
+      const auto inner = inner_rows(expert, p, which, which == kAdapter ? adapter_xa : change_xa);
+      if (inner.lora.rank == 0) continue;
+      inner_products.push_back(inner_product(inner.lora, inner.xa, inner.stride));
+      output.addends.push_back(outer_addend<T>(inner.lora, inner.xa, inner.stride, x.rows));
+    }
+  }
+  times_transposed<T>(ProductKernel::kOwn, x, inner_products, workspace.product);
+  times_transposed<T>(products.at(ProductPlace::kExpert, Direction::kForward, x.rows), x, outputs, workspace.product);
+}
+
+template <typename T>
+struct BackwardPass {
+  const ExpertView<T>& expert;
+  ProductKernel kernel;
+  int64_t rows;
+  T* xa;
+  std::array<T*, kBeside> dy_b;  // [N, R] of each projection after the other
+  ExpertWorkspace<T>& workspace;
+
+  T* dy_b_of(Projection p, Beside which) const { return dy_b[which] + rows * first_column(expert, p, which); }
+  // dx (+)= dy W + what stands beside it
+  void weight(Projection p, const T* dy, T* dx, bool add, std::vector<AddendOf<T>> beside) const {
+    const auto& w = expert.weights[p];
+    times<T>(kernel, {dy, rows, w.out}, {w, {dx, w.in, add}, std::move(beside)}, workspace.product);
+  }
+  // dy B of what stands beside W; appends what that adds to dx.
+  void beside(Projection p, const T* dy, std::vector<AddendOf<T>>& addends) const {
+    for (const auto which : {kChange, kAdapter}) {
+      const auto& lora = expert.lora[p][which];
+      if (lora.rank == 0) continue;
+      inner_backward(lora, dy, rows, dy_b_of(p, which), workspace.product);
+      addends.push_back(gradient_addend<T>(lora, dy_b_of(p, which), rows));
+    }
+  }
+  // Of the adapter's factors. `row_weights` null: dy has them.
+  void gradients(Projection p, const T* x, const T* dy, const T* row_weights) const {
+    const auto inner = inner_rows(expert, p, kAdapter, xa);
+    if (inner.lora.rank == 0) return;
+    factor_gradients(inner.lora, {rows, x, dy, inner.xa, inner.stride, dy_b_of(p, kAdapter), row_weights},
+                     workspace.lora, workspace.product);
+  }
+};
+
+template <typename T>
+void weight_gradient(T* out, const T* dy, int64_t dy_width, const T* x, int64_t x_width, int64_t rows) {
+  if (out) gemm(Op::kTranspose, Op::kNone, dy_width, x_width, rows, T(1), dy, dy_width, x, x_width, T(0), out, x_width);
+}
+
+}  // namespace
+
+template <typename T>
+void expert_forward(const ExpertView<T>& expert, const ProductTable& products, const T* x, int64_t rows,
+                    const ExpertKept<T>& kept, T* y, ExpertWorkspace<T>& workspace) {
+  const int64_t hidden = expert.hidden(), width = expert.width();
+  project<T>(expert, products, {x, rows, hidden}, {{kGate, kept.g}, {kUp, kept.u}}, kept.xa, workspace);
+  T* h = workspace.h.at_least(rows * width);
+  for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
+    const int64_t at = begin * width;
+    swiglu<T>(kept.g + at, kept.u + at, h + at, (end - begin) * width);
+  });
+  project<T>(expert, products, {h, rows, width}, {{kDown, y}}, kept.xa, workspace);
+}
+
+template <typename T>
+void expert_backward(const ExpertView<T>& expert, const ProductTable& products, const T* x, const T* dy,
+                     const T* row_weights, int64_t rows, const ExpertKept<T>& kept, const ExpertGradients<T>& grads,
+                     ExpertWorkspace<T>& workspace) {
+  const int64_t hidden = expert.hidden(), width = expert.width();
+  T* h = workspace.h.at_least(rows * width);
+  T* dh = workspace.dh.at_least(rows * width);
+  T* du = workspace.du.at_least(rows * width);
+  const BackwardPass<T> pass{expert,
+                             products.at(ProductPlace::kExpert, Direction::kBackward, rows),
+                             rows,
+                             kept.xa,
+                             {workspace.dy_b.at_least(rows * expert.rank_of(kAdapter)),
+                              workspace.change_dy_b.at_least(rows * expert.rank_of(kChange))},
+                             workspace};
+  std::vector<AddendOf<T>> to_dh, to_dx;
+  pass.beside(kDown, dy, to_dh);
+  pass.weight(kDown, dy, dh, false, std::move(to_dh));
+  T* dg = dh;
+  for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin, at = n * width; n < end; ++n, at += width) {
+      const T dweight =
+          swiglu_backward<T>(dh + at, kept.g + at, kept.u + at, row_weights[n], h + at, dg + at, du + at, width);
+      if (grads.dweights) grads.dweights[n] = dweight;
+    }
+  });
+  pass.gradients(kDown, h, dy, row_weights);
+  pass.beside(kGate, dg, to_dx);
+  pass.beside(kUp, du, to_dx);
+  if (grads.dx) pass.weight(kGate, dg, grads.dx, false, {});
+  if (grads.dx) pass.weight(kUp, du, grads.dx, true, std::move(to_dx));
+  for (const auto& [p, dp] : {std::pair{kGate, dg}, std::pair{kUp, du}}) {
+    pass.gradients(p, x, dp, nullptr);
+    weight_gradient<T>(grads.weights[p], dp, width, x, hidden, rows);
+  }
+  if (!grads.weights[kDown]) return;
+  for (int64_t n = 0; n < rows; ++n) scaled_copy(row_weights[n], h + n * width, h + n * width, width);
+  weight_gradient<T>(grads.weights[kDown], dy, hidden, h, width, rows);
+}
+
+#define EK_INSTANTIATE(T)                                                                                             \
+  template void expert_forward<T>(const ExpertView<T>&, const ProductTable&, const T*, int64_t, const ExpertKept<T>&, \
+                                  T*, ExpertWorkspace<T>&);                                                           \
+  template void expert_backward<T>(const ExpertView<T>&, const ProductTable&, const T*, const T*, const T*, int64_t,  \
+                                   const ExpertKept<T>&, const ExpertGradients<T>&, ExpertWorkspace<T>&);
+EK_INSTANTIATE(float)
+EK_INSTANTIATE(double)
+#undef EK_INSTANTIATE
+
+}  // namespace evenkeel::kernels

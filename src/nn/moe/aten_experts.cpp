@@ -1,0 +1,203 @@
+#include "nn/moe/aten_experts.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "nn/dense/gradients.h"
+#include "nn/moe/aten_grouped.h"
+
+namespace evenkeel::aten {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr size_t kProjections = 3;
+
+// The node's tensors, in the order of apply(). Of each projection: A and B of the adapter, A and B of the change.
+enum Input : size_t { kX, kWeights, kExperts, kGateUp, kDown, kFirstFactor, kInputs = kFirstFactor + 4 * kProjections };
+// What is kept behind them.
+enum Kept : size_t {
+  kOrder = kInputs,
+  kToken,
+  kPlace,
+  kEnds,
+  kAGateUp,
+  kBGateUp,
+  kADown,
+  kBDown,
+  kGU,
+  kXAGateUp,
+  kXADown,
+  kAll
+};
+
+constexpr size_t factor_a(size_t projection, bool change) { return kFirstFactor + 4 * projection + (change ? 2 : 0); }
+
+/// Beside one stack: the projections `first` to `last`, each at its outputs; adapters first.
+struct StackFactors {
+  std::vector<Beside> parts;
+  std::vector<size_t> inputs;  // of each trained part, its A
+  size_t trained() const { return inputs.size(); }
+};
+
+StackFactors factors_of(const variable_list& tensors, const std::vector<double>& scalings, size_t first, size_t last) {
+  StackFactors all;
+  for (const bool change : {false, true})
+    for (size_t p = first; p <= last; ++p) {
+      const size_t a = factor_a(p, change);
+      if (tensors[a].numel() == 0) continue;
+      const auto begin = static_cast<int64_t>(p - first) * tensors[a + 1].size(1);
+      all.parts.push_back({tensors[a], tensors[a + 1], change ? 1.0 : scalings[p], begin});
+      if (!change) all.inputs.push_back(a);
+    }
+  return all;
+}
+
+/// A product with a stack, and what the factors beside it add: undefined where nothing stands there.
+struct Product {
+  at::Tensor base_SO, beside_SO;
+  at::Tensor whole() { return beside_SO.defined() ? base_SO.add_(beside_SO) : base_SO; }
+  /// Sums of token-choices, taken before the two are added: there are fewer tokens.
+  at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
+    const auto sum = [&](const at::Tensor& y_SO) {
+      return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);
+    };
+    return beside_SO.defined() ? sum(base_SO).add_(sum(beside_SO)) : sum(base_SO);
+  }
+};
+
+/// x W^T; x A^T is left in `xa`.
+Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFactors& beside, const at::Tensor& ends,
+                at::Tensor& xa_SR) {
+  Product y{grouped(x_SI, w_EOI.transpose(1, 2), ends), {}};
+  if (!beside.a_ERI.defined()) return y;
+  xa_SR = grouped(x_SI, beside.a_ERI.transpose(1, 2), ends);
+  y.beside_SO = grouped(xa_SR, beside.b_EOR.transpose(1, 2), ends);
+  return y;
+}
+
+/// dy W; dy B is left in `dxa`.
+Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at::Tensor& a_ERI, const at::Tensor& b_EOR,
+                     const at::Tensor& ends, at::Tensor& dxa_SR) {
+  Product dx{grouped(dy_SO, w_EOI, ends), {}};
+  if (!a_ERI.defined()) return dx;
+  dxa_SR = grouped(dy_SO, b_EOR, ends);
+  dx.beside_SO = grouped(dxa_SR, a_ERI, ends);
+  return dx;
+}
+
+struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
+  static at::Tensor forward(AutogradContext* ctx, at::TensorList inputs, const std::vector<double>& scalings,
+                            at::ScalarType type) {
+    variable_list all(inputs.begin(), inputs.end());
+    all.resize(kAll);
+    all[kX] = all[kX].to(type);
+    all[kWeights] = all[kWeights].to(type).contiguous();
+    for (const size_t stack : {kGateUp, kDown}) all[stack] = all[stack].to(type);
+    const auto slots = slots_of(all[kExperts], all[kDown].size(0));
+    all[kOrder] = slots.order_S, all[kToken] = slots.token_S, all[kPlace] = slots.place_S, all[kEnds] = slots.ends_E;
+    const auto y_TD = through(all, scalings, type).summed(all, all[kWeights]);
+    ctx->save_for_backward(std::move(all));
+    ctx->saved_data["scalings"] = scalings;
+    return y_TD;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto all = ctx->get_saved_variables();
+    variable_list out(kInputs + 2);
+    const auto scalings = ctx->saved_data["scalings"].toDoubleVector();
+    const auto& ends = all[kEnds];
+    const auto dy_SD = grads[0].index_select(0, all[kToken]);  // not yet weighted
+    at::Tensor dxa_SR;
+    auto dh_SF = project_back(dy_SD, all[kDown], all[kADown], all[kBDown], ends, dxa_SR).whole();
+    const int64_t width = dh_SF.size(1);
+    const auto g_SF = all[kGU].narrow(1, 0, width), u_SF = all[kGU].narrow(1, width, width);
+    const auto silu_SF = at::silu(g_SF), h_SF = silu_SF * u_SF;
+    if (ctx->needs_input_grad(kWeights))
+      out[kWeights] = (h_SF * dh_SF).sum(1, false, sum_type(dh_SF)).index_select(0, all[kPlace]).view_as(all[kWeights]);
+    const auto w_S1 = all[kWeights].view({-1}).index_select(0, all[kOrder]).unsqueeze(1);
+    const auto down = factors_of(all, scalings, 2, 2);
+    if (down.trained() > 0)  // weighted where that is small
+      put_gradients(ctx, down, {h_SF, dxa_SR * w_S1, dy_SD, all[kXADown] * w_S1}, ends, all, out);
+    const auto dgu = through_swiglu(dh_SF.mul_(w_S1), silu_SF, g_SF, u_SF);
+    const auto dx_SD = project_back(dgu, all[kGateUp], all[kAGateUp], all[kBGateUp], ends, dxa_SR);
+    const auto gate_up = factors_of(all, scalings, 0, 1);
+    if (gate_up.trained() > 0)
+      put_gradients(ctx, gate_up, {all[kX].index_select(0, all[kToken]), dxa_SR, dgu, all[kXAGateUp]}, ends, all, out);
+    if (ctx->needs_input_grad(kX)) out[kX] = dx_SD.summed(all);
+    return out;
+  }
+
+ private:
+  /// [S, D], before weights.
+  static Product through(variable_list& all, const std::vector<double>& scalings, at::ScalarType type) {
+    const int64_t hidden = all[kDown].size(1), width = all[kDown].size(2);
+    const auto gate_up_factors = factors_of(all, scalings, 0, 1), down_factors = factors_of(all, scalings, 2, 2);
+    const auto gate_up = pack(gate_up_factors.parts, gate_up_factors.trained(), 2 * width, type),
+               down = pack(down_factors.parts, down_factors.trained(), hidden, type);
+    all[kAGateUp] = gate_up.a_ERI, all[kBGateUp] = gate_up.b_EOR, all[kADown] = down.a_ERI, all[kBDown] = down.b_EOR;
+    const auto x_SD = all[kX].index_select(0, all[kToken]);
+    all[kGU] = project(x_SD, all[kGateUp], gate_up, all[kEnds], all[kXAGateUp]).whole();
+    const auto h_SF = at::silu(all[kGU].narrow(1, 0, width)).mul_(all[kGU].narrow(1, width, width));
+    return project(h_SF, all[kDown], down, all[kEnds], all[kXADown]);
+  }
+
+  static at::ScalarType sum_type(const at::Tensor& x) {
+    return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  }
+
+  static at::Tensor through_swiglu(const at::Tensor& dh_SF, const at::Tensor& silu_SF, const at::Tensor& g_SF,
+                                   const at::Tensor& u_SF) {
+    const int64_t width = dh_SF.size(1);
+    auto dgu = at::empty({dh_SF.size(0), 2 * width}, dh_SF.options());
+    auto dg_SF = dgu.narrow(1, 0, width), du_SF = dgu.narrow(1, width, width);
+    at::silu_backward_out(dg_SF, dh_SF * u_SF, g_SF);
+    at::mul_out(du_SF, dh_SF, silu_SF);
+    return dgu;
+  }
+
+  struct Outer {
+    at::Tensor x_SI, dxa_SR, dy_SO, xa_SR;
+  };
+
+  /// dA = (dy B)^T x and dB = dy^T (x A^T), part by part.
+  static void put_gradients(const AutogradContext* ctx, const StackFactors& beside, const Outer& of,
+                            const at::Tensor& ends, const variable_list& all, variable_list& out) {
+    const int64_t columns = packed_ranks(std::span(beside.parts).first(beside.trained()), of.dy_SO.scalar_type());
+    const auto da = grouped_outer(of.dxa_SR.narrow(1, 0, columns), of.x_SI, ends),
+               db = grouped_outer(of.dy_SO, of.xa_SR.narrow(1, 0, columns), ends);
+    int64_t first = 0;
+    for (size_t i = 0; i < beside.trained(); ++i) {
+      const auto& part = beside.parts[i];
+      const size_t a = beside.inputs[i], b = a + 1;
+      // The packed B has the scaling already, hence dxa, and dA with it.
+      if (ctx->needs_input_grad(a)) out[a] = put_gradient(all[a], part_of_a(da, part, first), 1);
+      if (ctx->needs_input_grad(b)) out[b] = put_gradient(all[b], part_of_b(db, part, first), part.scaling);
+      first += part.a.size(1);
+    }
+  }
+};
+
+}  // namespace
+
+at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
+                   const std::array<ProjectionFactors, 3>& beside, at::ScalarType type) {
+  variable_list inputs{x_TD, routing.weights, routing.experts, gate_up, down};
+  // The graph takes no undefined tensors: an absent factor is an empty one.
+  inputs.resize(kInputs, at::empty({0}, x_TD.options()));
+  std::vector<double> scalings;
+  for (size_t p = 0; p < kProjections; ++p) {
+    const auto put = [&](const Beside& part, bool change) {
+      if (!part.a.defined()) return;
+      inputs[factor_a(p, change)] = part.a;
+      inputs[factor_a(p, change) + 1] = part.b;
+    };
+    put(beside[p].adapter, false);
+    put(beside[p].change, true);
+    scalings.push_back(beside[p].adapter.scaling);
+  }
+  return ExpertsNode::apply(at::TensorList(inputs), scalings, type);
+}
+
+}  // namespace evenkeel::aten

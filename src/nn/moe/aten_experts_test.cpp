@@ -1,0 +1,186 @@
+// Engine aten's experts beside the kernels' in float64, on EVENKEEL_TEST_DEVICE.
+#include "nn/moe/experts.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "base/plain/error.h"
+#include "nn/moe/aten_grouped.h"
+#include "nn/testing.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::apart_by_norm;
+using testing::random_tensor;
+using testing::test_device;
+
+struct Sizes {
+  int64_t tokens, hidden, width, experts, top_k, rank;
+};
+
+/// Beside which projections an adapter stands, and whether a change of the base does.
+struct Shape {
+  Sizes sizes;
+  bool gate = true, up = true, down = true, change = false;
+};
+
+/// All tensors of one call, float64 on a processor; the last expert gets no token.
+struct Call {
+  explicit Call(const Shape& s) : shape(s) {
+    const auto& [tokens, hidden, width, experts, top_k, rank] = s.sizes;
+    x = random_tensor({tokens, hidden}, 1);
+    weights = random_tensor({tokens, top_k}, 2).abs();
+    chosen = std::get<1>(random_tensor({tokens, experts - 1}, 3).topk(top_k));
+    gate_up = random_tensor({experts, 2 * width, hidden}, 4) * 0.3;
+    down = random_tensor({experts, hidden, width}, 5) * 0.3;
+    for (int64_t p = 0; p < 3; ++p) {
+      const int64_t in = p == 2 ? width : hidden, out = p == 2 ? hidden : width;
+      const auto seed = static_cast<uint64_t>(10 + 4 * p);
+      factors.push_back(random_tensor({experts, rank, in}, seed) * 0.3);
+      factors.push_back(random_tensor({experts, out, rank}, seed + 1) * 0.3);
+      changes.push_back(random_tensor({1, 3, in}, seed + 2).expand({experts, 3, in}) * 0.2);
+      changes.push_back(random_tensor({experts, out, 3}, seed + 3) * 0.2);
+    }
+  }
+
+  Shape shape;
+  at::Tensor x, weights, chosen, gate_up, down;
+  std::vector<at::Tensor> factors, changes;
+};
+
+struct Result {
+  at::Tensor y;
+  std::vector<at::Tensor> gradients;
+};
+
+/// y and the gradients of x, weights and factors, of a fixed direction.
+Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c10::Device device,
+                 const Compute& compute) {
+  const auto leaf = [&](const at::Tensor& t) { return t.to(stored).to(device, type).clone().requires_grad_(true); };
+  std::vector<at::Tensor> leaves{leaf(call.x), leaf(call.weights)};
+  for (const auto& factor : call.factors) leaves.push_back(leaf(factor));
+  ExpertWeights weights;
+  weights.gate_up_stack = call.gate_up.to(stored).to(device);
+  weights.down_stack = call.down.to(stored).to(device);
+  const int64_t width = call.shape.sizes.width;
+  for (int64_t e = 0; e < call.shape.sizes.experts; ++e) {
+    weights.gate.emplace_back(weights.gate_up_stack[e].narrow(0, 0, width));
+    weights.up.emplace_back(weights.gate_up_stack[e].narrow(0, width, width));
+    weights.down.emplace_back(weights.down_stack[e]);
+  }
+  std::vector<LoraFactors> lora, change;
+  for (size_t p = 0; p < 3; ++p) {
+    lora.push_back({leaves[2 + 2 * p], leaves[3 + 2 * p], {}, 0.5 + 0.1 * static_cast<double>(p)});
+    const auto part = [&](size_t i) { return call.changes[i].to(stored).to(device, type); };
+    change.push_back({part(2 * p), part(2 * p + 1)});
+  }
+  const auto beside = [&](size_t p, bool adapted) {
+    return SiteFactors{adapted ? &lora[p] : nullptr, call.shape.change ? &change[p] : nullptr};
+  };
+  const auto& s = call.shape;
+  const auto y = experts(leaves[0], {call.chosen.to(device), leaves[1]}, weights,
+                         {beside(0, s.gate), beside(1, s.up), beside(2, s.down)}, compute);
+  const auto direction = random_tensor(y.sizes(), 99).to(stored).to(y.options());
+  auto gradients = torch::autograd::grad({y}, leaves, {direction}, {}, false, /*allow_unused=*/true);
+  for (auto& gradient : gradients)
+    if (!gradient.defined()) gradient = at::zeros({1}, at::kDouble);
+  return {y.detach(), gradients};
+}
+
+void expect_alike(const Shape& shape, at::ScalarType type, const Compute& compute, double tolerance) {
+  const Call call(shape);
+  const auto stored = compute.inner == at::kBFloat16 ? at::kBFloat16 : type;
+  const auto ours = result_of(call, type, stored, test_device(), compute),
+             theirs = result_of(call, at::kDouble, stored == at::kBFloat16 ? stored : at::kDouble, at::kCPU, {});
+  EXPECT_LT(apart_by_norm(ours.y, theirs.y), tolerance);
+  for (size_t i = 0; i < ours.gradients.size(); ++i)
+    EXPECT_LT(apart_by_norm(ours.gradients[i], theirs.gradients[i]), tolerance) << "gradient " << i;
+}
+
+const Compute kAtenWide{.engine = Engine::kAten, .products = {}, .inner = at::kFloat};
+const Compute kAtenNarrow{.engine = Engine::kAten, .products = {}, .inner = at::kBFloat16};
+
+TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat64) {
+  for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{11, 12, 7, 5, 2, rank}}, at::kDouble, kAtenWide, 1e-11);
+}
+
+TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat32) {
+  for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{37, 64, 32, 6, 3, rank}}, at::kFloat, kAtenWide, 1e-5);
+  expect_alike({{11, 12, 7, 5, 2, 3}}, at::kFloat, kAtenWide, 1e-5);  // strides that the grouped product refuses
+}
+
+TEST(AtenExperts, AreNearTheKernelsInBFloat16) {
+  for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{37, 64, 32, 6, 3, rank}}, at::kFloat, kAtenNarrow, 2e-2);
+}
+
+TEST(AtenExperts, TakeWhateverStandsBesideThem) {
+  for (const bool change : {false, true})
+    for (int64_t mask = 0; mask < 8; ++mask) {
+      const Shape shape{{9, 16, 8, 4, 2, 5}, (mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0, change};
+      expect_alike(shape, at::kDouble, kAtenWide, 1e-11);
+      expect_alike(shape, at::kFloat, kAtenNarrow, 2e-2);
+    }
+}
+
+TEST(AtenExperts, SendOneTokenToOneExpertAndAllToAll) {
+  expect_alike({{1, 16, 8, 3, 1, 4}}, at::kFloat, kAtenWide, 1e-5);
+  expect_alike({{23, 16, 8, 9, 8, 4}}, at::kFloat, kAtenWide, 1e-5);
+}
+
+TEST(AtenExperts, AddToTheGradientsThatAreThere) {
+  const Call call(Shape{{9, 16, 8, 4, 2, 5}});
+  const auto once = result_of(call, at::kDouble, at::kDouble, at::kCPU, kAtenWide);
+  auto a = call.factors[0].clone().requires_grad_(true), b = call.factors[1].clone().requires_grad_(true);
+  a.mutable_grad() = at::ones_like(a);
+  b.mutable_grad() = at::ones_like(b);
+  ExpertWeights weights;
+  weights.gate_up_stack = call.gate_up;
+  weights.down_stack = call.down;
+  for (int64_t e = 0; e < 4; ++e) {
+    weights.gate.emplace_back(call.gate_up[e].narrow(0, 0, 8));
+    weights.up.emplace_back(call.gate_up[e].narrow(0, 8, 8));
+    weights.down.emplace_back(call.down[e]);
+  }
+  LoraFactors gate{a, b, {}, 0.5}, up{call.factors[2], call.factors[3], {}, 0.6},
+      down{call.factors[4], call.factors[5], {}, 0.7};
+  const auto y = experts(call.x, {call.chosen, call.weights}, weights, {{&gate}, {&up}, {&down}}, kAtenWide);
+  const auto* kept = a.grad().const_data_ptr();
+  (y * random_tensor(y.sizes(), 99)).sum().backward();
+  EXPECT_EQ(a.grad().const_data_ptr(), kept);
+  EXPECT_LT(apart_by_norm(a.grad() - 1, once.gradients[2]), 1e-11);
+  EXPECT_LT(apart_by_norm(b.grad() - 1, once.gradients[3]), 1e-11);
+  EXPECT_EQ(b.grad()[3].min().item<double>(), 1) << "an idle expert has a gradient of zero";
+}
+
+TEST(AtenSlots, AreStableAndInverse) {
+  const auto experts_TK = at::tensor({3, 1, 0, 3, 1, 3, 3, 0}, at::kLong).view({4, 2}).to(test_device());
+  for (const int64_t groups : {5, 300}) {
+    const auto slots = aten::slots_of(experts_TK, groups);
+    const auto host = [](const at::Tensor& t) {
+      const auto wide = t.to(at::kCPU, at::kLong).contiguous();
+      return std::vector<int64_t>(wide.const_data_ptr<int64_t>(), wide.const_data_ptr<int64_t>() + wide.numel());
+    };
+    EXPECT_EQ(host(slots.order_S), std::vector<int64_t>({2, 7, 1, 4, 0, 3, 5, 6}));
+    EXPECT_EQ(host(slots.token_S), std::vector<int64_t>({1, 3, 0, 2, 0, 1, 2, 3}));
+    EXPECT_EQ(host(slots.place_S), std::vector<int64_t>({4, 2, 0, 5, 3, 6, 7, 1}));
+    auto ends = host(slots.ends_E);
+    ends.resize(5);
+    EXPECT_EQ(ends, std::vector<int64_t>({2, 4, 4, 8, 8}));
+  }
+}
+
+TEST(AtenExperts, WantStacksAndFrozenOnes) {
+  const Call call(Shape{{9, 16, 8, 4, 2, 5}});
+  ExpertWeights weights;
+  for (int64_t e = 0; e < 4; ++e) {
+    weights.gate.emplace_back(call.gate_up[e].narrow(0, 0, 8));
+    weights.up.emplace_back(call.gate_up[e].narrow(0, 8, 8));
+    weights.down.emplace_back(call.down[e]);
+  }
+  EXPECT_THROW(experts(call.x, {call.chosen, call.weights}, weights, {}, kAtenWide), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

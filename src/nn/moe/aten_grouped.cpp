@@ -1,0 +1,84 @@
+#include "nn/moe/aten_grouped.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace evenkeel::aten {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // bytes
+
+/// Whether the operator takes `x`: of its last two strides one is 1 and the other a multiple of 16 bytes.
+bool fits(const at::Tensor& x) {
+  const int64_t rows = x.stride(-2), columns = x.stride(-1), wide = columns == 1 ? rows : columns;
+  return (columns == 1 || rows == 1) && wide * static_cast<int64_t>(x.element_size()) % kAlignment == 0;
+}
+
+bool fit(const at::Tensor& x, const at::Tensor& y) {
+  return x.scalar_type() != at::kDouble && x.size(-2) > 0 && fits(x) && fits(y);
+}
+
+/// Calls f(e, begin, end) for each group that is not empty. Waits for the device.
+template <typename F>
+void for_each_group(const at::Tensor& ends_E, const F& f) {
+  const auto ends = ends_E.to(at::kCPU);
+  const auto* end = ends.const_data_ptr<int32_t>();
+  int64_t begin = 0;
+  for (int64_t e = 0; e < ends.numel(); begin = end[e++])
+    if (end[e] > begin) f(e, begin, int64_t{end[e]});
+}
+
+/// What the operator left in groups without rows is up to the GPU.
+void clear_empty(at::Tensor& per_group_EIO, const at::Tensor& ends_E) {
+  const auto begins_E = at::constant_pad_nd(ends_E.slice(0, 0, ends_E.size(0) - 1), {1, 0}, 0);
+  per_group_EIO.masked_fill_(ends_E.eq(begins_E).view({-1, 1, 1}), 0);
+}
+
+}  // namespace
+
+int64_t alignment(at::ScalarType type) { return kAlignment / static_cast<int64_t>(at::elementSize(type)); }
+
+Slots slots_of(const at::Tensor& experts_TK, int64_t groups) {
+  constexpr int64_t kByteNumbers = 256;  // fewer bits sort faster
+  const auto type = groups <= kByteNumbers ? at::kByte : at::kInt;
+  const auto [sorted_S, order_S] =
+      at::sort(experts_TK.reshape({-1}).to(type), /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const auto slots = at::arange(order_S.size(0), order_S.options());
+  return {order_S, experts_TK.size(1) == 1 ? order_S : at::floor_divide(order_S, experts_TK.size(1)),
+          at::empty_like(order_S).index_copy_(0, order_S, slots),
+          at::searchsorted(sorted_S, at::arange(groups, sorted_S.options()), /*out_int32=*/true, /*right=*/true)};
+}
+
+at::Tensor grouped(const at::Tensor& x_SI, const at::Tensor& w_EIO, const at::Tensor& ends_E) {
+  if (fit(x_SI, w_EIO)) return at::_grouped_mm(x_SI, w_EIO, ends_E);
+  auto y_SO = at::empty({x_SI.size(0), w_EIO.size(2)}, x_SI.options());
+  for_each_group(ends_E, [&](int64_t e, int64_t begin, int64_t end) {
+    y_SO.slice(0, begin, end).copy_(at::mm(x_SI.slice(0, begin, end), w_EIO[e]));
+  });
+  return y_SO;
+}
+
+at::Tensor grouped_outer(const at::Tensor& x_SI, const at::Tensor& y_SO, const at::Tensor& ends_E) {
+  if (fit(x_SI, y_SO)) {
+    auto sums_EIO = at::_grouped_mm(x_SI.t(), y_SO, ends_E);
+    if (!sums_EIO.is_cpu()) clear_empty(sums_EIO, ends_E);
+    return sums_EIO;
+  }
+  auto sums_EIO = at::zeros({ends_E.size(0), x_SI.size(1), y_SO.size(1)}, x_SI.options());
+  for_each_group(ends_E, [&](int64_t e, int64_t begin, int64_t end) {
+    sums_EIO[e].copy_(at::mm(x_SI.slice(0, begin, end).t(), y_SO.slice(0, begin, end)));
+  });
+  return sums_EIO;
+}
+
+at::Tensor summed_choices(const at::Tensor& y_SD, const at::Tensor& place_S, int64_t top_k,
+                          const at::Tensor& weights_TK) {
+  constexpr int64_t kSum = 0;
+  if (top_k == 1 && !weights_TK.defined()) return y_SD.index_select(0, place_S);
+  const auto begins_T = at::arange(0, place_S.size(0), top_k, place_S.options());
+  const auto weights = weights_TK.defined() ? std::optional(weights_TK.reshape({-1})) : std::nullopt;
+  return std::get<0>(at::_embedding_bag_forward_only(y_SD, place_S, begins_T, false, kSum, false, weights));
+}
+
+}  // namespace evenkeel::aten

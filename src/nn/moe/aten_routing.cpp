@@ -1,0 +1,100 @@
+#include "nn/moe/aten_routing.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace evenkeel::aten {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Experts from the largest score down, ties to the lowest index. topk() promises no order of ties on a GPU.
+at::Tensor ranked(const at::Tensor& scores_TE) {
+  return std::get<1>(at::sort(scores_TE, /*stable=*/true, /*dim=*/1, /*descending=*/true));
+}
+
+at::Tensor is_chosen(const at::Tensor& experts_TK, int64_t experts) {
+  return experts_TK.unsqueeze(2).eq(at::arange(experts, experts_TK.options()));  // [T, K, E] bool
+}
+
+struct Selection {
+  at::Tensor scores_TE;   // m
+  at::Tensor experts_TK;  // chosen
+  at::Tensor added_TE;    // bool, where phi was added; undefined without modulation
+};
+
+// phi to the raw top N; the top K of the result.
+Selection among_candidates(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
+  const auto added_TE = at::argsort(ranked(logits_TE), int64_t{1}, false).lt(options.num_candidates);
+  const auto m_TE = at::where(added_TE, logits_TE + phi_E, logits_TE);
+  return {m_TE, ranked(m_TE).narrow(1, 0, options.top_k), added_TE};
+}
+
+// The raw top N as they are; phi to the others, which fill what is left of K.
+Selection with_others(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
+  const auto raw_TE = ranked(logits_TE);
+  const auto added_TE = at::argsort(raw_TE, int64_t{1}, false).ge(options.num_candidates);
+  const auto m_TE = at::where(added_TE, logits_TE + phi_E, logits_TE);
+  const int64_t kept = std::min(options.top_k, options.num_candidates);
+  auto chosen = raw_TE.narrow(1, 0, kept);
+  if (kept < options.top_k) {
+    const auto others_TE = m_TE.masked_fill(added_TE.logical_not(), -std::numeric_limits<double>::infinity());
+    chosen = at::cat({chosen, ranked(others_TE).narrow(1, 0, options.top_k - kept)}, 1);
+  }
+  return {m_TE, chosen, added_TE};
+}
+
+Selection select(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
+  if (phi_E.numel() == 0) return {logits_TE, ranked(logits_TE).narrow(1, 0, options.top_k), at::Tensor()};
+  return options.mode == ModulationMode::kCandidate ? among_candidates(logits_TE, phi_E, options)
+                                                    : with_others(logits_TE, phi_E, options);
+}
+
+struct GateNode : torch::autograd::Function<GateNode> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& logits_TE, const at::Tensor& phi_E,
+                               const RouterOptions& options, bool over_selected) {
+    const auto selected = select(logits_TE, phi_E, options);
+    const auto experts_TK = selected.experts_TK.contiguous();
+    const auto probs_TE = over_selected ? at::Tensor() : at::softmax(selected.scores_TE, 1);
+    const auto weights_TK =
+        over_selected ? at::softmax(selected.scores_TE.gather(1, experts_TK), 1) : probs_TE.gather(1, experts_TK);
+    ctx->save_for_backward({weights_TK, experts_TK, probs_TE, selected.added_TE});
+    ctx->saved_data["experts"] = logits_TE.size(1);
+    ctx->mark_non_differentiable({experts_TK});
+    ctx->set_materialize_grads(false);
+    return {weights_TK, experts_TK};
+  }
+
+  // Over the selected, dm_i = w_i (g_i - sum_j g_j w_j); over all, the same with g = 0 for those not selected.
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    if (!grads[0].defined()) return variable_list(4);
+    const auto saved = ctx->get_saved_variables();
+    const auto &weights_TK = saved[0], &probs_TE = saved[2], &added_TE = saved[3];
+    auto dm_TK = weights_TK * grads[0];
+    const auto mean_T1 = dm_TK.sum(1, /*keepdim=*/true);
+    if (!probs_TE.defined()) dm_TK = dm_TK - weights_TK * mean_T1;
+    auto dm_TE = (is_chosen(saved[1], ctx->saved_data["experts"].toInt()) * dm_TK.unsqueeze(2)).sum(1);
+    if (probs_TE.defined()) dm_TE = dm_TE - probs_TE * mean_T1;
+    const auto dphi_E = ctx->needs_input_grad(1) ? (dm_TE * added_TE).sum(0) : at::Tensor();
+    return {dm_TE, dphi_E, at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool over_selected) {
+  // The graph takes no undefined tensors: no modulation is an empty phi.
+  const auto phi = phi_E.defined() ? phi_E : at::empty({0}, logits_TE.options());
+  const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, options, over_selected);
+  return {outputs[1], outputs[0]};
+}
+
+at::Tensor counts_of(const at::Tensor& experts_TK, int64_t experts) {
+  return is_chosen(experts_TK, experts).flatten(0, 1).sum(0);
+}
+
+}  // namespace evenkeel::aten

@@ -1,0 +1,52 @@
+#include "nn/moe/balance_losses.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace evenkeel {
+namespace {
+
+RoutingByLayer one_layer(const at::Tensor& logits_TE, const at::Tensor& counts_E) {
+  RoutingStats stats;
+  stats.router_logits = logits_TE;
+  stats.counts = counts_E;
+  stats.tokens = logits_TE.size(0);
+  return {{"model.layers.0.mlp", stats}};
+}
+
+TEST(LoadBalanceLoss, IsOneWhenBalancedAndTheNumberOfExpertsWhenCollapsed) {
+  const auto balanced = one_layer(at::zeros({6, 4}), at::tensor({3, 3, 3, 3}, at::kLong));
+  EXPECT_NEAR(load_balance_loss(balanced).item<double>(), 1.0, 1e-6);
+  auto logits = at::full({6, 4}, -1e4);
+  logits.select(1, 2).zero_();
+  const auto collapsed = one_layer(logits, at::tensor({0, 0, 6, 0}, at::kLong));
+  EXPECT_NEAR(load_balance_loss(collapsed).item<double>(), 4.0, 1e-6);
+}
+
+// Two tokens with logits (ln 4, 0, 0, 0) and (0, ln 4, 0, 0), one expert each: worked out by hand.
+TEST(RouterLosses, EqualTheHandComputedValues) {
+  const double l = std::log(4.0);
+  const auto routing =
+      one_layer(at::tensor({l, 0., 0., 0., 0., l, 0., 0.}).view({2, 4}), at::tensor({1, 1, 0, 0}, at::kLong));
+  EXPECT_NEAR(load_balance_loss(routing).item<double>(), 1.42857143, 1e-7);
+  EXPECT_NEAR(router_z_loss(routing).item<double>(), 3.78656631, 1e-7);
+}
+
+// Two layers, unbalanced the other way round, two experts a token: each is far from balance, both together are
+// balanced.
+TEST(LoadBalanceLoss, OfLayersPooledCancelsWhatDiffersBetweenThem) {
+  const auto first = at::tensor({2., 2., 0.}).repeat({5, 1}), second = at::tensor({0., 0., 2.}).repeat({5, 1});
+  RoutingByLayer routing = one_layer(first, at::tensor({5, 5, 0}, at::kLong));
+  EXPECT_GT(pooled_load_balance_loss(routing).item<double>(), 2.5);
+  routing["model.layers.1.mlp"] = one_layer(second, at::tensor({0, 5, 5}, at::kLong)).begin()->second;
+  const auto shares = at::stack({first[0].softmax(0), second[0].softmax(0)}).mean(0);
+  const auto expected = 3 * (shares * at::tensor({0.5, 1., 0.5})).sum();
+  EXPECT_NEAR(pooled_load_balance_loss(routing).item<double>(), expected.item<double>(), 1e-6);
+  EXPECT_FALSE(pooled_load_balance_loss({}).defined());
+  EXPECT_FALSE(load_balance_loss({}).defined());
+}
+
+}  // namespace
+}  // namespace evenkeel

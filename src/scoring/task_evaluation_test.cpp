@@ -1,0 +1,411 @@
+#include "scoring/task_evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/format/record.h"
+#include "base/system/interrupt.h"
+#include "base/testing.h"
+#include "data/builtin_text.h"
+#include "data/text_metrics.h"
+#include "models/testing.h"
+#include "scoring/answer_journal.h"
+#include "scoring/generation.h"
+#include "scoring/likelihood.h"
+#include "tokenizer/bpe_training.h"
+
+namespace evenkeel {
+namespace {
+
+Row row(const std::string& question, const std::string& format, const std::string& answer) {
+  return {.instruction = question + "\n\nAnswer format: " + format,
+          .input = "",
+          .output = "the correct answer is " + answer,
+          .answer = answer,
+          .label = ""};
+}
+
+const Tokenizer& tokenizer() {
+  static const Tokenizer trained =
+      Tokenizer::load(testing::TemporaryFile(train_tokenizer(builtin_documents(40, 1), {.vocab_size = 400})).path());
+  return trained;
+}
+
+std::vector<Row> some_rows(size_t count) {
+  std::vector<Row> rows;
+  for (size_t i = 0; i < count; ++i)
+    rows.push_back(row(concat("Is ", i * 7, " larger than ", 40 + i, "?"), "true/false", i % 3 ? "true" : "false"));
+  return rows;
+}
+
+TEST(RowAnswers, AreThoseOfTheAnswerFormatLine) {
+  const auto& task = find_task("arc_c");
+  EXPECT_EQ(row_answers(task, row("q", "answer1/answer2/answer3", "answer1")),
+            (std::vector<std::string>{"answer1", "answer2", "answer3"}));
+  EXPECT_EQ(row_answers(task, row("q Answer format: a/b\n", " x / y \nmore", "x")),
+            (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(row_answers(task, Row()).size(), task.answers.size());
+}
+
+void expect_same(std::span<const Prediction> one, std::span<const Prediction> other) {
+  ASSERT_EQ(one.size(), other.size());
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_EQ(record::write(one[i]).dump(), record::write(other[i]).dump()) << "row " << i;
+}
+
+TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(11);
+  auto nll = find_task("boolq");
+  nll.scoring = Scoring::kNll;
+  for (const auto& task : {find_task("boolq"), nll}) {
+    const testing::TemporaryFolder folder;
+    const auto file = folder.path() / "answers.jsonl";
+    EvaluationOptions options{.max_new_tokens = 6, .batch_size = 4};
+    std::vector<Prediction> whole, resumed;
+    const auto score = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &whole);
+    {
+      AnswerJournal journal(file);
+      options.journal = &journal;
+      options.journal_key = "one";
+      const auto stop = [](int64_t done, int64_t) {
+        if (done >= 8) throw Interrupted("stopped");
+      };
+      EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed, stop), Interrupted);
+      evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
+    }
+    const auto text = read_file(file);
+    if (task.scoring == Scoring::kChoice)  // of several batches: the last line as a kill leaves it
+      write_file_atomic(file, text.substr(0, text.size() - 9));
+    AnswerJournal journal(file);
+    EXPECT_EQ(journal.find("another", 0), nullptr);
+    ASSERT_NE(journal.find("one", 0), nullptr);
+    options.journal = &journal;
+    const auto again = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
+    auto without_time = [](TaskScore one) {
+      one.seconds = 0;
+      return record::write(one).dump();
+    };
+    EXPECT_EQ(without_time(again), without_time(score));
+    expect_same(resumed, whole);
+  }
+}
+
+TEST(EvaluateTask, BelievesItsJournal) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(5);
+  const testing::TemporaryFolder folder;
+  AnswerJournal journal(folder.path() / "answers.jsonl");
+  AnsweredBatch batch{.key = "one", .first = 0, .answers = {}};
+  for (int i = 0; i < 5; ++i)
+    batch.answers.push_back({.output = "it is false", .extracted = "", .gold = "", .ranked = "true"});
+  journal.add(batch);
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                    {.max_new_tokens = 6, .batch_size = 4, .journal = &journal, .journal_key = "one"}, &predictions);
+  EXPECT_EQ(score.invalid_rate, 0);
+  journal.finish();
+  EXPECT_FALSE(path_exists(folder.path() / "answers.jsonl"));
+}
+
+TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(9);
+  std::vector<Prediction> few, many;
+  std::vector<int64_t> done;
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6}, &many);
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9}, &few,
+                [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
+  EXPECT_EQ(done.size(), 9u);  // one by one
+  expect_same(few, many);
+}
+
+TEST(EvaluateTask, ScoresAreThoseOfWholeOutputsWhereNobodyReadsThem) {
+  for (const uint64_t seed : {21, 22, 23}) {
+    const auto model = testing::random_model(seed, 400);
+    const auto rows = some_rows(8);
+    std::vector<Prediction> predictions;
+    auto whole =
+        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24}, &predictions);
+    auto scores = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 24});
+    whole.seconds = scores.seconds = 0;
+    EXPECT_EQ(record::write(scores).dump(), record::write(whole).dump());
+  }
+}
+
+TEST(EvaluateTask, ABFloat16CacheHardlyChangesWhatIsRanked) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(9);
+  std::vector<Prediction> exact, rounded;
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1}, &exact);
+  evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 1, .cache = KvType::kBFloat16},
+                &rounded);
+  int64_t same = 0;
+  for (size_t i = 0; i < rows.size(); ++i) same += exact[i].ranked == rounded[i].ranked;
+  EXPECT_GE(same, 8);
+}
+
+TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
+  const auto model = testing::random_model(21, 400);
+  const auto rows = some_rows(7);
+  std::vector<std::vector<Prediction>> all;
+  for (const int64_t batch : {1, 3, 32}) {
+    std::vector<Prediction> predictions;
+    int64_t reported = 0;
+    const auto score =
+        evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .batch_size = batch},
+                      &predictions, [&](int64_t done, int64_t) { reported = done; });
+    EXPECT_EQ(score.rows, 7);
+    EXPECT_EQ(score.top_k, 3);
+    EXPECT_EQ(reported, 7);
+    all.push_back(std::move(predictions));
+  }
+  for (const auto& predictions : all)
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(predictions[i].output, all[0][i].output);
+      EXPECT_EQ(predictions[i].ranked, all[0][i].ranked);
+      EXPECT_EQ(predictions[i].gold, rows[i].answer);
+    }
+}
+
+TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
+  const auto model = testing::random_model(22, 400);
+  const auto rows = some_rows(5);
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2}, &predictions);
+  int64_t right = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::map<double, std::string> by_logprob;
+    for (const std::string answer : {"true", "false"}) {
+      const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
+      const std::vector<TokenIds> text{tokenizer().encode(prompt + "the correct answer is " + answer)};
+      score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) { by_logprob[s.logprob] = answer; });
+    }
+    EXPECT_EQ(predictions[i].ranked, by_logprob.rbegin()->second);
+    right += predictions[i].ranked == rows[i].answer;
+  }
+  EXPECT_DOUBLE_EQ(score.accuracy_likelihood, static_cast<double>(right) / 5);
+}
+
+TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
+  const auto model = testing::random_model(23, 400);
+  std::vector<Prediction> predictions;
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {some_rows(4)},
+                                   {.max_new_tokens = 5, .likelihood = false}, &predictions);
+  EXPECT_DOUBLE_EQ(score.invalid_rate, 1.0);
+  EXPECT_DOUBLE_EQ(score.accuracy + score.accuracy_valid + score.accuracy_lowercase + score.accuracy_likelihood, 0.0);
+  EXPECT_DOUBLE_EQ(score.chance, 0.5);
+  EXPECT_DOUBLE_EQ(score.majority, 0.5);
+  for (const auto& one : predictions) EXPECT_TRUE(one.extracted.empty() && one.ranked.empty());
+}
+
+TEST(EvaluateTask, RefusesNoRows) {
+  const auto model = testing::random_model(24, 400);
+  EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("piqa"), {}, {}), Error);
+}
+
+TaskRows some_questions() {
+  TaskRows set;
+  for (int i = 0; i < 5; ++i) {
+    std::string context;
+    for (int word = 0; word < 40 * (i + 1); ++word) context += concat(word ? " " : "", "word", word);
+    set.rows.push_back({.instruction = "Which?",
+                        .input = context,
+                        .output = "word1",
+                        .answer = "word1",
+                        .references = {"word1", "word1 word2"},
+                        .answer_at = 6});
+  }
+  return set;
+}
+
+TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
+  const auto model = testing::random_model(25, 400);
+  const auto set = some_questions();
+  std::vector<Prediction> predictions;
+  const EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &predictions);
+  EXPECT_EQ(score.kind, AnswerKind::kText);
+  double exact = 0, f1 = 0;
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const auto match = best_match(predictions[i].output, set.rows[i].references);
+    EXPECT_EQ(predictions[i].references, set.rows[i].references);
+    EXPECT_DOUBLE_EQ(predictions[i].f1, match.f1);
+    EXPECT_TRUE(predictions[i].ranked.empty());
+    exact += match.exact_match / 5, f1 += match.f1 / 5;
+  }
+  EXPECT_DOUBLE_EQ(score.exact_match, exact);
+  EXPECT_DOUBLE_EQ(score.f1, f1);
+  EXPECT_FALSE(score.bert_score);
+}
+
+TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {
+  const auto model = testing::random_model(26, 400);  // 512 positions
+  const auto set = some_questions();
+  const auto cut = [&](int64_t cutoff) {
+    const EvaluationOptions options{.max_new_tokens = 3, .cutoff = cutoff};
+    return evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options).context_cut;
+  };
+  EXPECT_GE(cut(0), 1);
+  EXPECT_LT(cut(0), 5);
+  EXPECT_EQ(cut(240), 5);
+  EXPECT_THROW(cut(20), Error);
+}
+
+TaskInfo own_task(Scoring scoring) {
+  return {.name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
+}
+
+TEST(EvaluateTask, AnExactMatchIsOneToTheLetterWhereThatIsAskedFor) {
+  const auto model = testing::random_model(27, 400);
+  auto set = some_questions();
+  std::vector<Prediction> predictions;
+  const EvaluationOptions options{.max_new_tokens = 5};
+  evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options, &predictions);
+  for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {concat("  The ", predictions[i].output, "\n")};
+  const auto loose = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kF1), set, options);
+  const auto strict = evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options);
+  EXPECT_DOUBLE_EQ(loose.exact_match, 1);  // articles do not count
+  EXPECT_DOUBLE_EQ(strict.exact_match, 0);
+  EXPECT_DOUBLE_EQ(strict.f1, loose.f1);
+  for (size_t i = 0; i < set.rows.size(); ++i) set.rows[i].references = {"no", predictions[i].output + "\n"};
+  EXPECT_DOUBLE_EQ(
+      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kExact), set, options, &predictions).exact_match, 1);
+}
+
+TEST(EvaluateTask, OptionsOfARowAreRankedBehindTheRowsOwnLead) {
+  const auto model = testing::random_model(28, 400);
+  std::vector<Row> rows;
+  for (int i = 0; i < 4; ++i) {
+    rows.push_back({.instruction = concat("Is it ", i, "?"),
+                    .input = "",
+                    .output = i % 2 ? "I say no" : "I say yes",
+                    .answer = i % 2 ? "no" : "yes",
+                    .options = {"yes", "no", "maybe so"}});
+  }
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows}, {.max_new_tokens = 2}, &predictions);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::map<double, std::string> by_logprob;
+    for (const auto& option : rows[i].options) {
+      const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
+      const std::vector<TokenIds> text{tokenizer().encode(prompt + "I say " + option)};
+      const auto start = static_cast<int64_t>(tokenizer().encode(prompt).size()) - 1;
+      score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) {
+        double sum = 0;
+        for (size_t t = static_cast<size_t>(start); t < s.token_logprobs.size(); ++t) sum += s.token_logprobs[t];
+        by_logprob[sum] = option;
+      });
+    }
+    EXPECT_EQ(predictions[i].ranked, by_logprob.rbegin()->second);
+  }
+  EXPECT_DOUBLE_EQ(score.chance, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(score.majority, 0.5);
+}
+
+TEST(CheckTestRows, RefusesWhatNoScoreMayRestOn) {
+  const auto refuses = [](const TaskInfo& task, const Row& bad) {
+    EXPECT_THROW(check_test_rows(task, std::vector{bad}), Error) << bad.answer;
+  };
+  const auto boolq = find_task("boolq");
+  EXPECT_NO_THROW(check_test_rows(boolq, some_rows(3)));
+  for (const auto* answer : {"True", "false ", "maybe", ""}) refuses(boolq, row("Is it?", "true/false", answer));
+  refuses(boolq, {.instruction = " ", .input = "", .output = "true", .answer = "true"});
+  refuses(own_task(Scoring::kChoice), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
+  refuses(own_task(Scoring::kChoice),
+          {.instruction = "q", .input = "", .output = "x", .answer = "z", .options = {"x", "y"}});
+  for (const auto scoring : {Scoring::kF1, Scoring::kExact}) {
+    refuses(own_task(scoring), {.instruction = "q", .input = "", .output = "x", .answer = "x"});
+    refuses(own_task(scoring),
+            {.instruction = "q", .input = "", .output = "", .answer = "", .references = {"", " \n"}});
+    refuses(own_task(scoring), {.instruction = "",
+                                .input = "",
+                                .output = "x",
+                                .answer = "x",
+                                .references = {"x"},
+                                .turns = {{"user", " "}, {"assistant", "x"}}});
+  }
+  refuses(own_task(Scoring::kNll), {.instruction = "q", .input = "", .output = "\n", .answer = ""});
+}
+
+TEST(EvaluateTask, APromptThatIsTooLongIsToldBeforeAnyIsAnswered) {
+  const auto model = testing::random_model(30, 400);
+  auto rows = some_rows(6);
+  rows[4].instruction += std::string(4000, 'x');
+  int64_t answered = 0;
+  EXPECT_THROW(evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                             {.max_new_tokens = 3, .batch_size = 1}, nullptr, [&](int64_t, int64_t) { ++answered; }),
+               Error);
+  EXPECT_EQ(answered, 0);
+}
+
+TEST(EvaluateTask, ASpaceBehindAPlainPromptIsTheAnswersAsInTraining) {
+  const auto model = testing::random_model(31, 400);
+  const auto scored = [&](const std::string& behind_prompt, const std::string& before_answer) {
+    std::vector<Row> rows;
+    for (int i = 0; i < 6; ++i) {
+      const std::string answer = i % 2 ? "small" : "large";
+      rows.push_back({.instruction = concat("Is ", i, " large or small? It is", behind_prompt),
+                      .input = "",
+                      .output = before_answer + answer,
+                      .answer = answer,
+                      .options = {"large", "small", "none of the two"}});
+    }
+    std::vector<Prediction> predictions;
+    evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kChoice), {rows},
+                  {.form = PromptTemplate::kPlain, .max_new_tokens = 4}, &predictions);
+    std::string said;
+    for (const auto& one : predictions) said += concat(one.ranked, "/", one.output, "\n");
+    return said;
+  };
+  EXPECT_EQ(scored(" ", ""), scored("", " "));
+}
+
+TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
+  const auto model = testing::random_model(29, 400);
+  const auto set = some_questions();
+  std::vector<Prediction> predictions;
+  const auto score =
+      evaluate_task(*model, tokenizer(), {}, own_task(Scoring::kNll), set, {.cutoff = 150}, &predictions);
+  const TokenizeOptions training{.cutoff = 150, .eos = model->spec().end_of_text};
+  const auto whole = tokenize_rows(set.rows, tokenizer(), training);
+  EXPECT_EQ(score.cut, whole.cut);
+  EXPECT_GT(score.cut, 0);
+  double sum = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < whole.examples.size(); ++i) {  // each row alone
+    const auto loss = model->loss(pack(std::span(&whole.examples[i], 1)), {});
+    const auto& one = predictions[static_cast<size_t>(whole.rows[i])];
+    EXPECT_EQ(one.answer_tokens, loss.count);
+    EXPECT_NEAR(one.nll, loss.sum.item<double>(), 1e-3);
+    sum += loss.sum.item<double>(), tokens += loss.count;
+  }
+  EXPECT_EQ(score.kind, AnswerKind::kLikelihood);
+  EXPECT_EQ(score.answer_tokens, tokens);
+  EXPECT_NEAR(score.nll, sum / static_cast<double>(tokens), 1e-4);
+  EXPECT_DOUBLE_EQ(score.perplexity, std::exp(score.nll));
+}
+
+TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {
+  TaskScore text{.task = "telequad", .kind = AnswerKind::kText, .exact_match = 0.25, .f1 = 0.5};
+  EXPECT_FALSE(record::write(text).contains("accuracy") || record::write(text).contains("bert_score"));
+  EXPECT_EQ(record::write(text)["f1"], 0.5);
+  text.bert_score = 0.75;
+  EXPECT_EQ(record::write(text)["bert_score"], 0.75);
+  EXPECT_FALSE(record::write(TaskScore{.task = "boolq"}).contains("f1"));
+  const auto likelihood = record::write(TaskScore{.task = "files", .kind = AnswerKind::kLikelihood, .nll = 1.5});
+  EXPECT_FALSE(likelihood.contains("accuracy") || likelihood.contains("f1"));
+  const Json json = Json::parse(likelihood.dump());
+  const auto again = record::read<TaskScore>(JsonView(json, "here"));
+  EXPECT_EQ(again.kind, AnswerKind::kLikelihood);
+  EXPECT_EQ(again.nll, 1.5);
+}
+
+}  // namespace
+}  // namespace evenkeel

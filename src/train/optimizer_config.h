@@ -1,0 +1,27 @@
+/// \file  The hyperparameters of AdamW, as the config section `optimizer` gives them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/format/config_table.h"
+
+namespace evenkeel {
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double lr = 2e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-5;
+  double weight_decay = 0.01;
+  void visit(auto& field) {
+    field("name", name, "adamw");
+    field("lr", lr, "learning rate per step, constant within a federated run, > 0");
+    field("betas", betas, "decay of the first and second moment, each in [0, 1)");
+    field("eps", eps, "added outside the root, > 0");
+    field("weight_decay", weight_decay, "decoupled, multiplied by lr, >= 0");
+  }
+  void resolve(const config::Table& table) const;
+};
+
+}  // namespace evenkeel
