@@ -87,7 +87,7 @@ void print_products() {
             << "                          rows |     own     dot    tile  native   widen | chosen\n";
   for (const auto& cell : measured) {
     const auto gflops = [&](MatmulKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
-    std::cout << (cell.place == GemmContext::kExpert ? "an expert" : "a linear ")
+    std::cout << (cell.context == GemmContext::kExpert ? "an expert" : "a linear ")
               << (cell.direction == Direction::kForward ? ", x W^T       " : ", dY W        ")
               << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(MatmulKernel::kFp32Exact)
               << gflops(MatmulKernel::kBf16Dot) << gflops(MatmulKernel::kBf16Tile) << gflops(MatmulKernel::kBf16Vendor)

@@ -39,8 +39,8 @@ TEST(SharedRows, TransposesPairWithWhatTheyTranspose) {
 TEST(SharedRows, WithoutThemEverythingStaysWhatItIs) {
   const SharedRows none;
   const auto x = random_tensor({4, 7}, 1);
-  EXPECT_TRUE(none.expand(x).is_same(x) && none.representatives(x).is_same(x) && none.scatter_to_representatives(x).is_same(x) &&
-              none.sum_by_row(x).is_same(x));
+  EXPECT_TRUE(none.expand(x).is_same(x) && none.representatives(x).is_same(x) &&
+              none.scatter_to_representatives(x).is_same(x) && none.sum_by_row(x).is_same(x));
 }
 
 TEST(SharedRows, RefusesRowsThatAreNotNumberedAsTheyAppear) {

@@ -20,12 +20,15 @@ using torch::autograd::variable_list;
 // The node's tensors. Factors that are absent are empty: the graph takes no undefined ones.
 enum LinearTensor : size_t { kLinearX, kLinearWeight, kLinearA, kLinearB, kLinearChangeA, kLinearChangeB, kLinearXA };
 
-// What a call says besides its tensors.
-struct LinearSettings {
-  double scaling = 1;
-  at::Tensor scales_O;
-  MatmulTable products;
+// The settings of a call. The node keeps them for its backward pass.
+struct LinearSettings : torch::CustomClassHolder {
+  LinearSettings(double s, at::Tensor scales, const MatmulTable& table)
+      : scaling(s), scales_O(std::move(scales)), products(table) {}
+  const double scaling;
+  const at::Tensor scales_O;
+  const MatmulTable products;
 };
+using LinearSettingsPointer = c10::intrusive_ptr<LinearSettings>;
 
 template <typename T>
 struct LinearWorkspace {
@@ -54,8 +57,8 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
   }
   const kernels::ActivationsOf<T> x{x_TI.const_data_ptr<T>(), rows, x_TI.size(1)};
   kernels::matmul_nt<T>(MatmulKernel::kFp32Exact, x, lora_products, workspace->product);
-  kernels::matmul_nt<T>(settings.products.at(GemmContext::kLinear, Direction::kForward, rows), x,
-                               std::span(&output, 1), workspace->product);
+  kernels::matmul_nt<T>(settings.products.at(GemmContext::kLinear, Direction::kForward, rows), x, std::span(&output, 1),
+                        workspace->product);
 }
 
 // dx = dy W + what stands beside W. Leaves dy B of the adapter in workspace.dy_b.
@@ -73,26 +76,24 @@ void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const L
     epilogues.push_back(kernels::lora_a_epilogue<T>(*beside, dy_b, rows));
   }
   if (dx_TI.defined())
-    kernels::matmul_nn<T>(kernel, {dy, rows, dy_TO.size(1)}, {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(epilogues)},
-                      workspace.product);
+    kernels::matmul_nn<T>(kernel, {dy, rows, dy_TO.size(1)},
+                          {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(epilogues)}, workspace.product);
 }
 
 struct LinearNode : torch::autograd::Function<LinearNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TI, const at::Tensor& w_OI,
                             const at::Tensor& a_RI, const at::Tensor& b_OR, const at::Tensor& change_a_RI,
-                            const at::Tensor& change_b_OR, const LinearSettings& settings) {
+                            const at::Tensor& change_b_OR, const LinearSettingsPointer& settings) {
     variable_list tensors{x_TI, w_OI, a_RI, b_OR, change_a_RI, change_b_OR};
     auto y_TO = at::empty({x_TI.size(0), w_OI.size(0)}, x_TI.options());
     auto xa_TR = at::empty({x_TI.size(0), a_RI.numel() > 0 ? a_RI.size(0) : 0}, x_TI.options());
     if (x_TI.scalar_type() == at::kDouble)
-      linear_forward<double>(tensors, settings, y_TO, xa_TR);
+      linear_forward<double>(tensors, *settings, y_TO, xa_TR);
     else
-      linear_forward<float>(tensors, settings, y_TO, xa_TR);
+      linear_forward<float>(tensors, *settings, y_TO, xa_TR);
     tensors.push_back(xa_TR);
     ctx->save_for_backward(std::move(tensors));
-    ctx->saved_data["scaling"] = settings.scaling;
-    ctx->saved_data["scales"] = settings.scales_O;
-    ctx->saved_data["products"] = settings.products.packed();
+    ctx->saved_data["settings"] = c10::IValue::make_capsule(settings);
     return y_TO;
   }
 
@@ -106,6 +107,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
   template <typename T>
   static variable_list backward_as(AutogradContext* ctx, const variable_list& saved, at::Tensor dy_TO) {
     variable_list out(kLinearXA + 1);
+    const auto settings = c10::static_intrusive_pointer_cast<LinearSettings>(ctx->saved_data["settings"].toCapsule());
     auto x_TI = saved[kLinearX], xa_TR = saved[kLinearXA];
     const auto& w_OI = saved[kLinearWeight];
     const int64_t tokens = x_TI.size(0);
@@ -113,17 +115,16 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto live = nonzero_rows(dy_TO);
     if (live)
       for (auto* rows : {&dy_TO, &x_TI, &xa_TR}) *rows = rows->index_select(0, *live);
-    auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
+    auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], settings->scaling);
     if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_buffer<T>(saved[kLinearA], out[kLinearA]);
     if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_buffer<T>(saved[kLinearB], out[kLinearB]);
     const auto change = LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1);
     const kernels::WorkspaceLease<LinearWorkspace<T>> workspace(kernels::workspace_pool<LinearWorkspace<T>>());
     at::Tensor dx_TI;
     if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
-    input_gradient(kernels::StoredMatrix::of(w_OI, ctx->saved_data["scales"].toTensor()),
-                   MatmulTable::unpacked(ctx->saved_data["products"].toIntVector())
-                       .at(GemmContext::kLinear, Direction::kBackward, dy_TO.size(0)),
-                   lora, change, dy_TO, dx_TI, *workspace);
+    input_gradient(kernels::StoredMatrix::of(w_OI, settings->scales_O),
+                   settings->products.at(GemmContext::kLinear, Direction::kBackward, dy_TO.size(0)), lora, change,
+                   dy_TO, dx_TI, *workspace);
     if (lora.rank > 0)
       kernels::factor_gradients(lora,
                                 {.rows = dy_TO.size(0),
@@ -197,7 +198,7 @@ at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFacto
   const auto lora = prepared_adapter(beside.adapter, x, w.values_OI),
              change = prepared_change(beside.change, x, w.values_OI);
   return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
-                           LinearSettings{lora.scaling, w.scales_O, compute.products});
+                           c10::make_intrusive<LinearSettings>(lora.scaling, w.scales_O, compute.products));
 }
 
 }  // namespace evenkeel

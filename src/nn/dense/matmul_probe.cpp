@@ -21,8 +21,8 @@ using kernels::StoredMatrix;
 constexpr int kRepeats = 5;
 
 // 64 MiB of weights, some more than what caches hold.
-std::vector<FrozenWeight> cold_weights(GemmContext place, at::ScalarType stored) {
-  const int64_t out = place == GemmContext::kExpert ? 1024 : 2048;
+std::vector<FrozenWeight> cold_weights(GemmContext context, at::ScalarType stored) {
+  const int64_t out = context == GemmContext::kExpert ? 1024 : 2048;
   const int64_t bytes = out * 2048 * static_cast<int64_t>(c10::elementSize(stored));
   std::vector<FrozenWeight> weights;
   for (int64_t i = 0; i < (int64_t{1} << 26) / bytes; ++i) {
@@ -42,7 +42,7 @@ struct ProbeOperands {
 };
 
 struct ProbeCell {
-  GemmContext place;
+  GemmContext context;
   Direction direction;
   int64_t rows;
   MatmulKernel kernel;
@@ -67,7 +67,7 @@ double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std
     for (size_t i = next++; i < weights.size(); i = next++)
       multiply(cell, weights[i], operands[static_cast<size_t>(thread)]);
   };
-  if (cell.place == GemmContext::kExpert)
+  if (cell.context == GemmContext::kExpert)
     at::parallel_for(0, static_cast<int64_t>(operands.size()), 1, work);
   else
     work(0, 1);
@@ -97,12 +97,12 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
   const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
   const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
   std::vector<Candidate> all;
-  for (const auto kernel : {MatmulKernel::kFp32Exact, MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor,
-                            MatmulKernel::kUpcast}) {
+  for (const auto kernel : {MatmulKernel::kFp32Exact, MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile,
+                            MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast}) {
     if (kernel == MatmulKernel::kBf16Dot && !has_bfloat16_dots()) continue;
     if (kernel == MatmulKernel::kBf16Tile && !has_bfloat16_tiles()) continue;
     if (kernels::supported_kernel(stored(weights[0]), kernel) != kernel) continue;
-    auto& one = all.emplace_back(Candidate{{cell.place, cell.direction, cell.rows, kernel}});
+    auto& one = all.emplace_back(Candidate{{cell.context, cell.direction, cell.rows, kernel}});
     seconds(one.cell, weights.first(1), operands);  // the library writes its code at the first product of a shape
     one.trial = seconds(one.cell, some, operands) / share;
   }
@@ -112,7 +112,7 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
 // Kernels take turns, so that what disturbs the machine for a while disturbs all of them; one that is far behind on
 // some of the weights is not tried on all.
 MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
-                        std::vector<ProbeOperands>& operands) {
+                       std::vector<ProbeOperands>& operands) {
   const int64_t numbers = weights[0].values_OI.numel();
   const auto used = weights.first(weights_for(cell.rows, numbers, operands.size(), weights.size()));
   auto all = candidates(cell, used, operands);
@@ -122,7 +122,7 @@ MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weig
     for (auto& one : all)
       if (one.trial <= 2 * best) one.taken.push_back(seconds(one.cell, used, operands));
   const double work = 2e-9 * static_cast<double>(cell.rows * numbers) * static_cast<double>(used.size());
-  MeasuredMatmul result{.place = cell.place, .direction = cell.direction, .rows = cell.rows};
+  MeasuredMatmul result{.context = cell.context, .direction = cell.direction, .rows = cell.rows};
   for (const auto& one : all)
     result.gflops[static_cast<size_t>(one.cell.kernel)] = work / (one.taken.empty() ? one.trial : median(one.taken));
   return result;
@@ -133,7 +133,8 @@ MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weig
 MatmulKernel MeasuredMatmul::chosen() const {
   auto best = MatmulKernel::kFp32Exact;
   const auto speed = [&](MatmulKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
-  for (const auto kernel : {MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast})
+  for (const auto kernel :
+       {MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast})
     if (speed(kernel) > 1.1 * speed(best)) best = kernel;
   return best;
 }
@@ -142,9 +143,9 @@ std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored) {
   const c10::NoGradGuard no_grad;
   constexpr int64_t kMostRows = MatmulTable::kRows.back(), kWidest = 2048;
   std::vector<MeasuredMatmul> all;
-  for (const auto place : {GemmContext::kExpert, GemmContext::kLinear}) {
-    const auto weights = cold_weights(place, stored);
-    const int threads = place == GemmContext::kExpert ? at::get_num_threads() : 1;
+  for (const auto context : {GemmContext::kExpert, GemmContext::kLinear}) {
+    const auto weights = cold_weights(context, stored);
+    const int threads = context == GemmContext::kExpert ? at::get_num_threads() : 1;
     std::vector<ProbeOperands> operands(static_cast<size_t>(threads));
     for (auto& one : operands) {
       one.x = at::full({kMostRows, kWidest}, 0.5, at::kFloat);
@@ -152,14 +153,14 @@ std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored) {
     }
     for (const auto direction : {Direction::kForward, Direction::kBackward})
       for (const int64_t rows : MatmulTable::typical_rows())
-        all.push_back(measure({place, direction, rows, MatmulKernel::kFp32Exact}, weights, operands));
+        all.push_back(measure({context, direction, rows, MatmulKernel::kFp32Exact}, weights, operands));
   }
   return all;
 }
 
 MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured) {
   MatmulTable table;
-  for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.chosen());
+  for (const auto& cell : measured) table.set(cell.context, cell.direction, cell.rows, cell.chosen());
   return table;
 }
 

@@ -16,7 +16,7 @@ namespace evenkeel {
 struct MeasuredMatmul {
   static constexpr size_t kKernels = names(MatmulKernel{}).size();
 
-  GemmContext place{};
+  GemmContext context{};
   Direction direction{};
   int64_t rows = 0;
   std::array<double, kKernels> gflops{};  ///< by kernel; 0: not tried, as processor or format lack it

@@ -18,19 +18,25 @@ namespace {
 using kernels::ExpertBatch;
 using kernels::ExpertBatchGradients;
 using kernels::ExpertSlots;
-using kernels::WorkspaceLease;
 using kernels::kAdapter;
-using kernels::kLoraBranches;
 using kernels::kChange;
 using kernels::kDown;
+using kernels::kLoraBranches;
 using kernels::kProjections;
 using kernels::Scratch;
 using kernels::TokenRows;
+using kernels::WorkspaceLease;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Positions of the node's tensors among its inputs, in the order of apply(); what is saved follows them.
-enum Input : size_t { kX, kWeights, kExperts, kFirstFactor, kFirstMatrix = kFirstFactor + 2 * kProjections * kLoraBranches };
+enum Input : size_t {
+  kX,
+  kWeights,
+  kExperts,
+  kFirstFactor,
+  kFirstMatrix = kFirstFactor + 2 * kProjections * kLoraBranches
+};
 enum SavedRows : size_t { kSavedG, kSavedU, kSavedXA, kSavedRows };
 
 constexpr size_t factor_a(size_t projection, size_t beside) {
@@ -38,13 +44,14 @@ constexpr size_t factor_a(size_t projection, size_t beside) {
 }
 constexpr size_t factor_b(size_t projection, size_t beside) { return factor_a(projection, beside) + 1; }
 
-// What a call says besides its tensors.
-struct Settings {
+// The settings of a call. The node keeps them for its backward pass.
+struct Settings : torch::CustomClassHolder {
   std::vector<double> scalings;  // of the adapters, by projection
   MatmulTable products;
   std::vector<at::Tensor> scales;  // of the matrices, in their order; empty where they have none
   bool keep = true;                // for a backward pass
 };
+using SettingsPointer = c10::intrusive_ptr<Settings>;
 
 ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
   return {std::span(experts_TK.const_data_ptr<int64_t>(), static_cast<size_t>(experts_TK.numel())), experts_TK.size(1),
@@ -82,7 +89,7 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
 template <typename T>
 void set_saved(ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
   batch.saved = {saved[kSavedG].mutable_data_ptr<T>(), saved[kSavedU].mutable_data_ptr<T>(),
-                saved[kSavedXA].mutable_data_ptr<T>()};
+                 saved[kSavedXA].mutable_data_ptr<T>()};
 }
 
 // Rows by slot on their way to tokens; none with one expert per token.
@@ -166,16 +173,14 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
 }
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
-  static at::Tensor forward(AutogradContext* ctx, at::TensorList tensors, const Settings& settings) {
+  static at::Tensor forward(AutogradContext* ctx, at::TensorList tensors, const SettingsPointer& settings) {
     variable_list inputs(tensors.begin(), tensors.end()), saved;
     const auto num_experts = static_cast<int64_t>((inputs.size() - kFirstMatrix) / kProjections);
     const auto slots = sort_slots(inputs[kExperts], num_experts);
-    const auto y_TD = inputs[kX].scalar_type() == at::kDouble ? forward_as<double>(slots, inputs, settings, saved)
-                                                              : forward_as<float>(slots, inputs, settings, saved);
-    if (!settings.keep) return y_TD;
-    ctx->saved_data["scalings"] = settings.scalings;
-    ctx->saved_data["products"] = settings.products.packed();
-    ctx->saved_data["scales"] = settings.scales;
+    const auto y_TD = inputs[kX].scalar_type() == at::kDouble ? forward_as<double>(slots, inputs, *settings, saved)
+                                                              : forward_as<float>(slots, inputs, *settings, saved);
+    if (!settings->keep) return y_TD;
+    ctx->saved_data["settings"] = c10::IValue::make_capsule(settings);
     inputs.insert(inputs.end(), saved.begin(), saved.end());
     ctx->save_for_backward(std::move(inputs));
     return y_TD;
@@ -183,16 +188,14 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     auto inputs = ctx->get_saved_variables();
-    const Settings settings{ctx->saved_data["scalings"].toDoubleVector(),
-                            MatmulTable::unpacked(ctx->saved_data["products"].toIntVector()),
-                            ctx->saved_data["scales"].toTensorVector()};
+    const auto settings = c10::static_intrusive_pointer_cast<Settings>(ctx->saved_data["settings"].toCapsule());
     const variable_list saved(inputs.end() - kSavedRows, inputs.end());
     inputs.resize(inputs.size() - kSavedRows);
     const auto num_experts = static_cast<int64_t>((inputs.size() - kFirstMatrix) / kProjections);
     const auto slots = sort_slots(inputs[kExperts], num_experts);
     const auto dy_TD = grads[0].contiguous();
-    auto out = dy_TD.scalar_type() == at::kDouble ? backward_as<double>(ctx, slots, inputs, settings, saved, dy_TD)
-                                                  : backward_as<float>(ctx, slots, inputs, settings, saved, dy_TD);
+    auto out = dy_TD.scalar_type() == at::kDouble ? backward_as<double>(ctx, slots, inputs, *settings, saved, dy_TD)
+                                                  : backward_as<float>(ctx, slots, inputs, *settings, saved, dy_TD);
     out.emplace_back();
     return out;
   }
@@ -280,21 +283,23 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   variable_list inputs{x_TD.contiguous(), routing.weights.to(dtype).contiguous(), routing.experts.contiguous()};
   // The graph takes no undefined tensors: an absent factor is an empty one.
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
-  Settings settings{std::vector<double>(kProjections, 1.0), compute.products, {}};
+  const auto settings = c10::make_intrusive<Settings>();
+  settings->scalings.assign(kProjections, 1.0);
+  settings->products = compute.products;
   const std::array sites{beside.gate, beside.up, beside.down};
   for (size_t p = 0; p < kProjections; ++p) {
     take_factors(inputs, p, sites[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
-    if (sites[p].adapter) settings.scalings[p] = sites[p].adapter->scaling;
+    if (sites[p].adapter) settings->scalings[p] = sites[p].adapter->scaling;
   }
   for (const auto* matrices : {&weights.gate, &weights.up, &weights.down})
     for (const auto& weight : *matrices) {
       inputs.push_back(weight.values_OI);
-      if (weight.scales_O.defined()) settings.scales.push_back(weight.scales_O);
+      if (weight.scales_O.defined()) settings->scales.push_back(weight.scales_O);
     }
-  EK_CHECK(settings.scales.empty() || settings.scales.size() == kProjections * weights.gate.size(), kShape,
-           "experts: ", settings.scales.size(), " of ", kProjections * weights.gate.size(), " matrices are in int8");
-  settings.keep = c10::GradMode::is_enabled() &&
-                  std::any_of(inputs.begin(), inputs.end(), [](const auto& t) { return t.requires_grad(); });
+  EK_CHECK(settings->scales.empty() || settings->scales.size() == kProjections * weights.gate.size(), kShape,
+           "experts: ", settings->scales.size(), " of ", kProjections * weights.gate.size(), " matrices are in int8");
+  settings->keep = c10::GradMode::is_enabled() &&
+                   std::any_of(inputs.begin(), inputs.end(), [](const auto& t) { return t.requires_grad(); });
   return ExpertsNode::apply(at::TensorList(inputs), settings);
 }
 
