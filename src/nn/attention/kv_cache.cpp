@@ -32,23 +32,23 @@ KvSequence KvSequence::prefix(int64_t tokens) const {
 void KvCache::open(size_t sequence, int64_t tokens) { open({&sequence, 1}, tokens); }
 
 void KvCache::open(std::span<const size_t> together, int64_t tokens) {
-  const auto room = std::make_shared<KvBlock>(shape_, tokens);
-  for (const size_t sequence : together) sequences[sequence].room = append_block;
+  const auto append_block = std::make_shared<KvBlock>(shape_, tokens);
+  for (const size_t sequence : together) sequences[sequence].append_block = append_block;
 }
 
 void KvCache::extend(std::span<const int64_t> offsets) {
   EK_CHECK(offsets.size() == sequences.size() + 1, kShape, "a batch of ", offsets.size() - 1,
            " sequences with a cache of ", sequences.size());
   for (size_t b = 0; b < sequences.size(); ++b) {
-    auto& [runs, room] = sequences[b];
+    auto& [runs, append_block] = sequences[b];
     const int64_t tokens = offsets[b + 1] - offsets[b];
-    EK_CHECK(room && room->used + tokens <= room->capacity, kInternal, "key/value cache: sequence ", b,
-             " has room for ", room ? room->capacity - room->used : 0, " tokens, ", tokens, " are needed");
-    if (!runs.empty() && runs.back().block == room && runs.back().first + runs.back().count == room->used)
+    EK_CHECK(append_block && append_block->used + tokens <= append_block->capacity, kInternal, "key/value cache: sequence ", b,
+             " has room for ", append_block ? append_block->capacity - append_block->used : 0, " tokens, ", tokens, " are needed");
+    if (!runs.empty() && runs.back().block == append_block && runs.back().first + runs.back().count == append_block->used)
       runs.back().count += tokens;
     else
-      runs.push_back({room, room->used, tokens});
-    room->used += tokens;
+      runs.push_back({append_block, append_block->used, tokens});
+    append_block->used += tokens;
   }
 }
 
