@@ -24,8 +24,8 @@
 #include <thread>
 
 #include "base/plain/files.h"
-#include "base/plain/mapped_files.h"
 #include "base/plain/json.h"
+#include "base/plain/mapped_files.h"
 #include "base/random/random.h"
 #include "base/system/dispatch.h"
 #include "base/system/process.h"

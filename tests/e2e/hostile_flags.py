@@ -173,7 +173,7 @@ BAD = {
     },
     "list": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
-               "--device-profile": [("box.toml", ["--device-profile", "--config or --model"])]},
+               "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
 }
 
 

@@ -24,7 +24,7 @@ def start(model, adapter, method, **changes):
                     train__rounds=1, data__limit=30, data__task="files", data__partition__kind="iid",
                     data__files__score="nll", data__files__train=f"['{adapter.parent}/rows.jsonl']",
                     data__files__test=f"['{adapter.parent}/rows.jsonl']", evaluate__before="true", evaluate__limit=4,
-                    evaluate__budgets="[1.0]", evaluate__readings="['b']", **changes)
+                    evaluate__budgets="[1.0]", evaluate__rank_eval_modes="['b']", **changes)
 
 
 @pytest.fixture(scope="module")

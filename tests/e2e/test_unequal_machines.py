@@ -11,10 +11,10 @@ from test_resume import start, wait_for
 from tiny import CONFIG, ROOT, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
 
 DEVICES = {
-    "devices.phone": '{ top_k = [1, 8], tokens_per_second = [300, 80], down_mbit = 20, up_mbit = 4, latency = 0.1, '
+    "client_profiles.phone": '{ top_k = [1, 8], tokens_per_second = [300, 80], down_mbit = 20, up_mbit = 4, latency = 0.1, '
                      'dropout = 0.2, speed_factor = { distribution = "log-normal", sigma = 0.4 } }',
-    "devices.server": "{ tokens_per_second = [9000] }",
-    "clients.devices": '["phone", "phone", "server", "server", "phone"]',
+    "client_profiles.server": "{ tokens_per_second = [9000] }",
+    "clients.profiles": '["phone", "phone", "server", "server", "phone"]',
     "clients.participation": "1.0",
     "clients.deadline": "8",
     "clients.quorum": "2",
@@ -86,12 +86,12 @@ def test_report_draws_time(run):
 def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(tiny_model, tmp_path):  # noqa: F811
     quick = settings(model__path=tiny_model, data__limit=12, train__rounds=1, method__name="fedit", evaluate__limit=1,
                      evaluate__budgets="[1.0]")
-    out = succeed("doctor", "--config", CONFIG, *quick, "--device-profile", tmp_path / "here.toml").stdout
-    assert "[devices.here] is in" in out
-    profile = tomllib.loads((tmp_path / "here.toml").read_text())["devices"]["here"]
+    out = succeed("doctor", "--config", CONFIG, *quick, "--client-profile", tmp_path / "here.toml").stdout
+    assert "[client_profiles.here] is in" in out
+    profile = tomllib.loads((tmp_path / "here.toml").read_text())["client_profiles"]["here"]
     assert profile["top_k"] == [1, 2, 4, 8] and min(profile["tokens_per_second"]) > 0
     (tmp_path / "timed.toml").write_text(CONFIG.read_text() + (tmp_path / "here.toml").read_text())
-    succeed("train", tmp_path / "timed.toml", *quick, "--set", 'clients.devices={ values = ["here"] }', "--out", tmp_path / "run")
+    succeed("train", tmp_path / "timed.toml", *quick, "--set", 'clients.profiles={ values = ["here"] }', "--out", tmp_path / "run")
     check = lambda *words: subprocess.run([sys.executable, ROOT / "bench/check_times.py", tmp_path / "run", *words],
                                           capture_output=True, text=True, timeout=60)
     loose = check("--tolerance", "1000", "--together")
@@ -100,8 +100,8 @@ def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(t
 
 
 @pytest.mark.parametrize("words, says", [
-    (["--device-profile", "a b.toml"], ["--device-profile", "NAME.toml"]),
-    (["--device-profile", "nowhere/box.toml"], ["nowhere", "folder"]),
+    (["--client-profile", "a b.toml"], ["--client-profile", "NAME.toml"]),
+    (["--client-profile", "nowhere/box.toml"], ["nowhere", "folder"]),
 ])
 def test_a_profile_that_could_not_be_written_is_refused_before_anything_is_measured(words, says, tmp_path):
     one_line(evenkeel("doctor", "--config", CONFIG, *words, cwd=tmp_path), *says)

@@ -266,7 +266,7 @@ TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("[data.telequad]\ntrain_share = 0.0\n", {"data.telequad.train_share", "at most 1"});
   expect_complaint("[evaluate.bert_score]\nlayer = -2\n", {"evaluate.bert_score.layer", "-1 or more"});
   expect_complaint("[evaluate.bert_score]\nidf = true\n", {"evaluate.bert_score.encoder", "empty"});
-  expect_complaint("[evaluate]\nreadings = [\"c\"]\n", {"evaluate.readings", "a, b"});
+  expect_complaint("[evaluate]\nrank_eval_modes = [\"c\"]\n", {"evaluate.rank_eval_modes", "a, b"});
   expect_complaint("[evaluate]\ntasks = [\"arc_x\"]\n", {"arc_x"});
   expect_complaint("name = \"a/b\"\n", {"name", "a/b"});
 }

@@ -26,7 +26,7 @@ class Served : public testing::SmallRun {
     for (auto& [site, f] : state.global.adapters) f.b = at::full_like(f.b, 0.2);
     for (auto& [name, extra] : state.global.extras)
       if (name.ends_with(".phi")) extra = at::linspace(-1, 1, extra.numel(), at::kFloat);
-    take_up(e.server, e.fabric, {.state = state});
+    restore_clients(e.server, e.fabric, {.state = state});
     return state;
   }
 

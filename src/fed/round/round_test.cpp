@@ -17,7 +17,7 @@ class RoundTest : public testing::SmallRun {
   /// The round after `now`, whoever the clients of `e` last worked for.
   static RoundResult play(Experiment& e, const Snapshot& now, std::string_view name) {
     RunProgress progress(e.server, now.state.round);
-    take_up(e.server, e.fabric, now);
+    restore_clients(e.server, e.fabric, now);
     return run_round(e.server, e.fabric, now, RoundJournal(root() / name), progress);
   }
 
@@ -272,7 +272,7 @@ TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
 class Lossy : public Fabric {
  public:
   Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
-  void announce(std::span<const ClientProfile> to, const News& news) override { fabric_.announce(to, news); }
+  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override { fabric_.announce(to, news); }
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
     ++exchanges;
     std::vector<ClientProfile> there;
@@ -362,7 +362,7 @@ TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
     }
     Lossy told(e.fabric, {});
     auto now = beginning(e);
-    take_up(e.server, told, now);
+    restore_clients(e.server, told, now);
     for (const std::string round : {"told-1-", "told-2-"}) {
       RunProgress progress(e.server, now.state.round);
       now = run_round(e.server, told, now, RoundJournal(root() / (round + method)), progress).next;

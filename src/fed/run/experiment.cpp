@@ -65,11 +65,11 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
                                                .sites = std::move(sites),
                                                .method = config.method.make(),
                                                .bert_scorer = {}})};
-  if (purpose == Purpose::kTrain || purpose == Purpose::kForesee)
+  if (purpose == Purpose::kTrain || purpose == Purpose::kDryRun)
     e.fabric.shards = make_shards(config, e.fabric.place.tokenizer, e.server.model);
   e.server.clients = make_clients(config, e.server.model, sizes_of(e.fabric.shards));
   e.fabric.clients = e.server.clients;
-  if (purpose == Purpose::kForesee || purpose == Purpose::kServe) return e;
+  if (purpose == Purpose::kDryRun || purpose == Purpose::kServe) return e;
   const auto& bert = config.evaluate.bert_score;
   if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
   if (check) check(e);

@@ -20,7 +20,7 @@ struct Experiment {
 enum class Purpose {
   kTrain,
   kEvaluate,  ///< no rows
-  kForesee,   ///< rows, but a model without weights (load_shape)
+  kDryRun,    ///< rows, but a model without weights (load_shape)
   kServe,     ///< neither rows nor weights: clients are elsewhere, and nothing is evaluated here
 };
 

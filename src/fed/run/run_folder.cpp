@@ -80,7 +80,8 @@ OrderedJson partition_json(const Shards& shards) {
 ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
   auto table = config::Table::parse(text, (folder / file).string());
   // A run's config names every key there was: one that it lacks came later, and the run keeps its bits without it.
-  if (!table.table("train").contains("share_beginnings")) table.set("train.share_beginnings=false");
+  ExperimentConfig::rename_keys(table);
+  if (!table.table("train").contains("share_prefixes")) table.set("train.share_prefixes=false");
   if (!table.table("train").contains("merge_tokens")) table.set("train.merge_tokens=0");
   auto config = ExperimentConfig::read(table);
   config.output.dir = folder.string();
@@ -238,7 +239,7 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
     EK_CHECK(enough && !too_many, kCheckpoint, (folder_ / kRounds).string(), ": holds ", rounds.lines.size(),
              " whole lines, committed are ", commit.round, " rounds");
   } catch (const Error& damage) {
-    throw checkpoint_.with_way_out(damage, reaches);
+    throw checkpoint_.with_recovery_hint(damage, reaches);
   }
   record_missing_ = static_cast<int64_t>(rounds.lines.size()) < commit.round;
   const size_t kept = std::min(rounds.lines.size(), static_cast<size_t>(commit.round));

@@ -37,7 +37,7 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
 
 std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
   if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.reading == "a") return {};
-  return server.lost_routing(state, point).served_differently();
+  return server.unexportable_routing(state, point).served_differently();
 }
 
 /// What two scores must share to be the same but for whom they are of.
@@ -96,7 +96,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
   std::vector<EvaluationPoint> points;
   if (!server.config.evaluate.per_client) return points;
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
   for (const auto& client : server.clients)
     for (const auto& reading : readings)
       for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
@@ -110,7 +110,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
     for (const auto& reading : readings) {
@@ -145,7 +145,7 @@ Scored score(const Server& server, Fabric& fabric, const ServerState& state, con
                                   [&](const ClientProgress& done) {
                                     if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
                                   },
-                              .whole_news = [&] { return server.whole_news(state); }});
+                              .full_sync = [&] { return server.full_sync(state); }});
   return scored;
 }
 
@@ -164,7 +164,7 @@ ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
   auto last = checkpoint.read();
   if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
   check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
-  take_up(e.server, e.fabric, last.snapshot);
+  restore_clients(e.server, e.fabric, last.snapshot);
   return std::move(last.snapshot.state);
 }
 

@@ -29,10 +29,10 @@ Snapshot first_snapshot(const Course& run) {
   auto opened = run.folder.take_snapshot();
   if (opened) {
     run.folder.save_adapter(opened->state, run.server);
-    take_up(run.server, run.fabric, *opened);
+    restore_clients(run.server, run.fabric, *opened);
   }
   auto snapshot = opened ? std::move(*opened) : before_first_round(run.server, run.fabric);
-  run.server.rehearse(snapshot.state);
+  run.server.dry_run(snapshot.state);
   return snapshot;
 }
 
@@ -190,7 +190,7 @@ std::vector<TaskScore> play_run(const Course& run) {
     if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
     if (done) return scores;
     now = advance(run, now, progress);
-    make_room(now.state);
+    trim_heap(now.state);
   }
 }
 

@@ -49,13 +49,13 @@ class Gathering {
     }
   }
 
-  void hear(const wire::Arrival& arrival) {
+  void on_reply(const wire::Arrival& arrival) {
     auto found = asked_.extract(arrival.message_id);
     if (found.empty()) return;
     const auto& asked = found.mapped();
     if (arrival.kind != wire::Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
     try {
-      add(asked, asked.incoming.letter());
+      add(asked, asked.incoming.envelope());
     } catch (const Error& error) {
       pass_over(asked.node, error.what());
     }
@@ -65,7 +65,7 @@ class Gathering {
   struct Asked {
     wire::NodeInfo node;
     int64_t client;
-    IncomingLetter incoming;
+    IncomingEnvelope incoming;
   };
 
   void pass_over(const wire::NodeInfo& node, std::string_view why) {
@@ -85,14 +85,14 @@ class Gathering {
   }
 
   void ask(const wire::NodeInfo& node, int64_t client) {
-    IncomingLetter incoming(node.name, no_payload);
-    const auto content = LetterPacker().content(offer_letter(joining_.offer(client)));
-    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.placing()});
+    IncomingEnvelope incoming(node.name, no_payload);
+    const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
+    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
     asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
   }
 
-  void add(const Asked& asked, const Letter& letter) {
-    const auto acceptance = acceptance_in(letter);
+  void add(const Asked& asked, const Envelope& envelope) {
+    const auto acceptance = acceptance_in(envelope);
     check(acceptance, asked.client, terms_);
     roster_.add({.client = asked.client,
                  .key = roster_key(asked.node),
@@ -126,7 +126,7 @@ void FleetFabric::gather(int64_t clients) {
   const auto members = [this] { return static_cast<int64_t>(roster_.members().size()); };
   while (members() < clients) {
     gathering.ask_newcomers();
-    if (const auto arrival = grid_.wait(Clock::now() + kTick)) gathering.hear(*arrival);
+    if (const auto arrival = grid_.wait(Clock::now() + kTick)) gathering.on_reply(*arrival);
     joining_.tick(members());
   }
 }
@@ -136,10 +136,10 @@ void FleetFabric::hand_out(const EncodedPayload& adapter) {
   for (const auto& [client, member] : roster_.members()) without.insert(client);
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
-  Talks talks(*this, nothing);
+  Sessions sessions(*this, nothing);
   for (const int64_t client : without)
-    talks.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
-  talks.run();
+    sessions.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
+  sessions.run();
   for (const int64_t client : without)
     log::warning("[serve] ", roster_.members().at(client).name,
                  " has not taken the final adapter: copy it from the run folder (adapter/)");
@@ -148,9 +148,9 @@ void FleetFabric::hand_out(const EncodedPayload& adapter) {
 void FleetFabric::part() {
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
-  Talks talks(*this, nothing);
-  for (const auto& [client, member] : roster_.members()) talks.bid_farewell({.id = client});
-  talks.run();
+  Sessions sessions(*this, nothing);
+  for (const auto& [client, member] : roster_.members()) sessions.send_shutdown({.id = client});
+  sessions.run();
   const auto end = Clock::now() + kSignOff;
   const auto online = [](const wire::NodeInfo& node) { return node.online; };
   for (auto nodes = grid_.nodes(); std::any_of(nodes.begin(), nodes.end(), online) && Clock::now() < end;
@@ -158,7 +158,7 @@ void FleetFabric::part() {
     grid_.wait(Clock::now() + kLook);
 }
 
-void FleetFabric::announce(std::span<const ClientProfile> clients, const News& news) {
+void FleetFabric::announce(std::span<const ClientProfile> clients, const StateUpdate& news) {
   if (news.whole) {
     common_ = news.payload.size() > 0;
     informed_.clear();
@@ -167,24 +167,24 @@ void FleetFabric::announce(std::span<const ClientProfile> clients, const News& n
   if (news.whole || news.payload.size() == 0) return;
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
-  Talks talks(*this, nothing);
+  Sessions sessions(*this, nothing);
   for (const auto& client : clients)
-    if (informed_.contains(client.id)) talks.tell(client, news);
-  talks.run();
+    if (informed_.contains(client.id)) sessions.tell(client, news);
+  sessions.run();
 }
 
 void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
-  Talks talks(*this, exchange);
+  Sessions sessions(*this, exchange);
   for (const auto& client : clients) {
-    EK_CHECK(client.id != kPool, kConfig,
+    EK_CHECK(client.id != kPooledData, kConfig,
              "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
     if (client.id != kEvaluator) {
-      talks.begin(client);
+      sessions.begin(client);
       continue;
     }
     score(exchange.task_of(client), exchange);
   }
-  talks.run();
+  sessions.run();
 }
 
 /// By the clients whose rows it is about, else by the evaluator of this process.
@@ -201,15 +201,15 @@ void FleetFabric::score(const Task& task, const Exchange& exchange) {
   Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
                  .on_reply = [&](Reply reply) { replies[reply.client] = report_of<Scored>(reply); },
                  .on_progress = exchange.on_progress,
-                 .whole_news = exchange.whole_news,
+                 .full_sync = exchange.full_sync,
                  .check =
                      [&](const ClientProfile& client, const Reply& reply) {
                        check_score(report_of<Scored>(reply), asked_rows(shares.at(client.id)));
                        return 0.0;
                      }};
-  Talks talks(*this, asked);
-  for (const auto& [id, share] : shares) talks.begin(share.client);
-  talks.run();
+  Sessions sessions(*this, asked);
+  for (const auto& [id, share] : shares) sessions.begin(share.client);
+  sessions.run();
   std::vector<Scored> parts;
   for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
   exchange.on_reply({.client = task.client.id, .report = merged(parts)});

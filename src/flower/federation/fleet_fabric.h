@@ -1,5 +1,5 @@
-/// \file  Clients that are nodes of a Flower federation, each on a machine of its own: letters go to them, replies come
-/// back when they come or not at all, and what a node sends is believed no further than it can be checked.
+/// \file  Clients that are nodes of a Flower federation, each on a machine of its own: envelopes go to them, replies
+/// come back when they come or not at all, and what a node sends is believed no further than it can be checked.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ struct Joining {
 };
 
 /// What came of one exchange with one client, for people and metrics.
-struct TalkReport {
+struct SessionReport {
   int64_t round = 0, client = 0;
   std::string node;
   std::string outcome;                   ///< "reply", or why there is none
@@ -74,19 +74,19 @@ class FleetFabric : public Fabric {
   /// Makes offers until so many clients have a node that accepted.
   void gather(int64_t clients);
 
-  void announce(std::span<const ClientProfile> clients, const News& news) override;
+  void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
   void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
 
   /// Sends every node the run's final adapter. A node that is online is waited for; one that is away is named in a
   /// warning, after a few seconds. \param adapter  encoded, as whole_adapter() gives it
   void hand_out(const EncodedPayload& adapter);
-  /// Tells all nodes that the run is over; those that are away for longer than a few seconds hear nothing.
+  /// Tells all nodes that the run is over; those that are away for longer than a few seconds on_reply nothing.
   void part();
 
-  std::function<void(const TalkReport& report)> on_report{};
+  std::function<void(const SessionReport& report)> on_report{};
 
  private:
-  friend class Talks;
+  friend class Sessions;
 
   void score(const Task& task, const Exchange& exchange);
   /// What each client that has test rows is asked of `task`, by client.

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-/// \param text  a letter's header, which the view refers to
+/// \param text  a envelope's header, which the view refers to
 template <typename T>
 T read_header(const std::string& text, const char* what) {
   const Json json = parse_json(text, what, kData, {.bytes = size_t{64} << 20});
@@ -153,65 +153,66 @@ struct NodeClient::Agreement {
   }
   DownloadTerms terms_of(std::string_view kind) const {
     const auto& server = experiment.server;
-    if (kind == kAdapterLetter) return adapter_terms();
-    return kind == kNewsLetter ? news_terms(server, server.config.train.rounds) : terms;
+    if (kind == kAdapterEnvelope) return adapter_terms();
+    return kind == kUpdateEnvelope ? news_terms(server, server.config.train.rounds) : terms;
   }
-  /// More than such a letter needs.
+  /// More than such a envelope needs.
   int64_t most_bytes(std::string_view kind) const {
     constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
     return terms_of(kind).values * kValue + kHeads;
   }
 };
 
-void NodeClient::consent(const Letter& letter, int64_t payload_bytes) const {
-  const bool laden = letter.kind == kNewsLetter || letter.kind == kTaskLetter || letter.kind == kAdapterLetter;
-  const bool bare = letter.kind == kOfferLetter || letter.kind == kFarewellLetter;
-  EK_CHECK(laden || bare, kData, "a letter of unknown kind \"", shown(letter.kind), "\"");
-  const bool known = agreement_ && agreement_->offer.run == letter.run;
-  const int64_t most = known && !bare ? agreement_->most_bytes(letter.kind) : 0;
-  EK_CHECK(!known || payload_bytes <= most, kData, "a ", letter.kind, " of ", payload_bytes,
+void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
+  const bool laden =
+      envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
+  const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope;
+  EK_CHECK(laden || bare, kData, "a envelope of unknown kind \"", shown(envelope.kind), "\"");
+  const bool known = agreement_ && agreement_->offer.run == envelope.run;
+  const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;
+  EK_CHECK(!known || payload_bytes <= most, kData, "a ", envelope.kind, " of ", payload_bytes,
            " bytes, agreed on: up to ", most);
   const int64_t available = machine::memory().available;
-  EK_CHECK(payload_bytes <= available, kData, "a ", letter.kind, " of ", payload_bytes, " bytes, memory has ",
+  EK_CHECK(payload_bytes <= available, kData, "a ", envelope.kind, " of ", payload_bytes, " bytes, memory has ",
            available);
 }
 
-Letter NodeClient::answer(const Letter& letter) {
-  EK_CHECK(is_name(letter.run), kData, "a run is named by letters and digits, not \"", shown(letter.run), "\"");
-  if (letter.kind == kOfferLetter) return consider(letter);
-  if (letter.kind == kFarewellLetter) return part(letter);
-  if (!agreement_ || agreement_->offer.run != letter.run)
-    return {.run = letter.run, .kind = kStrangerLetter, .header = "{}"};
-  if (letter.kind == kAdapterLetter) return keep(letter);
-  return letter.kind == kNewsLetter ? hear(letter) : work(letter);
+Envelope NodeClient::answer(const Envelope& envelope) {
+  EK_CHECK(is_name(envelope.run), kData, "a run is named by envelopes and digits, not \"", shown(envelope.run), "\"");
+  if (envelope.kind == kOfferEnvelope) return consider(envelope);
+  if (envelope.kind == kShutdownEnvelope) return part(envelope);
+  if (!agreement_ || agreement_->offer.run != envelope.run)
+    return {.run = envelope.run, .kind = kUnknownRunEnvelope, .header = "{}"};
+  if (envelope.kind == kAdapterEnvelope) return keep(envelope);
+  return envelope.kind == kUpdateEnvelope ? on_reply(envelope) : work(envelope);
 }
 
-Letter NodeClient::keep(const Letter& letter) {
+Envelope NodeClient::keep(const Envelope& envelope) {
   const auto& server = agreement_->experiment.server;
-  auto adapter = decode(letter.payload_N, "the final adapter");
+  auto adapter = decode(envelope.payload_N, "the final adapter");
   check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
   if (!options_.adapters.empty()) {
-    const auto folder = options_.adapters / concat(server.config.name, "-", letter.run.substr(0, 8));
+    const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
     const auto factors = received(std::move(adapter)).adapters;
     save_joined_peft_adapter(folder, Joined({}, factors), server.sites, server.model_folder.string());
     log::info("[node] the final adapter is in ", folder.string());
   }
-  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
+  return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
-Letter NodeClient::part(const Letter& letter) {
+Envelope NodeClient::part(const Envelope& envelope) {
   log::info("[node] the run is over");
-  if (agreement_ && agreement_->offer.run == letter.run) agreement_.reset();
-  return {.run = letter.run, .kind = kFarewellLetter, .header = "{}"};
+  if (agreement_ && agreement_->offer.run == envelope.run) agreement_.reset();
+  return {.run = envelope.run, .kind = kShutdownEnvelope, .header = "{}"};
 }
 
 void NodeClient::delivered() {
   if (agreement_) agreement_->memory.delivered();
 }
 
-Letter NodeClient::consider(const Letter& letter) {
-  auto offer = read_header<Offer>(letter.header, "the server's offer");
-  EK_CHECK(offer.run == letter.run, kData, "the server's offer names two runs");
+Envelope NodeClient::consider(const Envelope& envelope) {
+  auto offer = read_header<Offer>(envelope.header, "the server's offer");
+  EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   auto config = node_config(offer, options_);
   require_same(options_.agreed, config);
   compute_on(config.model, options_.device);
@@ -229,16 +230,16 @@ Letter NodeClient::consider(const Letter& letter) {
                               .examples = static_cast<int64_t>(self.examples),
                               .test_rows = own_test_rows(agreement_->experiment.server.config, self.id),
                               .program = std::string(version())};
-  return {.run = offer.run, .kind = kAcceptanceLetter, .header = record::write(acceptance).dump()};
+  return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
 
-Letter NodeClient::hear(const Letter& letter) {
-  const auto news = std::get<News>(from_parts(letter.header, letter.payload_N, "news"));
+Envelope NodeClient::on_reply(const Envelope& envelope) {
+  const auto news = std::get<StateUpdate>(from_parts(envelope.header, envelope.payload_N, "news"));
   const auto& server = agreement_->experiment.server;
   if (news.payload.size() > 0)
     check_download(decode(news.payload.bytes, "news"), server.sites, news_terms(server, news.round), "news");
   agreement_->experiment.fabric.announce({}, news);
-  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
+  return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
 void NodeClient::require_agreed(const Task& task) const {
@@ -264,10 +265,10 @@ void NodeClient::require_agreed(const Task& task) const {
            " at ", self.budget);
 }
 
-Letter NodeClient::work(const Letter& letter) {
-  const auto message = from_parts(letter.header, letter.payload_N, "a task");
+Envelope NodeClient::work(const Envelope& envelope) {
+  const auto message = from_parts(envelope.header, envelope.payload_N, "a task");
   const auto* task = std::get_if<Task>(&message);
-  EK_CHECK(task, kData, "a letter of kind task that holds none");
+  EK_CHECK(task, kData, "a envelope of kind task that holds none");
   require_agreed(*task);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<Train>(task->ask);
@@ -275,7 +276,7 @@ Letter NodeClient::work(const Letter& letter) {
     check_download(decode(task->payload.bytes, "a task"), agreement_->experiment.server.sites, agreement_->terms,
                    "a task");
   fabric.memories[task->client.id] = agreement_->memory.before(task->round);
-  Letter answer{letter.run, kReplyLetter, {}};
+  Envelope answer{envelope.run, kReplyEnvelope, {}};
   fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const ClientProfile&) { return *task; },
                                                 .on_reply =
                                                     [&](const Reply& reply) {

@@ -55,10 +55,10 @@ class Serving {
   Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
       : options_(options),
         roster_(folder / kMembers),
-        talks_(folder / "talks.jsonl"),
+        sessions_(folder / "sessions.jsonl"),
         fabric_(grid, roster_, folder / "arriving") {
-    drop_torn_line(talks_);
-    fabric_.on_report = [this](const TalkReport& report) { hear(report); };
+    drop_torn_line(sessions_);
+    fabric_.on_report = [this](const SessionReport& report) { on_reply(report); };
   }
 
   /// A new run: its clients first, who bring what its config says of them.
@@ -137,7 +137,7 @@ class Serving {
   /// A deadline of simulated time is the round's own to hold.
   FleetTerms terms(const ClientsSection& clients) const {
     FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
-    if (clients.devices.numbers().empty()) terms.deadline_s = clients.deadline;
+    if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
     if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
     return terms;
   }
@@ -172,10 +172,10 @@ class Serving {
     return free;
   }
 
-  void hear(const TalkReport& report) {
-    append_sealed(talks_, record::write(report));
+  void on_reply(const SessionReport& report) {
+    append_sealed(sessions_, record::write(report));
     const auto known = std::find_if(status_.last.begin(), status_.last.end(),
-                                    [&](const TalkReport& one) { return one.client == report.client; });
+                                    [&](const SessionReport& one) { return one.client == report.client; });
     if (known == status_.last.end())
       status_.last.push_back(report);
     else
@@ -192,7 +192,7 @@ class Serving {
 
   const ServeOptions& options_;
   Roster roster_;
-  fs::path talks_;
+  fs::path sessions_;
   FleetFabric fabric_;
   FleetStatus status_;
   std::string base_;
@@ -276,13 +276,15 @@ std::string prometheus_text(const FleetStatus& status) {
   gauge("clients_joined", "clients that have a node", status.members);
   const auto of_clients = [&](std::string_view name, std::string_view help, const auto& value) {
     line(out, name, help, "gauge");
-    for (const auto& talk : status.last)
-      out << "evenkeel_" << name << "{client=\"" << talk.client << "\"} " << value(talk) << "\n";
+    for (const auto& session : status.last)
+      out << "evenkeel_" << name << "{client=\"" << session.client << "\"} " << value(session) << "\n";
   };
   of_clients("client_replied", "1 when its last exchange ended with a reply",
-             [](const TalkReport& talk) { return talk.outcome == "reply" ? 1 : 0; });
-  of_clients("client_seconds", "from its last task to its reply", [](const TalkReport& talk) { return talk.seconds; });
-  of_clients("client_bytes_up", "payload of its last reply", [](const TalkReport& talk) { return talk.bytes_up; });
+             [](const SessionReport& session) { return session.outcome == "reply" ? 1 : 0; });
+  of_clients("client_seconds", "from its last task to its reply",
+             [](const SessionReport& session) { return session.seconds; });
+  of_clients("client_bytes_up", "payload of its last reply",
+             [](const SessionReport& session) { return session.bytes_up; });
   return out.str();
 }
 

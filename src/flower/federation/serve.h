@@ -3,7 +3,7 @@
 ///
 ///   federation/members.json   flower/federation/roster.h
 ///   federation/nodes.json     flower/server/coordinator.h
-///   federation/talks.jsonl    a line per client and round: what was sent, how long it took, who was lost and why
+///   federation/sessions.jsonl    a line per client and round: what was sent, how long it took, who was lost and why
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct FleetStatus {
   int64_t round = 0, rounds = 0;     ///< done, of
   int64_t clients = 0, members = 0;  ///< wanted, joined
   std::vector<Member> roster;
-  std::vector<TalkReport> last;  ///< of each client that was talked to
+  std::vector<SessionReport> last;  ///< of each client that was talked to
 };
 /// As Prometheus reads it.
 std::string prometheus_text(const FleetStatus& status);

@@ -1,4 +1,4 @@
-#include "fed/config/client_machines.h"
+#include "fed/config/machine_profiles.h"
 
 #include <algorithm>
 #include <cctype>
@@ -28,7 +28,7 @@ double Spread::draw(RandomStream stream) const {
   return distribution == SpreadKind::kUniform ? low + (high - low) * stream.uniform() : 1.0;
 }
 
-void DeviceProfile::resolve(const config::Table& table) const {
+void MachineProfile::resolve(const config::Table& table) const {
   table.check(!tokens_per_second.empty(), "tokens_per_second", "empty",
               "one speed per entry of top_k, or a single one");
   for (const double speed : tokens_per_second) table.check_above_zero("tokens_per_second", speed);
@@ -44,9 +44,9 @@ void DeviceProfile::resolve(const config::Table& table) const {
   table.check(dropout >= 0 && dropout < 1, "dropout", dropout, "0 or more, less than 1");
 }
 
-bool DeviceProfile::knows(int64_t k) const { return top_k.empty() || (k >= top_k.front() && k <= top_k.back()); }
+bool MachineProfile::knows(int64_t k) const { return top_k.empty() || (k >= top_k.front() && k <= top_k.back()); }
 
-double DeviceProfile::seconds_per_token(int64_t k) const {
+double MachineProfile::seconds_per_token(int64_t k) const {
   if (top_k.empty()) return 1 / tokens_per_second[0];
   const auto at = std::lower_bound(top_k.begin(), top_k.end(), k) - top_k.begin();
   const auto high = static_cast<size_t>(at);
@@ -56,20 +56,20 @@ double DeviceProfile::seconds_per_token(int64_t k) const {
   return (1 - part) / tokens_per_second[low] + part / tokens_per_second[high];
 }
 
-bool is_device_name(std::string_view name) {
+bool is_profile_name(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-';
   });
 }
 
-void DevicesSection::resolve(const config::Table& table) const {
+void ClientProfilesSection::resolve(const config::Table& table) const {
   table.check_from_zero("server_seconds", server_seconds);
   for (const auto& [name, profile] : profiles)
-    EK_CHECK(is_device_name(name), kConfig, table.full_key(name),
-             ": the name of a device is of letters, digits, - and _, up to 64", table.place_of(name));
+    EK_CHECK(is_profile_name(name), kConfig, table.full_key(name),
+             ": the name of a profile is of letters, digits, - and _, up to 64", table.place_of(name));
 }
 
-Device::Device(std::string name, const DeviceProfile& profile, uint64_t seed, int64_t client)
+SimulatedMachine::SimulatedMachine(std::string name, const MachineProfile& profile, uint64_t seed, int64_t client)
     : name_(std::move(name)),
       profile_(profile),
       seed_(seed),
@@ -77,15 +77,19 @@ Device::Device(std::string name, const DeviceProfile& profile, uint64_t seed, in
       speed_(profile.speed_factor.draw({seed, "device-speed", static_cast<uint64_t>(client)})),
       network_(profile.network_factor.draw({seed, "device-network", static_cast<uint64_t>(client)})) {}
 
-double Device::train(int64_t k, int64_t tokens) const {
+double SimulatedMachine::train(int64_t k, int64_t tokens) const {
   return profile_.seconds_per_token(k) * static_cast<double>(tokens) / speed_;
 }
 
-double Device::down(int64_t bytes) const { return transfer(bytes, profile_.down_mbit, network_, profile_.latency); }
+double SimulatedMachine::down(int64_t bytes) const {
+  return transfer(bytes, profile_.down_mbit, network_, profile_.latency);
+}
 
-double Device::up(int64_t bytes) const { return transfer(bytes, profile_.up_mbit, network_, profile_.latency); }
+double SimulatedMachine::up(int64_t bytes) const {
+  return transfer(bytes, profile_.up_mbit, network_, profile_.latency);
+}
 
-bool Device::drops_out(int64_t round) const {
+bool SimulatedMachine::drops_out(int64_t round) const {
   if (profile_.dropout == 0) return false;
   RandomStream stream(seed_, "dropout", static_cast<uint64_t>(round), static_cast<uint64_t>(client_));
   return stream.uniform() < profile_.dropout;

@@ -1,6 +1,6 @@
-/// \file  `[devices]`: machines that clients are imagined to run on, and what a round takes on one, in simulated
-/// seconds. A speed is a table of tokens per second by K, experts per token, as `evenkeel doctor --device-profile`
-/// measures it; a connection is its rates and its latency.
+/// \file  `[client_profiles]`: machines that clients are imagined to run on, and what a round takes on one, in
+/// simulated seconds. A speed is a table of tokens per second by K, experts per token, as `evenkeel doctor
+/// --client-profile` measures it; a connection is its rates and its latency.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct Spread {
   double draw(RandomStream stream) const;
 };
 
-struct DeviceProfile {
+struct MachineProfile {
   std::vector<int64_t> top_k;
   std::vector<double> tokens_per_second;
   double down_mbit = 0, up_mbit = 0, latency = 0, dropout = 0;
@@ -64,26 +64,26 @@ struct DeviceProfile {
 };
 
 /// Of letters, digits, - and _, up to 64: it stands in tables and in TOML.
-bool is_device_name(std::string_view name);
+bool is_profile_name(std::string_view name);
 
-struct DevicesSection {
+struct ClientProfilesSection {
   double server_seconds = 0;
-  std::map<std::string, DeviceProfile> profiles;
+  std::map<std::string, MachineProfile> profiles;
   void visit(auto& field) {
     field("server_seconds", server_seconds, "simulated seconds of the server per round, beside its clients'");
-    field.tables(profiles, DeviceProfile{});
+    field.tables(profiles, MachineProfile{});
   }
   void resolve(const config::Table& table) const;
 };
 
 /// The machine of one client: its profile and its own factors, drawn from (seed, client).
-class Device {
+class SimulatedMachine {
  public:
   /// Borrows the profile. \param name  of the profile
-  Device(std::string name, const DeviceProfile& profile, uint64_t seed, int64_t client);
+  SimulatedMachine(std::string name, const MachineProfile& profile, uint64_t seed, int64_t client);
 
   const std::string& name() const { return name_; }
-  const DeviceProfile& profile() const { return profile_; }
+  const MachineProfile& profile() const { return profile_; }
   /// Seconds. REQUIRES, of the first, a K that the profile knows.
   double train(int64_t k, int64_t tokens) const;
   double down(int64_t bytes) const;
@@ -93,7 +93,7 @@ class Device {
 
  private:
   std::string name_;
-  const DeviceProfile& profile_;
+  const MachineProfile& profile_;
   uint64_t seed_;
   int64_t client_;
   double speed_, network_;
