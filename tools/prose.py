@@ -15,7 +15,7 @@ WIDTH, WORDS = 120, 36_000
 UNCOUNTED = ("docs/archive/", "CHANGELOG.md", "assets/")
 FENCE = re.compile(r"^ *```")
 ITEM = re.compile(r"^( *)([-*+]|\d+\.) +")
-LITERAL = re.compile(r"^(\||#|>|<|!\[|    |$)")  # a table, a heading, a quotation, HTML, a picture, indented code
+LITERAL = re.compile(r"^( *\||#|>|<|!\[|    |$)")  # a table, a heading, a quotation, HTML, a picture, indented code
 BREAKS_A_LINE = re.compile(r"^([-*+#>|]+|\d+[.)])$")  # would begin a list, heading, quotation or table
 
 
@@ -38,8 +38,8 @@ def lines_outside_code(text):
 
 def is_too_wide(line):
     """True for prose above the width. A line is excepted when nothing but one long word (a link) makes it too wide."""
-    return (len(line) > WIDTH and not line.startswith(("|", "    ", "!["))
-            and len(line) - max(len(word) for word in line.split()) > 0 and max(len(word) for word in line.split()) < WIDTH - 20)
+    return len(line) > WIDTH and not line.startswith("    ") and not line.lstrip().startswith(("|", "![")) \
+        and max(len(word) for word in line.split()) < WIDTH - 20
 
 
 def words(text):
@@ -49,14 +49,25 @@ def words(text):
 
 def wrapped(pieces, first, rest):
     """Lines of at most WIDTH columns. The first begins with `first`, the others with `rest`."""
+    glued = []
+    for piece in pieces:  # what would begin a list stays on the line of the word before it
+        if glued and BREAKS_A_LINE.match(piece):
+            glued[-1] += " " + piece
+        else:
+            glued.append(piece)
     lines, line = [], first
-    for word in pieces:
+    for word in glued:
         starts = line in (first, rest)
-        if not starts and len(line) + 1 + len(word) > WIDTH and not BREAKS_A_LINE.match(word):
+        if not starts and len(line) + 1 + len(word) > WIDTH:
             lines.append(line)
             line, starts = rest, True
         line += word if starts else " " + word
     return lines + [line]
+
+
+def continues(line, open_words, rest):
+    """True for an indented line that goes on with the text of a list item above it."""
+    return bool(open_words and rest and line.strip()) and not line.lstrip().startswith("|")
 
 
 def wrap(text):
@@ -75,7 +86,7 @@ def wrap(text):
             flush()
             fenced = not fenced
             out.append(line)
-        elif fenced or (LITERAL.match(line) and not item and not (open_words and rest and line.strip())):
+        elif fenced or (LITERAL.match(line) and not item and not continues(line, open_words, rest)):
             flush()
             out.append(line)
         else:
