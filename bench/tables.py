@@ -30,15 +30,21 @@ def number(value, form="{:.2f}"):
 
 
 def percent(value):
-    return "" if value is None else f"{100 * value:.0f} %"
+    return "" if value is None else f"{100 * value:.0f}"
+
+
+def count(tokens):
+    """How a table names a batch: "8 x 256" is 2,048 tokens."""
+    sizes = tokens.split(" x ")
+    return f"{int(sizes[0]) * int(sizes[1]):,}" if len(sizes) == 2 else tokens
 
 
 def step(record):
-    """One LoRA step: seconds and memory of this program and of its peer."""
-    head = ["layers", "tokens", "K", "ours, s", "peer, s", "ours / peer", "ours, GiB", "peer, GiB", "of the limit", "of GEMM"]
-    rows = [[str(r["layers"]), r["tokens"], str(r["k"]), number(r["ours_s"]), number(r["peer_s"]), number(r["ours_s"] / r["peer_s"]),
-             number(r.get("ours_gib")), number(r.get("peer_gib")), percent(r.get("share_of_limit")), percent(r.get("share_of_gemm"))]
-            for r in record["step"]]
+    """One LoRA step: seconds of this program and of its peer, memory, and the share of the limits."""
+    head = ["layers", "tokens", "K", "ours, s", "peer, s", "ours / peer", "ours, GiB", "peer, GiB", "of the limit, %", "of GEMM, %"]
+    rows = [[str(r["layers"]), count(r["tokens"]), str(r["k"]), number(r["ours_s"]), number(r["peer_s"]),
+             number(r["ours_s"] / r["peer_s"]), number(r.get("ours_gib"), "{:.1f}"), number(r.get("peer_gib"), "{:.1f}"),
+             percent(r.get("share_of_limit")), percent(r.get("share_of_gemm"))] for r in record["step"]]
     filled = [i for i in range(len(head)) if any(row[i] for row in rows)]
     return markdown([head[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
