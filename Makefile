@@ -12,7 +12,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo test test-slow test-debug fuzz fuzz-smoke build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes clean
+.PHONY: demo test test-slow test-debug fuzz fuzz-smoke build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -84,6 +84,9 @@ floors:
 
 sizes:
 	@python3 tools/sizes.py
+
+prose:
+	@python3 tools/prose.py && python3 bench/tables.py --check
 
 clean:
 	@rm -rf build build-debug
