@@ -130,10 +130,10 @@ class GlooCollective : public Collective {
                  ? c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(address.host, address.port))
                  : c10d::ProcessGroupGloo::createDeviceForInterface(place.device);
     }));
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(place.name, store.store());
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>(place.name, store.store());
     // Never destroyed: its destructor waits for what is under way, and who leaves does not wait.
     group_ = attempt(concat("joining group ", place.name), [&] {
-      return c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.size, options).release();
+      return c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options).release();
     });
   }
 
