@@ -54,7 +54,7 @@ def pytest_sessionfinish():
 def run_pytest(files, options):
     """Its exit code. What it leaves behind of its own process group is killed."""
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", FOLDER.joinpath(__file__).stem,
-               "--continue-on-collection-errors", "--durations=10", "-o", f"faulthandler_timeout={SECONDS}",
+               "--rootdir", FOLDER.parent, "--continue-on-collection-errors", "--durations=10", "-o", f"faulthandler_timeout={SECONDS}",
                "-o", "faulthandler_exit_on_timeout=true", *options, *files]
     path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, process_group=0)

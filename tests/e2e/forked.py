@@ -24,7 +24,7 @@ class ForkServer:
         self.environment = environment
         self.socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with end:
-            self.process = subprocess.Popen([PROGRAM], stdin=end, env=environment, start_new_session=True)
+            self.process = subprocess.Popen([PROGRAM, EVENKEEL], stdin=end, env=environment, start_new_session=True)
 
     def run(self, words, cwd, streams, timeout):
         """The exit code of a command, as subprocess gives it."""

@@ -73,9 +73,12 @@ def one_line(done, *words):
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
+    """One for all tests of a process, which may not change it."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     succeed("pretrain", "configs/tiny/pretrain.toml", "--out", folder)
-    return folder
+    made = {path: path.read_bytes() for path in folder.iterdir()}
+    yield folder
+    assert {path: path.read_bytes() for path in folder.iterdir()} == made, "a test changed the model that all share: it should take a copy (model)"
 
 
 @pytest.fixture
