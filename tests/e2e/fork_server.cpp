@@ -1,8 +1,8 @@
 /// \file  evenkeel started once and forked for each command (forked.py): to start LibTorch takes longer than to refuse
-/// bad input does. `fork_server PROGRAM` calls its commands PROGRAM in what they print. Whoever starts it holds the other
-/// end of the sequenced-packet socket that is its stdin. A request is one packet of NUL-ended words, working folder and
-/// arguments, with the command's stdin, stdout and stderr beside it; the answer is what waitpid() says of the command. The
-/// end of the socket is the end of the server.
+/// bad input does. `fork_server PROGRAM` calls its commands PROGRAM in what they print. Whoever starts it holds the
+/// other end of the sequenced-packet socket that is its stdin. A request is one packet of NUL-ended words, working
+/// folder and arguments, with the command's stdin, stdout and stderr beside it; the answer is what waitpid() says of
+/// the command. The end of the socket is the end of the server.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
