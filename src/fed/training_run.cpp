@@ -138,22 +138,12 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   return std::move(result.next);
 }
 
-bool says(const RunRequest& request, std::string_view key) {
-  return std::any_of(request.settings.begin(), request.settings.end(),
-                     [&](const std::string& setting) { return setting.starts_with(key); });
-}
-
 /// Whether this command, not the one that began the run, says which kernels make products, or another device or engine.
 bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
-  if (says(request, "model.compute_dtype=") || says(request, "model.products.")) return true;
+  if (request.says("model.compute_dtype=") || request.says("model.products.")) return true;
   const auto asked = request.config().model;
-  return (says(request, "model.device=") && asked.device != run.device) ||
-         (says(request, "model.engine=") && asked.engine != run.engine);
-}
-
-/// What this command says of train.rounds.
-std::optional<int64_t> rounds_told(const RunRequest& request) {
-  return says(request, "train.rounds=") ? std::optional(request.config().train.rounds) : std::nullopt;
+  return (request.says("model.device=") && asked.device != run.device) ||
+         (request.says("model.engine=") && asked.engine != run.engine);
 }
 
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
@@ -226,13 +216,13 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   }
   auto log = std::make_unique<log::File>();
   auto folder = RunFolder::open(path, from_round);
-  if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
+  if (const auto rounds = request.rounds()) folder.extend(*rounds);
   const bool other_arithmetic = tells_arithmetic(request, folder.config().model);
   const auto as_run = [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
   };
-  const auto begun_with = refuse_changes(request, folder, as_run, "; rounds alone: by --set train.rounds=N");
+  const auto begun_with = refuse_changes(request, folder, as_run);
   folder.check_files();
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
   check_gpu(path, read_manifest(path), config.model.device);
@@ -245,8 +235,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
 }
 
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run,
-                                        std::string_view advice) {
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
   const auto begun_with = request_then.at("request").at("settings").strings();
@@ -254,7 +243,7 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "), advice);
+           ", which no config file, --set or --threads can change: ", join(changes, "; "), "; rounds alone: by --set train.rounds=N");
   return begun_with;
 }
 
