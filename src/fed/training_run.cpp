@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "fed/arithmetic.h"
+#include "fed/contamination.h"
 #include "fed/evaluation.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
@@ -40,6 +41,7 @@ Snapshot first_snapshot(const Course& run) {
 void check_beginning(const Experiment& e) {
   check_start(e.server);
   check_evaluation(e);
+  warn_of_contamination(e);
 }
 
 Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
@@ -59,7 +61,7 @@ std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
 std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
                                      const std::string& task) {
   for (const auto& score : scores)
-    if (score.budget == point.budget && score.reading == point.reading && score.served_by == point.served_by &&
+    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.reading && score.served_by == point.served_by &&
         score.client == point.client && score.task == task)
       return score;
   return std::nullopt;
@@ -78,6 +80,13 @@ class EvaluationLine {
   log::Progress line_{"evaluate"};
 };
 
+void note_missing(const Course& run, MissingScore missing) {
+  missing.name = run.server.config.clients.name(missing.client);
+  log::warning("[evaluate] after round ", missing.round, ": no score of ", missing.task, " at budget ", missing.budget,
+               " by ", run.server.config.clients.who(missing.client), ": ", missing.reason);
+  run.folder.add_missing(missing);
+}
+
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
 std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
   const auto& server = run.server;
@@ -90,6 +99,11 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
        .on_score =
            [&](const TaskScore& score, std::span<const Prediction>) {
              run.folder.add_evaluation({state.round, server.config.method.name, score});
+           },
+       .on_missing =
+           [&](const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why) {
+             const auto rows = point.own_rows() ? RowsOf::kOwn : RowsOf::kAll;
+             note_missing(run, {state.round, task, point.budget, point.reading, rows, client, {}, why});
            }});
   run.folder.answers()->finish();
   return scores;

@@ -27,6 +27,11 @@ ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
   return config;
 }
 
+AnswerKind kind_of(Scoring scoring) {
+  if (scoring == Scoring::kNll) return AnswerKind::kLikelihood;
+  return scoring == Scoring::kChoice ? AnswerKind::kChoice : AnswerKind::kText;
+}
+
 /// Tasks of clients' rows, where no client has any to be scored on.
 void leave_out_what_nobody_brings(Server& server) {
   if (!server.clients_with_test_rows->empty()) return;
@@ -88,6 +93,7 @@ class Serving {
 
   /// A new run: its clients first, who bring what its config says of them.
   Served begin(Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
+    learn_prompts(experiment.fabric.place);
     gather(experiment.server);
     complete(experiment);
     auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
@@ -96,6 +102,7 @@ class Serving {
   }
 
   Served resume(Experiment experiment, RunFolder folder, std::unique_ptr<log::File> log) {
+    learn_prompts(experiment.fabric.place);
     complete(experiment);
     folder.settle();
     folder.keep_log(std::move(log));
@@ -107,8 +114,9 @@ class Serving {
     run.experiment.fabric.place.answers = run.folder.answers();
     status_.rounds = server.config.train.rounds;
     status_.clients = server.config.clients.count;
-    auto joins = joining(server.config, server.sites);
-    joins.client_tasks = client_tasks(server);
+    auto joins = joining(server);
+    for (const auto& task : client_tasks(server))
+      joins.client_tasks.emplace(task, kind_of(find_task(task, server.config.data.rows()).scoring));
     joins.test_limit = server.config.evaluate.limit;
     joins.seed = server.seed();
     fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
@@ -119,13 +127,19 @@ class Serving {
   }
 
  private:
+  /// What every node renders conversations with.
+  void learn_prompts(const Workplace& place) {
+    if (place.config.data.form != PromptTemplate::kChat) return;
+    prompts_ = {place.tokenizer.chat_template().source(), named_tokens_digest(place.tokenizer)};
+  }
+
   void gather(const Server& server) {
     const auto& config = server.config;
     status_.run = config.name;
     status_.method = config.method.name;
     status_.rounds = config.train.rounds;
     status_.clients = config.clients.count;
-    fabric_.serve(joining(config, server.sites), terms(config.clients), nullptr);
+    fabric_.serve(joining(server), terms(config.clients), nullptr);
     fabric_.gather(config.clients.count);
   }
 
@@ -164,12 +178,17 @@ class Serving {
     return terms;
   }
 
-  Joining joining(const ExperimentConfig& config, const Sites& sites) {
-    const auto folder = resolve_model_path(config.model.path);
-    if (base_.empty() && options_.evaluate) base_ = model_digest(folder);
+  Joining joining(const Server& server) {
+    const auto& config = server.config;
+    if (base_.empty() && options_.evaluate) base_ = model_digest(server.model_folder);
+    Offer offer{.run = roster_.run(), .config = offered_text(config), .base = base_, .sites = sites_digest(server.sites)};
+    offer.chat_template = prompts_.chat_template;
+    offer.named_tokens = prompts_.named_tokens;
     return {.offer =
-                [this, text = offered_text(config), digest = sites_digest(sites)](int64_t client) {
-                  return Offer{roster_.run(), client, text, base_, digest};
+                [offer = std::move(offer)](int64_t client) {
+                  auto own = offer;
+                  own.client = client;
+                  return own;
                 },
             .client_of = [this, clients = config.clients](
                              const wire::NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
@@ -218,6 +237,9 @@ class Serving {
   FleetFabric fabric_;
   FleetStatus status_;
   std::string base_;
+  struct {
+    std::string chat_template, named_tokens;
+  } prompts_;  // see Offer
 };
 
 void line(std::ostringstream& out, std::string_view name, std::string_view help, std::string_view kind) {
