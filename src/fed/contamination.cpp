@@ -28,7 +28,9 @@ bool is_among(const Paths& files, const std::string& file) {
 bool is_of_files(const std::string& task, const RowOptions& rows) { return find_task(task, rows).family == "files"; }
 
 /// Whole files that a set tests with, or those whose rows it holds out.
-Paths tested_of(const FileSet& set) { return set.tests() ? found_files(set.test.empty() ? set.train : set.test) : Paths{}; }
+Paths tested_of(const FileSet& set) {
+  return set.tests() ? found_files(set.test.empty() ? set.train : set.test) : Paths{};
+}
 
 /// Sets of people's own rows: clients', or those of [data.files], by task.
 struct Sets {
@@ -139,7 +141,7 @@ void warn_of_training_on(const ExperimentConfig& config, const fs::path& folder)
   const JsonView manifest(document, (folder / kManifestFile).string(), kCheckpoint);
   const Sets sets(config.data.files);
   for (const auto& test : tested(config, sets))
-    for (const auto& file : test.set && test.set->test.empty() ? Paths{} : test.files)
+    for (const auto& file : test.set&& test.set->test.empty() ? Paths{} : test.files)
       if (const auto same = trained_as(manifest, training, file); same && (test.set || *same != file))
         log::warning("[evaluate] ", test.who, ": the run was trained on ", file,
                      *same == file ? "" : concat(" (as ", *same, ")"), ": scores on it say what was learnt by heart");

@@ -61,7 +61,8 @@ struct EvaluationHooks {
 };
 
 /// All tasks of `[evaluate]` at all its points, task by task within each budget; then, client by client, what
-/// `evaluate.per_client` asks for, without those that are missing. On the rows of all, one scoring serves every client of that budget and rank.
+/// `evaluate.per_client` asks for, without those that are missing. On the rows of all, one scoring serves every client
+/// of that budget and rank.
 std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
                                       const EvaluationHooks& hooks = {});
 

@@ -99,8 +99,8 @@ void check_share(double share, const char* what) {
 void check_point(const TaskScore& score, const Task& asked, AnswerKind kind) {
   const auto& ask = std::get<Score>(asked.ask);
   const auto& client = asked.client;
-  EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task), ", asked: ",
-           ask.task);
+  EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task),
+           ", asked: ", ask.task);
   EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.reading == ask.reading &&
                score.served_by == ask.served_by,
            kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", reading \"", shown(score.reading),

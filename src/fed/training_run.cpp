@@ -61,8 +61,8 @@ std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
 std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
                                      const std::string& task) {
   for (const auto& score : scores)
-    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.reading && score.served_by == point.served_by &&
-        score.client == point.client && score.task == task)
+    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.reading &&
+        score.served_by == point.served_by && score.client == point.client && score.task == task)
       return score;
   return std::nullopt;
 }
@@ -257,7 +257,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "), "; rounds alone: by --set train.rounds=N");
+           ", which no config file, --set or --threads can change: ", join(changes, "; "),
+           "; rounds alone: by --set train.rounds=N");
   return begun_with;
 }
 

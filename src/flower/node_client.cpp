@@ -66,8 +66,8 @@ bool has_template(const Tokenizer& tokenizer, std::string_view text) {
   }
 }
 
-/// The server's template as a file of this machine, which the config then names; where the run takes the model's own and
-/// this model has the same, that one.
+/// The server's template as a file of this machine, which the config then names; where the run takes the model's own
+/// and this model has the same, that one.
 void put_template(ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
   auto& file = config.data.chat_template;
   const bool brought = !offer.chat_template.empty();
@@ -156,8 +156,8 @@ void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
-/// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be read
-/// or scored
+/// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
+/// read or scored
 int64_t own_test_rows(const Experiment& e, int64_t client) {
   const auto& place = e.fabric.place;
   const auto& config = place.config;

@@ -181,7 +181,8 @@ class Serving {
   Joining joining(const Server& server) {
     const auto& config = server.config;
     if (base_.empty() && options_.evaluate) base_ = model_digest(server.model_folder);
-    Offer offer{.run = roster_.run(), .config = offered_text(config), .base = base_, .sites = sites_digest(server.sites)};
+    Offer offer{
+        .run = roster_.run(), .config = offered_text(config), .base = base_, .sites = sites_digest(server.sites)};
     offer.chat_template = prompts_.chat_template;
     offer.named_tokens = prompts_.named_tokens;
     return {.offer =

@@ -34,9 +34,9 @@ struct ServeOptions {
   RunRequest request{};
   bool resume = false;
   std::optional<int64_t> from_round{};  ///< of a run that goes on: this round instead of the last committed one
-  double patience_s = 300;           ///< for which a node that is away is waited for, where clients.deadline is 0
-  bool evaluate = true;              ///< without: the server needs the model's shapes and tokenizer alone
-  std::vector<std::string> names{};  ///< of allowed keys: who is named as a client in the config is that client
+  double patience_s = 300;              ///< for which a node that is away is waited for, where clients.deadline is 0
+  bool evaluate = true;                 ///< without: the server needs the model's shapes and tokenizer alone
+  std::vector<std::string> names{};     ///< of allowed keys: who is named as a client in the config is that client
   StopRequest stop{};
   std::function<void(const FleetStatus& status)> on_status{};  ///< whenever something changed
 };
