@@ -48,6 +48,8 @@ wire::CoordinatorOptions network_of(const ServeFlags& flags) {
   const auto endpoint = endpoint_of(flags.listen, "--listen", 0);
   EK_CHECK(flags.open == flags.allow.empty(), kConfig, "who may join is said by one of --allow FILE and --open");
   EK_CHECK(flags.certificate.empty() == flags.key.empty(), kConfig, "TLS needs both --certificate and --key");
+  EK_CHECK(flags.insecure || !flags.certificate.empty(), kConfig,
+           "a server needs TLS (--certificate and --key), or --insecure for a network of one's own");
   wire::CoordinatorOptions network{
       .host = endpoint.host, .port = endpoint.port, .insecure = flags.insecure, .folder = {}};
   if (!flags.certificate.empty()) network.tls = wire::TlsFiles{flags.certificate, flags.key};
