@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
+#include "fed/contamination.h"
 #include "fed/in_context.h"
 #include "fed/manifest.h"
 #include "fed/round.h"
@@ -66,19 +67,29 @@ struct Evaluation {
   std::map<Alike, TaskScore> of_all{};
 
   void add(const EvaluationPoint& point, const std::string& task) {
-    const auto known = hooks.known ? hooks.known(point, task) : std::nullopt;
-    scores.push_back(known ? *known : make(point, task));
-    if (!point.own_rows()) of_all.emplace(alike(server, point, task), scores.back());
+    auto made = hooks.known ? hooks.known(point, task) : std::nullopt;
+    if (!made) made = make(point, task);
+    if (!made) return;
+    if (!point.own_rows()) of_all.emplace(alike(server, point, task), *made);
+    scores.push_back(std::move(*made));
   }
 
-  TaskScore make(const EvaluationPoint& point, const std::string& task) {
+  /// Nothing where it is missing.
+  std::optional<TaskScore> make(const EvaluationPoint& point, const std::string& task) {
     const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
-    auto scored = same != of_all.end() ? Scored{same->second, {}}
-                                       : score(server, fabric, state, point,
-                                               {.task = task, .predictions = hooks.predictions}, hooks.on_progress);
-    scored.score.client = point.client;
-    if (hooks.on_score) hooks.on_score(scored.score, scored.predictions);
-    return scored.score;
+    auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);
+    if (!scored) return std::nullopt;
+    scored->score.client = point.client;
+    if (hooks.on_score) hooks.on_score(scored->score, scored->predictions);
+    return scored->score;
+  }
+
+  std::optional<Scored> ask(const EvaluationPoint& point, const std::string& task) {
+    LossCallback on_loss;
+    if (hooks.on_missing)
+      on_loss = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
+    return score(server, fabric, state, point, {.task = task, .predictions = hooks.predictions}, hooks.on_progress,
+                 on_loss);
   }
 };
 
@@ -135,17 +146,19 @@ void check_evaluation(const Experiment& e) {
       in_context(config.clients.who(id), [&] { check(task, id); });
 }
 
-Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
-             const EvaluationProgress& on_progress) {
+std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
+                            const EvaluationPoint& point, Score ask, const EvaluationProgress& on_progress,
+                            const LossCallback& on_loss) {
   const std::vector<ClientProfile> evaluator{server.evaluator(point)};
-  Scored scored;
+  std::optional<Scored> scored;
   fabric.exchange(evaluator, {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, ask); },
                               .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
                               .on_progress =
                                   [&](const ClientProgress& done) {
                                     if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
                                   },
-                              .whole_news = [&] { return server.whole_news(state); }});
+                              .whole_news = [&] { return server.whole_news(state); },
+                              .on_loss = on_loss});
   return scored;
 }
 
@@ -172,7 +185,10 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
                                     const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
   auto config = run_config(folder);
   apply(changes, config);
-  auto e = make_experiment(std::move(config), Purpose::kEvaluate, check_evaluation);
+  auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
+    check_evaluation(made);
+    warn_of_training_on(made.server.config, folder);
+  });
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);
   return evaluate_state(e.server, e.fabric, state,

@@ -20,6 +20,7 @@ struct Experiment {
 enum class Purpose {
   kTrain,
   kEvaluate,  ///< no rows
+  kPrepare,   ///< as kEvaluate, but the weights come later (load_weights)
   kForesee,   ///< rows, but a model without weights (load_shape)
   kServe,     ///< neither rows nor weights: clients are elsewhere, and nothing is evaluated here
 };
@@ -30,5 +31,7 @@ enum class Purpose {
 /// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.
 Experiment make_experiment(ExperimentConfig config, Purpose purpose,
                            const std::function<void(const Experiment& e)>& check = {});
+/// The weights in the place of the shapes, for what was made without. \throws as make_experiment()
+void load_weights(Experiment& e);
 
 }  // namespace evenkeel

@@ -215,6 +215,29 @@ struct EvaluationRecord {
   }
 };
 
+/// A line of missing_scores.jsonl: a client that gave no score of its rows, when it was asked.
+struct MissingScore {
+  int64_t round = 0;  ///< rounds done
+  std::string task;
+  double budget = 1;
+  std::string reading{};
+  RowsOf rows = RowsOf::kAll;  ///< of which score: its own, or that of all, which is merged without it
+  int64_t client = 0;
+  std::optional<std::string> name{};  ///< where it has one
+  std::string reason;
+
+  void visit(auto& field) {
+    field("round", round);
+    field("task", task);
+    field("budget", budget);
+    field("reading", reading);
+    field("rows_of", rows);
+    field("client", client);
+    field("client_name", name);
+    field("reason", reason);
+  }
+};
+
 /// What is known of a round when it is over, but for who was lost.
 /// \param records  one per participant, in the round's order
 /// \param next     the state after the round

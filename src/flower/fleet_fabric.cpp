@@ -30,8 +30,6 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
 }
 
-int64_t asked_rows(const Task& task) { return static_cast<int64_t>(std::get<Score>(task.ask).rows.size()); }
-
 /// Offers under way to nodes that are no members yet.
 class Gathering {
  public:
@@ -174,7 +172,16 @@ void FleetFabric::announce(std::span<const ClientProfile> clients, const News& n
 }
 
 void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
-  Talks talks(*this, exchange);
+  std::map<int64_t, Task> asked;
+  Exchange checked = exchange;
+  if (!exchange.check) {
+    checked.task_of = [&](const ClientProfile& client) { return asked[client.id] = exchange.task_of(client); };
+    checked.check = [&](const ClientProfile& client, const Reply& reply) {
+      check_answer(asked.at(client.id), reply);
+      return 0.0;
+    };
+  }
+  Talks talks(*this, checked);
   for (const auto& client : clients) {
     EK_CHECK(client.id != kPool, kConfig,
              "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
@@ -187,32 +194,54 @@ void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchang
   talks.run();
 }
 
+void FleetFabric::check_answer(const Task& asked, const Reply& reply) const {
+  const auto* ask = std::get_if<Score>(&asked.ask);
+  if (!ask) return;
+  const auto kind = joining_.client_tasks.find(ask->task);
+  EK_CHECK(kind != joining_.client_tasks.end(), kInternal, ask->task, " is no task of clients");
+  int64_t rows = roster_.members().at(reply.client).test_rows;
+  if (joining_.test_limit > 0) rows = std::min(rows, joining_.test_limit);
+  if (!ask->rows.empty()) rows = static_cast<int64_t>(ask->rows.size());
+  check_score(report_of<Scored>(reply), asked, kind->second, rows);
+}
+
 /// By the clients whose rows it is about, else by the evaluator of this process.
 void FleetFabric::score(const Task& task, const Exchange& exchange) {
-  const auto& tasks = joining_.client_tasks;
-  if (std::find(tasks.begin(), tasks.end(), std::get<Score>(task.ask).task) == tasks.end()) {
-    EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
-    auto made = exchange;
-    made.task_of = [&](const ClientProfile&) { return task; };
-    return evaluator_->exchange(std::span(&task.client, 1), made);
-  }
+  if (joining_.client_tasks.contains(std::get<Score>(task.ask).task)) return score_by_clients(task, exchange);
+  EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
+  auto made = exchange;
+  made.task_of = [&](const ClientProfile&) { return task; };
+  evaluator_->exchange(std::span(&task.client, 1), made);
+}
+
+/// Of whoever replies; nothing where nobody does.
+void FleetFabric::score_by_clients(const Task& task, const Exchange& exchange) {
   const auto shares = shares_of(task);
   std::map<int64_t, Scored> replies;  // by client: sums do not depend on who is first
+  std::set<int64_t> missing;
   Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
                  .on_reply = [&](Reply reply) { replies[reply.client] = report_of<Scored>(reply); },
                  .on_progress = exchange.on_progress,
                  .whole_news = exchange.whole_news,
                  .check =
                      [&](const ClientProfile& client, const Reply& reply) {
-                       check_score(report_of<Scored>(reply), asked_rows(shares.at(client.id)));
+                       check_answer(shares.at(client.id), reply);
                        return 0.0;
                      }};
+  if (exchange.on_loss)
+    asked.on_loss = [&](int64_t client, const std::string& why) {
+      missing.insert(client);
+      exchange.on_loss(client, why);
+    };
   Talks talks(*this, asked);
   for (const auto& [id, share] : shares) talks.begin(share.client);
   talks.run();
+  if (replies.empty()) return;
   std::vector<Scored> parts;
   for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
-  exchange.on_reply({.client = task.client.id, .report = merged(parts)});
+  auto all = merged(parts);
+  all.score.missing_clients.assign(missing.begin(), missing.end());
+  exchange.on_reply({.client = task.client.id, .report = std::move(all)});
 }
 
 std::map<int64_t, Task> FleetFabric::shares_of(const Task& task) const {

@@ -33,7 +33,7 @@ struct Joining {
   std::function<std::optional<int64_t>(const wire::NodeInfo& node, const std::set<int64_t>& taken)> client_of;
   std::function<void(int64_t members)> tick;  ///< asked every second; may throw Interrupted
   /// Tasks of rows that clients keep: each is scored by all clients that have test rows, and the scores are merged.
-  std::vector<std::string> client_tasks{};
+  std::map<std::string, AnswerKind> client_tasks{};
   int64_t test_limit = 0;  ///< of a task's rows, those of all clients together; 0: all
   uint64_t seed = 42;      ///< which rows a limit draws
 };
@@ -89,6 +89,9 @@ class FleetFabric : public Fabric {
   friend class Talks;
 
   void score(const Task& task, const Exchange& exchange);
+  void score_by_clients(const Task& task, const Exchange& exchange);
+  /// \throws kData for a score that `asked` cannot have; of replies to other tasks nothing is known here.
+  void check_answer(const Task& asked, const Reply& reply) const;
   /// What each client that has test rows is asked of `task`, by client.
   std::map<int64_t, Task> shares_of(const Task& task) const;
 
