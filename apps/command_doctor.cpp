@@ -19,6 +19,7 @@
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/run/machine_speed.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"

@@ -14,10 +14,16 @@ namespace {
 
 fs::path federation_of(const fs::path& run) { return run / "federation"; }
 
+/// Runs of an earlier version have talks.jsonl.
+fs::path session_file(const fs::path& federation) {
+  const auto earlier = federation / "talks.jsonl";
+  return path_exists(earlier) ? earlier : federation / "sessions.jsonl";
+}
+
 /// The last exchange with each client.
-std::map<int64_t, SessionReport> last_talks(const fs::path& federation) {
+std::map<int64_t, SessionReport> last_sessions(const fs::path& federation) {
   std::map<int64_t, SessionReport> sessions;
-  const auto lines = read_sealed_lines(federation / "sessions.jsonl");
+  const auto lines = read_sealed_lines(session_file(federation));
   for (const auto& line : lines.whole().lines) {
     auto session = record::read<SessionReport>(line.view());
     sessions[session.client] = std::move(session);
@@ -32,7 +38,7 @@ bool is_served(const fs::path& run) { return path_exists(federation_of(run) / "m
 std::string clients_status(const fs::path& run) {
   const auto federation = federation_of(run);
   const Roster roster(federation / "members.json");
-  const auto sessions = last_talks(federation);
+  const auto sessions = last_sessions(federation);
   TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
   for (const auto& [id, member] : roster.members()) {
     const auto session = sessions.contains(id) ? sessions.at(id) : SessionReport{};

@@ -31,7 +31,7 @@
 #include "base/system/process.h"
 #include "base/testing.h"
 #include "bench/machine_limits.h"
-#include "fed/run/experiment.h"
+#include "fed/run/make_experiment.h"
 
 namespace evenkeel {
 namespace {

@@ -5,6 +5,7 @@
 #include "cluster/cluster_fabric.h"
 #include "cluster/identity.h"
 #include "cluster/worker.h"
+#include "fed/run/make_experiment.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -12,7 +12,7 @@
 #include "data/builtin_text.h"
 #include "fed/exchange/client.h"
 #include "fed/round/round.h"
-#include "fed/run/experiment.h"
+#include "fed/run/make_experiment.h"
 #include "tokenizer/bpe_training.h"
 
 namespace evenkeel::testing {

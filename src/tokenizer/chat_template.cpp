@@ -78,7 +78,7 @@ jinja::Value chat_value(const OrderedJson& json, const std::string& place) {
 }
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialTokens special)
-    : origin_(std::move(origin)), template_(source, origin_), special_(std::move(special)) {}
+    : origin_(std::move(origin)), source_(source), template_(source, origin_), special_(std::move(special)) {}
 
 ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
   const Document config(folder, kTokenizerConfig);

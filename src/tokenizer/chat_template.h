@@ -49,10 +49,11 @@ class ChatTemplate {
   /// Whether {% generation %} says which parts are answers; `generated` holds them then.
   bool marks_answers() const { return template_.marks_generation(); }
   const std::string& origin() const { return origin_; }
+  const std::string& source() const { return source_; }  ///< the template's text
   const SpecialTokens& special_tokens() const { return special_; }
 
  private:
-  std::string origin_;
+  std::string origin_, source_;
   jinja::Template template_;
   SpecialTokens special_;
 };

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, ROOT, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
             "init", "list", "doctor"]
@@ -178,7 +178,7 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def places(tiny_model, tmp_path_factory):  # noqa: F811
+def places(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("flags")
     (folder / "texts.jsonl").write_text('{"ids": [7, 8]}\n')
     (folder / "letter").write_text("mine")

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, ROOT, evenkeel, succeed
+from tiny import CONFIG, ROOT, succeed
 
 METHODS = [line.split()[0] for line in succeed("list", "methods").stdout.splitlines()]
 WHOLE = 2**62

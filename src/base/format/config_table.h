@@ -92,7 +92,7 @@ class Table {
   void set(std::string_view assignment);
 
   /// Gives keys that stand under an earlier name their newest one. Call it before taking sub-tables.
-  /// \return  a line for each: "train.share_beginnings is called share_prefixes now (run.toml, line 7)"
+  /// \return  a line for each: "train.share_prefixes is called share_prefixes now (run.toml, line 7)"
   /// \throws kConfig when a table has a key under both names.
   std::vector<std::string> rename(std::span<const RenamedKey> keys);
 

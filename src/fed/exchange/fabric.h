@@ -10,7 +10,6 @@
 #include <string>
 
 #include "fed/exchange/message.h"
-#include "fed/store/state_file.h"
 
 namespace evenkeel {
 

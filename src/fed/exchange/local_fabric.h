@@ -8,7 +8,6 @@
 #include "fed/exchange/client.h"
 #include "fed/exchange/client_context.h"
 #include "fed/exchange/fabric.h"
-#include "fed/store/state_file.h"
 
 namespace evenkeel {
 

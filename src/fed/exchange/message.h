@@ -24,6 +24,9 @@ namespace evenkeel {
 
 /// Who answers for all clients together: it has everybody's rows. A fabric whose clients keep their rows has none.
 inline constexpr int64_t kPooledData = -2;
+/// Client id -> what that client keeps across rounds.
+using ClientMemories = std::map<int64_t, TensorMap>;
+
 /// Who scores tasks: a client that never trains.
 inline constexpr int64_t kEvaluator = -1;
 

@@ -11,6 +11,8 @@
 #include "base/system/process.h"
 #include "fed/config/sampling.h"
 #include "fed/round/payload_check.h"
+#include "fed/round/round_measures.h"
+#include "fed/round/starting_adapter.h"
 #include "fed/round/virtual_clock.h"
 
 namespace evenkeel {
@@ -195,7 +197,7 @@ struct Round {
 
 Snapshot before_first_round(const Server& server, Fabric& fabric) {
   Snapshot begun;
-  begun.state = server.initialize(fabric, &begun.opening);
+  begun.state = initial_state(server, fabric, &begun.opening);
   const auto news = server.full_sync(begun.state);
   fabric.announce(server.clients, news);
   begun.opening.down["fixed_factors"] += static_cast<int64_t>(server.clients.size()) * news.payload.size();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/plain/files.h"
+#include "fed/round/starting_adapter.h"
 #include "fed/testing.h"
 #include "train/weight_gradient.h"
 
@@ -296,7 +297,7 @@ class Lossy : public Fabric {
 TEST_F(RoundTest, AStartAsksForALayersGradientsInOnePass) {
   auto e = experiment("fed-sb");
   Lossy fabric(e.fabric, {});
-  const auto state = e.server.initialize(fabric);
+  const auto state = initial_state(e.server, fabric);
   EXPECT_EQ(fabric.exchanges, 2) << "the model has two layers";
   EXPECT_EQ(state.global.adapters.size(), e.server.sites.size());
 }

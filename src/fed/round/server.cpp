@@ -9,7 +9,6 @@
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
 #include "fed/exchange/gradient_sums.h"
-#include "fed/round/starting_adapter.h"
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
@@ -180,13 +179,6 @@ GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
     const auto own = known->sums.extract(name);
     return own.empty() ? at::Tensor() : own.mapped();
   };
-}
-
-ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
-  int64_t bytes_up = 0;
-  auto state = begun(*this, gradient_sums(fabric, bytes_up));
-  if (sent) sent->up["gradient_sums"] += bytes_up;
-  return state;
 }
 
 /// Fixed factors travel in float32, which they are in: everybody uses them as they are.

@@ -52,9 +52,6 @@ struct Server {
 
   /// Sums of gradients as the clients of `fabric` make them; borrows both. \param bytes_up  grows by what clients send
   GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
-  /// The state before the first round. Gradients that the method begins with come through `fabric`, site by site;
-  /// `sent` grows by their replies' lengths.
-  ServerState initialize(Fabric& fabric, OtherTraffic* sent = nullptr) const;
   /// What all clients hold alike in `state`, for those who begin or come back.
   StateUpdate full_sync(const ServerState& state) const;
 

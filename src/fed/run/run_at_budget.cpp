@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/plain/files.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 
 namespace evenkeel {

@@ -9,7 +9,6 @@
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
-#include "fed/run/state_evaluation.h"
 #include "fed/store/manifest.h"
 #include "lora/peft.h"
 
@@ -22,7 +21,8 @@ constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.
                            kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
 constexpr std::string_view kFederation = "federation";             // flower/federation/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
-                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl", kLog = "log.txt";
+                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl",
+                           kMissingScores = "missing_scores.jsonl", kLog = "log.txt";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kChatTemplate), std::string(kManifestFile),
                                               std::string(kUnfinished)};
@@ -368,6 +368,10 @@ void RunFolder::note(log::Level level, std::string_view line) const {
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {
   append_sealed(folder_ / kEvaluations, record::write(score));
+}
+
+void RunFolder::add_missing(const MissingScore& score) const {
+  append_sealed(folder_ / kMissingScores, record::write(score));
 }
 
 const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {

@@ -179,7 +179,7 @@ class Seam : public testing::SmallRun, public ::testing::WithParamInterface<std:
       now = {.state = next.state, .memories = next.memories};
     }
     for (const auto& point : evaluation_points(server, now.state))
-      played.scores.push_back(score(server, fabric, now.state, point, {.task = "builtin:sizes"}).score);
+      played.scores.push_back(score(server, fabric, now.state, point, {.task = "builtin:sizes"}).value().score);
     return played;
   }
 };

@@ -93,6 +93,15 @@ ExperimentConfig RunRequest::config(std::span<const std::string> before) const {
   return config;
 }
 
+bool RunRequest::says(std::string_view key) const {
+  return std::any_of(settings.begin(), settings.end(),
+                     [&](const std::string& setting) { return setting.starts_with(key); });
+}
+
+std::optional<int64_t> RunRequest::rounds() const {
+  return says("train.rounds=") ? std::optional(config().train.rounds) : std::nullopt;
+}
+
 std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
   auto known_values = values_of(run);
   std::map<std::string, std::string> known(known_values.begin(), known_values.end());

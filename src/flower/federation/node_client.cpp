@@ -8,7 +8,9 @@
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/round/payload_check.h"
+#include "fed/run/contamination.h"
 #include "fed/run/machine_speed.h"
+#include "fed/run/make_experiment.h"
 #include "fed/store/run_request.h"
 #include "lora/peft.h"
 
@@ -56,6 +58,37 @@ void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions&
   own.test = options.test;
 }
 
+/// Whether the model's own template is that text.
+bool has_template(const Tokenizer& tokenizer, std::string_view text) {
+  try {
+    return tokenizer.chat_template().source() == text;
+  } catch (const Error&) {  // it has none, or one that cannot be read
+    return false;
+  }
+}
+
+/// The server's template as a file of this machine, which the config then names; where the run takes the model's own
+/// and this model has the same, that one.
+void put_template(ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
+  auto& file = config.data.chat_template;
+  const bool brought = !offer.chat_template.empty();
+  EK_CHECK(brought || file.empty(), kConfig, "the server's run has a chat template of its own, which its offer does ",
+           "not bring: it is of an older version");
+  if (!brought) return;
+  EK_CHECK(config.data.form == PromptTemplate::kChat && (file.empty() || file == kTemplateInOffer), kData,
+           "the server's offer: a chat template that its config does not ask for");
+  const auto tokenizer = Tokenizer::of_model(resolve_model_path(options.model));
+  EK_CHECK(named_tokens_digest(tokenizer) == offer.named_tokens, kConfig, "the model in ", options.model,
+           " names other special tokens (tokenizer_config.json, special_tokens_map.json) than the server's: its chat ",
+           "template would write another text");
+  if (file.empty() && has_template(tokenizer, offer.chat_template)) return;
+  EK_CHECK(!options.folder.empty(), kInternal, "no folder to keep the server's chat template in");
+  make_folders(options.folder);
+  const auto copy = options.folder / concat(offer.run, "-chat_template.jinja");
+  write_file_atomic(copy, offer.chat_template);
+  file = copy.string();
+}
+
 /// The server's config as this machine runs it.
 ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
   auto config = ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
@@ -66,6 +99,7 @@ ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& option
   config.clients.parallel = 1;
   config.evaluate.bert_score = {};
   put_rows(config, offer.client, options);
+  put_template(config, offer, options);
   config.settle({});
   if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
   config.find_files();
@@ -114,23 +148,50 @@ bool is_agreed_on(std::string_view difference) {
 
 void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
   if (agreed.empty()) return;
-  auto changes = differences(resolved_like(RunRequest{.file = agreed}.config(), offered), offered);
+  const auto own = RunRequest{.file = agreed}.config();
+  const auto file = expand_data_path(own.data.chat_template, "data.chat_template");
+  EK_CHECK(file.empty() || is_file(file), kIo, agreed.string(), ": data.chat_template is ", file.string(),
+           ", which is not there");
+  auto changes = differences(resolved_like(own, offered), offered);
   std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
-/// How many rows of its own the client can be scored on. \throws kData for rows that cannot be read
-int64_t own_test_rows(const ExperimentConfig& config, int64_t client) {
+/// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
+/// read or scored
+int64_t own_test_rows(const Experiment& e, int64_t client) {
+  const auto& place = e.fabric.place;
+  const auto& config = place.config;
   if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
   const auto from = config.own_rows(client, 0);
-  return static_cast<int64_t>(test_rows(find_task("files", from), from).rows.size());
+  const auto task = find_task("files", from);
+  const auto set = test_rows(task, from);
+  check_task(*place.model, place.tokenizer, task, set, place.evaluation());
+  return static_cast<int64_t>(set.rows.size());
 }
 
-void require_same_base(const Offer& offer, const Experiment& e, const fs::path& folder) {
+void require_same_base(const Offer& offer, const Experiment& e) {
+  const auto& folder = e.server.model_folder;
   EK_CHECK(offer.sites == sites_digest(e.server.sites), kConfig, "the model in ", folder.string(),
            " has other adapted weights than the server's");
   EK_CHECK(offer.base.empty() || offer.base == model_digest(folder), kConfig, "the model in ", folder.string(),
            " is not the server's: weights, config.json or tokenizer.json differ");
+}
+
+struct OwnExperiment {
+  Experiment experiment;
+  int64_t test_rows;
+};
+
+/// What is wrong with the base or with rows is said before the weights are loaded.
+OwnExperiment experiment_for(const Offer& offer, ExperimentConfig config) {
+  int64_t rows = 0;
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain, [&](const Experiment& e) {
+    require_same_base(offer, e);
+    rows = own_test_rows(e, offer.client);
+    warn_of_contamination(e);
+  });
+  return {std::move(experiment), rows};
 }
 
 }  // namespace
@@ -217,9 +278,8 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   require_same(options_.agreed, config);
   compute_on(config.model, options_.device);
   agreement_.reset();  // its base goes before another comes
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+  auto [experiment, test_rows] = experiment_for(offer, std::move(config));
   if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);
-  require_same_base(offer, experiment, resolve_model_path(options_.model));
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   const auto terms = download_terms(experiment.server, self);
   if (options_.on_agreement) options_.on_agreement(upload_summary(experiment.server, self));
@@ -228,7 +288,7 @@ Envelope NodeClient::consider(const Envelope& envelope) {
   const Acceptance acceptance{.client = self.id,
                               .budget = self.budget,
                               .examples = static_cast<int64_t>(self.examples),
-                              .test_rows = own_test_rows(agreement_->experiment.server.config, self.id),
+                              .test_rows = test_rows,
                               .program = std::string(version())};
   return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }

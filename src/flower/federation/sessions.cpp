@@ -73,7 +73,7 @@ void no_payload(const Envelope& envelope, int64_t payload_bytes) {
 
 Sessions::~Sessions() {
   for (const auto& session : sessions_)
-    if (!session.waiting.empty()) fabric_.grid_.forget(session.waiting);
+    if (!session.waiting.empty()) fleet_.grid.forget(session.waiting);
 }
 
 void Sessions::begin(const ClientProfile& client) {
@@ -81,16 +81,16 @@ void Sessions::begin(const ClientProfile& client) {
 }
 
 void Sessions::tell(const ClientProfile& client, const StateUpdate& news) {
-  tell(client, {fabric_.roster_.run(), kUpdateEnvelope, header_of(news), news.payload.bytes});
+  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes});
 }
 
 void Sessions::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
-  tell(client, {fabric_.roster_.run(), kAdapterEnvelope, "{}", adapter.bytes});
+  tell(client, {fleet_.roster.run(), kAdapterEnvelope, "{}", adapter.bytes});
   sessions_.back().taken = std::move(taken);
 }
 
 void Sessions::send_shutdown(const ClientProfile& client) {
-  tell(client, {fabric_.roster_.run(), kShutdownEnvelope, "{}"});
+  tell(client, {fleet_.roster.run(), kShutdownEnvelope, "{}"});
 }
 
 void Sessions::tell(const ClientProfile& client, Envelope envelope) {
@@ -104,7 +104,7 @@ void Sessions::tell(const ClientProfile& client, Envelope envelope) {
 void Sessions::run() {
   while (any_open()) {
     advance();
-    if (const auto arrival = fabric_.grid_.wait(Clock::now() + kTick)) on_reply(*arrival);
+    if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) on_reply(*arrival);
     give_up_the_late();
     tick();
   }
@@ -123,8 +123,8 @@ void Sessions::tick() {
 
 /// Those whose node is there and owes no answer get their next envelope.
 void Sessions::advance() {
-  for (const auto& node : fabric_.grid_.nodes()) {
-    const auto* member = fabric_.roster_.member(node);
+  for (const auto& node : fleet_.grid.nodes()) {
+    const auto* member = fleet_.roster.member(node);
     if (!member || !node.online) continue;
     for (auto& session : sessions_) {
       if (!session.open || session.client.id != member->client) continue;
@@ -139,24 +139,24 @@ void Sessions::send(Session& session, const wire::NodeInfo& node) {
   session.name = node.name;
   session.incoming = std::make_shared<IncomingEnvelope>(
       node.name,
-      [most = fabric_.terms_.most_upload](const Envelope&, int64_t bytes) {
+      [most = fleet_.terms.most_upload](const Envelope&, int64_t bytes) {
         EK_CHECK(bytes <= most, kData, "an upload of ", bytes, " bytes, allowed: up to ", most);
       },
-      [folder = fabric_.folder_](int64_t bytes) { return mapped_buffer(folder, bytes); });
+      [folder = fleet_.folder](int64_t bytes) { return mapped_buffer(folder, bytes); });
   session.sent = Clock::now();
-  session.waiting = fabric_.grid_.send(node.id, packer_.content(envelope),
-                                       {.type = &envelope == &session.own ? session.type : "query",
-                                        .group = std::to_string(session.round),
-                                        .place = session.incoming->allocator()});
+  session.waiting = fleet_.grid.send(node.id, packer_.content(envelope),
+                                     {.type = &envelope == &session.own ? session.type : "query",
+                                      .group = std::to_string(session.round),
+                                      .place = session.incoming->allocator()});
 }
 
 const Envelope& Sessions::next_envelope(Session& session) {
   const int64_t id = session.client.id;
-  if (!fabric_.agreed_.contains(id) && !session.is_told) return offer_ = offer_envelope(fabric_.joining_.offer(id));
-  if (!session.is_told && fabric_.common_ && !fabric_.informed_.contains(id)) {
+  if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.joining.offer(id));
+  if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
     const auto news = exchange_.full_sync();
-    return whole_ = {fabric_.roster_.run(), kUpdateEnvelope, header_of(news), news.payload.bytes};
+    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes};
   }
   if (session.own.kind.empty()) make_task(session);
   return session.own;
@@ -164,7 +164,7 @@ const Envelope& Sessions::next_envelope(Session& session) {
 
 void Sessions::make_task(Session& session) {
   const auto task = exchange_.task_of(session.client);
-  session.own = {fabric_.roster_.run(), kTaskEnvelope, header_of(task), task.payload.bytes};
+  session.own = {fleet_.roster.run(), kTaskEnvelope, header_of(task), task.payload.bytes};
   session.type = type_of(task);
   session.round = task.round + 1;
 }
@@ -186,15 +186,15 @@ void Sessions::on_reply(const wire::Arrival& arrival) {
 
 /// \throws Unfit for what cannot be taken; anything else is our own trouble.
 void Sessions::on_reply(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
-  require_fit(envelope.run == fabric_.roster_.run(), "it answers about another run");
+  require_fit(envelope.run == fleet_.roster.run(), "it answers about another run");
   require_fit(++session.words <= kMostWords, concat("no reply in ", kMostWords, " envelopes"));
   if (envelope.kind == kUnknownRunEnvelope) {
-    fabric_.agreed_.erase(session.client.id);
-    fabric_.informed_.erase(session.client.id);
+    fleet_.agreed.erase(session.client.id);
+    fleet_.informed.erase(session.client.id);
   } else if (envelope.kind == kAcceptanceEnvelope) {
     accept(session, envelope);
   } else if (envelope.kind == kAcknowledgedEnvelope) {
-    fabric_.informed_.insert(session.client.id);
+    fleet_.informed.insert(session.client.id);
     if (session.is_told) session.open = false;
     if (session.taken) session.taken();
   } else if (envelope.kind == kShutdownEnvelope && session.own.kind == kShutdownEnvelope) {
@@ -208,13 +208,13 @@ void Sessions::on_reply(Session& session, const Envelope& envelope, const wire::
 
 /// What was agreed when it joined stands.
 void Sessions::accept(const Session& session, const Envelope& envelope) {
-  const auto& member = fabric_.roster_.members().at(session.client.id);
+  const auto& member = fleet_.roster.members().at(session.client.id);
   const auto acceptance = fitting([&] { return acceptance_in(envelope); });
   require_fit(acceptance.client == member.client && acceptance.budget == member.budget &&
                   acceptance.examples == member.examples,
               concat("it comes back with budget ", acceptance.budget, " and ", acceptance.examples,
                      " examples, agreed on: ", member.budget, " and ", member.examples));
-  fabric_.agreed_.insert(session.client.id);
+  fleet_.agreed.insert(session.client.id);
 }
 
 void Sessions::finish(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
@@ -234,9 +234,9 @@ void Sessions::finish(Session& session, const Envelope& envelope, const wire::Ar
 }
 
 void Sessions::lose(Session& session, const std::string& why) {
-  if (!session.waiting.empty()) fabric_.grid_.forget(std::exchange(session.waiting, {}));
+  if (!session.waiting.empty()) fleet_.grid.forget(std::exchange(session.waiting, {}));
   session.open = false;
-  fabric_.informed_.erase(session.client.id);
+  fleet_.informed.erase(session.client.id);
   if (session.is_told) return;
   report(session, why, nullptr);
   EK_CHECK(exchange_.on_loss, kData, session.name, ": ", why);
@@ -244,22 +244,22 @@ void Sessions::lose(Session& session, const std::string& why) {
 }
 
 void Sessions::report(const Session& session, const std::string& outcome, const wire::Arrival* arrival) const {
-  if (!fabric_.on_report) return;
+  if (!fleet_.on_report) return;
   const auto size = [](const at::Tensor& payload_N) { return payload_N.defined() ? payload_N.numel() : 0; };
-  fabric_.on_report({.round = session.round,
-                     .client = session.client.id,
-                     .node = session.name,
-                     .outcome = outcome,
-                     .seconds = seconds_since(session.sent),
-                     .bytes_down = size(session.own.payload_N),
-                     .bytes_up = arrival && session.incoming ? size(session.incoming->envelope().payload_N) : 0,
-                     .moved = session.moved,
-                     .client_s = arrival ? arrival->client_s : 0});
+  fleet_.on_report({.round = session.round,
+                    .client = session.client.id,
+                    .node = session.name,
+                    .outcome = outcome,
+                    .seconds = seconds_since(session.sent),
+                    .bytes_down = size(session.own.payload_N),
+                    .bytes_up = arrival && session.incoming ? size(session.incoming->envelope().payload_N) : 0,
+                    .moved = session.moved,
+                    .client_s = arrival ? arrival->client_s : 0});
 }
 
 /// A deadline holds as soon as enough have replied; without one, who is away is waited for as long as patience lasts.
 void Sessions::give_up_the_late() {
-  const auto& terms = fabric_.terms_;
+  const auto& terms = fleet_.terms;
   const bool late = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
                     replies_ >= std::min<int64_t>(terms.quorum, static_cast<int64_t>(sessions_.size()));
   for (auto& session : sessions_) {

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "fed/exchange/fabric.h"
 #include "flower/federation/agreement.h"
-#include "flower/federation/fleet_fabric.h"
+#include "flower/federation/envelope.h"
+#include "flower/federation/fleet.h"
 
 namespace evenkeel {
 
@@ -22,7 +24,7 @@ void no_payload(const Envelope& envelope, int64_t payload_bytes);
 class Sessions {
  public:
   /// Both borrowed.
-  Sessions(FleetFabric& fabric, const Exchange& exchange) : fabric_(fabric), exchange_(exchange) {}
+  Sessions(Fleet& fleet, const Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
   ~Sessions();  ///< whatever is under way is forgotten
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
@@ -71,7 +73,7 @@ class Sessions {
   void tick();
   bool any_open() const;
 
-  FleetFabric& fabric_;
+  Fleet& fleet_;
   const Exchange& exchange_;
   EnvelopePacker packer_;
   std::vector<Session> sessions_;
