@@ -98,7 +98,7 @@ void run_train(const TrainFlags& flags) {
   }
   const auto launch = launched(flags, options);
   watch_interrupts();
-  if (launch.rank > 0) return cluster::follow(launch, options, request_of(flags), interrupt_requested);
+  if (launch.rank > 0) return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
   try {
     if (launch.size > 1)
       return cluster::lead(

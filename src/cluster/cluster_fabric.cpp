@@ -9,6 +9,7 @@
 #include "base/plain/sealed.h"
 #include "cluster/assignment.h"
 #include "cluster/reply_exchange.h"
+#include "fed/store/state_file.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -14,6 +14,7 @@
 #include "cluster/reply_exchange.h"
 #include "fed/config/sampling.h"
 #include "fed/store/journal.h"
+#include "fed/store/state_file.h"
 
 namespace evenkeel::cluster {
 namespace {

@@ -90,6 +90,12 @@ int64_t header_length(const at::Tensor& bytes_N, const std::string& place) {
 
 }  // namespace
 
+int64_t total_bytes(const Traffic& traffic) {
+  int64_t sum = 0;
+  for (const auto& [content, bytes] : traffic) sum += bytes;
+  return sum;
+}
+
 std::string header_of(const StateUpdate& news) {
   return text_of({{"message", kNews}, {"round", news.round}, {"whole", news.whole}}, news.payload);
 }

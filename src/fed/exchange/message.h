@@ -155,6 +155,7 @@ Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
 
 /// Bytes by content.
 using Traffic = std::map<std::string, int64_t>;
+int64_t total_bytes(const Traffic& traffic);
 
 /// What moves beside the payloads of a round's participants.
 struct OtherTraffic {

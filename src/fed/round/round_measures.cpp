@@ -26,12 +26,6 @@ T total(std::span<const ClientRecord> records, T Record::*member) {
   return sum;
 }
 
-int64_t total(const Traffic& traffic) {
-  int64_t sum = 0;
-  for (const auto& [content, bytes] : traffic) sum += bytes;
-  return sum;
-}
-
 /// Of all clients and `other`; no line for a content of zero bytes.
 Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*parts, Traffic other) {
   for (const auto& record : records)
@@ -170,8 +164,8 @@ RoundRecord round_record(const Server& server, const RoundView& round, std::span
   all.last_loss = mean(records, &ClientRecord::last_loss);
   all.bytes_up_parts = traffic(records, &ClientRecord::up_parts, other.up);
   all.bytes_down_parts = traffic(records, &ClientRecord::down_parts, other.down);
-  all.bytes_up = total(all.bytes_up_parts);
-  all.bytes_down = total(all.bytes_down_parts);
+  all.bytes_up = total_bytes(all.bytes_up_parts);
+  all.bytes_down = total_bytes(all.bytes_down_parts);
   all.experts_per_token = mean_experts_per_token(records);
   all.flops = total(records, &ClientRecord::flops);
   all.metrics = mean_metrics(records);

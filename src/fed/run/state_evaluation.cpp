@@ -108,7 +108,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
   std::vector<EvaluationPoint> points;
   if (!server.config.evaluate.per_client) return points;
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
   for (const auto& client : server.clients)
     for (const auto& reading : readings)
       for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
@@ -122,7 +122,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
     for (const auto& reading : readings) {

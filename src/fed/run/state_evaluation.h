@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fed/run/make_experiment.h"
+#include "fed/store/run_checkpoint.h"
 #include "scoring/task_evaluation.h"
 
 namespace evenkeel {
