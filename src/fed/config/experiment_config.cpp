@@ -289,7 +289,7 @@ std::vector<std::string> ExperimentConfig::rename_keys(config::Table& table) {
   static constexpr std::array<config::RenamedKey, 5> kRenamed{{{"", "devices", "client_profiles"},
                                                                {"clients", "devices", "profiles"},
                                                                {"clients.client", "device", "profile"},
-                                                               {"train", "share_prefixes", "share_prefixes"},
+                                                               {"train", "share_beginnings", "share_prefixes"},
                                                                {"evaluate", "readings", "rank_eval_modes"}}};
   return table.rename(kRenamed);
 }
