@@ -54,6 +54,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   auto tokenizer = Tokenizer::of_model(folder);
   tokenizer.check_fits(shape->spec().vocab_size, folder);
   if (!config.data.chat_template.empty()) tokenizer.use_chat_template(config.data.chat_template);
+  if (!config.data.date.empty()) tokenizer.use_date(jinja::Date::read(config.data.date, "data.date"));
   check_method_fits(config.method, shape->spec());
   check_ranks(config);
   auto server = make_server(config, *shape);

@@ -5,12 +5,14 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "tokenizer/jinja/date.h"
 #include "tokenizer/jinja/template.h"
 
 namespace evenkeel {
@@ -24,7 +26,7 @@ jinja::Value chat_value(const OrderedJson& json, const std::string& place);
 /// Names that a template may use beside messages and add_generation_prompt: tools, documents and others.
 using ChatVariables = std::vector<std::pair<std::string, jinja::Value>>;
 
-/// Immutable; threads may render side by side.
+/// Threads may render side by side.
 class ChatTemplate {
  public:
   /// bos_token, eos_token, ...: what a template may name; one that a tokenizer lacks writes nothing.
@@ -39,6 +41,9 @@ class ChatTemplate {
   static ChatTemplate of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
   /// \param origin  what errors begin with
   ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
+
+  /// From now on strftime_now is defined and writes this moment. Not thread-safe.
+  void use_date(const jinja::Date& date) { date_ = date; }
 
   /// \param messages  dicts, each with all keys that its message has
   /// \param add_generation_prompt  ends with what opens an assistant's turn
@@ -55,6 +60,7 @@ class ChatTemplate {
   std::string origin_;
   jinja::Template template_;
   SpecialTokens special_;
+  std::optional<jinja::Date> date_;
 };
 
 /// The special tokens that a folder's files and its tokenizer's class name, as of_model() takes them.

@@ -29,8 +29,8 @@ std::vector<std::string> split_at_space(std::string_view text, int64_t most = -1
 std::vector<std::string> split_at(std::string_view text, std::string_view separator, int64_t most = -1);
 
 /// \throws kData naming `what` when the text goes beyond ASCII.
-std::string lower_ascii(std::string_view text, std::string_view what);
-std::string upper_ascii(std::string_view text, std::string_view what);
+std::string lowered(std::string_view text, std::string_view what);
+std::string uppered(std::string_view text, std::string_view what);
 
 /// str.replace(). \param most  replacements; below 0: all
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most = -1);
