@@ -91,14 +91,7 @@ Value without_affix(const MethodCall& call) {
 Value with_case(const MethodCall& call) {
   if (call.name == "lower") return call.budget.text(lowered(call.text, call.name));
   if (call.name == "upper") return call.budget.text(uppered(call.text, call.name));
-  auto out = lowered(call.text, call.name);
-  bool begins = true;
-  for (char& c : out) {
-    const bool letter = c >= 'a' && c <= 'z';
-    if (letter && begins) c = static_cast<char>(c - 32);
-    begins = call.name == "title" && !letter;
-  }
-  return call.budget.text(std::move(out));
+  return call.budget.text(titled(call.text, call.name == "title", call.name));
 }
 
 struct Method {

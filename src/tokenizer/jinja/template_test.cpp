@@ -125,7 +125,7 @@ TEST(JinjaTemplate, WhatIsOutsideIsRefusedByNameAndLine) {
            {"{{ 'a' + 1 }}", "a string + a number"},
            {"{% if n %}", "{% endif %} is missing"},
            {"{{ raise_exception('roles must alternate') }}", "the chat template refuses: roles must alternate"},
-           {"{{ 'é' | upper }}", "upper of text beyond ASCII"}})
+           {"{{ 'Σ' | lower }}", "lower of the Greek capital sigma"}})
     EXPECT_NE(testing::refusal([&, s = source] { rendered(s); }).find(says), std::string::npos)
         << source << ": " << testing::refusal([&, s = source] { rendered(s); });
 }

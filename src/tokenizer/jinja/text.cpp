@@ -24,11 +24,6 @@ std::string_view stripped_while(std::string_view text, Side side, Goes&& goes) {
   return text;
 }
 
-void check_ascii(std::string_view text, std::string_view what) {
-  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  EK_CHECK(ascii, kData, what, " of text beyond ASCII is not part of the subset");
-}
-
 /// In front of each character and behind the last, as far as `most` goes.
 std::string between_all(std::string_view text, std::string_view put, int64_t most) {
   std::string out;
@@ -90,22 +85,6 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   }
   parts.emplace_back(text);
   return parts;
-}
-
-std::string lowered(std::string_view text, std::string_view what) {
-  check_ascii(text, what);
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
-}
-
-std::string uppered(std::string_view text, std::string_view what) {
-  check_ascii(text, what);
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-  return out;
 }
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most) {

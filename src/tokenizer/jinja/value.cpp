@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "tokenizer/jinja/text.h"
+#include "tokenizer/unicode.h"
 
 namespace evenkeel::jinja {
 namespace {
@@ -35,26 +37,28 @@ std::string float_text(double value) {
 
 constexpr std::string_view kHex = "0123456789abcdef";
 
+/// \\xe9, \\u2028 or \\U000e0001.
+std::string escaped_point(uint32_t point) {
+  const int digits = point < 0x100 ? 2 : point < 0x10000 ? 4 : 8;
+  std::string out = digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[point >> shift & 15];
+  return out;
+}
+
+std::string quoted_character(std::string_view one, char quote) {
+  constexpr std::string_view kNamed = "\n\r\t\\", kLetters = "nrt\\";
+  const auto at = kNamed.find(one.front());
+  if (at != kNamed.npos || one.front() == quote) return {'\\', at != kNamed.npos ? kLetters[at] : quote};
+  const auto point = unicode::decode(one.data()).value;
+  return is_printable(point) ? std::string(one) : escaped_point(point);
+}
+
 /// Python's repr() of a string.
 std::string quoted(const std::string& text) {
   const bool single = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
   const char quote = single ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    EK_CHECK(byte < 0x80, kData,
-             "a list or dict that holds text beyond ASCII is printed as a whole, which is not part "
-             "of the subset: use tojson or join");
-    if (c == quote || c == '\\') {
-      out += {'\\', c};
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      out += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
+  for (const auto one : characters(text)) out += quoted_character(one, quote);
   return out + quote;
 }
 
