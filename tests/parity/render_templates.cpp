@@ -34,7 +34,8 @@ int main(int count, char** words) {
   std::vector<std::pair<std::string, evenkeel::jinja::Value>> variables;
   if (count == 3) {
     date = evenkeel::jinja::Date::read(words[2], "the date");
-    variables.emplace_back("strftime_now", evenkeel::jinja::Value(evenkeel::jinja::Value::Held(evenkeel::jinja::Function{.name = "strftime_now", .date = &*date})));
+    variables.emplace_back("strftime_now", evenkeel::jinja::Value(evenkeel::jinja::Value::Held(
+                                               evenkeel::jinja::Function{.name = "strftime_now", .date = &*date})));
   }
   std::ifstream input(words[1], std::ios::binary);
   for (std::string line; std::getline(input, line);) std::cout << evenkeel::outcome(line, variables).dump() << '\n';

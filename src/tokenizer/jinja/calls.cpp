@@ -60,7 +60,8 @@ Value Renderer::called_macro(const Function& function, Arguments given) {
 /// caller, varargs and kwargs, where the macro's body names them.
 void Renderer::give_extras(const Node& macro, Arguments& given, Scope& scope) {
   if (macro.extras & kCaller) {
-    const auto found = std::find_if(given.named.begin(), given.named.end(), [](auto& one) { return one.first == "caller"; });
+    const auto found =
+        std::find_if(given.named.begin(), given.named.end(), [](auto& one) { return one.first == "caller"; });
     scope.set("caller", found == given.named.end() ? Value::undefined("caller") : found->second);
     if (found != given.named.end()) given.named.erase(found);
   }

@@ -99,26 +99,54 @@ Value Renderer::value(const Node& node, const Scope& scope) {
   const auto child = [&] { return value(*node.children[0], scope); };
   line_ = node.line;
   switch (node.kind) {
-    case NodeKind::kConstant: return node.constant;
-    case NodeKind::kName: return name(node, scope);
-    case NodeKind::kList: return Value::list(values(node, scope));
-    case NodeKind::kTuple: return Value::list(values(node, scope), Shape::kTuple);
-    case NodeKind::kDict: return dict(node, scope);
-    case NodeKind::kAttribute: return attribute(child(), node.text);
-    case NodeKind::kItem: return subscript(node, scope);
-    case NodeKind::kSlice: return sliced(node, scope);
-    case NodeKind::kCall: return call(node, scope);
-    case NodeKind::kFilter: return filter(node, scope);
-    case NodeKind::kTest: return test(node, scope);
-    case NodeKind::kNot: return Value::boolean(!child().truth());
-    case NodeKind::kNegative: return negative(child());
-    case NodeKind::kPositive: return negative(negative(child()));
+    case NodeKind::kConstant:
+      return node.constant;
+    case NodeKind::kName:
+      return name(node, scope);
+    case NodeKind::kList:
+      return Value::list(values(node, scope));
+    case NodeKind::kTuple:
+      return Value::list(values(node, scope), Shape::kTuple);
+    case NodeKind::kDict:
+      return dict(node, scope);
+    case NodeKind::kAttribute:
+      return attribute(child(), node.text);
+    case NodeKind::kItem:
+      return subscript(node, scope);
+    case NodeKind::kSlice:
+      return sliced(node, scope);
+    case NodeKind::kCall:
+      return call(node, scope);
+    case NodeKind::kFilter:
+      return filter(node, scope);
+    case NodeKind::kTest:
+      return test(node, scope);
+    default:
+      return operation(node, scope);
+  }
+}
+
+/// What has operators.
+Value Renderer::operation(const Node& node, const Scope& scope) {
+  const auto child = [&] { return value(*node.children[0], scope); };
+  switch (node.kind) {
+    case NodeKind::kNot:
+      return Value::boolean(!child().truth());
+    case NodeKind::kNegative:
+      return negative(child());
+    case NodeKind::kPositive:
+      return negative(negative(child()));
     case NodeKind::kAnd:
-    case NodeKind::kOr: return either(node, scope);
-    case NodeKind::kBinary: return binary(node, scope);
-    case NodeKind::kCompare: return comparison(node, scope);
-    case NodeKind::kConditional: return conditional(node, scope);
-    default: fail(kInternal, "a node that is no expression");
+    case NodeKind::kOr:
+      return either(node, scope);
+    case NodeKind::kBinary:
+      return binary(node, scope);
+    case NodeKind::kCompare:
+      return comparison(node, scope);
+    case NodeKind::kConditional:
+      return conditional(node, scope);
+    default:
+      fail(kInternal, "a node that is no expression");
   }
 }
 

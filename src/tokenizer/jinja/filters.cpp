@@ -267,21 +267,23 @@ struct Filter {
   Value (*apply)(const FilterCall&);
 };
 constexpr std::array kFilters = {
-    Filter{"default", default_value},   Filter{"d", default_value},      Filter{"trim", trim},
-    Filter{"lower", by_method},         Filter{"upper", by_method},      Filter{"capitalize", by_method},
-    Filter{"replace", replace_in},      Filter{"length", length},        Filter{"count", length},
-    Filter{"join", join_all},           Filter{"map", map_all},          Filter{"select", chosen},
-    Filter{"reject", chosen},           Filter{"selectattr", chosen},    Filter{"rejectattr", chosen},
-    Filter{"first", first_or_last},     Filter{"last", first_or_last},   Filter{"list", to_list},
-    Filter{"reverse", reversed},        Filter{"unique", unique_items},  Filter{"items", dict_items},
-    Filter{"dictsort", dict_sorted},    Filter{"string", as_text},       Filter{"tojson", as_json},
-    Filter{"int", as_integer},          Filter{"abs", absolute},         Filter{"indent", indented},
-    Filter{"sort", sorted_values},      Filter{"groupby", grouped},      Filter{"min", least_or_greatest},
-    Filter{"max", least_or_greatest},   Filter{"format", formatted},     Filter{"safe", safe},
-    Filter{"title", title},             Filter{"float", as_real}};
+    Filter{"default", default_value}, Filter{"d", default_value},     Filter{"trim", trim},
+    Filter{"lower", by_method},       Filter{"upper", by_method},     Filter{"capitalize", by_method},
+    Filter{"replace", replace_in},    Filter{"length", length},       Filter{"count", length},
+    Filter{"join", join_all},         Filter{"map", map_all},         Filter{"select", chosen},
+    Filter{"reject", chosen},         Filter{"selectattr", chosen},   Filter{"rejectattr", chosen},
+    Filter{"first", first_or_last},   Filter{"last", first_or_last},  Filter{"list", to_list},
+    Filter{"reverse", reversed},      Filter{"unique", unique_items}, Filter{"items", dict_items},
+    Filter{"dictsort", dict_sorted},  Filter{"string", as_text},      Filter{"tojson", as_json},
+    Filter{"int", as_integer},        Filter{"abs", absolute},        Filter{"indent", indented},
+    Filter{"sort", sorted_values},    Filter{"groupby", grouped},     Filter{"min", least_or_greatest},
+    Filter{"max", least_or_greatest}, Filter{"format", formatted},    Filter{"safe", safe},
+    Filter{"title", title},           Filter{"float", as_real}};
 
 using Held = const Value&;
-bool is_iterable(Held x) { return x.is_string() || x.is<SafeText>() || x.is_series() || x.is_dict() || x.is<Undefined>(); }
+bool is_iterable(Held x) {
+  return x.is_string() || x.is<SafeText>() || x.is_series() || x.is_dict() || x.is<Undefined>();
+}
 bool is_sequence(Held x) { return is_iterable(x) && !x.has_shape(Shape::kGenerator) && !x.has_shape(Shape::kView); }
 bool is_truth(Held x, bool wanted) { return x.as<bool>() && *x.as<bool>() == wanted; }
 

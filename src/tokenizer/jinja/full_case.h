@@ -1,5 +1,5 @@
-/// \file  Characters whose capital is more than one, and what counts as a letter with case. Found by asking Python about
-/// every code point, as tests/parity/test_letter_case_v5.py still does.
+/// \file  Characters whose capital is more than one, and what counts as a letter with case. Found by asking Python
+/// about every code point, as tests/parity/test_jinja_constructs_v5.py still does.
 #pragma once
 
 #include <cstdint>

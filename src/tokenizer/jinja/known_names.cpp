@@ -9,15 +9,16 @@ namespace evenkeel::jinja {
 namespace {
 
 /// All that Jinja 3.1 has, of the subset or not.
-constexpr std::string_view kJinjasFilters =
-      " abs attr batch capitalize center count d default dictsort e escape filesizeformat first float "
-      "forceescape format groupby indent int items join last length list lower map max min pprint random reject "
-      "rejectattr replace reverse round safe select selectattr slice sort string striptags sum title tojson trim "
-      "truncate unique upper urlencode urlize wordcount wordwrap xmlattr ",
-                           kJinjasTests =
-      " != < <= == > >= boolean callable defined divisibleby eq equalto escaped even false filter float ge "
-      "greaterthan gt in integer iterable le lessthan lower lt mapping ne none number odd sameas sequence string "
-      "test true undefined upper ";
+constexpr std::string_view
+    kJinjasFilters =
+        " abs attr batch capitalize center count d default dictsort e escape filesizeformat first float "
+        "forceescape format groupby indent int items join last length list lower map max min pprint random reject "
+        "rejectattr replace reverse round safe select selectattr slice sort string striptags sum title tojson trim "
+        "truncate unique upper urlencode urlize wordcount wordwrap xmlattr ",
+    kJinjasTests =
+        " != < <= == > >= boolean callable defined divisibleby eq equalto escaped even false filter float ge "
+        "greaterthan gt in integer iterable le lessthan lower lt mapping ne none number odd sameas sequence string "
+        "test true undefined upper ";
 
 bool has_name(std::string_view names, std::string_view name) {
   return names.find(concat(" ", name, " ")) != names.npos;

@@ -128,9 +128,7 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   budget.charge(dict.entries.size());
   std::vector<Value> out;
   for (const auto& [key, value] : dict.entries)
-    out.push_back(name == "keys"     ? key
-                  : name == "values" ? value
-                                     : Value::list({key, value}, Shape::kTuple));
+    out.push_back(name == "keys" ? key : name == "values" ? value : Value::list({key, value}, Shape::kTuple));
   return Value::list(std::move(out), Shape::kView);
 }
 

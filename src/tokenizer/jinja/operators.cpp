@@ -223,7 +223,8 @@ namespace {
 /// Of Python's types; what a template's sandbox hides is none of them.
 bool is_of_python(const Value& x, std::string_view name) {
   constexpr std::string_view kOfText =
-      " capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii "
+      " capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha "
+      "isascii "
       "isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip "
       "maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split "
       "splitlines startswith strip swapcase title translate upper zfill ";
@@ -233,8 +234,9 @@ bool is_of_python(const Value& x, std::string_view name) {
   const auto wanted = concat(" ", name, " ");
   const auto names = x.is_string()   ? kOfText
                      : x.is_number() ? kOfNumber
-                     : x.is_series() ? std::string_view(" copy count index start stop step mapping isdisjoint throw send close ")
-                                     : std::string_view();
+                     : x.is_series()
+                         ? std::string_view(" copy count index start stop step mapping isdisjoint throw send close ")
+                         : std::string_view();
   return names.find(wanted) != names.npos;
 }
 

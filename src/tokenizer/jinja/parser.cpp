@@ -78,9 +78,8 @@ class StatementParser {
   }
 
   [[noreturn]] void refuse_tag(const std::string& word) {
-    constexpr std::array<std::string_view, 11> kOthers = {"block", "extends",    "include", "import",
-                                                          "from",  "filter",  "with",
-                                                          "do",    "autoescape", "trans",   "print"};
+    constexpr std::array<std::string_view, 11> kOthers = {"block", "extends", "include",    "import", "from", "filter",
+                                                          "with",  "do",      "autoescape", "trans",  "print"};
     if (std::find(kOthers.begin(), kOthers.end(), word) != kOthers.end())
       tokens_.refuse("{% ", word, " %} is not part of the subset of Jinja that is read");
     tokens_.refuse("{% ", word, " %} is not expected");

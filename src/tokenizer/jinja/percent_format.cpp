@@ -84,13 +84,14 @@ std::string text_part(const FormatSpec& spec, const Value& value) {
 std::string digits_of(uint64_t size, char letter) {
   std::array<char, 32> out{};
   const char* form = letter == 'x' ? "%lx" : letter == 'X' ? "%lX" : letter == 'o' ? "%lo" : "%lu";
-  return {out.data(), static_cast<size_t>(std::snprintf(out.data(), out.size(), form, static_cast<unsigned long>(size)))};
+  return {out.data(),
+          static_cast<size_t>(std::snprintf(out.data(), out.size(), form, static_cast<unsigned long>(size)))};
 }
 
 std::string whole_part(const FormatSpec& spec, const Value& value) {
   const bool decimal = std::string_view("diu").find(spec.letter) != std::string_view::npos;
-  EK_CHECK(value.is_integer() || (decimal && value.is_number() && std::abs(value.real()) < 9e18), kData, "%", spec.letter,
-           " of ", value.kind());
+  EK_CHECK(value.is_integer() || (decimal && value.is_number() && std::abs(value.real()) < 9e18), kData, "%",
+           spec.letter, " of ", value.kind());
   const int64_t number = value.is_integer() ? value.whole() : static_cast<int64_t>(value.real());
   const uint64_t size = number < 0 ? uint64_t{0} - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
   auto digits = digits_of(size, spec.letter);

@@ -87,6 +87,7 @@ class Renderer {
   void write(std::string_view text);
 
   Value value(const Node& node, const Scope& scope);
+  Value operation(const Node& node, const Scope& scope);
   Value optional_value(const Node* node, const Scope& scope);
   std::vector<Value> values(const Node& node, const Scope& scope);
   Value dict(const Node& node, const Scope& scope);

@@ -72,8 +72,7 @@ Value sorted_values(const FilterCall& call) {
   const bool case_sensitive = is_given(call.arguments.take("case_sensitive"));
   const auto paths = call.arguments.take("attribute");
   std::vector<Keyed> all;
-  for (const auto& one : iterated(call.x, call.budget))
-    all.push_back({keys_of(call, one, paths, case_sensitive), one});
+  for (const auto& one : iterated(call.x, call.budget)) all.push_back({keys_of(call, one, paths, case_sensitive), one});
   sort_keyed(all, reverse, call.budget);
   return Value::list(values_of(std::move(all)));
 }
@@ -106,7 +105,8 @@ Value dict_sorted(const FilterCall& call) {
   EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
   std::vector<Keyed> all;
   for (const auto& [key, value] : call.x.entries().entries)
-    all.push_back({without_case(column == "key" ? key : value, case_sensitive), Value::list({key, value}, Shape::kTuple)});
+    all.push_back(
+        {without_case(column == "key" ? key : value, case_sensitive), Value::list({key, value}, Shape::kTuple)});
   sort_keyed(all, reverse, call.budget);
   return Value::list(values_of(std::move(all)));
 }

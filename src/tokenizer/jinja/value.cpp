@@ -122,7 +122,8 @@ const Value* Dict::find(const Value& key) const {
 
 void Dict::put(Value key, Value value) {
   EK_CHECK(is_hashable(key) && !is_nan(key), kData, key.kind(), " cannot be a key of a dict");
-  const auto same = std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return equal(one.first, key); });
+  const auto same =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return equal(one.first, key); });
   if (same != entries.end())
     same->second = std::move(value);
   else
@@ -165,8 +166,8 @@ int Value::depth() const {
 
 std::string_view Value::kind() const {
   constexpr std::array<std::string_view, 12> kKinds = {
-      "nothing (undefined)", "none",       "a boolean", "a number", "a number", "a string", "a list", "a dict",
-      "a namespace",         "a function", "a loop", "a text marked safe"};
+      "nothing (undefined)", "none",       "a boolean", "a number",          "a number", "a string", "a list", "a dict",
+      "a namespace",         "a function", "a loop",    "a text marked safe"};
   if (is_series() && !is_list()) return "a generator, range or view of a dict";
   return kKinds[held_.index()];
 }

@@ -75,7 +75,6 @@ struct SafeText {
   Text text;
 };
 
-
 class Value {
  public:
   using Held = std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>,
@@ -132,8 +131,8 @@ struct Loop {
   std::vector<Value> items;
   size_t index = 0;
   int depth = 1;
-  int recursion = 0;            ///< how often it stands in itself
-  const Node* node = nullptr;   ///< of a recursive loop, as long as it goes on
+  int recursion = 0;           ///< how often it stands in itself
+  const Node* node = nullptr;  ///< of a recursive loop, as long as it goes on
   const Scope* scope = nullptr;
 };
 
@@ -151,8 +150,8 @@ std::string representation(const Value& value);
 
 /// Of json.dumps, with the defaults of transformers' tojson.
 struct JsonForm {
-  bool ascii = false;                     ///< other characters as \\uXXXX
-  std::optional<std::string> indent{};    ///< white space a level; nothing: one line
+  bool ascii = false;                   ///< other characters as \\uXXXX
+  std::optional<std::string> indent{};  ///< white space a level; nothing: one line
   std::string between = ", ", colon = ": ";
   bool sort_keys = false;
 };
