@@ -1,7 +1,7 @@
 /// \file  A subset of Jinja 2 for chat templates, rendered as transformers' apply_chat_template does: in an
 /// ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, raise_exception, a tojson that
 /// leaves characters as they are, and {% generation %}. What is read and what is not: docs/prompts.md. Python's rules
-/// hold: code points, white space, undefined names. The clock (strftime_now) is defined by a variable alone: a text must
+/// hold: code points, white space, undefined names. The clock (strftime_now) is a variable, if at all: a text must
 /// not depend on the day. A template may be a stranger's: its size, nesting, steps and output are bounded.
 #pragma once
 
