@@ -39,18 +39,13 @@ Value by_method(const FilterCall& call) {
 
 /// A letter behind white space, - or an opening bracket begins a word, not one behind an apostrophe.
 Value title(const FilterCall& call) {
-  std::string out, word;
-  const auto end_word = [&] {
-    Arguments none;
-    out += called_method(Value::string(std::exchange(word, "")), "capitalize", none, call.budget).text();
-  };
+  std::string out;
   const auto text = printed(call.x);
+  bool begins = true;
   for (const auto one : characters(text)) {
-    const bool between = is_space(unicode::decode(one.data()).value) || std::string_view("-({[<").find(one) != one.npos;
-    if (between) end_word();
-    (between ? out : word) += one;
+    out += begins ? uppered(one, call.name) : lowered(one, call.name);
+    begins = is_space(unicode::decode(one.data()).value) || std::string_view("-({[<").find(one) != one.npos;
   }
-  end_word();
   return call.budget.text(std::move(out));
 }
 
