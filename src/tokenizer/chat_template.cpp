@@ -103,6 +103,9 @@ jinja::Rendered ChatTemplate::render(std::span<const jinja::Value> messages, boo
                              {"documents", jinja::Value::none()},
                              {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
   for (const auto& [name, token] : special_) variables.emplace_back(name, jinja::Value::string(token));
+  if (date_)
+    variables.emplace_back("strftime_now",
+                           jinja::Value(jinja::Value::Held(jinja::Function{.name = "strftime_now", .date = &*date_})));
   put(more, variables);
   return template_.render(variables);
 }

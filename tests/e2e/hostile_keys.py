@@ -60,6 +60,7 @@ BAD = {
     "data.path": NO_OTHER,
     "data.template": word("paper", "llm_adapters"),
     "data.chat_template": [("'chat.jinja'", ["given", 'template = "chat"'])],
+    "data.date": [("'1.3.2025'", ["1.3.2025", "YYYY-MM-DD"]), ("'2025-02-30'", ["2025-02-30", "no moment"]), ("'2025-03-01'", ["given", 'template = "chat"'])],
     "data.cutoff": [("1", ["is 1", "2 or more"]), ("-7", ["is -7", "2 or more"])],
     "data.mask_prompt": NO_OTHER,
     "data.limit": NONE_OR_MORE,

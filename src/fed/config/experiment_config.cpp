@@ -145,6 +145,10 @@ void DataSection::resolve(const config::Table& table) const {
   TokenizeOptions::resolve(table);
   table.check_integer("limit", limit, 0, limits::kRows);
   for (const auto& name : task) check_family(name, table);
+  if (!date.empty()) {
+    jinja::Date::read(jinja::Date::settled(date), table.full_key("date"));
+    table.check(form == PromptTemplate::kChat, "date", "given", "with template = \"chat\" only");
+  }
   if (chat_template.empty()) return;
   check_path_text(chat_template, table.full_key("chat_template"));
   table.check(form == PromptTemplate::kChat, "chat_template", "given", "with template = \"chat\" only");
@@ -447,6 +451,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   lora.init = expand_data_path(lora.init, "lora.init").string();
   data.path = expand_data_path(data.path, "data.path").string();
   data.chat_template = expand_data_path(data.chat_template, "data.chat_template").string();
+  data.date = jinja::Date::settled(data.date);
   data.files.expand_paths();
   change_files(clients, [](std::vector<std::string>& patterns) {
     for (auto& pattern : patterns) pattern = expand_data_path(pattern, "`data` or `test`").string();

@@ -156,7 +156,7 @@ struct LoraSection : LoraScale {
 
 struct DataSection : TokenizeOptions {
   config::Names task = "builtin";
-  std::string path, chat_template;
+  std::string path, chat_template, date;
   int64_t limit = 0;
   PartitionConfig partition;
   TelequadConfig telequad;
@@ -171,6 +171,10 @@ struct DataSection : TokenizeOptions {
     field("chat_template", chat_template,
           "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
           "own");
+    field(
+        "date", date,
+        "template = \"chat\": what strftime_now of the template writes, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; today: the "
+        "day on which the run is created, which the run keeps; empty: the template has no strftime_now");
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");

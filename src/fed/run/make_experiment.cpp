@@ -37,6 +37,7 @@ Tokenizer tokenizer_of(const fs::path& folder, const CausalLm& shape, const Data
   auto tokenizer = Tokenizer::of_model(folder);
   tokenizer.check_fits(shape.spec().vocab_size, folder);
   if (!data.chat_template.empty()) tokenizer.use_chat_template(data.chat_template);
+  if (!data.date.empty()) tokenizer.use_date(jinja::Date::read(data.date, "data.date"));
   return tokenizer;
 }
 

@@ -121,6 +121,7 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   leave_to_run(asked.data.files, run.data.files);
   asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
   leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
+  if (asked.data.date == jinja::Date::kToday && !run.data.date.empty()) asked.data.date = run.data.date;
   for (const auto& [name, set] : run.data.files.sets)
     if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
       leave_to_run(same->second, set);
