@@ -145,7 +145,8 @@ class Choices {
 
   Choice next() {
     Choice one;
-    std::vector<std::string> all = {"no", "no way", "sí", "síntoma", "对", "错", "B", "answer1", "answer12", "oak tree"};
+    std::vector<std::string> all = {"no", "no way", "sí",      "síntoma",  "对",
+                                    "错", "B",      "answer1", "answer12", "oak tree"};
     std::shuffle(all.begin(), all.end(), draw_);
     one.options.assign(all.begin(), all.begin() + 2 + draw_() % 4);
     one.gold = one.options[draw_() % one.options.size()];
@@ -274,10 +275,9 @@ TEST_P(Rankings, WhichOptionIsRightDoesNotChangeWhatIsChosen) {
 
 /// A model whose weights are next to nothing finds every token as likely as any other: options of as many tokens tie.
 TEST_P(Rankings, TheOptionNamedFirstWinsATie) {
-  const auto even = testing::make_model("olmoe", BaseDtype::kFloat32,
-                                        {{"vocab_size", tokenizer().vocab_size()},
-                                         {"max_position_embeddings", 512},
-                                         {"initializer_range", 1e-30}});
+  const auto even = testing::make_model(
+      "olmoe", BaseDtype::kFloat32,
+      {{"vocab_size", tokenizer().vocab_size()}, {"max_position_embeddings", 512}, {"initializer_range", 1e-30}});
   const std::vector<std::string> letters = {"B", "C", "D"};
   for (size_t by = 0; by < letters.size(); ++by) {
     const Choice choice{{"which?", "it is C"}, rotated(letters, by), "C"};
