@@ -31,7 +31,7 @@ std::vector<size_t> sizes_of(const Shards& shards) {
   return sizes;
 }
 
-c10::Device device_of(const ExperimentConfig& config) { return find_device(config.model.device, "model.device"); }
+c10::Device machine_of(const ExperimentConfig& config) { return find_device(config.model.device, "model.device"); }
 
 Tokenizer tokenizer_of(const fs::path& folder, const CausalLm& shape, const DataSection& data) {
   auto tokenizer = Tokenizer::of_model(folder);
@@ -80,7 +80,7 @@ void load_encoder(Experiment& e) {
 /// Memory suffices; and the files are read in the order of the disk, on all threads: loading finds them in memory.
 void make_ready_to_train(const Experiment& e) {
   require_memory(memory_plan(e), machine::memory(), "the run");
-  require_device_memory(e, device_of(e.server.config));
+  require_device_memory(e, machine_of(e.server.config));
   for (const auto& file : model_files(e.server.model_folder)) fingerprint_of(file);
 }
 
@@ -101,7 +101,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
   at::set_num_threads(static_cast<int>(config.threads));
   const bool trains = purpose == Purpose::kTrain;
   const bool computes = purpose != Purpose::kDryRun && purpose != Purpose::kServe;
-  settle_device(computes ? device_of(config) : c10::Device(c10::kCPU));
+  settle_device(computes ? machine_of(config) : c10::Device(c10::kCPU));
   auto e = outlined(std::move(config));
   take_clients(e, trains || purpose == Purpose::kDryRun);
   if (computes) load_encoder(e);
@@ -114,7 +114,7 @@ Experiment make_experiment(ExperimentConfig config, Purpose purpose,
 void load_weights(Experiment& e) {
   const auto& config = e.fabric.place.config;
   auto storage = config.model.storage(config.output.dir);
-  storage.device = device_of(config);
+  storage.device = machine_of(config);
   e.fabric.place.model = load_model(e.server.model_folder, storage);
 }
 
