@@ -67,7 +67,7 @@ void check_all_or_none(const config::Table& table, const ClientsSection& clients
     EK_CHECK(clients.client[i].data.empty() != clients.own_rows(), kConfig, table.full_key("client"), ": ",
              clients.who(static_cast<int64_t>(i)), " has ", clients.own_rows() ? "no `data`" : "`data`", ", ",
              clients.who(0), clients.own_rows() ? " has" : " has none",
-             ": either every client brings rows of its own, or those of [data] are assigned_shares out to all",
+             ": either every client brings rows of its own, or those of [data] are dealt out to all",
              table.tables("client")[i].place_of("data"));
 }
 
@@ -293,7 +293,7 @@ std::vector<std::string> ExperimentConfig::rename_keys(config::Table& table) {
   static constexpr std::array<config::RenamedKey, 5> kRenamed{{{"", "devices", "client_profiles"},
                                                                {"clients", "devices", "profiles"},
                                                                {"clients.client", "device", "profile"},
-                                                               {"train", "share_prefixes", "share_prefixes"},
+                                                               {"train", "share_beginnings", "share_prefixes"},
                                                                {"evaluate", "readings", "rank_eval_modes"}}};
   return table.rename(kRenamed);
 }

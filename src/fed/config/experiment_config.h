@@ -251,7 +251,7 @@ struct ClientsSection {
     field("client", client, "");
   }
   void resolve(const config::Table& table);
-  /// Whether clients bring rows of their own; else those of `[data]` are assigned_shares out to them.
+  /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
   bool own_rows() const;
   /// Whether those rows are at nodes of a federation and their files have no name here.
   bool rows_elsewhere() const;
@@ -351,7 +351,7 @@ struct ExperimentConfig {
     field("name", name, "name of the run, also of its folder");
     field("seed", seed, "seed of every random draw, 0 or more");
     field("threads", threads,
-          "processor threads of each client that trains, 0: all cores of this machine, assigned_shares out to those side by "
+          "processor threads of each client that trains, 0: all cores of this machine, dealt out to those side by "
           "side; the bits depend on it where the library makes a product");
     field("model", model, "");
     field("lora", lora, "");

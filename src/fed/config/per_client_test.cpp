@@ -152,7 +152,7 @@ TEST(ClientTables, WhatIsWrongNamesTheClientAndTheLine) {
             "[config] clients.count is 2, allowed: 1, as many as there are [[clients.client]] (test.toml, line 2)");
   EXPECT_EQ(refused("[[clients.client]]\nname = \"a\"\ndata = \"a.json\"\n[[clients.client]]\nname = \"b\"\n"),
             "[config] clients.client: client 1 (b) has no `data`, client 0 (a) has: either every client brings rows of "
-            "its own, or those of [data] are assigned_shares out to all (test.toml)");
+            "its own, or those of [data] are dealt out to all (test.toml)");
   EXPECT_EQ(refused("[[clients.client]]\nname = \"a\"\ndata = \"a.json\"\nheld_out = 1.0\n"),
             "[config] clients.client[0].held_out of \"a\" is 1, allowed: 0 or more, less than 1 (test.toml, line 5)");
   EXPECT_EQ(

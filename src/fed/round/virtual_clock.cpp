@@ -16,7 +16,8 @@ SimulatedMachine machine_of(const ExperimentConfig& config, const std::string& n
 /// Before the first round: every client gets, and sends, as much as any other. What computing it takes is left out.
 double opening_seconds(const ExperimentConfig& config, const OtherTraffic& opening) {
   const auto names = config.machine_names();
-  const int64_t down = total_bytes(opening.down) / config.clients.count, up = total_bytes(opening.up) / config.clients.count;
+  const int64_t down = total_bytes(opening.down) / config.clients.count,
+                up = total_bytes(opening.up) / config.clients.count;
   double slowest = 0;
   for (size_t i = 0; i < names.size(); ++i) {
     const auto machine = machine_of(config, names[i], static_cast<int64_t>(i));

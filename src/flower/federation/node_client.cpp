@@ -239,7 +239,7 @@ void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const 
 }
 
 Envelope NodeClient::answer(const Envelope& envelope) {
-  EK_CHECK(is_name(envelope.run), kData, "a run is named by envelopes and digits, not \"", shown(envelope.run), "\"");
+  EK_CHECK(is_name(envelope.run), kData, "a run is named by letters and digits, not \"", shown(envelope.run), "\"");
   if (envelope.kind == kOfferEnvelope) return consider(envelope);
   if (envelope.kind == kShutdownEnvelope) return part(envelope);
   if (!agreement_ || agreement_->offer.run != envelope.run)
