@@ -1,10 +1,11 @@
 # The commands of the README. Thin: tools/setup installs, CMake presets build, ctest tests.
 #   make demo         install what is missing, build, run UB-SMoE and FedIT side by side on the built-in model
-#   make test         the same set-up, then every test
+#   make test         the same set-up, then every test; EVENKEEL_NIGHTLY=1: whole sweeps where it tries a sample otherwise
 #   make test-slow    more of the cluster and of federations: every kill, frozen rank, broken cable, launcher and method
 #   make build        the program at build/evenkeel
-#   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make test-debug   unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, of all rooms or of ROOMS="base wire"
 #   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
+#   make fuzz-replay  the inputs that are known, once each
 #   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
@@ -12,7 +13,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
-.PHONY: demo test test-slow test-debug fuzz fuzz-smoke build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes clean
+.PHONY: demo test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -36,15 +37,21 @@ test: setup-test build-all
 
 # Those that a change of the cluster or of the federation's wire should be tried on, and that make test leaves out for time.
 test-slow: setup-test build-all
-	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 ctest --test-dir build -R 'test_cluster|test_federation|test_wire|test_federated_run' --progress \
-	  --output-on-failure --no-tests=error
+	@EVENKEEL_SLOW=1 OMP_NUM_THREADS=1 PYTEST_ADDOPTS="-k 'test_cluster or test_federation or test_wire or test_federated_run'" \
+	  ctest --test-dir build -R '^(e2e\.[0-9]|flower)' --progress --output-on-failure --no-tests=error
 
+# All rooms, or those that are named.
+ROOMS ?=
+empty :=
+space := $(empty) $(empty)
+UNIT_TESTS = $(if $(ROOMS),$(ROOMS:%=%_test),unit_tests)
 build-sanitized: build-debug/build.ninja
-	@$(NINJA) -C build-debug unit_tests fuzz_targets
+	@$(NINJA) -C build-debug $(UNIT_TESTS) fuzz_targets
 
 test-debug: build-debug/build.ninja
-	@$(NINJA) -C build-debug unit_tests
-	@tools/sanitized ctest --test-dir build-debug -L unit -j $(JOBS) --progress --output-on-failure --no-tests=error
+	@$(NINJA) -C build-debug $(UNIT_TESTS)
+	@tools/sanitized ctest --test-dir build-debug -R '^unit\.($(or $(subst $(space),|,$(strip $(ROOMS))),.*))_test\.' -j $(JOBS) \
+	  --progress --output-on-failure --no-tests=error
 
 MINUTES ?= 20
 fuzz: build-fuzz
@@ -52,6 +59,9 @@ fuzz: build-fuzz
 
 fuzz-smoke: build-fuzz
 	@JOBS=$(JOBS) tools/fuzz 10
+
+fuzz-replay: build-fuzz
+	@JOBS=$(JOBS) tools/fuzz replay
 
 .PHONY: build-fuzz
 build-fuzz: build-debug/build.ninja
@@ -84,6 +94,9 @@ floors:
 
 sizes:
 	@python3 tools/sizes.py
+
+prose:
+	@python3 tools/prose.py && python3 bench/tables.py --check
 
 clean:
 	@rm -rf build build-debug

@@ -19,6 +19,7 @@
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/run/machine_speed.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/memory_estimate.h"
 #include "models/causal_lm.h"
 #include "models/cost.h"
@@ -32,7 +33,7 @@ constexpr int64_t kRank = 20;
 constexpr int64_t kTokens = 8 * 256;  // a micro-batch of the paper: 8 sequences of 256 tokens
 
 struct DoctorFlags {
-  std::string model, config, device_profile;
+  std::string model, config, client_profile;
   std::vector<std::string> settings;
 };
 
@@ -182,7 +183,7 @@ Foreseen foreseen(const DoctorFlags& flags) {
   config.model.compute_dtype = ComputeDtype::kFloat32;  // nothing is multiplied
   config.settle(machine_choices(config));
   const bool on_gpu = names_gpu(config.model.device);
-  const auto experiment = make_experiment(std::move(config), Purpose::kForesee);
+  const auto experiment = make_experiment(std::move(config), Purpose::kDryRun);
   Foreseen plans{.host = memory_plan(experiment)};
   if (on_gpu) plans.device = device_memory_plan(experiment);
   return plans;
@@ -215,8 +216,8 @@ ExperimentConfig measured_config(const DoctorFlags& flags) {
   auto config = flags.config.empty() ? ExperimentConfig::read(config::Table::parse("", "defaults"))
                                      : ExperimentConfig::load(flags.config, flags.settings);
   if (!flags.model.empty()) config.model.path = flags.model;
-  config.clients.devices = {};  // what they do not say yet may be what is measured
-  for (auto& client : config.clients.client) client.device.reset();
+  config.clients.profiles = {};  // what they do not say yet may be what is measured
+  for (auto& client : config.clients.client) client.profile.reset();
   config.settle(machine_choices(config));
   config.find_files();
   return config;
@@ -224,15 +225,15 @@ ExperimentConfig measured_config(const DoctorFlags& flags) {
 
 /// Before anything is measured.
 void check_profile_file(const fs::path& file) {
-  EK_CHECK(is_device_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--device-profile is ",
-           file.string(), ", allowed: NAME.toml, where NAME, of letters, digits, - and _, is the device's");
+  EK_CHECK(is_profile_name(file.stem().string()) && file.extension() == ".toml", kConfig, "--client-profile is ",
+           file.string(), ", allowed: NAME.toml, where NAME, of letters, digits, - and _, is the profile's");
   EK_CHECK(file.parent_path().empty() || is_folder(file.parent_path()), kIo, file.parent_path().string(),
            ": is not a folder that is there");
 }
 
-void print_device(const DoctorFlags& flags) {
+void print_profile(const DoctorFlags& flags) {
   constexpr double kSeconds = 3;  // of steps per K
-  const fs::path file = flags.device_profile;
+  const fs::path file = flags.client_profile;
   auto experiment = make_experiment(measured_config(flags), Purpose::kTrain);
   const auto top_ks = measured_top_ks(experiment);
   const auto profile = measured_profile(experiment, top_ks, kSeconds);
@@ -241,11 +242,12 @@ void print_device(const DoctorFlags& flags) {
             << experiment.server.config.threads << " threads, tokens/s\n";
   for (size_t i = 0; i < top_ks.size(); ++i)
     std::cout << fixed(static_cast<double>(top_ks[i]), 0, 7) << fixed(profile.tokens_per_second[i], 0, 10) << '\n';
-  config::Writer writer("devices");
+  config::Writer writer("client_profiles");
   writer.nested(file.stem().string(), profile);
   write_file_atomic(file, writer.text(true));
-  std::cout << "K, experts per token, and the speed; [devices." << file.stem().string() << "] is in " << file.string()
-            << ": append it to a config, with the rates of a connection, and name it in clients.devices\n";
+  std::cout << "K, experts per token, and the speed; [client_profiles." << file.stem().string() << "] is in "
+            << file.string()
+            << ": append it to a config, with the rates of a connection, and name it in clients.profiles\n";
 }
 
 }  // namespace
@@ -256,24 +258,24 @@ void add_doctor_command(CLI::App& program) {
   command->description(
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
-      "         evenkeel doctor --config configs/demo.toml --device-profile this-machine.toml\n\n"
+      "         evenkeel doctor --config configs/demo.toml --client-profile this-machine.toml\n\n"
       "Prints cores, instruction sets and memory, and how fast each way to multiply with a bfloat16 base is here; "
-      "with --config instead what that run would hold in memory. --device-profile trains for some seconds with each "
-      "number of experts per token and writes the speeds as a device for simulated time.");
+      "with --config instead what that run would hold in memory. --client-profile trains for some seconds with each "
+      "number of experts per token and writes the speeds as a client profile for simulated time.");
   command->add_option("--model", flags->model, "also: which precision and budget of this model fits into memory");
   command->add_option("--config", flags->config,
                       "what a run of this config would hold in memory, part by part, and whether it fits");
   command->add_option("--set", flags->settings, "a.b=value, changes one key of --config; as often as needed");
-  command->add_option("--device-profile", flags->device_profile,
+  command->add_option("--client-profile,--device-profile", flags->client_profile,
                       "measure the training of --config, or of --model on the built-in tasks, and write it as "
-                      "[devices.NAME] into NAME.toml");
+                      "[client_profiles.NAME] into NAME.toml");
   command->callback([flags] {
-    EK_CHECK(flags->device_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
-             "--device-profile goes with --config or --model: whose training is to be measured");
+    EK_CHECK(flags->client_profile.empty() || !(flags->model.empty() && flags->config.empty()), kConfig,
+             "--client-profile goes with --config or --model: whose training is to be measured");
     EK_CHECK(flags->settings.empty() || !flags->config.empty(), kConfig, "--set goes with --config");
     std::optional<ShapedModel> shaped;  // what is read comes first: a mistake is said before anything is measured
     std::optional<Foreseen> plan;
-    if (!flags->device_profile.empty()) check_profile_file(flags->device_profile);
+    if (!flags->client_profile.empty()) check_profile_file(flags->client_profile);
     if (!flags->model.empty()) shaped = open_shape(flags->model);
     if (!flags->config.empty()) plan = foreseen(*flags);
     print_machine();
@@ -282,7 +284,7 @@ void add_doctor_command(CLI::App& program) {
     if (shaped) print_fit(*shaped);
     if (plan) print_plan(flags->config + ": memory", plan->host, machine::memory());
     if (plan && plan->device) print_plan(flags->config + ": memory of the GPU", *plan->device, gpu_memory());
-    if (!flags->device_profile.empty()) print_device(*flags);
+    if (!flags->client_profile.empty()) print_profile(*flags);
   });
 }
 

@@ -31,7 +31,7 @@ struct EvaluateFlags {
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
-  std::optional<std::string> decode, form, format, score, chat_template;
+  std::optional<std::string> decode, form, format, score, chat_template, date;
   std::vector<std::string> options;
   std::optional<int64_t> limit, seed, batch_size, max_new_tokens;
   bool json = false, in_the_run_only = false, strict = false;
@@ -144,6 +144,9 @@ void check(const EvaluateFlags& flags) {
            "--chat-template goes with --template chat");
   EK_CHECK(!flags.chat_template || flags.form || !flags.run.empty(), kConfig,
            "--chat-template goes with --template chat");
+  EK_CHECK(!flags.date || (flags.form ? *flags.form == "chat" : !flags.run.empty()), kConfig,
+           "--date goes with --template chat");
+  if (flags.date) jinja::Date::read(jinja::Date::settled(*flags.date), "--date");
   EK_CHECK(flags.seed.value_or(0) >= 0, kConfig, "--seed is ", *flags.seed, ", allowed: 0 or more");
   limits::check_integer("--max-new-tokens", flags.max_new_tokens.value_or(1), 1, limits::kTokens);
   limits::check_integer("--batch-size", flags.batch_size.value_or(1), 1, limits::kBatch);
@@ -248,11 +251,14 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
   auto tokenizer = Tokenizer::of_model(opened.folder);
   tokenizer.check_fits(opened.model->spec().vocab_size, opened.folder);
   if (flags.chat_template) tokenizer.use_chat_template(*flags.chat_template);
+  const auto date = jinja::Date::settled(flags.date.value_or(""));
+  if (flags.date) tokenizer.use_date(jinja::Date::read(date, "--date"));
   std::optional<AnswerJournal> journal;
   if (!flags.journal.empty()) journal.emplace(flags.journal);
   options.journal = journal ? &*journal : nullptr;
   auto depends_on = journal ? answers_of(flags.model, opened, options) : "";
   if (flags.chat_template) depends_on += concat("template ", sha256_file(*flags.chat_template).substr(0, 16), ", ");
+  if (flags.date) depends_on += concat("date ", date, ", ");
   for (const auto [budget, top_k] : budgets_of(flags, opened.model->spec())) {
     auto forward = opened.forward();
     forward.router.top_k = top_k;
@@ -303,6 +309,7 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
     if (decode) config.evaluate.decode = *decode;
     if (form) config.data.form = *form;
     if (flags.chat_template) config.data.chat_template = *flags.chat_template;
+    if (flags.date) config.data.date = jinja::Date::settled(*flags.date);
     if (dtype_given) config.model.dtype = dtype;
     if (flags.in_the_run_only) config.evaluate.as_exported = false;
     if (flags.seed) config.seed = *flags.seed;
@@ -378,6 +385,9 @@ void add_evaluate_command(CLI::App& program) {
   command->add_option("--template", flags->form, "prompt: paper, llm_adapters, chat or plain (docs/prompts.md)");
   command->add_option("--chat-template", flags->chat_template,
                       "--template chat: a template file in the place of the model's or the run's");
+  command->add_option("--date", flags->date,
+                      "--template chat: what strftime_now of the template writes, YYYY-MM-DD, with Thh:mm:ss, or today "
+                      "(default: the run's)");
   command->add_option("--decode", flags->decode, "greedy, or beam4: beam search of width 4");
   command->add_option("--max-new-tokens", flags->max_new_tokens, "longest answer (default 32; --run: the run's)");
   command->add_option("--batch-size", flags->batch_size, "prompts run together (default 128)");

@@ -12,7 +12,7 @@
 #include "base/plain/json.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
-#include "fed/run/experiment.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 #include "lora/gguf_adapter.h"
 #include "lora/modules.h"

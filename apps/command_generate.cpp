@@ -24,7 +24,7 @@ struct GenerateFlags {
   SourceOptions source;
   std::vector<std::string> prompts;
   std::string input, system;
-  std::optional<std::string> form, chat_template;
+  std::optional<std::string> form, chat_template, date;
   std::optional<double> temperature, top_p;
   std::optional<int64_t> top_k_tokens, seed;
   GenerationOptions generation{.max_new_tokens = 64};
@@ -132,7 +132,9 @@ void run_generate(const GenerateFlags& flags) {
   Source source(flags.source);
   const auto form = flags.form ? given : source.form();
   EK_CHECK(!flags.chat_template || form == PromptTemplate::kChat, kConfig, "--chat-template goes with --template chat");
+  EK_CHECK(!flags.date || form == PromptTemplate::kChat, kConfig, "--date goes with --template chat");
   if (flags.chat_template) source.use_chat_template(*flags.chat_template);
+  if (flags.date) source.use_date(jinja::Date::read(jinja::Date::settled(*flags.date), "--date"));
   const Prompts prompts(source.tokenizer(), form);
   options.stops = prompts.stops();
   RowFaults faults;
@@ -177,6 +179,9 @@ void add_generate_command(CLI::App& program) {
                       "what is put around the prompt: paper, llm_adapters, chat, plain (default: the run's; plain)");
   command->add_option("--chat-template", flags->chat_template,
                       "--template chat: a template file in the place of the model's or the run's");
+  command->add_option("--date", flags->date,
+                      "--template chat: what strftime_now of the template writes, YYYY-MM-DD, with Thh:mm:ss, or today "
+                      "(default: the run's)");
   command->add_option("--system", flags->system,
                       "text that a conversation begins with; without chat, in front of the prompt");
   command->add_option("--max-new-tokens", flags->generation.max_new_tokens, "longest continuation")

@@ -4,9 +4,12 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/resume_flags.h"
+#include "base/format/command_line.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/system/interrupt.h"
+#include "fed/run/run_folder.h"
 #include "flower/federation/app_grid.h"
 #include "flower/federation/coordinator_grid.h"
 #include "flower/federation/serve.h"
@@ -20,6 +23,7 @@ struct ServeFlags {
   std::string config, out, listen = "127.0.0.1:8000", allow, certificate, key, fab, grid;
   std::vector<std::string> settings;
   double patience = 300;
+  std::optional<int64_t> from_round;
   bool open = false, insecure = false, resume = false, no_evaluation = false;
 };
 
@@ -44,6 +48,8 @@ wire::CoordinatorOptions network_of(const ServeFlags& flags) {
   const auto endpoint = endpoint_of(flags.listen, "--listen", 0);
   EK_CHECK(flags.open == flags.allow.empty(), kConfig, "who may join is said by one of --allow FILE and --open");
   EK_CHECK(flags.certificate.empty() == flags.key.empty(), kConfig, "TLS needs both --certificate and --key");
+  EK_CHECK(flags.insecure || !flags.certificate.empty(), kConfig,
+           "a server needs TLS (--certificate and --key), or --insecure for a network of one's own");
   wire::CoordinatorOptions network{
       .host = endpoint.host, .port = endpoint.port, .insecure = flags.insecure, .folder = {}};
   if (!flags.certificate.empty()) network.tls = wire::TlsFiles{flags.certificate, flags.key};
@@ -53,13 +59,63 @@ wire::CoordinatorOptions network_of(const ServeFlags& flags) {
   return network;
 }
 
+std::string folder_of(const ServeFlags& flags) {
+  return flags.out.empty() ? RunRequest{.file = flags.config, .settings = flags.settings}.config().folder().string()
+                           : flags.out;
+}
+
+/// The flags of its network, as they were given.
+std::vector<std::string> network_words(const ServeFlags& flags) {
+  std::vector<std::string> words;
+  if (!flags.grid.empty()) return {"--grid", flags.grid};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {flag, value});
+  };
+  add("--listen", flags.listen);
+  add("--allow", flags.allow);
+  add("--certificate", flags.certificate);
+  add("--key", flags.key);
+  add("--fab", flags.fab);
+  if (flags.open) words.emplace_back("--open");
+  if (flags.insecure) words.emplace_back("--insecure");
+  return words;
+}
+
+/// The command that goes on with what this one began, or begins it again where it left no run.
+std::string next_serve_command(const ServeFlags& flags) {
+  const bool began = RunFolder::holds_run(folder_of(flags));
+  std::vector<std::string> words{"serve", flags.config, "--out", folder_of(flags)};
+  for (const auto& setting : flags.settings)
+    if (!began) words.insert(words.end(), {"--set", setting});
+  const auto network = network_words(flags);
+  words.insert(words.end(), network.begin(), network.end());
+  if (flags.no_evaluation) words.emplace_back("--no-evaluation");
+  if (began) words.emplace_back("--resume");
+  return command_line(words);
+}
+
+/// What an interrupted run, or one without room, says of the way on.
+ServedRun served(const ServeFlags& flags, const ServeOptions& options,
+                 const std::function<std::unique_ptr<Grid>(const fs::path& folder)>& listen) {
+  try {
+    return serve(options, listen);
+  } catch (const Interrupted& interrupted) {
+    throw Interrupted(concat(interrupted.what(), ", the state is saved; go on with: ", next_serve_command(flags)));
+  } catch (const Error& error) {
+    if (!is_full_disk(error)) throw;
+    throw error.with_advice(concat("what is committed stays; make room, then: ", next_serve_command(flags)));
+  }
+}
+
 void run_serve(const ServeFlags& flags) {
+  check_from_round(flags.from_round, flags.resume);
   auto network = flags.grid.empty() ? network_of(flags) : wire::CoordinatorOptions{.folder = {}};
   watch_interrupts();
   StatusPage page;
   network.metrics = [&page] { return page.text(); };
   ServeOptions options{.request = {.file = flags.config, .settings = flags.settings, .out = flags.out},
                        .resume = flags.resume,
+                       .from_round = flags.from_round,
                        .patience_s = flags.patience,
                        .evaluate = !flags.no_evaluation,
                        .stop = interrupt_requested,
@@ -72,7 +128,7 @@ void run_serve(const ServeFlags& flags) {
     log::info("[serve] listening at ", network.tls ? "https://" : "http://", network.host, ":", grid->port());
     return grid;
   };
-  const auto [folder, scores] = serve(options, listen);
+  const auto [folder, scores] = served(flags, options, listen);
   save_report(std::array{folder}, folder / "report.html");
   std::cout << score_table(scores) << std::flush;
   std::cerr << "the run is in " << folder.string() << ", its report is " << (folder / "report.html").string() << "\n";
@@ -106,7 +162,10 @@ void add_serve_command(CLI::App& program) {
       "--grid", flags->grid,
       "in the place of --listen: a socket at which a Flower app drives this server (docs/flower-app.md)");
   command->add_flag("--no-evaluation", flags->no_evaluation, "score nothing here: the model's weights are not needed");
-  command->add_flag("--resume", flags->resume, "go on from the last committed round in the run folder");
+  command->add_flag("--resume", flags->resume,
+                    "go on from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
+                    "all");
+  add_from_round_flag(*command, flags->from_round);
   command->callback([flags] { run_serve(*flags); });
 }
 

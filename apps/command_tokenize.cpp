@@ -23,7 +23,7 @@ namespace evenkeel {
 namespace {
 
 struct TokenizeFlags {
-  std::string model, input, chat_template;
+  std::string model, input, chat_template, date;
   bool decode = false, jsonl = false, no_special = false, chat = false;
   int64_t train = 0;  ///< ids of the tokenizer to train; 0: none
 };
@@ -127,6 +127,7 @@ void for_each_line(const std::string& name, Use&& use) {
 void run_tokenize(const TokenizeFlags& flags) {
   auto tokenizer = tokenizer_at(flags.model);
   if (!flags.chat_template.empty()) tokenizer.use_chat_template(flags.chat_template);
+  if (!flags.date.empty()) tokenizer.use_date(jinja::Date::read(jinja::Date::settled(flags.date), "--date"));
   for_each_line(flags.input, [&](const std::string& line) { std::cout << answer(tokenizer, line, flags) << '\n'; });
 }
 
@@ -169,6 +170,8 @@ void add_tokenize_command(CLI::App& program) {
                     "answer, targets of the loss, as JSON; "
                     "\"add_generation_prompt\": true opens an answer");
   command->add_option("--chat-template", flags->chat_template, "--chat: a template file in the place of the model's");
+  command->add_option("--date", flags->date,
+                      "--chat: what strftime_now of the template writes, YYYY-MM-DD, with Thh:mm:ss, or today");
   command->add_flag("--no-special", flags->no_special,
                     "encode without the template's special tokens; decode without any special token");
   command->add_option("--train", flags->train,

@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/resume_flags.h"
 #include "base/format/command_line.h"
 #include "base/format/limits.h"
 #include "base/plain/files.h"
@@ -39,9 +40,7 @@ RunRequest request_of(const TrainFlags& flags) {
 void check(const TrainFlags& flags) {
   limits::check_integer("--threads", flags.threads, 0, limits::kThreads);
   limits::check_integer("--ranks", flags.ranks, 0, limits::kThreads);
-  EK_CHECK(!flags.from_round || flags.resume, kConfig, "--from-round is ", *flags.from_round,
-           ", which is a round of the run that --resume goes on with");
-  EK_CHECK(flags.from_round.value_or(0) >= 0, kConfig, "--from-round is ", *flags.from_round, ", allowed: 0 or more");
+  check_from_round(flags.from_round, flags.resume);
 }
 
 Run open_run(const TrainFlags& flags, const RunHooks& hooks = {}) {
@@ -99,7 +98,7 @@ void run_train(const TrainFlags& flags) {
   }
   const auto launch = launched(flags, options);
   watch_interrupts();
-  if (launch.rank > 0) return cluster::follow(launch, options, request_of(flags), interrupt_requested);
+  if (launch.rank > 0) return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
   try {
     if (launch.size > 1)
       return cluster::lead(
@@ -130,10 +129,7 @@ void add_train_command(CLI::App& program) {
   command->add_flag("--resume", flags->resume,
                     "go on from the last committed round in the run folder; with --set train.rounds=N, to N rounds in "
                     "all");
-  command->add_option(
-      "--from-round", flags->from_round,
-      "with --resume: go on from this round, for when the last one is damaged (the last two are kept; 0: "
-      "from the beginning)");
+  add_from_round_flag(*command, flags->from_round);
   command->add_option("--threads", flags->threads, "processor threads (default: all cores)");
   command->add_option("--ranks", flags->ranks, "processes on this machine that share the clients (docs/federation.md)");
   add_device_flag(*command, flags->device);

@@ -131,6 +131,12 @@ void Source::use_chat_template(const std::filesystem::path& file) {
   tokenizer_->use_chat_template(file);
 }
 
+void Source::use_date(const jinja::Date& date) {
+  if (run_) return run_->use_date(date);
+  if (!tokenizer_) tokenizer_ = Tokenizer::of_model(opened_.folder);
+  tokenizer_->use_date(date);
+}
+
 const Tokenizer& Source::tokenizer() const {
   if (run_) return run_->tokenizer();
   if (tokenizer_) return *tokenizer_;

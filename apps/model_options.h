@@ -72,6 +72,8 @@ class Source {
   PromptTemplate form() const;         ///< the run's; of a model kPlain
   /// \see Tokenizer::use_chat_template
   void use_chat_template(const std::filesystem::path& file);
+  /// \see Tokenizer::use_date
+  void use_date(const jinja::Date& date);
 
  private:
   OpenedModel opened_;

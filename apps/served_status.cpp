@@ -14,15 +14,21 @@ namespace {
 
 fs::path federation_of(const fs::path& run) { return run / "federation"; }
 
+/// Runs of an earlier version have sessions.jsonl.
+fs::path session_file(const fs::path& federation) {
+  const auto earlier = federation / "sessions.jsonl";
+  return path_exists(earlier) ? earlier : federation / "sessions.jsonl";
+}
+
 /// The last exchange with each client.
-std::map<int64_t, TalkReport> last_talks(const fs::path& federation) {
-  std::map<int64_t, TalkReport> talks;
-  const auto lines = read_sealed_lines(federation / "talks.jsonl");
+std::map<int64_t, SessionReport> last_sessions(const fs::path& federation) {
+  std::map<int64_t, SessionReport> sessions;
+  const auto lines = read_sealed_lines(session_file(federation));
   for (const auto& line : lines.whole().lines) {
-    auto talk = record::read<TalkReport>(line.view());
-    talks[talk.client] = std::move(talk);
+    auto session = record::read<SessionReport>(line.view());
+    sessions[session.client] = std::move(session);
   }
-  return talks;
+  return sessions;
 }
 
 }  // namespace
@@ -32,14 +38,14 @@ bool is_served(const fs::path& run) { return path_exists(federation_of(run) / "m
 std::string clients_status(const fs::path& run) {
   const auto federation = federation_of(run);
   const Roster roster(federation / "members.json");
-  const auto talks = last_talks(federation);
+  const auto sessions = last_sessions(federation);
   TextGrid grid({"client", "node", "budget", "examples", "round", "seconds", "MiB up", "last exchange"});
   for (const auto& [id, member] : roster.members()) {
-    const auto talk = talks.contains(id) ? talks.at(id) : TalkReport{};
+    const auto session = sessions.contains(id) ? sessions.at(id) : SessionReport{};
     grid.add({std::to_string(id), member.name, fixed(member.budget, 3), std::to_string(member.examples),
-              std::to_string(talk.round), fixed(talk.seconds, 1),
-              fixed(static_cast<double>(talk.bytes_up) / (1 << 20), 1),
-              talk.outcome.empty() ? "none yet" : talk.outcome});
+              std::to_string(session.round), fixed(session.seconds, 1),
+              fixed(static_cast<double>(session.bytes_up) / (1 << 20), 1),
+              session.outcome.empty() ? "none yet" : session.outcome});
   }
   return concat(roster.members().size(), " clients have joined\n", grid.text());
 }

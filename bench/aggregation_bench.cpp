@@ -24,14 +24,14 @@
 #include <thread>
 
 #include "base/plain/files.h"
-#include "base/plain/mapped_files.h"
 #include "base/plain/json.h"
+#include "base/plain/mapped_files.h"
 #include "base/random/random.h"
 #include "base/system/dispatch.h"
 #include "base/system/process.h"
 #include "base/testing.h"
 #include "bench/machine_limits.h"
-#include "fed/run/experiment.h"
+#include "fed/run/make_experiment.h"
 
 namespace evenkeel {
 namespace {

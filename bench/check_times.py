@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Simulated seconds of a run against the seconds that it really took.
 
-    build/evenkeel doctor --config run.toml --device-profile here.toml      (on each kind of machine)
+    build/evenkeel doctor --config run.toml --client-profile here.toml      (on each kind of machine)
     cat run.toml here.toml > timed.toml
-    build/evenkeel train timed.toml --set 'clients.devices={ values = ["here"] }' --out runs/timed
+    build/evenkeel train timed.toml --set 'clients.profiles={ values = ["here"] }' --out runs/timed
     bench/check_times.py runs/timed
 
 Prints every client's training, predicted (records' `simulated`) and real (`seconds`), over all rounds. With --together,
@@ -20,7 +20,7 @@ def rounds_of(run, skip):
     lines = (pathlib.Path(run) / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
     rounds = [json.loads(line) for line in lines][skip:]
     if not rounds or not all("simulated" in record for record in rounds):
-        sys.exit(f"{run}: has no round with simulated time: clients.devices says which machines clients run on")
+        sys.exit(f"{run}: has no round with simulated time: clients.profiles says which machines clients run on")
     return rounds
 
 

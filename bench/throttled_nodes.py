@@ -4,7 +4,7 @@ processors of which each may have a share.
 
     bench/throttled_nodes.py [--rounds 4] [--folder FOLDER]        (as root: ip, tc, the cpu controller of cgroup 1 or 2)
 
-Every node's device is measured where it lives (`doctor --device-profile` under its share), the same config with these
+Every node's device is measured where it lives (`doctor --client-profile` under its share), the same config with these
 devices is served to the four, and bench/check_times.py compares each client's training and each round. All nodes share
 one hardware thread, the server has another: beside busy neighbours a share is worth less than when it was measured.
 Exit 1 when a prediction is further off than 15 %."""
@@ -111,7 +111,7 @@ def measure(folder, nodes):
     started = []
     for i, node in enumerate(nodes):
         log = folder / f"doctor-{i}.log"
-        started.append((node.start("doctor", "--config", folder / "run.toml", "--device-profile", folder / f"site-{i}.toml", log=log,
+        started.append((node.start("doctor", "--config", folder / "run.toml", "--client-profile", folder / f"site-{i}.toml", log=log,
                                    processor=0), log))
     for process, log in started:
         finish(process, log)
@@ -129,7 +129,7 @@ def measure(folder, nodes):
 def serve(folder, server, nodes):
     keys = [folder / f"node-{i}.pem" for i in range(len(nodes))]
     (folder / "keys.txt").write_text("".join(run(PROGRAM, "keygen", key) for key in keys))
-    words = ["serve", folder / "timed.toml", "--set", f"clients.devices={[f'site-{i}' for i in range(len(nodes))]}", "--out",
+    words = ["serve", folder / "timed.toml", "--set", f"clients.profiles={[f'site-{i}' for i in range(len(nodes))]}", "--out",
              folder / "run", "--listen", f"{server.address}:8000", "--allow", folder / "keys.txt", "--insecure"]
     process = server.start(*words, log=folder / "serve.log", processor=1)
     time.sleep(1)

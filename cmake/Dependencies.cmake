@@ -12,7 +12,7 @@ if(EVENKEEL_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# Flower's wire (src/wire): optional, for machines that have LibTorch and nothing else.
+# Flower's wire (src/flower): optional, for machines that have LibTorch and nothing else.
 if(EVENKEEL_FLOWER)
   pkg_check_modules(HTTPLIB IMPORTED_TARGET cpp-httplib)
   find_package(Protobuf MODULE)

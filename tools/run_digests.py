@@ -31,6 +31,7 @@ METHOD_SETTINGS = {"fed-sb": ["method.fed-sb.init='federated'", "lora.targets=['
 DENSE_SETTINGS = ["model.path='builtin:tiny-olmo'", "lora.rank=8", "lora.alpha=8", "clients.count=4", "clients.budgets=[0.125, 0.25, 0.5, 1.0]",
                   "clients.participation=1.0", "train.rounds=2", "evaluate.limit=1", "data.limit=40"]
 RENAMED = {"reading": "rank_eval_mode"}  # fields of records that have another name since
+BASE_MODEL = re.compile(rb'"base_model_name_or_path": "[^"]*"')  # a path
 UNCOMPARED = {"seconds", "checksum", "version", "format"}
 
 
@@ -118,7 +119,7 @@ def digests(out):
     adapter = hashlib.sha256()
     for file in sorted((out / "adapter").iterdir()):
         if file.name != "README.md":
-            adapter.update(file.name.encode() + file.read_bytes().replace(str(out.parent).encode(), b""))
+            adapter.update(file.name.encode() + BASE_MODEL.sub(b"", file.read_bytes()))
     values = {"adapter": adapter.hexdigest()}
     for name in ("rounds.jsonl", "evaluations.jsonl"):
         records = [plain_record(json.loads(line)) for line in (out / name).read_text().splitlines()]

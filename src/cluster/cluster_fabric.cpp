@@ -9,6 +9,7 @@
 #include "base/plain/sealed.h"
 #include "cluster/assignment.h"
 #include "cluster/reply_exchange.h"
+#include "fed/store/state_file.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -35,7 +36,7 @@ void GroupReduction::sum(std::span<int64_t> values) const {
   member_.together("a sum", [&](Collective& group) { group.sum(values); });
 }
 
-ClusterFabric::ClusterFabric(Member& member, Experiment& experiment, std::filesystem::path log)
+ClusterFabric::ClusterFabric(ProcessGroup& member, Experiment& experiment, std::filesystem::path log)
     : member_(member),
       server_(experiment.server),
       here_(experiment.fabric),
@@ -43,7 +44,7 @@ ClusterFabric::ClusterFabric(Member& member, Experiment& experiment, std::filesy
       commands_(member),
       reduction_(member) {}
 
-void ClusterFabric::announce(std::span<const ClientProfile> clients, const News& news) {
+void ClusterFabric::announce(std::span<const ClientProfile> clients, const StateUpdate& news) {
   here_.announce(clients, news);
   if (alone()) return;
   const auto bytes = to_bytes(news);
@@ -56,7 +57,7 @@ void ClusterFabric::exchange(std::span<const ClientProfile> clients, const Excha
   if (exchange.training) return train(clients, exchange);
   const auto first = exchange.task_of(clients[0]);
   const auto* ask = std::get_if<SumGradients>(&first.ask);
-  if (ask && first.client.id != kPool) return sum_gradients(clients, exchange, *ask);
+  if (ask && first.client.id != kPooledData) return sum_gradients(clients, exchange, *ask);
   auto known = exchange;
   known.task_of = [&](const ClientProfile& client) {
     return client.id == first.client.id ? first : exchange.task_of(client);
@@ -125,30 +126,30 @@ void ClusterFabric::work_here(const Command& command, const Exchange& exchange) 
 /// Rank by rank, as they are done: one sends at a time.
 void ClusterFabric::collect(const Command& command, const Exchange& exchange) {
   std::set<int> awaited;
-  for (int seat = 1; seat < seats(); ++seat)
-    if (!command.shares[static_cast<size_t>(seat)].empty()) awaited.insert(seat);
-  for (; !awaited.empty(); Member::pause()) {
+  for (int group_rank = 1; group_rank < seats(); ++group_rank)
+    if (!command.shares[static_cast<size_t>(group_rank)].empty()) awaited.insert(group_rank);
+  for (; !awaited.empty(); ProcessGroup::pause()) {
     member_.check();
     show_others(command, exchange);
-    for (auto seat = awaited.begin(); seat != awaited.end();) {
-      if (!member_.read(ready_key(command.exchange, *seat))) {
-        ++seat;
+    for (auto group_rank = awaited.begin(); group_rank != awaited.end();) {
+      if (!member_.read(ready_key(command.exchange, *group_rank))) {
+        ++group_rank;
         continue;
       }
-      collect_from(*seat, command, exchange);
-      seat = awaited.erase(seat);
+      collect_from(*group_rank, command, exchange);
+      group_rank = awaited.erase(group_rank);
     }
   }
 }
 
-void ClusterFabric::collect_from(int seat, const Command& command, const Exchange& exchange) {
-  member_.post(grant_key(command.exchange, seat), "");
+void ClusterFabric::collect_from(int group_rank, const Command& command, const Exchange& exchange) {
+  member_.post(grant_key(command.exchange, group_rank), "");
   const ReplyHeader expected{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
-  for ([[maybe_unused]] const int64_t client : command.shares[static_cast<size_t>(seat)]) {
+  for ([[maybe_unused]] const int64_t client : command.shares[static_cast<size_t>(group_rank)]) {
     Reply reply;
     member_.together(
-        concat("replies of rank ", member_.members()[static_cast<size_t>(seat)], ", round ", command.round + 1),
-        [&](Collective& group) { reply = receive_reply(group, seat, expected); });
+        concat("replies of rank ", member_.members()[static_cast<size_t>(group_rank)], ", round ", command.round + 1),
+        [&](Collective& group) { reply = receive_reply(group, group_rank, expected); });
     exchange.on_reply(std::move(reply));
   }
 }
@@ -158,8 +159,8 @@ void ClusterFabric::show_others(const Command& command, const Exchange& exchange
   const auto now = std::chrono::steady_clock::now();
   if (!exchange.on_progress || now - shown_ < std::chrono::milliseconds(500)) return;
   shown_ = now;
-  for (int seat = 1; seat < seats(); ++seat) {
-    const auto told = member_.read(progress_key(command.exchange, seat));
+  for (int group_rank = 1; group_rank < seats(); ++group_rank) {
+    const auto told = member_.read(progress_key(command.exchange, group_rank));
     if (!told) continue;
     ClientProgress progress;
     std::istringstream(*told) >> progress.client >> progress.steps >> progress.tokens;
@@ -184,7 +185,7 @@ void ClusterFabric::end() {
   if (alone()) return;
   try {
     commands_.give({.order = Order::kEnd});
-    for (int seat = 1; seat < seats(); ++seat) member_.wait_for(concat("bye/", seat));
+    for (int group_rank = 1; group_rank < seats(); ++group_rank) member_.wait_for(concat("bye/", group_rank));
   } catch (const Error& error) {
     log::warning("[cluster] all is done, but not everybody could be told: ", error.what());
   }

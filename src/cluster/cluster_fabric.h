@@ -13,20 +13,20 @@ namespace evenkeel::cluster {
 /// Sums over all ranks of a group.
 class GroupReduction : public Reduction {
  public:
-  explicit GroupReduction(Member& member) : member_(member) {}
+  explicit GroupReduction(ProcessGroup& member) : member_(member) {}
   void max(std::span<int64_t> values) const override;
   void sum(std::span<int64_t> values) const override;
 
  private:
-  Member& member_;
+  ProcessGroup& member_;
 };
 
 class ClusterFabric : public Fabric {
  public:
   /// \param log  gets a line per deal: which rank trains whom
-  ClusterFabric(Member& member, Experiment& experiment, std::filesystem::path log);
+  ClusterFabric(ProcessGroup& member, Experiment& experiment, std::filesystem::path log);
 
-  void announce(std::span<const ClientProfile> clients, const News& news) override;
+  void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
   /// Training is dealt out, and so are gradients of clients' own rows; all else is rank 0's.
   void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
   void remember(const ClientMemories& memories) override { here_.remember(memories); }
@@ -45,11 +45,11 @@ class ClusterFabric : public Fabric {
   void sum_gradients(std::span<const ClientProfile> clients, const Exchange& exchange, const SumGradients& ask);
   void work_here(const Command& command, const Exchange& exchange);
   void collect(const Command& command, const Exchange& exchange);
-  void collect_from(int seat, const Command& command, const Exchange& exchange);
+  void collect_from(int group_rank, const Command& command, const Exchange& exchange);
   void show_others(const Command& command, const Exchange& exchange);
   void log_deal(const Command& command) const;
 
-  Member& member_;
+  ProcessGroup& member_;
   const Server& server_;
   LocalFabric& here_;
   std::filesystem::path log_;

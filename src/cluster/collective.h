@@ -1,4 +1,4 @@
-/// \file  What the processes of a run on several machines exchange, in bytes and integers: a board of small values that
+/// \file  What the processes of a run on several machines exchange, in bytes and integers: a store of small values that
 /// all can see, and operations of a group that all its members call at once. Tensors are another room's business, and
 /// what carries the bytes is one file's (cluster/gloo.cpp).
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace evenkeel::cluster {
 
-/// Keys and small values that all ranks see; never bulk. Every call may \throw kIo when the board is out of reach.
-class Board {
+/// Keys and small values that all ranks see; never bulk. Every call may \throw kIo when the store is out of reach.
+class RendezvousStore {
  public:
-  virtual ~Board() = default;
+  virtual ~RendezvousStore() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   /// Does not wait.
   virtual std::optional<std::string> find(const std::string& key) = 0;
@@ -23,7 +23,7 @@ class Board {
   virtual int64_t add(const std::string& key, int64_t by) = 0;
 };
 
-/// Where the board is.
+/// Where the store is.
 struct BoardAddress {
   std::string host;
   uint16_t port = 0;
@@ -53,15 +53,15 @@ constexpr size_t kSlice = size_t{16} << 20;
 bool has_gloo();
 
 /// \param timeout_s  to reach it at first. \throws kIo naming the address; kConfig without Gloo
-std::unique_ptr<Board> make_board(const BoardAddress& address, double timeout_s);
+std::unique_ptr<RendezvousStore> make_board(const BoardAddress& address, double timeout_s);
 
 struct GroupPlace {
   std::string name;  ///< of the group: keys of another group are not these
   int rank = 0, size = 1;
-  std::string device{};  ///< network interface; empty: the one that leads to the board
+  std::string device{};  ///< network interface; empty: the one that leads to the store
   double timeout_s = 60;
 };
-/// Waits until all members are there. \param board  of make_board()
-std::unique_ptr<Collective> make_group(Board& board, const BoardAddress& address, const GroupPlace& place);
+/// Waits until all members are there. \param store  of make_board()
+std::unique_ptr<Collective> make_group(RendezvousStore& store, const BoardAddress& address, const GroupPlace& place);
 
 }  // namespace evenkeel::cluster

@@ -41,8 +41,8 @@ std::vector<int> in_group(int size, double timeout_s, const Work& work) {
     try {
       const BoardAddress address{
           .host = "127.0.0.1", .port = ntohs(name.sin_port), .here = rank == 0, .listening = listening};
-      auto board = make_board(address, timeout_s);
-      auto group = make_group(*board, address, {.name = "test/", .rank = rank, .size = size, .timeout_s = timeout_s});
+      auto store = make_board(address, timeout_s);
+      auto group = make_group(*store, address, {.name = "test/", .rank = rank, .size = size, .timeout_s = timeout_s});
       const bool good = work(*group);
       std::vector<int64_t> last{1};
       if (good) group->sum(last);  // nobody leaves before all are done

@@ -48,8 +48,8 @@ std::vector<int64_t> ids_of(std::span<const ClientProfile> clients) {
   return ids;
 }
 
-std::string ready_key(int64_t exchange, int seat) { return concat("ready/", exchange, "/", seat); }
-std::string grant_key(int64_t exchange, int seat) { return concat("grant/", exchange, "/", seat); }
-std::string progress_key(int64_t exchange, int seat) { return concat("progress/", exchange, "/", seat); }
+std::string ready_key(int64_t exchange, int group_rank) { return concat("ready/", exchange, "/", group_rank); }
+std::string grant_key(int64_t exchange, int group_rank) { return concat("grant/", exchange, "/", group_rank); }
+std::string progress_key(int64_t exchange, int group_rank) { return concat("progress/", exchange, "/", group_rank); }
 
 }  // namespace evenkeel::cluster

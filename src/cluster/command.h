@@ -1,4 +1,4 @@
-/// \file  What rank 0 asks of the others, one command after the other: a line of JSON on the board, and behind it, for
+/// \file  What rank 0 asks of the others, one command after the other: a line of JSON on the store, and behind it, for
 /// some, bytes to all.
 #pragma once
 
@@ -30,7 +30,7 @@ struct Command {
   Order order = Order::kEnd;
   int64_t round = 0;
   int64_t exchange = 0;                        ///< counts those that clients answer
-  std::vector<std::vector<int64_t>> shares{};  ///< ids of clients, by seat
+  std::vector<std::vector<int64_t>> shares{};  ///< ids of clients, by group_rank
   std::vector<int64_t> participants{};         ///< kTrain: who was drawn; kSum: who is left of them
   std::optional<SumGradients> ask{};
   int64_t bytes = 0, memory_bytes = 0;
@@ -50,7 +50,7 @@ struct Command {
 /// Both ends of the commands of one group.
 class Commands {
  public:
-  explicit Commands(Member& member) : member_(member) {}
+  explicit Commands(ProcessGroup& member) : member_(member) {}
   void give(const Command& command);
   Command take();  ///< waits
   /// [n] uint8 from rank 0 to all.
@@ -59,7 +59,7 @@ class Commands {
   void begin_again() { next_ = 0; }  ///< in a new group
 
  private:
-  Member& member_;
+  ProcessGroup& member_;
   int64_t next_ = 0;
 };
 
@@ -68,9 +68,9 @@ double cost_of(const ClientProfile& client, std::span<const Example> rows);
 
 std::vector<int64_t> ids_of(std::span<const ClientProfile> clients);
 
-/// "ready/3/1": the exchange and the seat. And of the grant to send.
-std::string ready_key(int64_t exchange, int seat);
-std::string grant_key(int64_t exchange, int seat);
-std::string progress_key(int64_t exchange, int seat);
+/// "ready/3/1": the exchange and the group_rank. And of the grant to send.
+std::string ready_key(int64_t exchange, int group_rank);
+std::string grant_key(int64_t exchange, int group_rank);
+std::string progress_key(int64_t exchange, int group_rank);
 
 }  // namespace evenkeel::cluster

@@ -28,11 +28,11 @@ namespace evenkeel::cluster {
 
 bool has_gloo() { return false; }
 
-std::unique_ptr<Board> make_board(const BoardAddress&, double) {
+std::unique_ptr<RendezvousStore> make_board(const BoardAddress&, double) {
   fail(kConfig, "several ranks need a LibTorch with Gloo, and this program was built with one that has none");
 }
 
-std::unique_ptr<Collective> make_group(Board&, const BoardAddress&, const GroupPlace&) {
+std::unique_ptr<Collective> make_group(RendezvousStore&, const BoardAddress&, const GroupPlace&) {
   fail(kInternal, "a group without Gloo");
 }
 
@@ -64,10 +64,10 @@ auto attempt(const std::string& what, const Work& work) {
   }
 }
 
-class StoreBoard : public Board {
+class StoreBoard : public RendezvousStore {
  public:
   StoreBoard(const BoardAddress& address, double timeout_s)
-      : where_(concat("the board at ", address.host, ":", address.port)) {
+      : where_(concat("the store at ", address.host, ":", address.port)) {
     c10d::TCPStoreOptions options;
     options.port = address.port;
     options.isServer = address.here;
@@ -122,7 +122,7 @@ std::string address_towards(const std::string& host, uint16_t port) {
 
 class GlooCollective : public Collective {
  public:
-  GlooCollective(const StoreBoard& board, const BoardAddress& address, const GroupPlace& place)
+  GlooCollective(const StoreBoard& store, const BoardAddress& address, const GroupPlace& place)
       : rank_(place.rank), size_(place.size) {
     auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(place.timeout_s));
     options->devices.push_back(attempt(concat("cluster.device: interface ", place.device), [&] {
@@ -130,10 +130,10 @@ class GlooCollective : public Collective {
                  ? c10d::ProcessGroupGloo::createDeviceForHostname(address_towards(address.host, address.port))
                  : c10d::ProcessGroupGloo::createDeviceForInterface(place.device);
     }));
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(place.name, board.store());
+    const auto keys = c10::make_intrusive<c10d::PrefixStore>(place.name, store.store());
     // Never destroyed: its destructor waits for what is under way, and who leaves does not wait.
     group_ = attempt(concat("joining group ", place.name), [&] {
-      return c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.size, options).release();
+      return c10::make_intrusive<c10d::ProcessGroupGloo>(keys, place.rank, place.size, options).release();
     });
   }
 
@@ -196,13 +196,13 @@ class GlooCollective : public Collective {
 
 bool has_gloo() { return true; }
 
-std::unique_ptr<Board> make_board(const BoardAddress& address, double timeout_s) {
+std::unique_ptr<RendezvousStore> make_board(const BoardAddress& address, double timeout_s) {
   silence_library();
   return std::make_unique<StoreBoard>(address, timeout_s);
 }
 
-std::unique_ptr<Collective> make_group(Board& board, const BoardAddress& address, const GroupPlace& place) {
-  return std::make_unique<GlooCollective>(dynamic_cast<StoreBoard&>(board), address, place);
+std::unique_ptr<Collective> make_group(RendezvousStore& store, const BoardAddress& address, const GroupPlace& place) {
+  return std::make_unique<GlooCollective>(dynamic_cast<StoreBoard&>(store), address, place);
 }
 
 #endif

@@ -20,15 +20,15 @@ double seconds_of(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-Pulse::Pulse(std::unique_ptr<Board> board, Settings settings)
-    : board_(std::move(board)), settings_(std::move(settings)) {}
+Heartbeat::Heartbeat(std::unique_ptr<RendezvousStore> store, Settings settings)
+    : store_(std::move(store)), settings_(std::move(settings)) {}
 
-void Pulse::start() {
+void Heartbeat::start() {
   std::thread([this] { beat_for_ever(); }).detach();
   std::thread([this] { guard(); }).detach();
 }
 
-void Pulse::watch(Watch watch) {
+void Heartbeat::watch(Watch watch) {
   const std::scoped_lock lock(mutex_);
   std::erase(watch.ranks, settings_.rank);
   for (const int rank : watch.ranks) beats_[rank].last = Clock::now();
@@ -36,70 +36,71 @@ void Pulse::watch(Watch watch) {
   trouble_ = {};
 }
 
-Pulse::Watch Pulse::watch() const {
+Heartbeat::Watch Heartbeat::watch() const {
   const std::scoped_lock lock(mutex_);
   return watch_;
 }
 
-Trouble Pulse::trouble() const {
+PeerFailure Heartbeat::trouble() const {
   const std::scoped_lock lock(mutex_);
   return trouble_;
 }
 
-double Pulse::silence(int rank) const {
+double Heartbeat::silence(int rank) const {
   const std::scoped_lock lock(mutex_);
   const auto found = beats_.find(rank);
   return found == beats_.end() ? 0 : seconds_of(Clock::now() - found->second.last);
 }
 
-/// The first counts: what follows from it is not told. Trouble of a group that is no more is none.
-void Pulse::raise(Trouble trouble, int64_t epoch) {
+/// The first counts: what follows from it is not told. PeerFailure of a group that is no more is none.
+void Heartbeat::raise(PeerFailure trouble, int64_t epoch) {
   const std::scoped_lock lock(mutex_);
-  if (trouble_.kind == Trouble::Kind::kNone && watch_.epoch == epoch) trouble_ = std::move(trouble);
+  if (trouble_.kind == PeerFailure::Kind::kNone && watch_.epoch == epoch) trouble_ = std::move(trouble);
 }
 
-void Pulse::look() {
-  board_->add(concat(settings_.beat, settings_.rank), 1);
+void Heartbeat::look() {
+  store_->add(concat(settings_.beat, settings_.rank), 1);
   const auto watch = this->watch();
-  if (const auto told = board_->find(watch.trouble_key)) {
+  if (const auto told = store_->find(watch.trouble_key)) {
     const bool stop = told->starts_with(kStop);
-    raise({stop ? Trouble::Kind::kStop : Trouble::Kind::kLeft, stop ? told->substr(kStop.size()) : *told}, watch.epoch);
+    raise({stop ? PeerFailure::Kind::kStop : PeerFailure::Kind::kLeft, stop ? told->substr(kStop.size()) : *told},
+          watch.epoch);
   }
-  if (board_->add(settings_.epoch, 0) > watch.epoch)
-    raise({Trouble::Kind::kLost, "rank 0 calls for a new group"}, watch.epoch);
+  if (store_->add(settings_.epoch, 0) > watch.epoch)
+    raise({PeerFailure::Kind::kLost, "rank 0 calls for a new group"}, watch.epoch);
   for (const int rank : watch.ranks) look_at(rank, watch.epoch);
 }
 
-void Pulse::look_at(int rank, int64_t epoch) {
-  const int64_t count = board_->add(concat(settings_.beat, rank), 0);
+void Heartbeat::look_at(int rank, int64_t epoch) {
+  const int64_t count = store_->add(concat(settings_.beat, rank), 0);
   {
     const std::scoped_lock lock(mutex_);
     if (auto& beat = beats_[rank]; count != beat.count) beat = {count, Clock::now()};
   }
   const double silence_s = silence(rank), allowed_s = count == 0 ? settings_.start_timeout_s : settings_.timeout_s;
   if (silence_s > allowed_s)
-    raise({Trouble::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
-                                        static_cast<int64_t>(silence_s), " s")},
+    raise({PeerFailure::Kind::kLost, concat("rank ", rank, count == 0 ? " did not appear in " : " has been silent for ",
+                                            static_cast<int64_t>(silence_s), " s")},
           epoch);
 }
 
-void Pulse::beat_for_ever() {
+void Heartbeat::beat_for_ever() {
   for (;; std::this_thread::sleep_for(kBeat)) {
     try {
       look();
       last_round_ = Clock::now().time_since_epoch().count();
     } catch (const std::exception& error) {
-      raise({Trouble::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().epoch);
+      raise({PeerFailure::Kind::kLeft, concat("rank 0 is out of reach: ", error.what())}, watch().epoch);
       last_round_ = Clock::now().time_since_epoch().count();
     }
   }
 }
 
-void Pulse::guard() {
+void Heartbeat::guard() {
   for (;; std::this_thread::sleep_for(kBeat)) {
     const auto since = Clock::now().time_since_epoch() - Clock::duration(last_round_.load());
     if (retired_ || seconds_of(since) < settings_.timeout_s + kGrace) continue;
-    log::error("[cluster] rank ", settings_.rank, ": the board has not answered for ",
+    log::error("[cluster] rank ", settings_.rank, ": the store has not answered for ",
                static_cast<int64_t>(seconds_of(since)), " s: rank 0 is gone or frozen; leaving");
     std::_Exit(1);
   }

@@ -16,15 +16,15 @@
 namespace evenkeel::cluster {
 
 /// What a rank hears about the others.
-struct Trouble {
+struct PeerFailure {
   enum class Kind { kNone, kLost, kLeft, kStop };
   Kind kind = Kind::kNone;
   std::string text{};
 };
 
-/// Two threads, never joined: one beats on a board of its own and watches, the other ends the process when the first is
-/// stuck for longer than anything may take: a board whose keeper is frozen answers nobody.
-class Pulse {
+/// Two threads, never joined: one beats on a store of its own and watches, the other ends the process when the first is
+/// stuck for longer than anything may take: a store whose keeper is frozen answers nobody.
+class Heartbeat {
  public:
   struct Settings {
     int rank = 0;
@@ -32,7 +32,7 @@ class Pulse {
     double timeout_s = 60, start_timeout_s = 300;
   };
 
-  Pulse(std::unique_ptr<Board> board, Settings settings);
+  Heartbeat(std::unique_ptr<RendezvousStore> store, Settings settings);
   void start();
 
   /// A group: whom to watch, and where its trouble is told.
@@ -42,7 +42,7 @@ class Pulse {
     std::string trouble_key{};
   };
   void watch(Watch watch);
-  Trouble trouble() const;
+  PeerFailure trouble() const;
   /// Seconds since the rank's last beat.
   double silence(int rank) const;
   void retire() { retired_ = true; }
@@ -58,16 +58,16 @@ class Pulse {
   void look();
   void look_at(int rank, int64_t epoch);
   Watch watch() const;
-  void raise(Trouble trouble, int64_t epoch);
+  void raise(PeerFailure trouble, int64_t epoch);
 
-  const std::unique_ptr<Board> board_;
+  const std::unique_ptr<RendezvousStore> store_;
   const Settings settings_;
   std::atomic<Clock::duration::rep> last_round_{Clock::now().time_since_epoch().count()};
   std::atomic<bool> retired_ = false;
   mutable std::mutex mutex_;
   std::map<int, Beat> beats_;
   Watch watch_;
-  Trouble trouble_;
+  PeerFailure trouble_;
 };
 
 }  // namespace evenkeel::cluster

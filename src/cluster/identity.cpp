@@ -67,7 +67,7 @@ std::vector<std::string> differences(const std::vector<Identity>& ranks) {
   return lines;
 }
 
-std::vector<Identity> meet(Member& member, const Experiment& experiment) {
+std::vector<Identity> meet(ProcessGroup& member, const Experiment& experiment) {
   member.post(concat("identity/", member.rank()), record::write(identity_of(experiment)).dump());
   std::vector<Identity> ranks;
   for (int rank = 0; rank < member.launched(); ++rank) {

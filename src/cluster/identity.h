@@ -35,6 +35,6 @@ std::vector<std::string> differences(const std::vector<Identity>& ranks);
 
 /// Exchanges identities with all ranks. \throws kConfig naming who differs in what; a log line per rank on rank 0
 /// \return by rank
-std::vector<Identity> meet(Member& member, const Experiment& experiment);
+std::vector<Identity> meet(ProcessGroup& member, const Experiment& experiment);
 
 }  // namespace evenkeel::cluster

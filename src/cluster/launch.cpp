@@ -131,7 +131,7 @@ Launch find_launch(const ClusterOptions& options, const Environment& environment
   const bool of_torchrun = found.family == kFamilies.data();
   const bool agent_keeps_it =
       of_torchrun && options.store.empty() && environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  launch.board = {.host = host, .port = port, .here = launch.rank == 0 && !agent_keeps_it};
+  launch.store = {.host = host, .port = port, .here = launch.rank == 0 && !agent_keeps_it};
   launch.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   return launch;
 }

@@ -13,7 +13,7 @@ namespace evenkeel::cluster {
 
 struct Launch {
   int rank = 0, size = 1;
-  BoardAddress board{};
+  BoardAddress store{};
   std::string attempt = "0";  ///< how often the launcher has begun anew: keys of an earlier attempt are not this one's
   std::string launcher{};     ///< who says so, for messages
 };

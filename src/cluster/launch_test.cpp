@@ -46,9 +46,9 @@ TEST(Launch, ReadsWhatEveryLauncherLeaves) {
     EXPECT_EQ(launch.rank, 2) << name;
     EXPECT_EQ(launch.size, 3) << name;
     EXPECT_EQ(launch.launcher, name);
-    EXPECT_EQ(launch.board.host, host) << name;
-    EXPECT_EQ(launch.board.port, port) << name;
-    EXPECT_FALSE(launch.board.here) << name;
+    EXPECT_EQ(launch.store.host, host) << name;
+    EXPECT_EQ(launch.store.port, port) << name;
+    EXPECT_FALSE(launch.store.here) << name;
   };
   read(kTorchrun, "torchrun", "node1", 29500);
   read(with(kOpenMpi, kMaster), "Open MPI", "node1", 29500);
@@ -64,18 +64,18 @@ TEST(Launch, TheConfigComesFirst) {
   const auto launch = launch_in(kTorchrun, options);
   EXPECT_EQ(launch.rank, 0);
   EXPECT_EQ(launch.size, 2);
-  EXPECT_EQ(launch.board.host, "10.0.0.1");
-  EXPECT_EQ(launch.board.port, 4000);
-  EXPECT_TRUE(launch.board.here);
+  EXPECT_EQ(launch.store.host, "10.0.0.1");
+  EXPECT_EQ(launch.store.port, 4000);
+  EXPECT_TRUE(launch.store.here);
 }
 
 TEST(Launch, TorchrunsAgentMayKeepTheBoardAndCountsAttempts) {
   auto variables = kTorchrun;
   variables["RANK"] = "0";
-  EXPECT_TRUE(launch_in(variables).board.here);
+  EXPECT_TRUE(launch_in(variables).store.here);
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   variables["TORCHELASTIC_RESTART_COUNT"] = "3";
-  EXPECT_FALSE(launch_in(variables).board.here);
+  EXPECT_FALSE(launch_in(variables).store.here);
   EXPECT_EQ(launch_in(variables).attempt, "3");
 }
 

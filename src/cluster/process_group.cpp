@@ -28,31 +28,31 @@ std::string key_of(const std::string& attempt, int64_t epoch, const std::string&
   return epoch < 0 ? concat("evenkeel/", attempt, "/", key) : concat("evenkeel/", attempt, "/", epoch, "/", key);
 }
 
-Member::Member(const Launch& launch, const ClusterOptions& options)
+ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
     : launch_(launch), options_(options), group_(nullptr), members_(first_ranks(launch.size)) {
-  board_ = make_board(launch_.board, options_.start_timeout);
-  auto own = launch_.board;
+  store_ = make_board(launch_.store, options_.start_timeout);
+  auto own = launch_.store;
   own.here = false;
   own.listening = -1;
-  pulse_ = new Pulse(make_board(own, options_.start_timeout), {.rank = rank(),
-                                                               .beat = root_key("beat/"),
-                                                               .epoch = root_key(kEpoch),
-                                                               .timeout_s = options_.timeout,
-                                                               .start_timeout_s = options_.start_timeout});
+  pulse_ = new Heartbeat(make_board(own, options_.start_timeout), {.rank = rank(),
+                                                                   .beat = root_key("beat/"),
+                                                                   .epoch = root_key(kEpoch),
+                                                                   .timeout_s = options_.timeout,
+                                                                   .start_timeout_s = options_.start_timeout});
   begin_watch();
   pulse_->start();
 }
 
-void Member::begin_watch() {
+void ProcessGroup::begin_watch() {
   pulse_->watch({.ranks = leads() ? members_ : std::vector<int>{0}, .epoch = epoch_, .trouble_key = own_key(kTrouble)});
 }
 
-int Member::seat() const {
+int ProcessGroup::group_rank() const {
   return static_cast<int>(std::find(members_.begin(), members_.end(), rank()) - members_.begin());
 }
 
 template <typename Work>
-auto Member::ask_board(const Work& work) {
+auto ProcessGroup::ask_board(const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
@@ -60,39 +60,39 @@ auto Member::ask_board(const Work& work) {
   }
 }
 
-void Member::post(const std::string& key, const std::string& value) {
-  ask_board([&] { board_->set(own_key(key), value); });
+void ProcessGroup::post(const std::string& key, const std::string& value) {
+  ask_board([&] { store_->set(own_key(key), value); });
 }
 
-std::optional<std::string> Member::read(const std::string& key) {
-  return ask_board([&] { return board_->find(own_key(key)); });
+std::optional<std::string> ProcessGroup::read(const std::string& key) {
+  return ask_board([&] { return store_->find(own_key(key)); });
 }
 
-std::string Member::wait_for(const std::string& key) {
+std::string ProcessGroup::wait_for(const std::string& key) {
   for (;; pause()) {
     if (auto value = read(key)) return *value;
     check();
   }
 }
 
-void Member::check() {
+void ProcessGroup::check() {
   const auto trouble = pulse_->trouble();
   switch (trouble.kind) {
-    case Trouble::Kind::kNone:
+    case PeerFailure::Kind::kNone:
       return;
-    case Trouble::Kind::kStop:
+    case PeerFailure::Kind::kStop:
       throw Interrupted(trouble.text);
-    case Trouble::Kind::kLost:
+    case PeerFailure::Kind::kLost:
       broken_ = true;
       fail(kIo, "rank ", rank(), ": ", trouble.text);
-    case Trouble::Kind::kLeft:
+    case PeerFailure::Kind::kLeft:
       fail(kIo, "rank ", rank(), " leaves because of another: ", trouble.text);
   }
 }
 
-void Member::pause() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+void ProcessGroup::pause() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
-void Member::tell(const std::string& trouble) noexcept {
+void ProcessGroup::tell(const std::string& trouble) noexcept {
   try {
     if (read(kTrouble)) return;
     post(kTrouble, trouble);
@@ -102,21 +102,21 @@ void Member::tell(const std::string& trouble) noexcept {
   }
 }
 
-void Member::tell_stop(const std::string& why) noexcept { tell(concat("stop ", why)); }
+void ProcessGroup::tell_stop(const std::string& why) noexcept { tell(concat("stop ", why)); }
 
-void Member::form_group() {
+void ProcessGroup::form_group() {
   group_ = nullptr;
   if (members_.size() < 2) return;
-  group_ = make_group(*board_, launch_.board,
+  group_ = make_group(*store_, launch_.store,
                       {.name = own_key("gloo/"),
-                       .rank = seat(),
+                       .rank = group_rank(),
                        .size = static_cast<int>(members_.size()),
                        .device = options_.device,
                        .timeout_s = options_.timeout})
                .release();
 }
 
-void Member::together(const std::string& what, const std::function<void(Collective& group)>& work) {
+void ProcessGroup::together(const std::string& what, const std::function<void(Collective& group)>& work) {
   check();
   try {
     work(*group_);
@@ -126,30 +126,30 @@ void Member::together(const std::string& what, const std::function<void(Collecti
   }
 }
 
-int64_t Member::announced_epoch() { return board_->add(root_key(kEpoch), 0); }
+int64_t ProcessGroup::announced_epoch() { return store_->add(root_key(kEpoch), 0); }
 
 /// All who come, but those who are silent: nobody else is waited for.
-std::vector<int> Member::gather(int64_t next) {
-  board_->add(root_key(kEpoch), next - announced_epoch());
+std::vector<int> ProcessGroup::gather(int64_t next) {
+  store_->add(root_key(kEpoch), next - announced_epoch());
   std::vector<int> present{0};
   for (const int member : members_) {
     if (member == 0) continue;
     const auto here = key_of(launch_.attempt, next, concat("here/", member));
-    while (!board_->find(here) && pulse_->silence(member) < options_.timeout) pause();
-    if (board_->find(here)) present.push_back(member);
+    while (!store_->find(here) && pulse_->silence(member) < options_.timeout) pause();
+    if (store_->find(here)) present.push_back(member);
   }
-  board_->set(key_of(launch_.attempt, next, "members"), join(present, " "));
+  store_->set(key_of(launch_.attempt, next, "members"), join(present, " "));
   return present;
 }
 
-std::vector<int> Member::follow(int64_t next) {
-  board_->set(key_of(launch_.attempt, next, concat("here/", rank())), "");
+std::vector<int> ProcessGroup::run_worker(int64_t next) {
+  store_->set(key_of(launch_.attempt, next, concat("here/", rank())), "");
   const auto key = key_of(launch_.attempt, next, "members");
-  while (!board_->find(key)) {
+  while (!store_->find(key)) {
     EK_CHECK(pulse_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost while a new group forms");
     pause();
   }
-  std::istringstream text(*board_->find(key));
+  std::istringstream text(*store_->find(key));
   std::vector<int> members;
   for (int member = 0; text >> member;) members.push_back(member);
   EK_CHECK(std::find(members.begin(), members.end(), rank()) != members.end(), kIo, "rank ", rank(),
@@ -157,15 +157,16 @@ std::vector<int> Member::follow(int64_t next) {
   return members;
 }
 
-void Member::regroup() {
+void ProcessGroup::regroup() {
   if (!leads())
     while (announced_epoch() <= epoch_) {
       EK_CHECK(pulse_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost as well");
-      if (pulse_->trouble().kind == Trouble::Kind::kLeft || pulse_->trouble().kind == Trouble::Kind::kStop) check();
+      if (pulse_->trouble().kind == PeerFailure::Kind::kLeft || pulse_->trouble().kind == PeerFailure::Kind::kStop)
+        check();
       pause();
     }
   const int64_t next = leads() ? epoch_ + 1 : announced_epoch();
-  members_ = leads() ? gather(next) : follow(next);
+  members_ = leads() ? gather(next) : run_worker(next);
   epoch_ = next;
   broken_ = false;
   begin_watch();
@@ -173,6 +174,6 @@ void Member::regroup() {
   form_group();
 }
 
-void Member::retire() { pulse_->retire(); }
+void ProcessGroup::retire() { pulse_->retire(); }
 
 }  // namespace evenkeel::cluster

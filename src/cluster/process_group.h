@@ -1,5 +1,5 @@
 /// \file  A process as one of the ranks of a run: what all of them see, who is still there, and the group that they
-/// form. A thread of its own beats on the board and watches the others' beats, so that nobody needs to sit in an
+/// form. A thread of its own beats on the store and watches the others' beats, so that nobody needs to sit in an
 /// operation to learn of a loss. Nothing of it waits when it is destroyed: who leaves, leaves.
 #pragma once
 
@@ -15,16 +15,16 @@
 
 namespace evenkeel::cluster {
 
-class Pulse;
+class Heartbeat;
 
 /// Keys of one group: a launcher's attempt and the group's number are in front, so that what an earlier one left is not
 /// seen.
 std::string key_of(const std::string& attempt, int64_t epoch, const std::string& key);
 
-class Member {
+class ProcessGroup {
  public:
-  /// Reaches the board, or keeps it, and begins to beat.
-  Member(const Launch& launch, const ClusterOptions& options);
+  /// Reaches the store, or keeps it, and begins to beat.
+  ProcessGroup(const Launch& launch, const ClusterOptions& options);
 
   int rank() const { return launch_.rank; }
   int launched() const { return launch_.size; }
@@ -33,7 +33,7 @@ class Member {
   int64_t epoch() const { return epoch_; }
   /// The ranks of the group, in order: all, but for those that were lost.
   const std::vector<int>& members() const { return members_; }
-  int seat() const;  ///< own place among them
+  int group_rank() const;  ///< own place among them
 
   void post(const std::string& key, const std::string& value);
   std::optional<std::string> read(const std::string& key);
@@ -41,7 +41,7 @@ class Member {
   std::string wait_for(const std::string& key);
   /// \throws kIo naming the rank that is lost, what another rank left with, Interrupted when one was asked to stop.
   void check();
-  /// Sleeps a little between two looks at the board.
+  /// Sleeps a little between two looks at the store.
   static void pause();
   /// For the others, before this one leaves; who leads gives them time to hear it.
   void tell(const std::string& trouble) noexcept;
@@ -54,7 +54,7 @@ class Member {
 
   /// Whether a rank was lost, so that regroup() makes sense.
   bool broken() const { return broken_; }
-  /// Forms a group of those who are still there, the leader among them. Who leads finds them; the others follow.
+  /// Forms a group of those who are still there, the leader among them. Who leads finds them; the others run_worker.
   void regroup();
   /// Ends the watch: others may leave without being missed.
   void retire();
@@ -66,13 +66,13 @@ class Member {
   auto ask_board(const Work& work);
   void begin_watch();
   std::vector<int> gather(int64_t next);
-  std::vector<int> follow(int64_t next);
+  std::vector<int> run_worker(int64_t next);
   int64_t announced_epoch();
 
   Launch launch_;
   ClusterOptions options_;
-  std::unique_ptr<Board> board_;
-  Pulse* pulse_;       // lives as long as the process: its threads may be stuck
+  std::unique_ptr<RendezvousStore> store_;
+  Heartbeat* pulse_;   // lives as long as the process: its threads may be stuck
   Collective* group_;  // likewise
   std::vector<int> members_;
   int64_t epoch_ = 0;

@@ -5,6 +5,7 @@
 #include "cluster/cluster_fabric.h"
 #include "cluster/identity.h"
 #include "cluster/worker.h"
+#include "fed/run/make_experiment.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -13,7 +14,7 @@ constexpr const char* kConfigKey = "config";
 
 /// Runs `work`; the others are told why, when it fails.
 template <typename Work>
-void telling(Member& member, const Work& work) {
+void telling(ProcessGroup& member, const Work& work) {
   try {
     work();
   } catch (const Interrupted& interrupted) {
@@ -49,7 +50,7 @@ ExperimentConfig config_of_leader(const std::string& told, const RunRequest& req
 
 void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& open, const StopRequest& stop,
           const std::function<void(const Run& run, const std::vector<TaskScore>& scores)>& conclude) {
-  Member member(launch, options);
+  ProcessGroup member(launch, options);
   telling(member, [&] {
     auto run =
         open({.on_config =
@@ -67,15 +68,16 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
   });
 }
 
-void follow(const Launch& launch, const ClusterOptions& options, const RunRequest& request, const StopRequest& stop) {
+void run_worker(const Launch& launch, const ClusterOptions& options, const RunRequest& request,
+                const StopRequest& stop) {
   log::set_level(log::Level::kError);
-  Member member(launch, options);
+  ProcessGroup member(launch, options);
   telling(member, [&] {
     auto config = config_of_leader(member.wait_for(kConfigKey), request);
     auto experiment = make_experiment(std::move(config), Purpose::kTrain);
     meet(member, experiment);
     member.form_group();
-    follow(member, experiment, stop);
+    run_worker(member, experiment, stop);
   });
 }
 

@@ -19,6 +19,7 @@ void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& op
           const std::function<void(const Run& run, const std::vector<TaskScore>& scores)>& conclude);
 
 /// Any other rank. \param request  must ask for the run that rank 0 has
-void follow(const Launch& launch, const ClusterOptions& options, const RunRequest& request, const StopRequest& stop);
+void run_worker(const Launch& launch, const ClusterOptions& options, const RunRequest& request,
+                const StopRequest& stop);
 
 }  // namespace evenkeel::cluster

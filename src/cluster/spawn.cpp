@@ -116,8 +116,8 @@ Launch spawn(int ranks, bool others_go_on) {
     if (process == 0) {
       begin_rank(parent);
       ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);  // whose GPU is whose (base/system/device.h)
-      Launch launch{.rank = rank, .size = ranks, .board = address, .launcher = "--ranks"};
-      launch.board.here = rank == 0;
+      Launch launch{.rank = rank, .size = ranks, .store = address, .launcher = "--ranks"};
+      launch.store.here = rank == 0;
       if (rank != 0) ::close(address.listening);
       return launch;
     }

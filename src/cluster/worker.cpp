@@ -14,6 +14,7 @@
 #include "cluster/reply_exchange.h"
 #include "fed/config/sampling.h"
 #include "fed/store/journal.h"
+#include "fed/store/state_file.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 /// A folder of this process, gone with it; of one that was killed, with the next.
 class Scratch {
  public:
-  explicit Scratch(const Member& member) {
+  explicit Scratch(const ProcessGroup& member) {
     const auto& given = member.options().scratch;
     const auto folder = given.empty() ? fs::temp_directory_path() : fs::path(given);
     make_folders(folder);
@@ -59,7 +60,7 @@ at::Tensor mapped_bytes(const fs::path& file) {
 
 class Follower {
  public:
-  Follower(Member& member, Experiment& e, const StopRequest& stop)
+  Follower(ProcessGroup& member, Experiment& e, const StopRequest& stop)
       : member_(member), server_(e.server), here_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
 
   /// \return false when it was the last one
@@ -79,7 +80,7 @@ class Follower {
         return true;
       case Order::kEnd:
         member_.retire();
-        member_.post(concat("bye/", member_.seat()), "");
+        member_.post(concat("bye/", member_.group_rank()), "");
         return false;
     }
     fail(kInternal, "an unknown order");
@@ -89,12 +90,12 @@ class Follower {
 
  private:
   const std::vector<int64_t>& own(const Command& command) const {
-    return command.shares.at(static_cast<size_t>(member_.seat()));
+    return command.shares.at(static_cast<size_t>(member_.group_rank()));
   }
 
   void hear_news(const Command& command) {
     const auto bytes = commands_.shared(command.bytes, concat("news of round ", command.round));
-    here_.announce(server_.clients, std::get<News>(from_bytes(bytes, "news of rank 0")));
+    here_.announce(server_.clients, std::get<StateUpdate>(from_bytes(bytes, "news of rank 0")));
   }
 
   void train(const Command& command) {
@@ -156,8 +157,8 @@ class Follower {
 
   void send(const Command& command, const std::function<Reply(int64_t client)>& reply_of) {
     if (own(command).empty()) return;
-    member_.post(ready_key(command.exchange, member_.seat()), "");
-    wait_for(grant_key(command.exchange, member_.seat()));
+    member_.post(ready_key(command.exchange, member_.group_rank()), "");
+    wait_for(grant_key(command.exchange, member_.group_rank()));
     const ReplyHeader header{.layout = layout_of(server_.sites), .round = command.round, .epoch = member_.epoch()};
     for (const int64_t client : own(command)) {
       const auto reply = reply_of(client);
@@ -167,7 +168,7 @@ class Follower {
   }
 
   void wait_for(const std::string& key) {
-    for (; !member_.read(key); Member::pause()) {
+    for (; !member_.read(key); ProcessGroup::pause()) {
       member_.check();
       ask_stop();
     }
@@ -212,7 +213,7 @@ class Follower {
     const auto now = std::chrono::steady_clock::now();
     if (now - told_ < std::chrono::milliseconds(500)) return;
     told_ = now;
-    member_.post(progress_key(command.exchange, member_.seat()),
+    member_.post(progress_key(command.exchange, member_.group_rank()),
                  concat(done.client, ' ', done.steps, ' ', done.tokens));
   }
 
@@ -220,7 +221,7 @@ class Follower {
     if (stop_ && stop_()) throw Interrupted(concat("rank ", member_.rank(), " was asked to stop"));
   }
 
-  Member& member_;
+  ProcessGroup& member_;
   const Server& server_;
   LocalFabric& here_;
   const StopRequest& stop_;
@@ -239,7 +240,7 @@ class Follower {
 
 }  // namespace
 
-void follow(Member& member, Experiment& experiment, const StopRequest& stop) {
+void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop) {
   Follower follower(member, experiment, stop);
   for (;;) try {
       while (follower.obey(follower.next())) {

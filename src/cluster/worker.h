@@ -9,6 +9,6 @@ namespace evenkeel::cluster {
 
 /// Until rank 0 says that all is done. \param stop  asked after every step and while waiting
 /// \throws what went wrong here, or with the others; Interrupted
-void follow(Member& member, Experiment& experiment, const StopRequest& stop);
+void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop);
 
 }  // namespace evenkeel::cluster

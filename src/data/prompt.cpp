@@ -190,7 +190,7 @@ Transcript Prompts::transcript(const Row& row) const {
 }
 
 /// Behind the prompt, without the blanks that a template writes behind its end-of-turn token.
-jinja::ByteSpan Prompts::answer_behind(const std::string& prompt, const std::string& whole) const {
+jinja::ByteSpan Prompts::answer_span(const std::string& prompt, const std::string& whole) const {
   const auto answer = without_blanks_behind(std::string_view(whole).substr(prompt.size()));
   const auto ids = encode(answer);
   const bool ends = !ids.empty() && tokenizer_->is_special(ids.back());
@@ -208,7 +208,7 @@ std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, s
   EK_CHECK(told || !last, kData, chat_->origin(), " does not write a conversation as its prompt and then the answer, ",
            "so the loss cannot tell them apart: a template with {% generation %} can");
   if (!told || !whole.starts_with(until)) return std::nullopt;
-  return answer_behind(prompt, until);
+  return answer_span(prompt, until);
 }
 
 /// What {% generation %} marked, a span for each assistant's turn, without those that are no targets.

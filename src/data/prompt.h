@@ -85,7 +85,7 @@ class Prompts {
   std::optional<jinja::ByteSpan> answer_of(std::span<const Turn> turns, size_t i, const std::string& whole,
                                            const ChatVariables& variables) const;
   std::vector<jinja::ByteSpan> marked_answers(std::span<const Turn> turns, std::vector<jinja::ByteSpan> marked) const;
-  jinja::ByteSpan answer_behind(const std::string& prompt, const std::string& whole) const;
+  jinja::ByteSpan answer_span(const std::string& prompt, const std::string& whole) const;
   std::string behind_last(std::vector<Turn> turns, const ChatVariables& variables) const;
   bool ends_answers(std::span<const Turn> turns, const ChatVariables& variables) const;
   void check_roles(std::span<const Turn> turns, const ChatVariables& variables) const;

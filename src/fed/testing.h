@@ -12,7 +12,7 @@
 #include "data/builtin_text.h"
 #include "fed/exchange/client.h"
 #include "fed/round/round.h"
-#include "fed/run/experiment.h"
+#include "fed/run/make_experiment.h"
 #include "tokenizer/bpe_training.h"
 
 namespace evenkeel::testing {
@@ -99,7 +99,7 @@ class SmallRun : public ::testing::Test {
 
   /// What the evaluator makes of `state`.
   static LocalSetup setup_at(Experiment& e, const ServerState& state, double budget) {
-    take_up(e.server, e.fabric, {.state = state});
+    restore_clients(e.server, e.fabric, {.state = state});
     return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
   }
 
@@ -114,7 +114,7 @@ class SmallRun : public ::testing::Test {
     auto config = ExperimentConfig::read(table);
     config.settle({});
     auto e = make_experiment(std::move(config), purpose);
-    e.server.rehearse(beginning(e).state);
+    e.server.dry_run(beginning(e).state);
     return e;
   }
 };

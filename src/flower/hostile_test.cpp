@@ -59,7 +59,7 @@ class Hostile : public ::testing::Test {
   }
 
   /// An instruction in the first node's hands, and metadata for a reply to it.
-  Metadata pulled(RawCaller& caller, Placing place = {}) {
+  Metadata pulled(RawCaller& caller, BufferAllocator place = {}) {
     coordinator_.send(id_, Content(), {.place = std::move(place)});
     const auto answer = caller.post(path::kPullMessages, encode(PullMessagesRequest{id_}));
     const auto asked = decode<PullMessagesResponse>(answer.body).message->metadata;

@@ -91,7 +91,7 @@ TEST(Link, WhatTheNodesPlacingThrowsIsToldToTheServer) {
   link.join();
   coordinator.send(link.id(), some_content(some_arrays()), {});
   const auto instruction = testing::next_instruction(link);
-  const auto refuse = [](const Content&) -> Places { fail(kData, "rank is 5, agreed: 4"); };
+  const auto refuse = [](const Content&) -> ReceiveBuffers { fail(kData, "rank is 5, agreed: 4"); };
   EXPECT_EQ(evenkeel::testing::refusal([&] { link.receive(instruction, refuse); }), "[data] rank is 5, agreed: 4");
   const auto arrival = coordinator.wait(in(5));
   ASSERT_TRUE(arrival);
@@ -104,7 +104,7 @@ TEST(Link, WhatTheServersPlacingThrowsIsToldToTheNode) {
   Coordinator coordinator(testing::options_for(keys));
   NodeLink link(node_options(coordinator, keys, 0));
   link.join();
-  const auto refuse = [](const Content&) -> Places { fail(kShape, "A is 5 high"); };
+  const auto refuse = [](const Content&) -> ReceiveBuffers { fail(kShape, "A is 5 high"); };
   coordinator.send(link.id(), Content(), {.place = refuse});
   const auto instruction = testing::next_instruction(link);
   link.receive(instruction, {});

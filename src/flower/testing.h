@@ -66,14 +66,14 @@ inline Instruction next_instruction(NodeLink& link) {
   throw std::runtime_error("no instruction came");
 }
 
-/// Memory for arrays, as a Placing gives it.
+/// Memory for arrays, as a BufferAllocator gives it.
 struct Memory {
   std::vector<std::vector<std::byte>> arrays;
   std::vector<ArrayHead> heads;
 
-  static Placing into(const std::shared_ptr<Memory>& memory) {
+  static BufferAllocator into(const std::shared_ptr<Memory>& memory) {
     return [memory](const Content& content) {
-      Places places{.arrays = {}, .owner = memory};
+      ReceiveBuffers places{.arrays = {}, .owner = memory};
       memory->heads = content.heads();
       memory->arrays.clear();
       for (const auto& head : memory->heads) memory->arrays.emplace_back(head.bytes());

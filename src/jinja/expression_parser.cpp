@@ -133,6 +133,7 @@ const Node* ExpressionParser::constant(Value value) {
 const Node* ExpressionParser::word() {
   auto& node = make(NodeKind::kName);
   node.text = tokens_.next().text;
+  extras_ |= extra_named(node.text);
   if (node.text == "true" || node.text == "True") return constant(Value::boolean(true));
   if (node.text == "false" || node.text == "False") return constant(Value::boolean(false));
   if (node.text == "none" || node.text == "None") return constant(Value::none());

@@ -8,7 +8,7 @@
 
 #include "base/plain/error.h"
 #include "jinja/lexer.h"
-#include "jinja/parser.h"
+#include "jinja/syntax.h"
 
 namespace evenkeel::jinja {
 
@@ -76,6 +76,9 @@ class ExpressionParser {
   const Node* tuple();                ///< one expression, or several with commas
   const Node* unconditional_tuple();  ///< the same without `if`, which belongs to a loop
 
+  /// Which of Extra were named since the last time; sets what counts from now on.
+  uint8_t exchange_extras(uint8_t extras) { return std::exchange(extras_, extras); }
+
  private:
   using Rule = const Node* (ExpressionParser::*)();
 
@@ -111,6 +114,7 @@ class ExpressionParser {
 
   TokenStream& tokens_;
   Syntax& syntax_;
+  uint8_t extras_ = 0;
 };
 
 }  // namespace evenkeel::jinja

@@ -4,18 +4,14 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/unicode/unicode.h"
+#include "jinja/filter_call.h"
 #include "jinja/operators.h"
+#include "jinja/percent_format.h"
 #include "jinja/text_functions.h"
 
 namespace evenkeel::jinja {
 namespace {
-
-struct FilterCall {
-  const Value& x;
-  std::string_view name;
-  Arguments& arguments;
-  Budget& budget;
-};
 
 Value list_of(std::vector<Value> items) { return Value::list(std::move(items)); }
 Value generator(std::vector<Value> items) { return Value::list(std::move(items), Shape::kGenerator); }
@@ -41,6 +37,18 @@ Value by_method(const FilterCall& call) {
   return called_method(Value::string(printed(call.x)), call.name, none, call.budget);
 }
 
+/// A letter behind white space, - or an opening bracket begins a word, not one behind an apostrophe.
+Value title(const FilterCall& call) {
+  std::string out;
+  const auto text = printed(call.x);
+  bool begins = true;
+  for (const auto one : characters(text)) {
+    out += begins ? uppered(one, call.name) : lowered(one, call.name);
+    begins = is_space(unicode::decode(one.data()).value) || std::string_view("-({[<").find(one) != one.npos;
+  }
+  return call.budget.text(std::move(out));
+}
+
 Value replace_in(const FilterCall& call) {
   return called_method(Value::string(printed(call.x)), "replace", call.arguments, call.budget);
 }
@@ -50,17 +58,6 @@ Value length(const FilterCall& call) {
   EK_CHECK(!call.x.has_shape(Shape::kGenerator), kData, "a generator has no length: use | list | length");
   if (call.x.is_series()) return Value::integer(static_cast<int64_t>(call.x.items().size()));
   return Value::integer(static_cast<int64_t>(iterated(call.x, call.budget).size()));
-}
-
-/// "a.b.0" of a value.
-Value looked_up(const Value& value, const Value& path, Budget& budget) {
-  if (!path.is_string()) return item(value, path, budget);
-  Value at = value;
-  for (const auto& part : split_at(path.text(), ".")) {
-    const bool number = !part.empty() && part.size() < 10 && part.find_first_not_of("0123456789") == part.npos;
-    at = item(at, number ? Value::integer(std::stoll(part)) : Value::string(part), budget);
-  }
-  return at;
 }
 
 Value join_all(const FilterCall& call) {
@@ -143,20 +140,6 @@ Value reversed(const FilterCall& call) {
   return call.budget.text(std::move(out));
 }
 
-/// Case does not count, as Jinja has it.
-Value unique(const FilterCall& call) {
-  std::vector<Value> out;
-  const auto key = [&](const Value& one) {
-    return one.is_string() ? Value::string(lower_ascii(one.text(), call.name)) : one;
-  };
-  for (const auto& one : iterated(call.x, call.budget)) {
-    call.budget.charge(out.size());
-    const auto same = [&](const Value& other) { return equal(key(one), key(other)); };
-    if (std::none_of(out.begin(), out.end(), same)) out.push_back(one);
-  }
-  return generator(std::move(out));
-}
-
 Value dict_items(const FilterCall& call) {
   if (call.x.is<Undefined>()) return generator({});
   EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
@@ -164,31 +147,38 @@ Value dict_items(const FilterCall& call) {
   return generator(called_method(call.x, "items", none, call.budget).items());
 }
 
-/// By key, whose case does not count.
-Value sorted_items(const FilterCall& call) {
-  EK_CHECK(call.x.is_dict(), kData, call.name, " of ", call.x.kind(), ", expected a dict");
-  auto items = dict_items(call).items();
-  call.budget.charge(items.size() * 16);
-  std::vector<std::pair<std::string, Value>> keyed;
-  for (auto& one : items) keyed.emplace_back(lower_ascii(one.items()[0].text(), call.name), one);
-  std::stable_sort(keyed.begin(), keyed.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
-  std::vector<Value> out;
-  for (auto& one : keyed) out.push_back(std::move(one.second));
-  return list_of(std::move(out));
+Value as_text(const FilterCall& call) {
+  if (call.x.is<SafeText>()) return call.x;
+  return call.budget.text(printed(call.x));
 }
 
-Value as_text(const FilterCall& call) { return call.budget.text(printed(call.x)); }
+/// json.dumps' indent: a text, or so many spaces; below 0 lines without any.
+std::optional<std::string> indent_of(const FilterCall& call) {
+  const auto given = call.arguments.take("indent");
+  if (!given || given->is<None>()) return std::nullopt;
+  if (given->is_string()) return given->text();
+  EK_CHECK(given->is_integer() && given->whole() <= 64, kData, "tojson: indent is ", given->kind(),
+           ", expected a text or a number up to 64");
+  return std::string(static_cast<size_t>(std::max<int64_t>(given->whole(), 0)), ' ');
+}
 
 Value as_json(const FilterCall& call) {
+  JsonForm form;
   const auto ascii = call.arguments.take("ensure_ascii");
-  EK_CHECK(!ascii || !ascii->truth(), kData, "tojson with ensure_ascii is not part of the subset");
-  const auto indent = call.arguments.integer("indent", call.name);
-  EK_CHECK(indent.value_or(0) >= 0 && indent.value_or(0) <= 64, kData, "tojson: indent is ", *indent,
-           ", allowed: 0 .. 64");
+  form.ascii = ascii && ascii->truth();
+  form.indent = indent_of(call);
+  if (form.indent) form.between = ",";
   const auto separators = call.arguments.take("separators");
-  EK_CHECK(!separators || separators->is<None>(), kData, "tojson with separators is not part of the subset");
+  if (separators && !separators->is<None>()) {
+    EK_CHECK(separators->is_list() && separators->items().size() == 2, kData, "tojson: separators are two texts");
+    form.between = Arguments::text_of(separators->items()[0], "separators", call.name);
+    form.colon = Arguments::text_of(separators->items()[1], "separators", call.name);
+  }
   const auto sort = call.arguments.take("sort_keys");
-  return call.budget.text(json_text(call.x, indent, sort && sort->truth()));
+  form.sort_keys = sort && sort->truth();
+  EK_CHECK(form.between.size() + form.colon.size() + form.indent.value_or("").size() <= 1024, kData,
+           "tojson: separators and indent of more than 1024 bytes");
+  return call.budget.text(json_text(call.x, form));
 }
 
 Value as_integer(const FilterCall& call) {
@@ -199,6 +189,7 @@ Value as_integer(const FilterCall& call) {
     EK_CHECK(std::abs(call.x.real()) < 9e18, kData, "a whole number beyond 64 bits");
     return Value::integer(static_cast<int64_t>(call.x.real()));
   }
+  EK_CHECK(!call.x.is<SafeText>(), kData, "int of ", call.x.kind());
   if (!call.x.is_string()) return otherwise;
   const auto text = stripped(call.x.text(), Side::kBoth);
   int64_t value = 0;
@@ -235,23 +226,59 @@ Value indented(const FilterCall& call) {
   return call.budget.text(std::move(out));
 }
 
+Value safe(const FilterCall& call) {
+  if (call.x.is<SafeText>()) return call.x;
+  return Value(Value::Held(SafeText{std::make_shared<const std::string>(printed(call.x))}));
+}
+
+Value formatted(const FilterCall& call) {
+  EK_CHECK(call.arguments.named.empty(), kData, "format with names is not part of the subset");
+  auto values = Value::list(std::move(call.arguments.placed), Shape::kTuple);
+  call.arguments = {};
+  return call.budget.text(percent_format(printed(call.x), values, call.budget));
+}
+
+/// What str() of it may be in a text that float() reads.
+Value as_real(const FilterCall& call) {
+  const auto otherwise = call.arguments.take("default").value_or(Value(Value::Held(0.0)));
+  if (call.x.is_number()) return Value(Value::Held(call.x.real()));
+  EK_CHECK(!call.x.is<Undefined>(), kData, "float of what is undefined");
+  if (!call.x.is_string()) return otherwise;
+  const auto text = stripped(call.x.text(), Side::kBoth);
+  const bool plain = !text.empty() && text.size() < 300 && text.find_first_not_of("0123456789.") == text.npos &&
+                     text != "." && std::count(text.begin(), text.end(), '.') <= 1;
+  if (!plain) {
+    EK_CHECK(text.find_first_of("0123456789nN") == text.npos, kData, "float of \"", text,
+             "\" is not part of the subset");
+    return otherwise;
+  }
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return Value(Value::Held(value));
+}
+
 struct Filter {
   std::string_view name;
   Value (*apply)(const FilterCall&);
 };
 constexpr std::array kFilters = {
-    Filter{"default", default_value}, Filter{"d", default_value},    Filter{"trim", trim},
-    Filter{"lower", by_method},       Filter{"upper", by_method},    Filter{"capitalize", by_method},
-    Filter{"replace", replace_in},    Filter{"length", length},      Filter{"count", length},
-    Filter{"join", join_all},         Filter{"map", map_all},        Filter{"select", chosen},
-    Filter{"reject", chosen},         Filter{"selectattr", chosen},  Filter{"rejectattr", chosen},
-    Filter{"first", first_or_last},   Filter{"last", first_or_last}, Filter{"list", to_list},
-    Filter{"reverse", reversed},      Filter{"unique", unique},      Filter{"items", dict_items},
-    Filter{"dictsort", sorted_items}, Filter{"string", as_text},     Filter{"tojson", as_json},
-    Filter{"int", as_integer},        Filter{"abs", absolute},       Filter{"indent", indented}};
+    Filter{"default", default_value}, Filter{"d", default_value},     Filter{"trim", trim},
+    Filter{"lower", by_method},       Filter{"upper", by_method},     Filter{"capitalize", by_method},
+    Filter{"replace", replace_in},    Filter{"length", length},       Filter{"count", length},
+    Filter{"join", join_all},         Filter{"map", map_all},         Filter{"select", chosen},
+    Filter{"reject", chosen},         Filter{"selectattr", chosen},   Filter{"rejectattr", chosen},
+    Filter{"first", first_or_last},   Filter{"last", first_or_last},  Filter{"list", to_list},
+    Filter{"reverse", reversed},      Filter{"unique", unique_items}, Filter{"items", dict_items},
+    Filter{"dictsort", dict_sorted},  Filter{"string", as_text},      Filter{"tojson", as_json},
+    Filter{"int", as_integer},        Filter{"abs", absolute},        Filter{"indent", indented},
+    Filter{"sort", sorted_values},    Filter{"groupby", grouped},     Filter{"min", least_or_greatest},
+    Filter{"max", least_or_greatest}, Filter{"format", formatted},    Filter{"safe", safe},
+    Filter{"title", title},           Filter{"float", as_real}};
 
 using Held = const Value&;
-bool is_iterable(Held x) { return x.is_string() || x.is_series() || x.is_dict() || x.is<Undefined>(); }
+bool is_iterable(Held x) {
+  return x.is_string() || x.is<SafeText>() || x.is_series() || x.is_dict() || x.is<Undefined>();
+}
 bool is_sequence(Held x) { return is_iterable(x) && !x.has_shape(Shape::kGenerator) && !x.has_shape(Shape::kView); }
 bool is_truth(Held x, bool wanted) { return x.as<bool>() && *x.as<bool>() == wanted; }
 
@@ -263,7 +290,7 @@ constexpr std::array kTests = {
     Test{"defined", [](Held x) { return !x.is<Undefined>(); }},
     Test{"undefined", [](Held x) { return x.is<Undefined>(); }},
     Test{"none", [](Held x) { return x.is<None>(); }},
-    Test{"string", [](Held x) { return x.is_string(); }},
+    Test{"string", [](Held x) { return x.is_string() || x.is<SafeText>(); }},
     Test{"mapping", [](Held x) { return x.is_dict(); }},
     Test{"sequence", is_sequence},
     Test{"iterable", is_iterable},
@@ -273,7 +300,7 @@ constexpr std::array kTests = {
     Test{"boolean", [](Held x) { return x.is<bool>(); }},
     Test{"true", [](Held x) { return is_truth(x, true); }},
     Test{"false", [](Held x) { return is_truth(x, false); }},
-    Test{"callable", [](Held x) { return x.is<Function>(); }},
+    Test{"callable", [](Held x) { return x.is<Function>() || x.is<Undefined>() || x.is<std::shared_ptr<Loop>>(); }},
 };
 
 bool is_of_number(std::string_view name, const Value& x, Arguments& arguments) {

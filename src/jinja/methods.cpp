@@ -51,6 +51,7 @@ Value starts_or_ends(const MethodCall& call) {
 Value replace(const MethodCall& call) {
   const auto from = call.arguments.text("old", call.name), to = call.arguments.text("new", call.name);
   const int64_t most = call.arguments.integer("count", call.name).value_or(-1);
+  if (from.empty()) call.budget.charge_bytes((call.text.size() + 1) * to.size());
   call.budget.charge_bytes(call.text.size() * (to.size() / std::max<size_t>(from.size(), 1) + 2));
   return call.budget.text(replaced(call.text, from, to, most));
 }
@@ -75,6 +76,7 @@ Value find(const MethodCall& call) {
 
 Value count(const MethodCall& call) {
   const auto wanted = call.arguments.text("sub", call.name);
+  if (wanted.empty()) return Value::integer(static_cast<int64_t>(characters(call.text).size()) + 1);
   return Value::integer(static_cast<int64_t>(split_at(call.text, wanted).size()) - 1);
 }
 
@@ -87,16 +89,9 @@ Value without_affix(const MethodCall& call) {
 }
 
 Value with_case(const MethodCall& call) {
-  if (call.name == "lower") return call.budget.text(lower_ascii(call.text, call.name));
-  if (call.name == "upper") return call.budget.text(upper_ascii(call.text, call.name));
-  auto out = lower_ascii(call.text, call.name);
-  bool begins = true;
-  for (char& c : out) {
-    const bool letter = c >= 'a' && c <= 'z';
-    if (letter && begins) c = static_cast<char>(c - 32);
-    begins = call.name == "title" && !letter;
-  }
-  return call.budget.text(std::move(out));
+  if (call.name == "lower") return call.budget.text(lowered(call.text, call.name));
+  if (call.name == "upper") return call.budget.text(uppered(call.text, call.name));
+  return call.budget.text(titled(call.text, call.name == "title", call.name));
 }
 
 struct Method {
@@ -124,7 +119,8 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   if (name == "get") {
     const auto key = arguments.need("key", name);
     auto otherwise = arguments.take("default").value_or(Value::none());
-    const auto* found = key.is_string() ? dict.find(key.text()) : nullptr;
+    EK_CHECK(is_hashable(key) || key.is<Undefined>(), kData, "get: ", key.kind(), " cannot be a key of a dict");
+    const auto* found = dict.find(key);
     return found ? *found : otherwise;
   }
   EK_CHECK(name == "items" || name == "keys" || name == "values", kData, "the method ", name,
@@ -132,9 +128,7 @@ Value of_dict(const Dict& dict, std::string_view name, Arguments& arguments, Bud
   budget.charge(dict.entries.size());
   std::vector<Value> out;
   for (const auto& [key, value] : dict.entries)
-    out.push_back(name == "keys"     ? Value::string(key)
-                  : name == "values" ? value
-                                     : Value::list({Value::string(key), value}, Shape::kTuple));
+    out.push_back(name == "keys" ? key : name == "values" ? value : Value::list({key, value}, Shape::kTuple));
   return Value::list(std::move(out), Shape::kView);
 }
 

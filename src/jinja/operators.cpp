@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "jinja/percent_format.h"
 #include "jinja/text_functions.h"
 
 namespace evenkeel::jinja {
@@ -25,8 +26,41 @@ int64_t floor_quotient(int64_t x, int64_t y) {
   return quotient * y != x && (x < 0) != (y < 0) ? quotient - 1 : quotient;
 }
 
+Value real_value(double value) { return Value(Value::Held(value)); }
+
+/// Rounds down, as Python does: the remainder has the divisor's sign.
+Value floor_division(bool quotient, double x, double y) {
+  double remainder = std::fmod(x, y), whole = (x - remainder) / y;
+  if (remainder == 0) {
+    remainder = std::copysign(0.0, y);
+  } else if ((y < 0) != (remainder < 0)) {
+    remainder += y;
+    whole -= 1;
+  }
+  if (!quotient) return real_value(remainder);
+  if (whole == 0) return real_value(std::copysign(0.0, x / y));
+  const double floor = std::floor(whole);
+  return real_value(whole - floor > 0.5 ? floor + 1 : floor);
+}
+
+Value real_power(double x, double y) {
+  EK_CHECK(x != 0 || y >= 0, kData, "a division by zero");
+  EK_CHECK(x >= 0 || y == std::floor(y), kData, "a power that is no real number");
+  const double out = std::pow(x, y);
+  EK_CHECK(std::isfinite(out) || !std::isfinite(x) || !std::isfinite(y), kData, "a number beyond 64 bits");
+  return real_value(out);
+}
+
+/// Exact in the numbers of 53 bits; of others one more rounding would tell.
+Value whole_ratio(int64_t x, int64_t y) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  EK_CHECK(x >= -kExact && x <= kExact && y >= -kExact && y <= kExact, kData,
+           "/ of whole numbers beyond 53 bits is not part of the subset");
+  return real_value(static_cast<double>(x) / static_cast<double>(y));
+}
+
 Value whole_power(int64_t x, int64_t y) {
-  if (y < 0) return Value(Value::Held(std::pow(static_cast<double>(x), static_cast<double>(y))));
+  if (y < 0) return real_power(static_cast<double>(x), static_cast<double>(y));
   EK_CHECK(y <= 64 || (x >= -1 && x <= 1), kData, "a whole number beyond 64 bits");
   int64_t out = 1;
   bool overflow = false;
@@ -42,21 +76,18 @@ Value whole_result(std::string_view op, int64_t x, int64_t y) {
   if (op == "*") return checked(__builtin_mul_overflow(x, y, &out), out);
   if (op == "**") return whole_power(x, y);
   EK_CHECK(y != 0, kData, "a division by zero");
-  if (op == "/") return Value(Value::Held(static_cast<double>(x) / static_cast<double>(y)));
+  if (op == "/") return whole_ratio(x, y);
   EK_CHECK(y != -1 || x != INT64_MIN, kData, "a whole number beyond 64 bits");
   return Value::integer(op == "//" ? floor_quotient(x, y) : x - floor_quotient(x, y) * y);
 }
 
 Value real_result(std::string_view op, double x, double y) {
-  double out = 0;
-  if (op == "/" || op == "//" || op == "%") EK_CHECK(y != 0, kData, "a division by zero");
-  if (op == "+") out = x + y;
-  if (op == "-") out = x - y;
-  if (op == "*") out = x * y;
-  if (op == "/") out = x / y;
-  if (op == "**") out = std::pow(x, y);
-  EK_CHECK(op != "//" && op != "%", kData, op, " of numbers with a point is not part of the subset");
-  return Value(Value::Held(out));
+  if (op == "+") return real_value(x + y);
+  if (op == "-") return real_value(x - y);
+  if (op == "*") return real_value(x * y);
+  if (op == "**") return real_power(x, y);
+  EK_CHECK(y != 0, kData, "a division by zero");
+  return op == "/" ? real_value(x / y) : floor_division(op == "//", x, y);
 }
 
 Value repeated(const Value& text, int64_t times, Budget& budget) {
@@ -109,7 +140,7 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "first") return Value::boolean(index == 0);
   if (name == "last") return Value::boolean(index + 1 == count);
   if (name == "length") return Value::integer(count);
-  if (name == "depth" || name == "depth0") return Value::integer(name == "depth");  // of recursion
+  if (name == "depth" || name == "depth0") return Value::integer(loop.recursion + (name == "depth" ? 1 : 0));
   if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem")
     return index + 1 < count ? loop.items[loop.index + 1] : Value::undefined("there is no next item");
@@ -156,6 +187,7 @@ Value calculated(std::string_view op, const Value& x, const Value& y, Budget& bu
   }
   if (x.is_integer() && y.is_integer()) return whole_result(op, x.whole(), y.whole());
   if (x.is_number() && y.is_number()) return real_result(op, x.real(), y.real());
+  if (op == "%" && x.is_string()) return budget.text(percent_format(x.text(), y, budget));
   if (op == "+" && x.is_string() && y.is_string()) return budget.text(x.text() + y.text());
   if (op == "+" && x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return joined_lists(x, y, budget);
   const auto repeats = [](const Value& one) { return one.is_string() || one.is_list(); };
@@ -177,18 +209,51 @@ bool contains(const Value& y, const Value& x, Budget& budget) {
     return y.text().find(x.text()) != std::string::npos;
   }
   if (y.is_dict()) {
-    if (x.is_dict() || (x.is_list() && !x.is_tuple())) refuse_operands("in", x, y);
+    if (!is_hashable(x) && !x.is<Undefined>()) refuse_operands("in", x, y);
     budget.charge(y.entries().entries.size());
-    return x.is_string() && y.entries().find(x.text()) != nullptr;
+    return y.entries().find(x) != nullptr;
   }
   if (!y.is_series() && !y.is<Undefined>()) refuse_operands("in", x, y);
   const auto items = iterated(y, budget);
   return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, x); });
 }
 
+namespace {
+
+/// Of Python's types; what a template's sandbox hides is none of them.
+bool is_of_python(const Value& x, std::string_view name) {
+  constexpr std::string_view kOfText =
+      " capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha "
+      "isascii "
+      "isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip "
+      "maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split "
+      "splitlines startswith strip swapcase title translate upper zfill ";
+  constexpr std::string_view kOfNumber =
+      " as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex hex imag is_integer numerator "
+      "real to_bytes ";
+  const auto wanted = concat(" ", name, " ");
+  const auto names = x.is_string()   ? kOfText
+                     : x.is_number() ? kOfNumber
+                     : x.is_series()
+                         ? std::string_view(" copy count index start stop step mapping isdisjoint throw send close ")
+                         : std::string_view();
+  return names.find(wanted) != names.npos;
+}
+
+/// grouper and list of what groupby gives.
+Value series_attribute(const Value& x, std::string_view name) {
+  if (x.has_shape(Shape::kGroup) && (name == "grouper" || name == "list")) return x.items()[name == "list"];
+  return Value::undefined(name);
+}
+
+}  // namespace
+
 Value attribute(const Value& x, std::string_view name) {
   EK_CHECK(!x.is<Undefined>(), kData, x.as<Undefined>()->name, " is undefined, so it has no ", name);
   EK_CHECK(!name.starts_with("_"), kData, "the attribute ", name, " is not part of the subset");
+  EK_CHECK(!is_of_python(x, name) && !x.is<Function>() && !x.is<SafeText>(), kData, "the attribute ", name, " of ",
+           x.kind(), " is not part of the subset");
+  if (x.is_series()) return series_attribute(x, name);
   if (const auto* loop = x.as<std::shared_ptr<Loop>>()) return loop_attribute(**loop, name);
   const Dict* entries = x.is_dict() ? &x.entries() : x.is<Namespace*>() ? &(*x.as<Namespace*>())->variables : nullptr;
   EK_CHECK(!x.is_dict() || !is_method_of_dict(name), kData, "the method ", name,
@@ -202,9 +267,8 @@ Value item(const Value& x, const Value& key, Budget& budget) {
   EK_CHECK(!x.is<Undefined>(), kData, x.as<Undefined>()->name, " is undefined, so it has no items");
   if (x.is_dict()) {
     budget.charge(x.entries().entries.size() / 8);
-    if (!key.is_string()) return Value::undefined("item");
-    if (const auto* value = x.entries().find(key.text())) return *value;
-    return attribute(x, key.text());
+    if (const auto* value = x.entries().find(key)) return *value;
+    return key.is_string() ? attribute(x, key.text()) : Value::undefined("item");
   }
   if (!key.is_integer()) return Value::undefined("item");
   if (x.is_list() || x.has_shape(Shape::kRange)) {
@@ -244,7 +308,7 @@ std::vector<Value> iterated(const Value& x, Budget& budget) {
   }
   std::vector<Value> out;
   if (x.is_dict()) {
-    for (const auto& entry : x.entries().entries) out.push_back(Value::string(entry.first));
+    for (const auto& entry : x.entries().entries) out.push_back(entry.first);
   } else {
     EK_CHECK(x.is_string(), kData, x.kind(), " has no items to go over");
     for (const auto one : characters(x.text())) out.push_back(Value::string(std::string(one)));

@@ -5,6 +5,7 @@
 
 #include "base/plain/error.h"
 #include "jinja/expression_parser.h"
+#include "jinja/known_names.h"
 
 namespace evenkeel::jinja {
 namespace {
@@ -70,15 +71,15 @@ class StatementParser {
     if (word == "for") return for_statement();
     if (word == "set") return set_statement();
     if (word == "macro") return macro();
+    if (word == "call") return call_block();
     if (word == "generation") return generation();
     if (word == "break" || word == "continue") return jump(word == "break" ? NodeKind::kBreak : NodeKind::kContinue);
     refuse_tag(word);
   }
 
   [[noreturn]] void refuse_tag(const std::string& word) {
-    constexpr std::array<std::string_view, 12> kOthers = {"block", "extends",    "include", "import",
-                                                          "from",  "call",       "filter",  "with",
-                                                          "do",    "autoescape", "trans",   "print"};
+    constexpr std::array<std::string_view, 11> kOthers = {"block", "extends", "include",    "import", "from", "filter",
+                                                          "with",  "do",      "autoescape", "trans",  "print"};
     if (std::find(kOthers.begin(), kOthers.end(), word) != kOthers.end())
       tokens_.refuse("{% ", word, " %} is not part of the subset of Jinja that is read");
     tokens_.refuse("{% ", word, " %} is not expected");
@@ -103,8 +104,10 @@ class StatementParser {
   std::vector<std::string> targets() {
     std::vector<std::string> names;
     const bool open = tokens_.skip("(");
-    do names.push_back(tokens_.name("a name"));
-    while (tokens_.skip(","));
+    do {
+      names.push_back(tokens_.name("a name"));
+      if (extra_named(names.back())) tokens_.refuse("to set ", names.back(), " is not part of the subset");
+    } while (tokens_.skip(","));
     if (open) tokens_.expect(")");
     return names;
   }
@@ -115,7 +118,7 @@ class StatementParser {
     tokens_.expect_name("in");
     node.children.push_back(expressions_.unconditional_tuple());
     node.children.push_back(tokens_.skip_name("if") ? expressions_.expression() : nullptr);
-    if (tokens_.peek().text == "recursive") tokens_.refuse("a recursive loop is not part of the subset");
+    if (tokens_.skip_name("recursive")) node.text = "recursive";
     end_tag();
     const bool outer = std::exchange(in_loop_, true);
     node.bodies.push_back(body({"else", "endfor"}));
@@ -152,19 +155,42 @@ class StatementParser {
     while (!tokens_.skip(")")) {
       if (!node.names.empty()) tokens_.expect(",");
       node.names.push_back(tokens_.name("a parameter"));
+      if (extra_named(node.names.back()))
+        tokens_.refuse("the parameter ", node.names.back(), " is not part of the subset");
       node.children.push_back(tokens_.skip("=") ? expressions_.expression() : nullptr);
     }
-    end_tag();
   }
 
   const Node* macro() {
     auto& node = make(NodeKind::kMacro);
     node.text = tokens_.name("a macro's name");
     parameters(node);
+    end_tag();
+    macro_body(node, "endmacro");
+    return &node;
+  }
+
+  void macro_body(Node& node, std::string_view end) {
     const bool outer = std::exchange(in_loop_, false);
-    node.bodies.push_back(body({"endmacro"}));
+    const uint8_t before = expressions_.exchange_extras(0);
+    node.bodies.push_back(body({end}));
+    node.extras = expressions_.exchange_extras(before);
+    expressions_.exchange_extras(static_cast<uint8_t>(before | node.extras));
     in_loop_ = outer;
-    close("endmacro");
+    close(end);
+  }
+
+  /// {% call(parameters) f(arguments) %}: the block is what f names caller.
+  const Node* call_block() {
+    auto& node = make(NodeKind::kCallBlock);
+    auto& caller = make(NodeKind::kMacro);
+    caller.text = "caller";
+    if (tokens_.is("(")) parameters(caller);
+    const auto* called = expressions_.expression();
+    if (called->kind != NodeKind::kCall) tokens_.refuse("{% call %} expects a call");
+    end_tag();
+    macro_body(caller, "endcall");
+    node.children = {called, &caller};
     return &node;
   }
 
@@ -194,6 +220,14 @@ class StatementParser {
 
 }  // namespace
 
-Syntax parse(std::string_view source) { return StatementParser(source).run(); }
+uint8_t extra_named(std::string_view name) {
+  return name == "caller" ? kCaller : name == "varargs" ? kVarargs : name == "kwargs" ? kKwargs : 0;
+}
+
+Syntax parse(std::string_view source) {
+  auto syntax = StatementParser(source).run();
+  check_names(syntax);
+  return syntax;
+}
 
 }  // namespace evenkeel::jinja

@@ -3,14 +3,15 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "jinja/budget.h"
-#include "jinja/parser.h"
-#include "jinja/template.h"
+#include "jinja/rendered.h"
+#include "jinja/syntax.h"
 
 namespace evenkeel::jinja {
 
@@ -18,6 +19,8 @@ namespace evenkeel::jinja {
 class Scope {
  public:
   explicit Scope(const Scope* around = nullptr) : around_(around) {}
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
   /// Names are borrowed.
   void set(std::string_view name, Value value) { names_.insert_or_assign(name, std::move(value)); }
   const Value* find(std::string_view name) const {
@@ -25,10 +28,16 @@ class Scope {
     if (found != names_.end()) return &found->second;
     return around_ ? around_->find(name) : nullptr;
   }
+  /// Ends with the scope.
+  ScopeLink link() const {
+    if (!link_) link_ = std::make_shared<const Scope* const>(this);
+    return link_;
+  }
 
  private:
   const Scope* around_;
   std::map<std::string_view, Value> names_;
+  mutable std::shared_ptr<const Scope* const> link_;
 };
 
 class Renderer {
@@ -38,29 +47,68 @@ class Renderer {
 
  private:
   enum class Flow { kOn, kBreak, kContinue };
-  class Deeper;
+  /// One level of recursion, as long as it lives.
+  class Deeper {
+   public:
+    explicit Deeper(Renderer& renderer) : renderer_(renderer) {
+      renderer_.budget_.charge(1);
+      EK_CHECK(++renderer_.depth_ <= kDeepest, kData, "nested deeper than ", kDeepest);
+    }
+    ~Deeper() { --renderer_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    static constexpr int kDeepest = 400;
+    Renderer& renderer_;
+  };
   using Body = std::vector<const Node*>;
 
   Flow body(const Body& nodes, Scope& scope);
   Flow statement(const Node& node, Scope& scope);
   Flow choose(const Node& node, Scope& scope);
-  Flow loop(const Node& node, Scope& scope);
-  std::vector<Value> loop_items(const Node& node, const Scope& scope);
+  Flow loop(const Node& node, const Scope& scope, const Value& over, int recursion);
+  std::vector<Value> loop_items(const Node& node, const Scope& scope, const Value& over);
+  bool turns_of(const Node& node, const Scope& scope, const std::shared_ptr<Loop>& state);
+  Value macro_in(const Node& node, const Scope& scope) const;
+  void call_block(const Node& node, const Scope& scope);
   void assign(const Node& node, Scope& scope);
+  void set_block(const Node& node, Scope& scope);
   void generation(const Node& node, const Scope& scope);
-  std::string captured(const Body& nodes, Scope& scope);
+  /// What `write` writes, for itself.
+  template <typename Write>
+  std::string captured(Write&& write) {
+    std::string text;
+    auto* outer = std::exchange(out_, &text);
+    write();
+    out_ = outer;
+    return text;
+  }
   void write(std::string_view text);
 
   Value value(const Node& node, const Scope& scope);
+  Value operation(const Node& node, const Scope& scope);
   Value optional_value(const Node* node, const Scope& scope);
   std::vector<Value> values(const Node& node, const Scope& scope);
   Value dict(const Node& node, const Scope& scope);
   Value comparison(const Node& node, const Scope& scope);
   Value call(const Node& node, const Scope& scope);
-  Value called_macro(const Node& macro, Arguments arguments);
+  Value name(const Node& node, const Scope& scope) const;
+  Value subscript(const Node& node, const Scope& scope);
+  Value sliced(const Node& node, const Scope& scope);
+  Value filter(const Node& node, const Scope& scope);
+  Value test(const Node& node, const Scope& scope);
+  Value either(const Node& node, const Scope& scope);
+  Value conditional(const Node& node, const Scope& scope);
+  Value binary(const Node& node, const Scope& scope);
+  Value called(const Node& callee, const Value& subject, Arguments given);
+  Value called_macro(const Function& function, Arguments arguments);
+  Value called_loop(const Loop& loop, Arguments& arguments);
+  void give_extras(const Node& macro, Arguments& given, Scope& scope);
   Value called_builtin(std::string_view name, Arguments& arguments);
   Value range(Arguments& arguments);
   Arguments arguments(const Node& node, const Scope& scope);
+  Value call_with(const Node& node, const Scope& scope, const Value* caller);
 
   Budget budget_;
   Scope root_;

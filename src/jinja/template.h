@@ -1,8 +1,8 @@
 /// \file  A subset of Jinja 2 for chat templates, rendered as transformers' apply_chat_template does: in an
 /// ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, raise_exception, a tojson that
 /// leaves characters as they are, and {% generation %}. What is read and what is not: docs/prompts.md. Python's rules
-/// hold: code points, white space, undefined names. The clock (strftime_now) is not defined: a text must not depend on
-/// the day. A template may be a stranger's: its size, nesting, steps and output are bounded.
+/// hold: code points, white space, undefined names. The clock (strftime_now) is a variable, if at all: a text must
+/// not depend on the day. A template may be a stranger's: its size, nesting, steps and output are bounded.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "jinja/rendered.h"
 #include "jinja/value.h"
 
 namespace evenkeel::jinja {
 
 struct Syntax;
-
-/// Bytes [begin, end) of a text.
-struct ByteSpan {
-  size_t begin = 0, end = 0;
-  bool operator==(const ByteSpan&) const = default;
-};
-
-struct Rendered {
-  std::string text;
-  std::vector<ByteSpan> generated{};  ///< what {% generation %} blocks wrote, in order
-};
 
 /// Immutable; threads may render side by side.
 class Template {

@@ -24,9 +24,12 @@ std::string_view stripped_while(std::string_view text, Side side, Goes&& goes) {
   return text;
 }
 
-void check_ascii(std::string_view text, std::string_view what) {
-  const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  EK_CHECK(ascii, kData, what, " of text beyond ASCII is not part of the subset");
+/// In front of each character and behind the last, as far as `most` goes.
+std::string between_all(std::string_view text, std::string_view put, int64_t most) {
+  std::string out;
+  int64_t done = 0;
+  for (const auto one : characters(text)) out.append(most < 0 || done++ < most ? put : std::string_view()).append(one);
+  return out.append(most < 0 || done < most ? put : std::string_view());
 }
 
 }  // namespace
@@ -84,24 +87,8 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   return parts;
 }
 
-std::string lower_ascii(std::string_view text, std::string_view what) {
-  check_ascii(text, what);
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
-}
-
-std::string upper_ascii(std::string_view text, std::string_view what) {
-  check_ascii(text, what);
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-  return out;
-}
-
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most) {
-  EK_CHECK(!from.empty(), kData, "replace: what to replace is empty, which is not part of the subset");
+  if (from.empty()) return between_all(text, to, most);
   std::string out;
   const auto parts = split_at(text, from, most);
   for (size_t i = 0; i < parts.size(); ++i) out.append(i ? to : std::string_view()).append(parts[i]);

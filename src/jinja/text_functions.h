@@ -28,9 +28,14 @@ std::string_view stripped(std::string_view text, Side side, const std::string* u
 std::vector<std::string> split_at_space(std::string_view text, int64_t most = -1);
 std::vector<std::string> split_at(std::string_view text, std::string_view separator, int64_t most = -1);
 
-/// \throws kData naming `what` when the text goes beyond ASCII.
-std::string lower_ascii(std::string_view text, std::string_view what);
-std::string upper_ascii(std::string_view text, std::string_view what);
+/// str.lower() and str.upper(). \throws kData naming `what` for a character that Unicode 14 lacks, and for the small
+/// form of a Greek sigma
+std::string lowered(std::string_view text, std::string_view what);
+std::string uppered(std::string_view text, std::string_view what);
+/// str.title(), or of the first character alone: str.capitalize().
+std::string titled(std::string_view text, bool each_word, std::string_view what);
+/// Whether repr() shows a character as it is. \throws kData for one that Unicode 14 lacks
+bool is_printable(uint32_t code_point);
 
 /// str.replace(). \param most  replacements; below 0: all
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most = -1);

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/plain/error.h"
+#include "base/unicode/unicode.h"
+#include "jinja/text_functions.h"
 
 namespace evenkeel::jinja {
 namespace {
@@ -35,30 +37,30 @@ std::string float_text(double value) {
 
 constexpr std::string_view kHex = "0123456789abcdef";
 
+/// \\xe9, \\u2028 or \\U000e0001.
+std::string escaped_point(uint32_t point) {
+  const int digits = point < 0x100 ? 2 : point < 0x10000 ? 4 : 8;
+  std::string out = digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[point >> shift & 15];
+  return out;
+}
+
+std::string quoted_character(std::string_view one, char quote) {
+  constexpr std::string_view kNamed = "\n\r\t\\", kLetters = "nrt\\";
+  const auto at = kNamed.find(one.front());
+  if (at != kNamed.npos || one.front() == quote) return {'\\', at != kNamed.npos ? kLetters[at] : quote};
+  const auto point = unicode::decode(one.data()).value;
+  return is_printable(point) ? std::string(one) : escaped_point(point);
+}
+
 /// Python's repr() of a string.
 std::string quoted(const std::string& text) {
   const bool single = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
   const char quote = single ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    EK_CHECK(byte < 0x80, kData,
-             "a list or dict that holds text beyond ASCII is printed as a whole, which is not part "
-             "of the subset: use tojson or join");
-    if (c == quote || c == '\\') {
-      out += {'\\', c};
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      out += {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : 't'};
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
+  for (const auto one : characters(text)) out += quoted_character(one, quote);
   return out + quote;
 }
-
-std::string representation(const Value& value);
 
 std::string list_text(const List& list) {
   std::string out;
@@ -70,97 +72,14 @@ std::string list_text(const List& list) {
 std::string dict_text(const Dict& dict) {
   std::string out;
   for (const auto& [key, value] : dict.entries)
-    out += (out.empty() ? "" : ", ") + quoted(key) + ": " + representation(value);
+    out += (out.empty() ? "" : ", ") + representation(key) + ": " + representation(value);
   return "{" + out + "}";
 }
 
-/// Python's repr(), which also has a word for what is undefined.
-std::string representation(const Value& value) {
-  if (value.is<Undefined>()) return "Undefined";
-  return value.is_string() ? quoted(value.text()) : printed(value);
-}
+bool is_nan(const Value& x) { return x.is<double>() && std::isnan(x.real()); }
 
-std::string json_string(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kLetters = "\"\\nrtbf";
-    if (const auto at = kNamed.find(c); at != kNamed.npos)
-      out += {'\\', kLetters[at]};
-    else if (byte < 0x20)
-      out += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
-    else
-      out += c;
-  }
-  return out + "\"";
-}
-
-/// Writes as Python's json module does: ", " and ": " on one line, a line per entry when indented.
-class JsonWriter {
- public:
-  JsonWriter(std::optional<int64_t> indent, bool sort_keys) : indent_(indent), sort_keys_(sort_keys) {}
-
-  void write(const Value& value) {
-    if (value.is_string())
-      out += json_string(value.text());
-    else if (value.is_list())
-      write_all(value.items(), '[', ']', [&](const Value& item) { write(item); });
-    else if (value.is_dict())
-      write_dict(value.entries());
-    else
-      write_scalar(value);
-  }
-  std::string out;
-
- private:
-  void write_scalar(const Value& value) {
-    if (value.is<None>())
-      out += "null";
-    else if (const bool* flag = value.as<bool>())
-      out += *flag ? "true" : "false";
-    else if (const auto* number = value.as<double>())
-      out += std::isnan(*number)   ? "NaN"
-             : std::isinf(*number) ? (*number > 0 ? "Infinity" : "-Infinity")
-                                   : float_text(*number);
-    else if (value.is_integer())
-      out += printed(value);
-    else
-      fail(kData, "tojson of ", value.kind());
-  }
-
-  void write_dict(const Dict& dict) {
-    auto entries = dict.entries;
-    if (sort_keys_)
-      std::stable_sort(entries.begin(), entries.end(), [](auto& x, auto& y) { return x.first < y.first; });
-    write_all(entries, '{', '}', [&](const auto& entry) {
-      out += json_string(entry.first) + ": ";
-      write(entry.second);
-    });
-  }
-
-  template <typename Entries, typename Write>
-  void write_all(const Entries& entries, char open, char close, Write&& write_one) {
-    out += open;
-    ++level_;
-    bool first = true;
-    for (const auto& entry : entries) {
-      if (!std::exchange(first, false)) out += indent_ ? "," : ", ";
-      new_line();
-      write_one(entry);
-    }
-    --level_;
-    if (!entries.empty()) new_line();
-    out += close;
-  }
-
-  void new_line() {
-    if (indent_) out += "\n" + std::string(static_cast<size_t>(level_ * *indent_), ' ');
-  }
-
-  std::optional<int64_t> indent_;
-  bool sort_keys_;
-  int64_t level_ = 0;
-};
+bool has_text(const Value& x) { return x.is_string() || x.is<SafeText>(); }
+const std::string& text_in(const Value& x) { return x.is_string() ? x.text() : *x.as<SafeText>()->text; }
 
 template <typename T>
 bool same_held(const Value& x, const Value& y) {
@@ -189,8 +108,26 @@ bool equal_dicts(const Dict& x, const Dict& y) {
 
 const Value* Dict::find(std::string_view key) const {
   for (const auto& entry : entries)
-    if (entry.first == key) return &entry.second;
+    if (entry.first.is_string() && entry.first.text() == key) return &entry.second;
   return nullptr;
+}
+
+const Value* Dict::find(const Value& key) const {
+  if (key.is_string()) return find(key.text());
+  if (!is_hashable(key)) return nullptr;
+  for (const auto& entry : entries)
+    if (equal(entry.first, key)) return &entry.second;
+  return nullptr;
+}
+
+void Dict::put(Value key, Value value) {
+  EK_CHECK(is_hashable(key) && !is_nan(key), kData, key.kind(), " cannot be a key of a dict");
+  const auto same =
+      std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return equal(one.first, key); });
+  if (same != entries.end())
+    same->second = std::move(value);
+  else
+    entries.emplace_back(std::move(key), std::move(value));
 }
 
 Value Value::list(std::vector<Value> items, Shape shape) {
@@ -199,6 +136,13 @@ Value Value::list(std::vector<Value> items, Shape shape) {
 }
 
 Value Value::dict(std::vector<std::pair<std::string, Value>> entries) {
+  Dict::Entries keyed;
+  keyed.reserve(entries.size());
+  for (auto& [key, value] : entries) keyed.emplace_back(string(std::move(key)), std::move(value));
+  return dict_of(std::move(keyed));
+}
+
+Value Value::dict_of(Dict::Entries entries) {
   const int depth = depth_around(entries, [](const auto& entry) -> const Value& { return entry.second; });
   return Value(Held(std::make_shared<const Dict>(Dict{std::move(entries), depth})));
 }
@@ -207,6 +151,7 @@ bool Value::truth() const {
   if (is<Undefined>() || is<None>()) return false;
   if (is_number()) return real() != 0;
   if (is_string()) return !text().empty();
+  if (const auto* safe = as<SafeText>()) return !safe->text->empty();
   if (has_shape(Shape::kGenerator)) return true;
   if (is_series()) return !items().empty();
   return !is_dict() || !entries().entries.empty();
@@ -220,11 +165,27 @@ int Value::depth() const {
 }
 
 std::string_view Value::kind() const {
-  constexpr std::array<std::string_view, 11> kKinds = {
-      "nothing (undefined)", "none",       "a boolean", "a number", "a number", "a string", "a list", "a dict",
-      "a namespace",         "a function", "a loop"};
+  constexpr std::array<std::string_view, 12> kKinds = {
+      "nothing (undefined)", "none",       "a boolean", "a number",          "a number", "a string", "a list", "a dict",
+      "a namespace",         "a function", "a loop",    "a text marked safe"};
   if (is_series() && !is_list()) return "a generator, range or view of a dict";
   return kKinds[held_.index()];
+}
+
+int compare_numbers(const Value& x, const Value& y) {
+  const auto order = [](auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; };
+  if (x.is_integer() && y.is_integer()) return order(x.whole(), y.whole());
+  if (x.is_integer()) return -compare_numbers(y, x);
+  const double real = x.real();
+  if (y.is<double>()) return order(real, y.real());
+  if (real >= 0x1p63 || real < -0x1p63) return real < 0 ? -1 : 1;
+  const int whole = order(static_cast<int64_t>(real), y.whole());
+  return whole != 0 ? whole : order(real, std::trunc(real));
+}
+
+bool is_hashable(const Value& value) {
+  if (value.is_tuple()) return std::all_of(value.items().begin(), value.items().end(), is_hashable);
+  return value.is_string() || value.is_number() || value.is<None>();
 }
 
 bool equal(const Value& x, const Value& y) {
@@ -232,8 +193,8 @@ bool equal(const Value& x, const Value& y) {
     EK_CHECK(x.is_list() || y.is_list(), kData,
              "to compare generators, ranges or views of dicts is not part of the subset");
   if (x.is_integer() && y.is_integer()) return x.whole() == y.whole();
-  if (x.is_number() && y.is_number()) return x.real() == y.real();
-  if (x.is_string() && y.is_string()) return x.text() == y.text();
+  if (x.is_number() && y.is_number()) return !is_nan(x) && !is_nan(y) && compare_numbers(x, y) == 0;
+  if (has_text(x) && has_text(y)) return text_in(x) == text_in(y);
   if (x.is_list() && y.is_list()) return x.is_tuple() == y.is_tuple() && equal_lists(x.items(), y.items());
   if (x.is_dict() && y.is_dict()) return equal_dicts(x.entries(), y.entries());
   if (x.is<Namespace*>() && y.is<Namespace*>()) return same_held<Namespace*>(x, y);
@@ -242,13 +203,20 @@ bool equal(const Value& x, const Value& y) {
 
 bool less(const Value& x, const Value& y) {
   if (x.is_integer() && y.is_integer()) return x.whole() < y.whole();
-  if (x.is_number() && y.is_number()) return x.real() < y.real();
+  if (x.is_number() && y.is_number()) return !is_nan(x) && !is_nan(y) && compare_numbers(x, y) < 0;
   if (x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return less_lists(x.items(), y.items());
   EK_CHECK(x.is_string() && y.is_string(), kData, x.kind(), " cannot be compared with ", y.kind());
   return x.text() < y.text();  // the order of UTF-8 is that of code points
 }
 
+std::string representation(const Value& value) {
+  if (value.is<Undefined>()) return "Undefined";
+  EK_CHECK(!value.is<SafeText>(), kData, "a list or dict that holds what | safe gave is not part of the subset");
+  return value.is_string() ? quoted(value.text()) : printed(value);
+}
+
 std::string printed(const Value& value) {
+  if (const auto* safe = value.as<SafeText>()) return *safe->text;
   if (value.is_string()) return value.text();
   if (value.is<Undefined>()) return "";
   if (value.is<None>()) return "None";
@@ -258,12 +226,6 @@ std::string printed(const Value& value) {
   if (value.is_list()) return list_text(**value.as<std::shared_ptr<const List>>());
   EK_CHECK(value.is_dict(), kData, value.kind(), " cannot be printed");
   return dict_text(value.entries());
-}
-
-std::string json_text(const Value& value, std::optional<int64_t> indent, bool sort_keys) {
-  JsonWriter writer(indent, sort_keys);
-  writer.write(value);
-  return std::move(writer.out);
 }
 
 }  // namespace evenkeel::jinja

@@ -82,8 +82,8 @@ ProductSvd truncated_svd(const at::Tensor& dense, int64_t rank);
 void add_to_base(AdapterState& base_change, const AdapterState& delta);
 
 /// One plain adapter with the effect of a standing base change and adapters on top of it: no core, the same rank and
-/// scaling everywhere, float32 or wider. Without a base change and cores the adapters as they are; else scaling 1,
-/// filled up with zeros.
+/// scaling global_term_count, float32 or wider. Without a base change and cores the adapters as they are; else scaling
+/// 1, filled up with zeros.
 AdapterState joined(const AdapterState& base_change, const AdapterState& adapters);
 
 /// The same site by site, so that a large change of the base is widened one site at a time. Borrows `base_change`.

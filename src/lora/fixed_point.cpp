@@ -265,7 +265,7 @@ struct Output {
   void write_floats(const int64_t* sum, double factor, float* out, int64_t count) const {
     const bool large = values.nbytes() >= kPastCaches;
     if (large && has_sum_in_registers() && is_whole_lines(out, count))
-      write_past_caches({sum, static_cast<size_t>(count)}, factor, out);
+      store_nontemporal({sum, static_cast<size_t>(count)}, factor, out);
     else
       vectorised<Write<float>>(sum, factor, out, count);
   }
@@ -275,9 +275,9 @@ struct Output {
 /// those seen by then, which is hardly ever another, and again where it was.
 class BlockedSum {
  public:
-  BlockedSum(std::vector<Operand> operands, size_t everywhere, Output output)
+  BlockedSum(std::vector<Operand> operands, size_t global_term_count, Output output)
       : operands_(std::move(operands)),
-        everywhere_(everywhere),
+        everywhere_(global_term_count),
         output_(std::move(output)),
         not_finite_(operands_.size()),
         exponents_(static_cast<size_t>((output_.values.numel() + kBlock - 1) / kBlock), kNone) {}
@@ -416,8 +416,8 @@ at::Tensor sum_here(const Terms& terms) {
   auto operands = operands_of(terms, header);
   if (header.empty()) return {};
   const Output out{untouched(header.sizes(), header.type())};
-  BlockedSum sum(std::move(operands), terms.everywhere, out);
-  sum.settle(exponent_of(sum.sum_as_seen(terms), terms.everywhere));
+  BlockedSum sum(std::move(operands), terms.global_term_count, out);
+  sum.settle(exponent_of(sum.sum_as_seen(terms), terms.global_term_count));
   return out.values;
 }
 
@@ -426,14 +426,14 @@ at::Tensor sum_with(const Terms& terms, const Reduction& others) {
   auto operands = operands_of(terms, here);
   const bool any = !here.empty();
   const Output integers{any ? at::empty(here.sizes(), at::kLong) : at::empty({0}, at::kLong)};
-  BlockedSum sum(std::move(operands), terms.everywhere, integers);
+  BlockedSum sum(std::move(operands), terms.global_term_count, integers);
   if (any) here.set_magnitude(sum.sum_as_seen(terms));
   Header all = here;
   others.max(all.fields());
   EK_CHECK(!any || here.fits(all), kShape, "terms of a sum are ", here.sizes(), " here, others are ", all.sizes());
   if (all.empty()) return {};
   if (all.magnitude() == 0) return at::zeros(all.sizes(), all.type());
-  const int exponent = exponent_of(all.magnitude(), terms.everywhere);
+  const int exponent = exponent_of(all.magnitude(), terms.global_term_count);
   if (any) sum.settle(exponent);
   const auto total = any ? integers.values : at::zeros(all.sizes(), at::kLong);
   others.sum({total.mutable_data_ptr<int64_t>(), static_cast<size_t>(total.numel())});
@@ -452,7 +452,7 @@ at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others) { return
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights) {
   EK_CHECK(!parts.empty() && parts.size() == weights.size(), kShape, "weighted_mean: ", parts.size(), " parts and ",
            weights.size(), " weights");
-  return fixed_point_sum({.here = parts.size(), .everywhere = parts.size(), .at = [&](size_t i) {
+  return fixed_point_sum({.here = parts.size(), .global_term_count = parts.size(), .at = [&](size_t i) {
                             return Term{parts[i], weights[i]};
                           }});
 }

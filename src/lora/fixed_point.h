@@ -33,14 +33,14 @@ struct Term {
 /// best, which cost nothing.
 struct Terms {
   size_t here = 0;
-  size_t everywhere = 0;  ///< with those of others, or more
+  size_t global_term_count = 0;  ///< with those of others, or more
   std::function<Term(size_t i)> at;
   std::function<std::string(size_t i)> who{};  ///< whose a term is, for errors
 };
 
 /// sum_i weight_i values_i, float64 for such values and float32 for all others; undefined where no term is. With M the
-/// largest magnitude of a term and n = `everywhere`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, an error
-/// is at most n^2 M 2^-61, or n 2^-960, before the result is rounded to its type.
+/// largest magnitude of a term and n = `global_term_count`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, an
+/// error is at most n^2 M 2^-61, or n 2^-960, before the result is rounded to its type.
 /// \throws kNumeric naming whose term is not finite, kShape whose differs in shape. Cost: one read of each term from
 /// memory, in blocks that a cache holds; those that were summed before the largest magnitude was seen are summed again.
 at::Tensor fixed_point_sum(const Terms& terms);

@@ -31,7 +31,7 @@ std::vector<at::Tensor> apart(const std::vector<at::Tensor>& parts, const std::v
     processes.emplace_back([&, s] {
       const auto& own = shares[s];
       sums[s] = fixed_point_sum({.here = own.size(),
-                                 .everywhere = parts.size(),
+                                 .global_term_count = parts.size(),
                                  .at =
                                      [&](size_t i) {
                                        return Term{parts[own[i]], weights[own[i]]};
@@ -106,7 +106,7 @@ TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
       values[3][8] = bad;
       try {
         fixed_point_sum({.here = 2,
-                         .everywhere = 2,
+                         .global_term_count = 2,
                          .at =
                              [&](size_t i) {
                                return Term{i == 1 ? values : at::ones({4, 9}).to(type)};
@@ -128,7 +128,7 @@ TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargest
   for (const double largest : {1.0, 3e4, 1e30}) {
     parts[4][4][89][700] = largest;
     std::vector<int> asked(9);
-    const auto sum = fixed_point_sum({.here = 9, .everywhere = 9, .at = [&](size_t i) {
+    const auto sum = fixed_point_sum({.here = 9, .global_term_count = 9, .at = [&](size_t i) {
                                         ++asked[i];
                                         return Term{parts[i], weights[i]};
                                       }});
@@ -151,11 +151,11 @@ TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplie
   const std::vector<Term> given{{.values = x, .weights_E = v_E}, {.values = y, .weights_E = w_E}};
   const std::vector<at::Tensor> multiplied{x.to(at::kDouble) * v_E.view({4, 1, 1}),
                                            y.to(at::kDouble) * w_E.view({4, 1, 1})};
-  const auto sum = fixed_point_sum({.here = 2, .everywhere = 2, .at = [&](size_t i) { return given[i]; }});
+  const auto sum = fixed_point_sum({.here = 2, .global_term_count = 2, .at = [&](size_t i) { return given[i]; }});
   EXPECT_TRUE(sum.equal(weighted_mean(multiplied, std::vector<double>{1, 1}).to(at::kFloat)));
   EXPECT_THROW(
       fixed_point_sum({.here = 1,
-                       .everywhere = 1,
+                       .global_term_count = 1,
                        .at = [&](size_t) { return Term{.values = x, .weights_E = at::ones({3}, at::kDouble)}; }}),
       Error);
 }
@@ -173,7 +173,7 @@ TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour
   }
   const auto weights_E = normal({7}, 99).to(at::kDouble);
   const auto sum = [&](const std::vector<at::Tensor>& parts, bool by_matrix) {
-    return fixed_point_sum({.here = parts.size(), .everywhere = parts.size(), .at = [&, by_matrix](size_t i) {
+    return fixed_point_sum({.here = parts.size(), .global_term_count = parts.size(), .at = [&, by_matrix](size_t i) {
                               return Term{parts[i], weights[i], by_matrix && i % 2 ? weights_E : at::Tensor()};
                             }});
   };
@@ -210,7 +210,7 @@ TEST(FixedPointSum, OfMoreThanCachesHoldIsExactWhereItCanBe) {
 }
 
 TEST(FixedPointSum, IsUndefinedWithoutTerms) {
-  EXPECT_FALSE(fixed_point_sum({.here = 1, .everywhere = 1, .at = [](size_t) { return Term{}; }}).defined());
+  EXPECT_FALSE(fixed_point_sum({.here = 1, .global_term_count = 1, .at = [](size_t) { return Term{}; }}).defined());
   EXPECT_FALSE(fixed_point_sum(Terms{}).defined());
 }
 

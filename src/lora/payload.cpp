@@ -178,9 +178,10 @@ EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites&
   return {bytes, parts_of(shapes, bytes.numel(), sites)};
 }
 
-LatePayload::LatePayload(EncodedPayload payload) : encode([payload] { return payload; }), bytes(payload.size()) {}
+DeferredPayload::DeferredPayload(EncodedPayload payload)
+    : encode([payload] { return payload; }), bytes(payload.size()) {}
 
-LatePayload::LatePayload(Payload payload, TransportDtype dtype, const Sites& sites) {
+DeferredPayload::DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites) {
   const auto count = [&](const at::Tensor& t) { bytes += t.defined() ? static_cast<int64_t>(t.nbytes()) : 0; };
   for (const auto* adapters : {&payload.adapters, &payload.base_delta})
     for (const auto& [site, f] : *adapters)

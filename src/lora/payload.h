@@ -40,13 +40,13 @@ struct EncodedPayload {
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
 /// A payload that whoever wants its bytes makes, in whichever thread that is.
-struct LatePayload {
+struct DeferredPayload {
   std::function<EncodedPayload()> encode{};  ///< keeps the tensors alive; nobody may write to them
   int64_t bytes = 0;                         ///< that they take in memory
 
-  LatePayload() = default;
-  LatePayload(EncodedPayload payload);  // NOLINT(google-explicit-constructor): made already
-  LatePayload(Payload payload, TransportDtype dtype, const Sites& sites);
+  DeferredPayload() = default;
+  DeferredPayload(EncodedPayload payload);  // NOLINT(google-explicit-constructor): made already
+  DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites);
 };
 
 /// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes.

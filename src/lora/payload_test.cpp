@@ -70,7 +70,7 @@ TEST_F(PayloadTest, AFileOfItsBytesIsThePayloadAndTheSizeIsHonest) {
 TEST_F(PayloadTest, WhatIsEncodedLaterIsTheSame) {
   for (const auto dtype : {TransportDtype::kFloat32, TransportDtype::kBFloat16}) {
     const auto now = encode(example(), dtype, {});
-    const LatePayload late(example(), dtype, {}), made(now);
+    const DeferredPayload late(example(), dtype, {}), made(now);
     int64_t bytes = 0;
     for (const auto& [name, part] : payload_parts(example(), TransportDtype::kAsTheyAre, {}))
       bytes += name == "header" ? 0 : part;

@@ -161,7 +161,7 @@ bool is_whole_lines(const float* out, int64_t count) {
   return reinterpret_cast<uintptr_t>(out) % kLine == 0 && count % kFloats == 0;
 }
 
-EK_AVX512 void write_past_caches(std::span<const int64_t> sum, double factor, float* out) {
+EK_AVX512 void store_nontemporal(std::span<const int64_t> sum, double factor, float* out) {
   const __m512d factors = _mm512_set1_pd(factor);
   for (size_t j = 0; j < sum.size(); j += kFloats) {
     const __m256 low = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_loadu_si512(&sum[j])), factors));
@@ -175,7 +175,7 @@ EK_AVX512 void write_past_caches(std::span<const int64_t> sum, double factor, fl
 
 bool has_sum_in_registers() { return false; }
 bool is_whole_lines(const float*, int64_t) { return false; }
-void write_past_caches(std::span<const int64_t>, double, float*) {}
+void store_nontemporal(std::span<const int64_t>, double, float*) {}
 void sum_in_registers(std::span<Addend<uint16_t>>, std::span<int64_t>) {}
 void sum_in_registers(std::span<Addend<uint32_t>>, std::span<int64_t>) {}
 

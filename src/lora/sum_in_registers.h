@@ -32,6 +32,6 @@ bool is_whole_lines(const float* out, int64_t count);
 
 /// out[j] = sum[j] factor, rounded in double and to float, in whole cache lines that are not read first and do not stay
 /// in the caches; other threads see them once it returns.
-void write_past_caches(std::span<const int64_t> sum, double factor, float* out);
+void store_nontemporal(std::span<const int64_t> sum, double factor, float* out);
 
 }  // namespace evenkeel

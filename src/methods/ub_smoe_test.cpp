@@ -87,7 +87,7 @@ struct Client {
   Engine engine = Engine::kKernels;
 };
 
-/// A state whose pseudo-gradients are `value` everywhere.
+/// A state whose pseudo-gradients are `value` global_term_count.
 ServerState state_with(const FederatedMethod& method, double value) {
   auto state = method.initialize(server());
   for (auto& [name, tensor] : state.global.extras)

@@ -52,7 +52,7 @@ Uploads::Uploads(std::span<const ClientUpdate> updates, UploadShare share)
 at::Tensor Uploads::sum_of(std::string_view what, std::span<const double> weights, const TermOf& term) const {
   EK_CHECK(size() == weights.size(), kInternal, "aggregate: ", size(), " updates for ", weights.size(), " weights");
   const Terms terms{.here = updates_.size(),
-                    .everywhere = size(),
+                    .global_term_count = size(),
                     .at = [&](size_t i) { return term(updates_[i], weights[share_.places[i]]); },
                     .who = [&](size_t i) { return concat("aggregate: ", what, " of client ", updates_[i].client.id); }};
   auto total = share_.others ? fixed_point_sum(terms, *share_.others) : fixed_point_sum(terms);

@@ -388,7 +388,10 @@ std::unique_ptr<TensorSource> folder_source(const fs::path& folder, const BaseSt
   auto source = std::make_unique<FolderSource>(folder, storage.dtype, sites);
   if (storage.engine == Engine::kAten) return placed_source(std::move(source), storage.device);
   if (storage.format == BaseFormat::kStored) return source;
-  return quantized_source(std::move(source), folder, storage.cache);
+  const OpenStored open = [folder](const Sites& of_model) {
+    return std::make_unique<FolderSource>(folder, BaseStorage().dtype, of_model);
+  };
+  return quantized_source(std::move(source), folder, open, storage.cache);
 }
 
 std::unique_ptr<TensorSource> placed_source(std::unique_ptr<TensorSource> from, c10::Device device) {

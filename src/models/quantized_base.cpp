@@ -8,6 +8,7 @@
 #include "base/plain/mapped_files.h"
 #include "base/plain/sealed.h"
 #include "base/system/machine.h"
+#include "models/causal_lm.h"
 
 namespace evenkeel {
 namespace {
@@ -79,11 +80,11 @@ TensorMap quantized_shapes(const CausalLm& model) {
 
 /// Scales come first in the file, so every weight is read twice; in memory are the scales, and one weight at a time, of
 /// the stored files too: a machine that takes int8 may not hold their pages.
-void write_quantized(const fs::path& folder, const fs::path& file) {
+void write_quantized(const fs::path& folder, const OpenStored& open, const fs::path& file) {
   const auto model = int8_shape(folder);
   const auto shapes = quantized_shapes(*model);
   machine::require_disk(file.parent_path(), safetensors_size(shapes), "the int8 base");
-  const auto stored = folder_source(folder, {}, model->all_sites());
+  const auto stored = open(model->all_sites());
   TensorMap weights;
   for (const auto& [name, shape] : shapes)
     if (!name.ends_with(kScales)) {
@@ -116,12 +117,12 @@ bool is_whole(const fs::path& file) {
   return false;
 }
 
-fs::path cached_file(const fs::path& folder, const fs::path& cache) {
+fs::path cached_file(const fs::path& folder, const OpenStored& open, const fs::path& cache) {
   make_folders(cache);
   const auto file = cache / concat(source_hash(folder).substr(0, 16), "-int8.safetensors");
   if (is_whole(file)) return file;
   log::info("[model] ", folder.string(), " is quantised to int8: ", file.string());
-  write_quantized(folder, file);
+  write_quantized(folder, open, file);
   write_sealed(
       seal_of(file),
       {{"recipe", kRecipe}, {"bytes", evenkeel::file_size(file)}, {"fingerprint", fingerprint_of(file).digest}});
@@ -131,9 +132,9 @@ fs::path cached_file(const fs::path& folder, const fs::path& cache) {
 }  // namespace
 
 std::unique_ptr<TensorSource> quantized_source(std::unique_ptr<TensorSource> stored, const fs::path& folder,
-                                               const fs::path& cache) {
+                                               const OpenStored& open, const fs::path& cache) {
   if (cache.empty()) return std::make_unique<QuantizingSource>(std::move(stored));
-  return std::make_unique<QuantizedSource>(std::move(stored), cached_file(folder, cache));
+  return std::make_unique<QuantizedSource>(std::move(stored), cached_file(folder, open, cache));
 }
 
 }  // namespace evenkeel

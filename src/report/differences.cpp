@@ -1,6 +1,7 @@
 #include "report/differences.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -66,26 +67,37 @@ std::string rows_of(const RunRecords& run) {
   return all.empty() ? "nothing is evaluated" : join(all);
 }
 
-/// The lines of a resolved config that say which machines clients are imagined to run on.
-std::string device_lines(const RunRecords& run) {
+/// A line of a resolved config with the newest names of the keys that simulated time is made of.
+std::string newest(std::string line) {
+  constexpr std::array<std::array<std::string_view, 2>, 3> kRenamed{
+      {{"[devices", "[client_profiles"}, {"[clients.devices", "[clients.profiles"}, {"devices =", "profiles ="}}};
+  for (const auto& [before, now] : kRenamed)
+    if (line.starts_with(before)) line.replace(0, before.size(), now);
+  return line;
+}
+
+/// The lines of a resolved config that say which machines clients run on in simulated time.
+std::string profile_lines(const RunRecords& run) {
   std::istringstream lines(run.config);
   std::string said, section;
   for (std::string line; std::getline(lines, line);) {
+    line = newest(std::move(line));
     if (line.starts_with('[')) section = line;
-    const bool of_clients = section == "[clients]" &&
-                            (line.starts_with("devices") || line.starts_with("deadline") || line.starts_with("quorum"));
-    if (of_clients || section.starts_with("[devices") || section.starts_with("[clients.devices")) said += line + '\n';
+    const bool of_clients = section == "[clients]" && (line.starts_with("profiles") || line.starts_with("deadline") ||
+                                                       line.starts_with("quorum"));
+    if (of_clients || section.starts_with("[client_profiles") || section.starts_with("[clients.profiles"))
+      said += line + '\n';
   }
   return said;
 }
 
-/// "box, phone (1a2b3c4d)": the names, and the fingerprint of all that is said of devices.
-std::string devices_of(const RunRecords& run) {
+/// "box, phone (1a2b3c4d)": the names of the client profiles, and the fingerprint of all their keys.
+std::string profiles_of(const RunRecords& run) {
   if (run.rounds.empty() || !run.rounds.back().simulated) return "no simulated time";
-  const auto devices = config::Table::parse(run.config, run.label).table("devices");
-  std::vector<std::string> names = devices.keys();
-  std::erase_if(names, [&](const std::string& key) { return !devices.holds_table(key); });
-  return concat(join(names), " (", sha256(device_lines(run)).substr(0, 8), ")");
+  const auto profiles = config::Table::parse(profile_lines(run), run.label).table("client_profiles");
+  std::vector<std::string> names = profiles.keys();
+  std::erase_if(names, [&](const std::string& key) { return !profiles.holds_table(key); });
+  return concat(join(names), " (", sha256(profile_lines(run)).substr(0, 8), ")");
 }
 
 template <typename Value>
@@ -175,7 +187,7 @@ std::vector<Difference> differences(std::span<const RunRecords> runs) {
   add(all, "threads", runs, threads_of);
   add(all, "seeds", runs, [&](const auto& run) { return seeds_of(runs, run); });
   add(all, "gating", runs, gating_of);
-  add(all, "devices", runs, devices_of);
+  add(all, "client profiles", runs, profiles_of);
   add(all, "processor", runs, [](const auto& run) { return text_at(run.manifest, {"machine", "processor"}); });
   add(all, "torch", runs, [](const auto& run) { return text_at(run.manifest, {"libraries", "torch"}); });
   add(all, "program", runs, program_of);

@@ -21,8 +21,8 @@ struct Difference {
 };
 
 /// compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating, simulated
-/// devices, rows scored; and the seeds, when configs that differ by more than the seed were not run with the same ones.
-/// Nothing for one run.
+/// client profiles, rows scored; and the seeds, when configs that differ by more than the seed were not run with the
+/// same ones. Nothing for one run.
 std::vector<Difference> differences(std::span<const RunRecords> runs);
 
 /// A title and one line each; empty when there are none.

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "fed/config/experiment_config.h"
 #include "report/run_records.h"
 #include "report/serving.h"
 

@@ -391,7 +391,7 @@ class TimedReport : public UnlikeRuns {
     const auto run = folder_ / name;
     fs::create_directories(run);
     write_file_atomic(run / "config.toml", concat("name = \"", name, "\"\n[clients]\ndeadline = ", deadline,
-                                                  "\n[devices.box]\ntokens_per_second = [9.0]\n"));
+                                                  "\n[client_profiles.box]\ntokens_per_second = [9.0]\n"));
     write_file_atomic(run / "manifest.json", R"({"version":"0.1.0"})");
     for (int64_t round : {1, 2, 3}) {
       auto line = round_line(round, 2.0 / static_cast<double>(round));
@@ -430,7 +430,7 @@ TEST_F(TimedReport, RunsOfOtherDevicesOrWithoutAnyAreMarkedAndStillHaveBytes) {
   make("c", {});
   const auto all = runs({"a", "b", "c"});
   const auto text = differences_text(all);
-  EXPECT_NE(text.find("devices: box ("), std::string::npos) << text;
+  EXPECT_NE(text.find("client profiles: box ("), std::string::npos) << text;
   EXPECT_NE(text.find("no simulated time (c)"), std::string::npos) << text;
   EXPECT_FALSE(standings(all[2]).back().seconds);
   EXPECT_GT(standings(all[2]).back().bytes, 0);

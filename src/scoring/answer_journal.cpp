@@ -39,8 +39,8 @@ void AnswerJournal::finish() {
   remove_path(file_);
 }
 
-AnsweredBatch known_or_made(AnswerJournal* journal, const std::string& key, size_t first,
-                            const std::function<AnsweredBatch()>& make) {
+AnsweredBatch get_or_compute(AnswerJournal* journal, const std::string& key, size_t first,
+                             const std::function<AnsweredBatch()>& make) {
   if (const auto* known = journal ? journal->find(key, static_cast<int64_t>(first)) : nullptr) return *known;
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();

@@ -51,8 +51,8 @@ class AnswerJournal {
 
 /// What the journal holds of the batch that begins with `first`; else `make` makes it, in `seconds`, and the journal
 /// keeps it. \param journal  null: nothing is kept
-AnsweredBatch known_or_made(AnswerJournal* journal, const std::string& key, size_t first,
-                            const std::function<AnsweredBatch()>& make);
+AnsweredBatch get_or_compute(AnswerJournal* journal, const std::string& key, size_t first,
+                             const std::function<AnsweredBatch()>& make);
 
 /// Moves the batch's answers to the beginning of `rows`. \return how many they were
 /// \throws kCheckpoint when there are none, or more than rows.

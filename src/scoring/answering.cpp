@@ -150,7 +150,7 @@ struct Answering {
 
   /// Of the task's first rows, whichever batch asks: what is answered does not depend on where an evaluation began.
   const PromptPrefix& task_prefix() {
-    if (!prefix) prefix = run_prefix(model, forward, shared_beginning(tokenized(0).prompts), options.cache);
+    if (!prefix) prefix = run_prefix(model, forward, common_prefix(tokenized(0).prompts), options.cache);
     return *prefix;
   }
 
@@ -267,7 +267,7 @@ TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const
   Answering answering{model, prompts, forward, task, options, rows, whole_outputs};
   TaskAnswers all{std::vector<Prediction>(rows.size())};
   for (size_t first = 0; first < rows.size();) {
-    auto batch = known_or_made(options.journal, key, first, [&] { return answering.answer_from(first); });
+    auto batch = get_or_compute(options.journal, key, first, [&] { return answering.answer_from(first); });
     first += hand_over(batch, std::span(all.predictions).subspan(first));
     all.context_cut += batch.context_cut;
     all.seconds += batch.seconds;

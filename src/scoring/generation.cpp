@@ -288,7 +288,7 @@ at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache&
   return hidden.size() == 1 ? hidden.front() : at::cat(hidden);
 }
 
-TokenIds shared_beginning(std::span<const TokenIds> prompts) {
+TokenIds common_prefix(std::span<const TokenIds> prompts) {
   if (prompts.size() < 2) return {};
   size_t shared = prompts[0].size();
   for (const auto& prompt : prompts) shared = std::min({shared, shared_tokens(prompts[0], prompt), prompt.size() - 1});

@@ -52,7 +52,7 @@ struct PromptPrefix {
 };
 
 /// What all of `prompts` begin with, but for the last token of the shortest; nothing of less than two prompts.
-TokenIds shared_beginning(std::span<const TokenIds> prompts);
+TokenIds common_prefix(std::span<const TokenIds> prompts);
 PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type);
 
 struct PromptOptions {

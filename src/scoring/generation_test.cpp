@@ -153,10 +153,10 @@ TEST(ContinuationLogprobs, FollowGreedyDecodingAsFarAsAGuessIsRight) {
 }
 
 TEST(PromptPrefix, IsWhatAllPromptsBeginWithAndLeavesEachAToken) {
-  EXPECT_EQ(shared_beginning(std::vector<TokenIds>{{1, 2, 3, 4}, {1, 2, 3, 5, 6}}), (TokenIds{1, 2, 3}));
-  EXPECT_EQ(shared_beginning(std::vector<TokenIds>{{1, 2, 3}, {1, 2, 3, 5}}), (TokenIds{1, 2}));
-  EXPECT_EQ(shared_beginning(std::vector<TokenIds>{{1, 2, 3}}), TokenIds());
-  EXPECT_EQ(shared_beginning(kPrompts), TokenIds());
+  EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3, 4}, {1, 2, 3, 5, 6}}), (TokenIds{1, 2, 3}));
+  EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3}, {1, 2, 3, 5}}), (TokenIds{1, 2}));
+  EXPECT_EQ(common_prefix(std::vector<TokenIds>{{1, 2, 3}}), TokenIds());
+  EXPECT_EQ(common_prefix(kPrompts), TokenIds());
 }
 
 TEST(PromptPrefix, GivesWhatPromptsWithoutItGive) {

@@ -144,8 +144,8 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
   std::vector<Prediction> weighed(whole.examples.size());
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
-    auto batch = known_or_made(options.journal, options.journal_key, first,
-                               [&] { return weigh(model, forward, task.name, whole.examples, first); });
+    auto batch = get_or_compute(options.journal, options.journal_key, first,
+                                [&] { return weigh(model, forward, task.name, whole.examples, first); });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {
       nll += weighed[first].nll;

@@ -123,6 +123,8 @@ struct TaskScore {
   int64_t answer_tokens = 0;                 ///< what that mean is over
   int64_t cut = 0;                           ///< rows cut at the cutoff or the model's positions
   std::optional<ClientOfScore> client = {};  ///< absent: of nobody in particular
+  std::vector<int64_t> missing_clients =
+      {};  ///< whose rows it lacks: merged of a federation's nodes, some of them lost
   double seconds = 0;
 
   void visit(auto& field) {  // base/format/record.h; the keys that the kind of task has
@@ -134,6 +136,7 @@ struct TaskScore {
     field("top_k", top_k);
     field("rows", rows);
     field.optional("questions", questions);
+    if (field.holds("missing_clients", !missing_clients.empty())) field("missing_clients", missing_clients);
     if (field.holds("exact_match", kind == AnswerKind::kText))
       visit_text(field);
     else if (field.holds("nll", kind == AnswerKind::kLikelihood))

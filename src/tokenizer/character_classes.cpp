@@ -217,6 +217,7 @@ std::optional<CodeSet> category_class(std::string_view name) {
   if (name == "lc" || name == "casedletter") return category_set("Lu") | category_set("Ll") | category_set("Lt");
   if (name == "punct") return category_set("P");
   if (name == "any") return CodeSet::all();
+  if (name == "unknown" || name == "zzzz") return category_set("Cn") | category_set("Co");  // Script=Unknown
   if (name == "assigned") return category_set("Cn").complement();
   return std::nullopt;
 }
@@ -226,6 +227,13 @@ std::optional<CodeSet> listed(const Names& names, std::string_view prefix, std::
   for (const auto& one : names)
     if (squeezed(one) == name) return property(one, prefix);
   return std::nullopt;
+}
+
+/// The long form of a short name; any other name as it is.
+std::string long_name(const std::string& name) {
+  for (const auto& one : kPropertyAliases)
+    if (squeezed(one.alias) == name) return squeezed(one.name);
+  return name;
 }
 
 void append_code(std::string& out, uint32_t code_point) {
@@ -263,8 +271,7 @@ struct Members {
 }  // namespace
 
 std::optional<CodeSet> property_class(std::string_view name) {
-  const auto wanted = squeezed(name);
-  if (wanted == "word") return std::nullopt;  // another set within brackets than outside
+  const auto wanted = long_name(squeezed(name));
   if (auto set = category_class(wanted)) return set;
   if (auto set = common_class(wanted)) return set;
   if (auto set = listed(kScripts, "sc:", wanted)) return set;
@@ -289,16 +296,6 @@ CodeSet letter_class(char letter) {
 }
 
 CodeSet word_outside_brackets() { return word() | CodeSet({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}}); }
-
-bool has_case(uint32_t code_point) {
-  const auto c = static_cast<utf8proc_int32_t>(code_point);
-  std::array<utf8proc_int32_t, 8> folded;
-  const auto count = utf8proc_decompose_char(c, folded.data(), folded.size(), UTF8PROC_CASEFOLD, nullptr);
-  const int kind = category(code_point);
-  return count != 1 || folded[0] != c || utf8proc_tolower(c) != c || utf8proc_toupper(c) != c ||
-         utf8proc_totitle(c) != c || kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL ||
-         kind == UTF8PROC_CATEGORY_LT;
-}
 
 std::string bracket_expression(const CodeSet& set) {
   if (set.empty()) return "(?!)";

@@ -11,8 +11,9 @@
 
 namespace evenkeel::unicode {
 
-/// \p{name}: a general category, a script by its long name, a POSIX class or one of the binary properties of
-/// unicode_properties.h. Case, spaces, hyphens and underscores do not count. Nothing for other names.
+/// \p{name} inside brackets: a general category, a script, a POSIX class or one of the binary properties of
+/// unicode_properties.h, by its long or its short name. Case, spaces, hyphens and underscores do not count. Nothing for
+/// other names.
 std::optional<CodeSet> property_class(std::string_view name);
 
 /// [:name:]; nothing for other names.
@@ -21,11 +22,9 @@ std::optional<CodeSet> posix_class(std::string_view name);
 /// \d, \h, \s or \w inside brackets.
 CodeSet letter_class(char letter);
 
-/// \w and \b outside brackets, which also count the superscripts 1 2 3 and the fractions of Latin-1 as word characters.
+/// \w, \p{word} and \b outside brackets, which also count the superscripts 1 2 3 and the fractions of Latin-1 as word
+/// characters.
 CodeSet word_outside_brackets();
-
-/// Code points that have another case, or that fold to several code points.
-bool has_case(uint32_t code_point);
 
 /// `set` as a bracket expression of PCRE2, properties first where they are a part of the set.
 std::string bracket_expression(const CodeSet& set);

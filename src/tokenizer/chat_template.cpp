@@ -78,7 +78,7 @@ jinja::Value chat_value(const OrderedJson& json, const std::string& place) {
 }
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string origin, SpecialTokens special)
-    : origin_(std::move(origin)), template_(source, origin_), special_(std::move(special)) {}
+    : origin_(std::move(origin)), source_(source), template_(source, origin_), special_(std::move(special)) {}
 
 ChatTemplate ChatTemplate::of_model(const fs::path& folder) {
   const Document config(folder, kTokenizerConfig);
@@ -103,6 +103,9 @@ jinja::Rendered ChatTemplate::render(std::span<const jinja::Value> messages, boo
                              {"documents", jinja::Value::none()},
                              {"add_generation_prompt", jinja::Value::boolean(add_generation_prompt)}};
   for (const auto& [name, token] : special_) variables.emplace_back(name, jinja::Value::string(token));
+  if (date_)
+    variables.emplace_back("strftime_now",
+                           jinja::Value(jinja::Value::Held(jinja::Function{.name = "strftime_now", .date = &*date_})));
   put(more, variables);
   return template_.render(variables);
 }

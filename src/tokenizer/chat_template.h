@@ -5,12 +5,14 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/plain/json.h"
+#include "jinja/date.h"
 #include "jinja/template.h"
 
 namespace evenkeel {
@@ -24,7 +26,7 @@ jinja::Value chat_value(const OrderedJson& json, const std::string& place);
 /// Names that a template may use beside messages and add_generation_prompt: tools, documents and others.
 using ChatVariables = std::vector<std::pair<std::string, jinja::Value>>;
 
-/// Immutable; threads may render side by side.
+/// Threads may render side by side.
 class ChatTemplate {
  public:
   /// bos_token, eos_token, ...: what a template may name; one that a tokenizer lacks writes nothing.
@@ -40,6 +42,9 @@ class ChatTemplate {
   /// \param origin  what errors begin with
   ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
 
+  /// From now on strftime_now is defined and writes this moment. Not thread-safe.
+  void use_date(const jinja::Date& date) { date_ = date; }
+
   /// \param messages  dicts, each with all keys that its message has
   /// \param add_generation_prompt  ends with what opens an assistant's turn
   /// \param more  variables; tools and documents are none where they are not among these. \throws kData when the
@@ -49,12 +54,14 @@ class ChatTemplate {
   /// Whether {% generation %} says which parts are answers; `generated` holds them then.
   bool marks_answers() const { return template_.marks_generation(); }
   const std::string& origin() const { return origin_; }
+  const std::string& source() const { return source_; }  ///< the text of the template
   const SpecialTokens& special_tokens() const { return special_; }
 
  private:
-  std::string origin_;
+  std::string origin_, source_;
   jinja::Template template_;
   SpecialTokens special_;
+  std::optional<jinja::Date> date_;
 };
 
 /// The special tokens that a folder's files and its tokenizer's class name, as of_model() takes them.

@@ -13,22 +13,20 @@ using unicode::CodeRange;
 using unicode::CodeSet;
 
 constexpr int kMostNestedSets = 100;
-constexpr uint32_t kLongS = 0x17F, kKelvin = 0x212A;  // fold to s and k
 
 /// One bracket expression and those within it.
 class SetReader {
  public:
-  SetReader(PatternCursor& cursor, bool ignore_case) : cursor_(cursor), ignore_case_(ignore_case) {}
+  explicit SetReader(PatternCursor& cursor) : cursor_(cursor) {}
 
-  CodeSet read(int depth) {
+  /// What stands behind [ or [^, to behind its ].
+  CodeSet members(int depth) {
     if (depth > kMostNestedSets) cursor_.refuse("so deep a nesting of sets");
-    const bool negated = cursor_.take("^");
     if (cursor_.starts("]")) cursor_.refuse("a set that begins with ]");
     auto set = operand(depth);
     while (cursor_.take("&&")) set = set & operand(depth);
     if (!cursor_.take("]")) cursor_.refuse("a set without an end");
-    if (ignore_case_) set = with_other_cases(set, cursor_);
-    return negated ? set.complement() : set;
+    return set;
   }
 
  private:
@@ -46,16 +44,13 @@ class SetReader {
       }
     }
     if (!any) cursor_.refuse("an empty set");
-    if (ignore_case_ && cursor_.starts("&&")) cursor_.refuse("&& under the option i");
     return classes | CodeSet(std::move(ranges));
   }
 
   std::optional<CodeSet> class_here(int depth) {
     if (cursor_.starts("[:")) return posix();
-    if (cursor_.take("[")) {
-      if (ignore_case_) cursor_.refuse("a set in a set under the option i");
-      return read(depth + 1);
-    }
+    if (cursor_.take("[^")) return members(depth + 1).complement();
+    if (cursor_.take("[")) return members(depth + 1);
     if (!cursor_.take("\\")) return std::nullopt;
     if (auto set = cursor_.escaped_class()) return set;
     cursor_.skip(-1);
@@ -93,32 +88,13 @@ class SetReader {
   }
 
   PatternCursor& cursor_;
-  bool ignore_case_;
 };
-
-bool is_ascii_letter(uint32_t c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
-
-void add_cases_of_ascii(CodeRange range, std::vector<CodeRange>& out) {
-  for (uint32_t c = range.first; c <= range.last && c < 0x80; ++c) {
-    if (!is_ascii_letter(c)) continue;
-    out.push_back({c ^ 0x20, c ^ 0x20});
-    if ((c | 0x20) == 's') out.push_back({kLongS, kLongS});
-    if ((c | 0x20) == 'k') out.push_back({kKelvin, kKelvin});
-  }
-}
 
 }  // namespace
 
-CodeSet read_set(PatternCursor& cursor, bool ignore_case) { return SetReader(cursor, ignore_case).read(0); }
-
-CodeSet with_other_cases(const CodeSet& set, const PatternCursor& cursor) {
-  auto ranges = set.ranges();
-  for (const auto& range : set.ranges()) {
-    add_cases_of_ascii(range, ranges);
-    for (uint32_t c = std::max<uint32_t>(range.first, 0x80); c <= range.last; ++c)
-      if (unicode::has_case(c)) cursor.refuse("a set with letters outside ASCII under the option i");
-  }
-  return CodeSet(std::move(ranges));
+PatternSet read_set(PatternCursor& cursor) {
+  const bool negated = cursor.take("^");
+  return {SetReader(cursor).members(0), negated};
 }
 
 }  // namespace evenkeel

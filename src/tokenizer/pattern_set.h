@@ -5,10 +5,13 @@
 
 namespace evenkeel {
 
-/// Reads a set whose [ has been read, to behind its ]. \throws kData on what Oniguruma refuses or reads with a warning.
-unicode::CodeSet read_set(PatternCursor& cursor, bool ignore_case);
+/// A set as it is written: its members, or all others. The option i adds the other cases of what is written.
+struct PatternSet {
+  unicode::CodeSet members;
+  bool negated = false;
+};
 
-/// The set with the other cases of its letters. \throws kData when it has letters outside ASCII
-unicode::CodeSet with_other_cases(const unicode::CodeSet& set, const PatternCursor& cursor);
+/// Reads a set whose [ has been read, to behind its ]. \throws kData on what Oniguruma refuses or reads with a warning.
+PatternSet read_set(PatternCursor& cursor);
 
 }  // namespace evenkeel

@@ -29,10 +29,9 @@ TEST(PatternTranslation, WritesWhatPcre2ReadsAlike) {
 
 TEST(PatternTranslation, RefusesWhatHasNoCounterpartByName) {
   for (const char* pattern :
-       {"\\X",     "a\\Kb",       "\\Ga",    "(a)\\1",    "(?~ab)",  "(?x: a)",     "\\p{InBasicLatin}",
-        "[]a]",    "[a-\\d]",     "[a-b-c]", "a{3,1}",    "(?i:ss)", "(?i:f(?:i))", "\\p{word}",
-        "(?i:s+)", "(?i:\\p{L})", "(*FAIL)", "[[:foo:]]", "\\xe9",   "[",           "(a",
-        "a)",      "*a",          "^*",      "\\"}) {
+       {"\\X",     "a\\Kb",  "\\Ga",    "(a)\\1",      "(?~ab)",  "(?x: a)", "\\p{InBasicLatin}", "[]a]",  "[a-\\d]",
+        "[a-b-c]", "a{3,1}", "(?i:ss)", "(?i:f(?:i))", "(?i:s+)", "(*FAIL)", "[[:foo:]]",         "\\xe9", "[",
+        "(a",      "a)",     "*a",      "^*",          "\\"}) {
     try {
       SplitPattern::regex(pattern);
       ADD_FAILURE() << pattern;
@@ -51,6 +50,23 @@ TEST(PatternTranslation, TakesClassesFromUnicode16AndFromOniguruma) {
   EXPECT_EQ(cut("\\p{Hiragana}+", "\u3042\u30fc"), (Pieces{"\u3042", "\u30fc"}));
   EXPECT_EQ(cut("\\s?[A-Za-z\U00010400-\U0001044F]+", "  \U00010D5D"), (Pieces{"  \U00010D5D"}));
   EXPECT_EQ(cut("\\p{Lu}", "a\U00010D5Da"), (Pieces{"a", "\U00010D5D", "a"}));
+}
+
+TEST(PatternTranslation, ReadsShortNamesOfProperties) {
+  using unicode::property_class;
+  EXPECT_EQ(property_class("Grek"), property_class("Greek"));
+  EXPECT_EQ(property_class("hani"), property_class("Han"));
+  EXPECT_EQ(property_class("Qaai"), property_class("Inherited"));
+  EXPECT_EQ(property_class("WSpace"), property_class("White_Space"));
+  EXPECT_TRUE(property_class("Zzzz")->contains(0xE000));
+  EXPECT_FALSE(property_class("Hrkt").has_value());
+}
+
+TEST(PatternTranslation, WordsHaveMoreMembersOutsideBrackets) {
+  EXPECT_EQ(cut("\\p{word}+", "a\u00b2-"), (Pieces{"a\u00b2", "-"}));
+  EXPECT_EQ(cut("[\\p{Word}]+", "a\u00b2-"), (Pieces{"a", "\u00b2-"}));
+  EXPECT_EQ(cut("\\P{word}+", "a\u00b2-"), (Pieces{"a\u00b2", "-"}));
+  EXPECT_EQ(cut("[\\p{^word}]+", "a\u00b2-"), (Pieces{"a", "\u00b2-"}));
 }
 
 TEST(PatternTranslation, KeepsSetsAsTheyAre) {

@@ -1,14 +1,15 @@
 #include "tokenizer/pattern_translation.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <optional>
 #include <utility>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "base/unicode/unicode.h"
+#include "tokenizer/case_folding.h"
 #include "tokenizer/character_classes.h"
 #include "tokenizer/pattern_set.h"
 
@@ -22,8 +23,6 @@ constexpr int kMostNestedGroups = 200;     // PCRE2 allows 250
 constexpr size_t kMostOutput = 512 << 10;  // bytes
 constexpr std::string_view kAnyCharacter = "(?s:.)", kNoNewline = "[^\\n]";
 constexpr std::string_view kLineBreak = "(?>\\r\\n|[\\n-\\r\\x{85}\\x{2028}\\x{2029}])";
-// Marks that fold together with a letter of ASCII beside them.
-constexpr std::array<uint32_t, 7> kFoldedMarks{0x2BC, 0x2BE, 0x307, 0x308, 0x30A, 0x30C, 0x331};
 
 void append_quoted(std::string& out, uint32_t code_point) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -37,10 +36,24 @@ bool is_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-/// Two letters that case folding writes as one character, such as the sharp s.
-bool fold_together(uint32_t first, uint32_t second) {
-  const uint32_t a = first | 0x20, b = second | 0x20;
-  return (a == 's' && (b == 's' || b == 't')) || (a == 'f' && (b == 'f' || b == 'i' || b == 'l'));
+/// Any of the set in any case, as the several characters that some fold to as well.
+std::string in_any_case(const CodeSet& set) {
+  const auto all = unicode::with_all_cases(set);
+  auto out = bracket_expression(all);
+  const auto sequences = unicode::folded_sequences(all);
+  if (sequences.empty()) return out;
+  for (const auto& sequence : sequences) {
+    out += '|';
+    for (const auto& one : sequence) out += bracket_expression(one);
+  }
+  return concat("(?:", out, ")");
+}
+
+/// What the class of an escape is outside brackets. Words have more members there.
+CodeSet outside_brackets(const CodeSet& set) {
+  const auto word = unicode::letter_class('w');
+  if (set == word) return unicode::word_outside_brackets();
+  return set == word.complement() ? unicode::word_outside_brackets().complement() : set;
 }
 
 struct Options {
@@ -95,7 +108,7 @@ class Translator {
     skip_comments();
     for (bool first = true; const auto repeat = quantifier(); first = false) {
       if (!repeatable) in_.refuse("a quantifier that has nothing to repeat");
-      if (options_.ignore_case && repeat->most != 1 && fold_together(before_, before_))
+      if (options_.ignore_case && repeat->most != 1 && unicode::fold_together(before_, before_))
         in_.refuse("a repeated s or f under the option i");
       if (!first) out_.insert(begin, "(?:").append(")");
       out_ += repeat->text;
@@ -150,7 +163,7 @@ class Translator {
     const uint32_t before = std::exchange(before_, in_.starts("(") ? before_ : 0);
     if (in_.take("(")) return group();
     if (in_.take("\\")) return escape(before);
-    if (in_.take("[")) return write(bracket_expression(read_set(in_, options_.ignore_case)));
+    if (in_.take("[")) return bracketed_set();
     if (in_.take(".")) return write(options_.dot_is_any ? kAnyCharacter : kNoNewline);
     if (in_.take("^")) return write("^", false);
     if (in_.take("$")) return write("$", false);
@@ -163,21 +176,24 @@ class Translator {
     return repeatable;
   }
 
+  bool bracketed_set() {
+    const auto [members, negated] = read_set(in_);
+    if (options_.ignore_case)
+      return write(negated ? bracket_expression(unicode::with_all_cases(members).complement()) : in_any_case(members));
+    return write(bracket_expression(negated ? members.complement() : members));
+  }
+
   bool literal(uint32_t before, uint32_t code_point) {
-    if (options_.ignore_case) check_folding(before, code_point);
-    const bool has_cases = options_.ignore_case && unicode::has_case(code_point);
-    if (has_cases)
-      out_ += bracket_expression(with_other_cases(CodeSet::of(code_point, code_point), in_));
+    const auto alone = CodeSet::of(code_point, code_point);
+    if (options_.ignore_case && before != 0 && unicode::fold_together(before, code_point))
+      in_.refuse("letters that fold to one, as ss, under the option i");
+    const auto cases = options_.ignore_case ? in_any_case(alone) : std::string();
+    if (options_.ignore_case && cases != bracket_expression(alone))
+      out_ += cases;
     else
       append_quoted(out_, code_point);
     before_ = code_point;
     return true;
-  }
-
-  void check_folding(uint32_t before, uint32_t code_point) const {
-    if (fold_together(before, code_point)) in_.refuse("ss, st, ff, fi or fl under the option i");
-    for (const uint32_t mark : kFoldedMarks)
-      if (code_point == mark) in_.refuse("a mark that folds with letters under the option i");
   }
 
   bool group() {
@@ -255,11 +271,7 @@ class Translator {
     if (in_.take("R")) return write(kLineBreak);
     if (in_.take("N")) return write(kNoNewline);
     if (in_.take("O")) return write(kAnyCharacter);
-    if (in_.take("w")) return write(bracket_expression(unicode::word_outside_brackets()));
-    if (in_.take("W")) return write(bracket_expression(unicode::word_outside_brackets().complement()));
-    const bool has_name = in_.starts("p{") || in_.starts("P{");
-    if (const auto set = in_.escaped_class())
-      return write(bracket_expression(has_name && options_.ignore_case ? with_other_cases(*set, in_) : *set));
+    if (const auto set = in_.escaped_class()) return write(bracket_expression(outside_brackets(*set)));
     return literal(before, in_.escaped_code_point());
   }
 

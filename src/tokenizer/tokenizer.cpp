@@ -79,6 +79,7 @@ struct Tokenizer::Impl {
   int64_t named = 0;  ///< ids up to the last that a file names, and not the tokenizer's class alone
   std::unordered_map<std::string, int64_t> ids;
   std::filesystem::path folder;        ///< of the file
+  std::optional<jinja::Date> date;     ///< what strftime_now of the template writes
   std::filesystem::path own_template;  ///< in the place of the folder's chat template; empty: none
 };
 
@@ -213,8 +214,12 @@ std::string Tokenizer::decode(std::span<const int64_t> ids, bool skip_special_to
 
 ChatTemplate Tokenizer::chat_template() const {
   const auto& own = impl_->own_template;
-  return own.empty() ? ChatTemplate::of_model(impl_->folder) : ChatTemplate::of_file(own, impl_->folder);
+  auto made = own.empty() ? ChatTemplate::of_model(impl_->folder) : ChatTemplate::of_file(own, impl_->folder);
+  if (impl_->date) made.use_date(*impl_->date);
+  return made;
 }
+
+void Tokenizer::use_date(const jinja::Date& date) { impl_->date = date; }
 
 void Tokenizer::use_chat_template(const std::filesystem::path& file) {
   ChatTemplate::of_file(file, impl_->folder);

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "jinja/date.h"
+
 namespace evenkeel {
 
 class ChatTemplate;
@@ -57,6 +59,8 @@ class Tokenizer {
   std::map<std::string, std::string> named_tokens() const;
   /// From now on the template is that of a file of one's own. Not thread-safe. \throws kIo, or kData when it is none.
   void use_chat_template(const std::filesystem::path& file);
+  /// From now on the template's strftime_now writes this moment. Not thread-safe.
+  void use_date(const jinja::Date& date);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

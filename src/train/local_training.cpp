@@ -200,7 +200,7 @@ class LocalRound {
   /// Forward and backward of some micro-batches, each with a loss of its own.
   void pass(const ExampleRows& rows) {
     const int64_t each = training_.batch_size;
-    const auto batch = training_.share_beginnings ? pack_shared(rows, each) : pack(rows, each);
+    const auto batch = training_.share_prefixes ? pack_shared(rows, each) : pack(rows, each);
     const size_t before = micro_batches_.size();
     micro_batches_.resize(before + rows.size() / static_cast<size_t>(each));
     const auto& common = training_.residence ? training_.residence->common : view_.common;

@@ -44,8 +44,8 @@ struct LocalTraining {
   int64_t batch_size = 8;     ///< sequences per micro-batch
   int64_t accumulation = 2;   ///< micro-batches per optimiser step
   LossMean loss_mean = LossMean::kMicroBatch;
-  bool share_beginnings = true;  ///< pack_shared(): equal up to rounding of gradients, and faster
-  int64_t merge_tokens = 2048;   ///< micro-batches of so many tokens together are one pass: equal up to rounding too
+  bool share_prefixes = true;   ///< pack_shared(): equal up to rounding of gradients, and faster
+  int64_t merge_tokens = 2048;  ///< micro-batches of so many tokens together are one pass: equal up to rounding too
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
   Compute compute;                               ///< [model] says it, so no key here
@@ -58,7 +58,7 @@ struct LocalTraining {
     field("loss_mean", loss_mean,
           "what the loss is a mean over: the targets of each micro_batch, of whose means a step takes the mean, or all "
           "targets of the step");
-    field("share_beginnings", share_beginnings,
+    field("share_prefixes", share_prefixes,
           "tokens with which sequences of a micro-batch begin alike go through the model once");
     field("merge_tokens", merge_tokens,
           "micro-batches of a step that have so many tokens together go through the model at once; 0: each by itself");

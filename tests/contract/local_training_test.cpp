@@ -59,7 +59,7 @@ TEST(LocalTraining, RowsThatBeginAlikeLearnWhatTheyLearnWithoutSharing) {
     for (auto& example : shard) example.ids.insert(example.ids.begin(), {3, 1, 4, 1, 5}), example.first_target += 5;
   const auto method = make_method("ub-smoe");
   const auto shared = world.run(*method, 2);
-  world.training.share_beginnings = false;
+  world.training.share_prefixes = false;
   const auto own = world.run(*method, 2);
   EXPECT_FALSE(equal(shared.global.adapters, own.global.adapters)) << "the key has no effect";
   EXPECT_LT(difference(shared.global.adapters, own.global.adapters), 2e-3);

@@ -1,14 +1,21 @@
 // One path for a task, whatever its rows are written as: the same questions and answers in every format give the same
-// tokens, targets, options and refusals, by every template.
+// tokens, targets, options, rankings, scores and refusals, by every template. The order of options changes nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
+#include <random>
+#include <set>
 
 #include "base/plain/files.h"
 #include "base/testing.h"
 #include "data/prompt.h"
 #include "data/row_files.h"
+#include "data/tasks.h"
+#include "models/testing.h"
+#include "scoring/task_evaluation.h"
 #include "tokenizer/bpe_training.h"
 
 namespace evenkeel {
@@ -122,6 +129,161 @@ TEST_P(RowFormats, TheSameFaultsAreRefusedInEveryFormat) {
           << name << " takes \"" << fault.question << "\", \"" << fault.answer << "\": " << refusal;
       EXPECT_NE(refusal.find("row.jsonl:1"), std::string::npos) << refusal;
     }
+}
+
+/// A choice as a file of people's own has it.
+struct Choice {
+  Asked asked;
+  std::vector<std::string> options;
+  std::string gold;
+};
+
+/// Questions with two to five options, some of which begin or contain another, and answers that name the right one.
+class Choices {
+ public:
+  explicit Choices(uint32_t seed) : draw_(seed) {}
+
+  Choice next() {
+    Choice one;
+    std::vector<std::string> all = {"no", "no way", "sí",      "síntoma",  "对",
+                                    "错", "B",      "answer1", "answer12", "oak tree"};
+    std::shuffle(all.begin(), all.end(), draw_);
+    one.options.assign(all.begin(), all.begin() + 2 + draw_() % 4);
+    one.gold = one.options[draw_() % one.options.size()];
+    for (int words = 1 + static_cast<int>(draw_() % 5); words > 0; --words) one.asked.question += of(kWords) + " ";
+    one.asked.question += "which?";
+    one.asked.answer = of(kLeads) + one.gold + of(kTails);
+    return one;
+  }
+
+ private:
+  static constexpr std::array kWords{"which", "of", "these", "größer", "is", "it", "\n", "大"};
+  static constexpr std::array kLeads{"", " ", "it is ", " the correct answer is ", "Because of it: "};
+  static constexpr std::array kTails{"", ".", ", as said", " or so"};
+
+  template <size_t n>
+  std::string of(const std::array<const char*, n>& texts) {
+    return texts[draw_() % n];
+  }
+  std::mt19937 draw_;
+};
+
+std::vector<Choice> some_choices(uint32_t seed, size_t count) {
+  Choices from(seed);
+  std::vector<Choice> out;
+  for (size_t i = 0; i < count; ++i) out.push_back(from.next());
+  return out;
+}
+
+std::vector<std::string> rotated(std::vector<std::string> options, size_t by) {
+  std::rotate(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(by % options.size()), options.end());
+  return options;
+}
+
+class Rankings : public RowFormats {
+ protected:
+  Row choice_row(const std::string& format, const Choice& choice) const {
+    auto json = formats_of(choice.asked).at(format);
+    json["options"] = choice.options;
+    json["answer"] = choice.gold;
+    return read(json, /*choices=*/true).rows.at(0);
+  }
+
+  std::vector<Row> rows_of(const std::string& format, std::span<const Choice> choices) const {
+    std::vector<Row> rows;
+    for (const auto& choice : choices) rows.push_back(choice_row(format, choice));
+    return rows;
+  }
+
+  std::vector<Prediction> predict(Scoring scoring, std::vector<Row> rows, const CausalLm& model) const {
+    const TaskInfo task{
+        .name = "files", .file = "", .answers = {}, .source = "", .scoring = scoring, .family = "files"};
+    std::vector<Prediction> predictions;
+    evaluate_task(model, tokenizer(), {}, task, {std::move(rows)}, {.form = GetParam(), .max_new_tokens = 6},
+                  &predictions);
+    return predictions;
+  }
+
+  std::vector<Prediction> rank(std::vector<Row> rows) const {
+    return predict(Scoring::kChoice, std::move(rows), *model_);
+  }
+
+  /// Negative log-likelihood of every option as the whole answer.
+  std::vector<double> option_scores(const std::string& format, std::span<const Choice> choices) const {
+    std::vector<Row> rows;
+    for (const auto& choice : choices)
+      for (const auto& option : choice.options)
+        rows.push_back(read(formats_of({choice.asked.question, option}).at(format)).rows.at(0));
+    std::vector<double> scores;
+    for (const auto& one : predict(Scoring::kNll, std::move(rows), *model_)) scores.push_back(one.nll);
+    return scores;
+  }
+
+  const std::unique_ptr<CausalLm> model_ = testing::random_model(33, tokenizer().vocab_size());
+};
+
+INSTANTIATE_TEST_SUITE_P(Templates, Rankings,
+                         ::testing::Values(PromptTemplate::kPaper, PromptTemplate::kLlmAdapters, PromptTemplate::kChat,
+                                           PromptTemplate::kPlain),
+                         [](const auto& form) { return std::string(config::name_of(form.param)); });
+
+TEST_P(Rankings, TheModelRanksAndAnswersAlikeInEveryFormat) {
+  const auto choices = some_choices(1, 24);
+  const auto expected = rank(rows_of("prompt_completion", choices));
+  const auto scores = option_scores("prompt_completion", choices);
+  std::set<std::string> chosen;
+  for (const auto& [name, unused] : formats_of(choices[0].asked)) {
+    const auto got = rank(rows_of(name, choices));
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].ranked, expected[i].ranked) << name << ", row " << i;
+      EXPECT_EQ(got[i].output, expected[i].output) << name << ", row " << i;
+      EXPECT_EQ(got[i].gold, choices[i].gold) << name << ", row " << i;
+      chosen.insert(got[i].ranked);
+    }
+    EXPECT_EQ(option_scores(name, choices), scores) << name;
+  }
+  EXPECT_GT(chosen.size(), 3u);
+}
+
+TEST_P(Rankings, TheOrderOfOptionsDoesNotChangeWhatIsChosen) {
+  const auto choices = some_choices(2, 40);
+  const auto expected = rank(rows_of("messages", choices));
+  for (size_t by = 1; by < 5; ++by) {
+    auto turned = choices;
+    for (auto& choice : turned) choice.options = rotated(choice.options, by);
+    const auto got = rank(rows_of("messages", turned));
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].ranked, expected[i].ranked) << "row " << i << " by " << by;
+      EXPECT_EQ(got[i].extracted, expected[i].extracted) << "row " << i << " by " << by;
+    }
+  }
+}
+
+TEST_P(Rankings, WhichOptionIsRightDoesNotChangeWhatIsChosen) {
+  auto choices = some_choices(3, 24);
+  for (auto& choice : choices) choice.asked.answer = " it is " + choice.gold;
+  const auto expected = rank(rows_of("alpaca", choices));
+  for (size_t by = 1; by < 4; ++by) {
+    for (auto& choice : choices) {
+      choice.gold = rotated(choice.options, by)[0];
+      choice.asked.answer = " it is " + choice.gold;
+    }
+    const auto got = rank(rows_of("alpaca", choices));
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].ranked, expected[i].ranked) << "row " << i;
+  }
+}
+
+/// A model whose weights are next to nothing finds every token as likely as any other: options of as many tokens tie.
+TEST_P(Rankings, TheOptionNamedFirstWinsATie) {
+  const auto even = testing::make_model(
+      "olmoe", BaseDtype::kFloat32,
+      {{"vocab_size", tokenizer().vocab_size()}, {"max_position_embeddings", 512}, {"initializer_range", 1e-30}});
+  const std::vector<std::string> letters = {"B", "C", "D"};
+  for (size_t by = 0; by < letters.size(); ++by) {
+    const Choice choice{{"which?", "it is C"}, rotated(letters, by), "C"};
+    const auto got = predict(Scoring::kChoice, {choice_row("alpaca", choice)}, *even);
+    EXPECT_EQ(got[0].ranked, choice.options[0]);
+  }
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 /// \file  evenkeel started once and forked for each command (forked.py): to start LibTorch takes longer than to refuse
-/// bad input does. Whoever starts it holds the other end of the sequenced-packet socket that is its stdin. A request is
-/// one packet of NUL-ended words, working folder and arguments, with the command's stdin, stdout and stderr beside it;
-/// the answer is what waitpid() says of the command. The end of the socket is the end of the server.
+/// bad input does. `fork_server PROGRAM` calls its commands PROGRAM in what they print. Whoever starts it holds the
+/// other end of the sequenced-packet socket that is its stdin. A request is one packet of NUL-ended words, working
+/// folder and arguments, with the command's stdin, stdout and stderr beside it; the answer is what waitpid() says of
+/// the command. The end of the socket is the end of the server.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "apps/program.h"
@@ -38,7 +38,7 @@ bool receive(std::vector<char>& words, Streams& streams) {
 }
 
 /// The command, in a process of its own: never returns to the server.
-[[noreturn]] void be_the_program(std::vector<char>& words, const Streams& streams) {
+[[noreturn]] void be_the_program(char* program, std::vector<char>& words, const Streams& streams) {
   std::vector<char*> arguments;
   for (char* word = words.data(); word < words.data() + words.size(); word += std::strlen(word) + 1)
     arguments.push_back(word);
@@ -47,8 +47,7 @@ bool receive(std::vector<char>& words, Streams& streams) {
     if (::dup2(streams[i], i) != i) ::_exit(126);
     ::close(streams[i]);
   }
-  std::string name = "evenkeel";
-  arguments[0] = name.data();
+  arguments[0] = program;
   const int count = static_cast<int>(arguments.size());
   arguments.push_back(nullptr);
   evenkeel::run_and_exit(count, arguments.data());
@@ -56,13 +55,14 @@ bool receive(std::vector<char>& words, Streams& streams) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
   for (;;) {
     std::vector<char> words(1 << 20);
     Streams streams{};
     if (!receive(words, streams)) return 0;
     const pid_t child = ::fork();
-    if (child == 0) be_the_program(words, streams);
+    if (child == 0) be_the_program(argv[1], words, streams);
     for (const int stream : streams) ::close(stream);
     int status = 0;
     if (child < 0 || ::waitpid(child, &status, 0) != child || ::send(kSocket, &status, sizeof(status), 0) < 0) return 1;

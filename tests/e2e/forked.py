@@ -1,7 +1,8 @@
-"""The program forked from one that has started (fork_server.cpp), for tables of many short commands."""
+"""Commands of the program without the start of the program: they are forked from one that has started (fork_server.cpp)."""
 
 import array
 import atexit
+import io
 import os
 import pathlib
 import signal
@@ -11,7 +12,8 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ["EVENKEEL_PROGRAM"]).with_name("fork_server")
+EVENKEEL = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build/evenkeel"))
+PROGRAM = EVENKEEL.with_name("fork_server")
 LONGEST = 100_000  # bytes of a request; the kernel bounds a packet
 
 
@@ -22,7 +24,7 @@ class ForkServer:
         self.environment = environment
         self.socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with end:
-            self.process = subprocess.Popen([PROGRAM], stdin=end, env=environment, start_new_session=True)
+            self.process = subprocess.Popen([PROGRAM, EVENKEEL], stdin=end, env=environment, start_new_session=True)
 
     def run(self, words, cwd, streams, timeout):
         """The exit code of a command, as subprocess gives it."""
@@ -63,17 +65,30 @@ def stop():
         SERVER = None
 
 
-def forked(*arguments, cwd=ROOT, timeout=300, errors="strict"):
-    """As tiny.evenkeel()."""
+def forked_bytes(*arguments, cwd=ROOT, timeout=300, input=b""):
+    """The finished command with stdout and stderr as bytes. Its stdin is a file that holds `input`, /dev/null where that is empty."""
     words = [*map(str, arguments)]
-    with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryFile() if input else open(os.devnull, "rb") as given, tempfile.TemporaryFile() as out, \
+            tempfile.TemporaryFile() as err:
+        if input:
+            given.write(input)
+            given.seek(0)
         try:
-            code = server().run(words, cwd, [nothing.fileno(), out.fileno(), err.fileno()], timeout)
-        except TimeoutError:
+            code = server().run(words, cwd, [stream.fileno() for stream in (given, out, err)], timeout)
+        except BaseException as error:  # the command still runs: neither it nor its answer may meet the next one
             stop()
-            raise subprocess.TimeoutExpired(words, timeout) from None
-        said = [stream.seek(0) or stream.read().decode(errors=errors) for stream in (out, err)]
+            if isinstance(error, TimeoutError):
+                raise subprocess.TimeoutExpired(words, timeout) from None
+            raise
+        said = [stream.seek(0) or stream.read() for stream in (out, err)]
     return subprocess.CompletedProcess(words, code, *said)
+
+
+def forked(*arguments, errors="strict", input="", **options):
+    """As tiny.evenkeel(): forked_bytes() of text, whose line ends are read as subprocess reads them."""
+    done = forked_bytes(*arguments, input=input.encode(), **options)
+    done.stdout, done.stderr = (io.TextIOWrapper(io.BytesIO(said), "utf-8", errors).read() for said in (done.stdout, done.stderr))
+    return done
 
 
 def fits(*arguments):

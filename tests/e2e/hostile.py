@@ -8,8 +8,7 @@ import stat
 
 import pytest
 
-from forked import fits, forked
-from tiny import CONFIG, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, settings, succeed
 
 DEEP = 100_000
 
@@ -37,9 +36,7 @@ def refused(*arguments, says, untouched=None, code=1, **options):
     """Runs the program, which has to end in one line that holds every word of `says`, having written nothing to stdout
     and changed nothing below the folder `untouched`."""
     before = content(untouched) if untouched else None
-    plain = options.keys() <= {"cwd"} and fits(*arguments)
-    start = forked if plain else evenkeel
-    done = start(*arguments, timeout=20, errors="replace", **options)
+    done = evenkeel(*arguments, timeout=20, errors="replace", **options)
     assert done.returncode == code, (done.returncode, done.stderr[-2000:])
     assert done.stdout == ""
     text = [line for line in done.stderr.split("\n") if line.startswith("evenkeel: ")]
@@ -96,7 +93,7 @@ def damaged(file, change):
 
 
 @pytest.fixture(scope="session")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
+def run(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "fedit"
     succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
                                                      evaluate__budgets="[1.0]", method__name="fedit"))

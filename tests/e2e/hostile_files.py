@@ -7,7 +7,6 @@ import struct
 import pytest
 
 from hostile import DAMAGES, DEEP, SOME_DAMAGES, cases, changed, damaged, put, refused, run  # noqa: F401
-from tiny import tiny_model  # noqa: F401
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def texts(tmp_path):
 
 
 @pytest.fixture
-def model(tiny_model, tmp_path):  # noqa: F811
+def model(tiny_model, tmp_path):
     return shutil.copytree(tiny_model, tmp_path / "model")
 
 
@@ -304,7 +303,7 @@ ROWS = SOME_DAMAGES[:3] + [
 
 
 @pytest.mark.parametrize("change, says", cases([row for row in ROWS if row[0] != "a list"]))
-def test_rows_of_commonsense(tiny_model, folder, change, says):  # noqa: F811
+def test_rows_of_commonsense(tiny_model, folder, change, says):
     (folder / "boolq").mkdir()
     damaged(folder / "boolq/test.json", change)
     refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", folder, says=["boolq/test.json", *says],
@@ -349,7 +348,7 @@ TELEQUAD = SOME_DAMAGES + [
 
 
 @pytest.mark.parametrize("change, says", cases(TELEQUAD))
-def test_rows_of_telequad(tiny_model, folder, change, says):  # noqa: F811
+def test_rows_of_telequad(tiny_model, folder, change, says):
     damaged(folder / "TeleQuAD-v4-full.json", change)
     refused("evaluate", "--model", tiny_model, "--tasks", "telequad", "--data", folder, says=["elequad" if says == ["two", "order"]
                                                                                             else "TeleQuAD-v4-full.json", *says],
@@ -378,7 +377,7 @@ SCORE_LINES = [
 
 
 @pytest.mark.parametrize("line, says", cases(SCORE_LINES))
-def test_a_line_to_score(tiny_model, folder, line, says):  # noqa: F811
+def test_a_line_to_score(tiny_model, folder, line, says):
     (folder / "texts.jsonl").write_bytes(b'{"ids": [7]}\n' + (line if isinstance(line, bytes) else line.encode()) + b"\n")
     refused("score", "--model", tiny_model, "--strict", "--input", folder / "texts.jsonl", says=["texts.jsonl", "line 2", *says],
             untouched=folder)
@@ -399,12 +398,12 @@ TOKENIZE_LINES = [
 
 
 @pytest.mark.parametrize("flags, line, says", cases(TOKENIZE_LINES))
-def test_a_line_to_tokenize(tiny_model, folder, flags, line, says):  # noqa: F811
+def test_a_line_to_tokenize(tiny_model, folder, flags, line, says):
     (folder / "lines").write_bytes(line)
     refused("tokenize", "--model", tiny_model, "--input", folder / "lines", *flags, says=["lines:1", *says], untouched=folder)
 
 
-def test_a_file_without_lines(tiny_model, folder):  # noqa: F811
+def test_a_file_without_lines(tiny_model, folder):
     (folder / "texts.jsonl").write_text("\n \n")
     refused("score", "--model", tiny_model, "--input", folder / "texts.jsonl", says=["texts.jsonl", "no lines"], untouched=folder)
 
@@ -441,7 +440,7 @@ def adapter_of(run, folder):
 
 
 @pytest.mark.parametrize("change, says", cases(ADAPTER))
-def test_an_adapters_config(run, tiny_model, texts, folder, change, says):  # noqa: F811
+def test_an_adapters_config(run, tiny_model, texts, folder, change, says):
     adapter = adapter_of(run, folder)
     damaged(adapter / "adapter_config.json", change)
     refused("score", "--model", tiny_model, "--input", texts, "--adapter", adapter, says=["adapter_config.json", *says],
@@ -473,7 +472,7 @@ ADAPTER_WEIGHTS = [
 
 
 @pytest.mark.parametrize("change, says", cases(ADAPTER_WEIGHTS))
-def test_an_adapters_weights(run, tiny_model, texts, folder, change, says):  # noqa: F811
+def test_an_adapters_weights(run, tiny_model, texts, folder, change, says):
     file = adapter_of(run, folder) / "adapter_model.safetensors"
     file.unlink() if change is None else file.write_bytes(change(file.read_bytes()))
     refused("score", "--model", tiny_model, "--input", texts, "--adapter", file.parent,

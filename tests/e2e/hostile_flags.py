@@ -6,7 +6,7 @@ import re
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, ROOT, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
             "init", "list", "doctor"]
@@ -77,6 +77,7 @@ BAD = {
         "--options": [("yes,no", ["--options", "--tasks files"])],
         "--template": [("alpaca", ["--template", "alpaca", "paper", "llm_adapters", "chat", "plain"]), ("chat", ["has no chat template"])],
         "--chat-template": [(NOWHERE, ["--chat-template", "--template chat"])],
+        "--date": [("2025-03-01", ["--date", "--template chat"])],
         "--decode": [("sample", ["--decode", "sample", "greedy", "beam4"])],
         "--max-new-tokens": [("0", ["--max-new-tokens", "is 0", "1 or more"]), (LARGE, ["--max-new-tokens", LARGE])],
         "--batch-size": [("0", ["--batch-size", "is 0", "1 or more"]), ("-7", ["--batch-size", "-7", "1 or more"]),
@@ -121,6 +122,7 @@ BAD = {
         **SOURCE_FLAGS,
         "--template": [("alpaca", ["--template", "alpaca", "paper", "chat"]), ("chat", ["has no chat template"])],
         "--chat-template": [(NOWHERE, ["--chat-template", "--template chat"])],
+        "--date": [("2025-03-01", ["--date", "--template chat"])],
         "--system": [],
         "--temperature": [("0", ["--temperature", "above 0"]), ("nan", ["--temperature"]), ("warm", ["--temperature", "warm"])],
         "--top-p": [("0", ["--top-p"]), ("1.5", ["--top-p", "1.5", "at most 1"]), ("-1", ["--top-p", "-1"])],
@@ -142,6 +144,7 @@ BAD = {
         "--no-special": [("yes", ["yes"])],
         "--chat": [("yes", ["yes"])],
         "--chat-template": [(NOWHERE, [NOWHERE])],
+        "--date": [("yesterday", ["--date", "yesterday", "YYYY-MM-DD"]), ("2025-13-01", ["--date", "2025-13-01", "no moment"])],
         "--train": [("500", ["exists already"]), ("many", ["--train", "many"])],
     },
     "pretrain": {
@@ -173,12 +176,12 @@ BAD = {
     },
     "list": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
-               "--device-profile": [("box.toml", ["--device-profile", "--config or --model"])]},
+               "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
 }
 
 
 @pytest.fixture(scope="module")
-def places(tiny_model, tmp_path_factory):  # noqa: F811
+def places(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("flags")
     (folder / "texts.jsonl").write_text('{"ids": [7, 8]}\n')
     (folder / "letter").write_text("mine")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed
 from tiny import small_run as run  # noqa: F401
 
 # Who reads a folder, with the folder last.
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_read(tmp_path, reader, where):
 
 @pytest.mark.parametrize("where", [file, below_a_file, full, loop, long_name, nobody, device], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):  # noqa: F811
+def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):
     words = [run if word == "<run>" else word for word in WRITERS[writer]]
     model = settings(model__path=tiny_model) if writer == "train" else []
     out = where(tmp_path)
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, run, tiny_model, writer, where):
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"tab\there", b"quote\"d", "é中".encode(), b"line\nbreak", b"-dash", b"a b"],
                          ids=["not UTF-8", "tab", "quote", "UTF-8", "newline", "dash", "space"])
-def test_a_run_in_a_folder_of_any_name_works_or_is_refused_at_once(tmp_path, tiny_model, name):  # noqa: F811
+def test_a_run_in_a_folder_of_any_name_works_or_is_refused_at_once(tmp_path, tiny_model, name):
     out = os.path.join(os.fsencode(tmp_path), name)
     done = evenkeel("train", CONFIG, *settings(model__path=tiny_model, train__rounds=1, evaluate__limit=1, data__limit=30,
                                                evaluate__budgets="[1.0]", method__name="fedit"), "--out", os.fsdecode(out), errors="replace")
@@ -136,7 +136,7 @@ def test_a_run_is_not_begun_over_what_claims_to_be_one(tmp_path):
     refused("train", CONFIG, "--out", tmp_path / "run", says=["[io]", tmp_path / "run", "--resume"], untouched=tmp_path)
 
 
-def test_a_folder_below_a_read_only_mount(tmp_path, run, tiny_model):  # noqa: F811
+def test_a_folder_below_a_read_only_mount(tmp_path, run, tiny_model):
     mount = next((line.split()[1] for line in open("/proc/mounts") if line.split()[3].startswith("ro") and line.split()[1] != "/"), None)
     if mount is None:
         pytest.skip("nothing is mounted read-only here")

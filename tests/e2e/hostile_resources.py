@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from hostile import refused
-from tiny import evenkeel, succeed, tiny_model  # noqa: F401
+from tiny import evenkeel, succeed
 from tiny import small_run as run  # noqa: F401
 
 
@@ -46,7 +46,7 @@ def test_other_closed_streams_change_nothing(tmp_path):
 
 @pytest.mark.parametrize("descriptors", [5, 8])
 @pytest.mark.parametrize("command", ["score", "report", "tokenize"])
-def test_few_descriptors(run, tiny_model, texts, descriptors, command):  # noqa: F811
+def test_few_descriptors(run, tiny_model, texts, descriptors, command):
     """Enough, or one line; never a crash or another answer."""
     words = words_of(command, run, tiny_model, texts)
     whole = succeed(*words).stdout
@@ -59,7 +59,7 @@ def test_few_descriptors(run, tiny_model, texts, descriptors, command):  # noqa:
 
 @pytest.mark.parametrize("mebibytes", [700, 1000])
 @pytest.mark.parametrize("command", ["score", "generate", "evaluate", "report"])
-def test_little_address_space(run, tiny_model, texts, mebibytes, command):  # noqa: F811
+def test_little_address_space(run, tiny_model, texts, mebibytes, command):
     """Enough, or one line; never a signal."""
     done = evenkeel(*words_of(command, run, tiny_model, texts), preexec_fn=limited(resource.RLIMIT_AS, mebibytes << 20))
     if done.returncode == 127:
@@ -71,5 +71,5 @@ def test_little_address_space(run, tiny_model, texts, mebibytes, command):  # no
 # --- inputs that are no files ---
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/stdin"])
-def test_devices_as_inputs(tiny_model, tmp_path, device):  # noqa: F811
+def test_devices_as_inputs(tiny_model, tmp_path, device):
     refused("score", "--model", tiny_model, "--input", device, says=[device], untouched=tmp_path, stdin=-3)

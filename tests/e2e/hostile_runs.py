@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from hostile import DEEP, cases, changed, damaged, put, refused, run  # noqa: F401
-from tiny import sealed, tiny_model  # noqa: F401
+from tiny import sealed
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("name, change, says", cases(RECORDS))
-def test_records_that_are_reported(run, folder, name, change, says):  # noqa: F811
+def test_records_that_are_reported(run, folder, name, change, says):
     copy = shutil.copytree(run, folder / "run")
     damaged(copy / name, change)
     refused("report", copy, "--html", folder / "page.html", says=[name, *says], untouched=folder)
@@ -69,7 +69,7 @@ STATE = [
 
 
 @pytest.mark.parametrize("name, change", cases(STATE))
-def test_a_state_that_is_read_again(run, folder, name, change):  # noqa: F811
+def test_a_state_that_is_read_again(run, folder, name, change):
     copy = shutil.copytree(run, folder / "run")
     file = copy / "checkpoint" / name
     if change is None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tiny import CONFIG, lines, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, lines, settings, succeed
 
 ROWS = ["--tasks", "builtin:facts,builtin:sizes", "--limit", 3, "--max-new-tokens", 4, "--batch-size", 4, "--seed", 5,
         "--threads", 1]
@@ -12,7 +12,7 @@ KEYS = ("accuracy", "accuracy_likelihood", "accuracy_lowercase", "invalid_rate",
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
+def run(tiny_model, tmp_path_factory):
     """UB-SMoE, whose phi is that of the last round alone and far from zero."""
     out = tmp_path_factory.mktemp("run") / "ub-smoe"
     done = succeed("train", CONFIG, "--out", out, "--set", "method.ub-smoe.phi_momentum=0.0", *settings(
@@ -48,7 +48,7 @@ def test_every_budget_is_scored_in_the_run_and_as_others_serve_it(run, again):
 
 
 @pytest.mark.parametrize("served_by, gates", [("transformers", "renorm_selected"), ("native_gates", "softmax_all")])
-def test_a_score_as_exported_is_that_of_the_exported_adapter(run, again, tiny_model, served_by, gates, tmp_path):  # noqa: F811
+def test_a_score_as_exported_is_that_of_the_exported_adapter(run, again, tiny_model, served_by, gates, tmp_path):
     succeed("export", "--run", run[0], "--format", "peft", "--out", tmp_path / "peft")
     predictions = tmp_path / "predictions.jsonl"
     succeed("evaluate", "--model", tiny_model, "--adapter", tmp_path / "peft", "--gate-norm", gates, "--budget", "0.125,1",
@@ -64,7 +64,7 @@ def test_a_score_as_transformers_serves_it_is_that_of_the_merged_checkpoint(run,
     assert answers(predictions) == answers(again[1], "transformers")
 
 
-def test_what_is_trained_for_serving_has_one_score_and_a_key_leaves_the_others_out(run, tiny_model, tmp_path):  # noqa: F811
+def test_what_is_trained_for_serving_has_one_score_and_a_key_leaves_the_others_out(run, tiny_model, tmp_path):
     served = ["evaluate.as_exported=true", "method.gate_norm=softmax_all", "method.ub-smoe.phi_at_eval=false"]
     for name, words in (("served", served), ("left-out", ["evaluate.as_exported=false"])):
         succeed("train", CONFIG, "--out", tmp_path / name, *settings(model__path=tiny_model, train__rounds=1, data__limit=20),

@@ -6,12 +6,12 @@ import os
 import pytest
 
 from hostile import refused
-from tiny import CONFIG, evenkeel, model, settings, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, settings
 
 
 
 @pytest.fixture
-def train(tiny_model, tmp_path):  # noqa: F811
+def train(tiny_model, tmp_path):
     """Runs the tiny config with changes; every folder it made without being asked to holds no run afterwards."""
     out = tmp_path / "run"
 
@@ -78,7 +78,7 @@ def test_a_model_that_is_not_there(train, tmp_path):
     train(says=[tmp_path / "nowhere"], model__path=tmp_path / "nowhere")
 
 
-def test_a_missing_tokenizer(train, model):  # noqa: F811
+def test_a_missing_tokenizer(train, model):
     (model / "tokenizer.json").unlink()
     train(says=["[data]", "tokenizer.json"], model__path=model)
 
@@ -91,7 +91,7 @@ def test_a_path_that_a_run_could_not_read_back(tmp_path):
 
 # --- the command line ---
 
-def test_an_alignment_without_a_run_or_without_pseudo_gradients(tiny_model, tmp_path):  # noqa: F811
+def test_an_alignment_without_a_run_or_without_pseudo_gradients(tiny_model, tmp_path):
     refused("pg-alignment", "--run", tmp_path, says=[tmp_path])
     refused("pg-alignment", "--run", tmp_path, "--limit", "0", says=["--limit is 0", "1 or more"])
     refused("pg-alignment", "--run", tmp_path, "--pg-align-mode", "all", says=["--pg-align-mode", "all", "kmax", "dense"])

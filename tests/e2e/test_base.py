@@ -10,7 +10,7 @@ import pytest
 
 from measured import Measured
 from test_train import train
-from tiny import CONFIG, ROOT, evenkeel, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, ROOT, evenkeel, settings, succeed
 
 SHORT = dict(train__rounds=1, evaluate__limit=1, evaluate__budgets=[1.0])
 LISTS = ("expert_forward", "expert_backward", "linear_forward", "linear_backward")
@@ -25,12 +25,12 @@ def trained(model, out, *more, **changes):
     return adapter(out)
 
 
-def test_threads_do_not_change_the_bits(tiny_model, tmp_path):  # noqa: F811
+def test_threads_do_not_change_the_bits(tiny_model, tmp_path):
     one, *several = (trained(tiny_model, tmp_path / f"threads-{n}", threads=n, model__dtype="bfloat16") for n in (1, 2, 3))
     assert several == [one, one]
 
 
-def test_more_threads_side_by_side_than_processors_are_warned_of_and_give_the_same_bits(tiny_model, tmp_path):  # noqa: F811
+def test_more_threads_side_by_side_than_processors_are_warned_of_and_give_the_same_bits(tiny_model, tmp_path):
     processors = len(os.sched_getaffinity(0))
     alone, beside = tmp_path / "alone", tmp_path / "beside"
     quiet = train(tiny_model, alone, threads=1, **SHORT)
@@ -41,7 +41,7 @@ def test_more_threads_side_by_side_than_processors_are_warned_of_and_give_the_sa
     assert adapter(alone) == adapter(beside)
 
 
-def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_model, tmp_path):  # noqa: F811
+def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_model, tmp_path):
     own = trained(tiny_model, tmp_path / "own", model__dtype="bfloat16")
     for changed in LISTS:
         kernels = {f"model__products__{key}": [("widen" if key == changed else "own")] * 8 for key in LISTS}
@@ -54,7 +54,7 @@ def test_kernels_that_are_listed_change_the_bits_and_stay_with_the_run(tiny_mode
         succeed("train", CONFIG, "--out", out, "--resume")
 
 
-def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path):  # noqa: F811
+def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path):
     stored = trained(tiny_model, tmp_path / "stored")
     first = trained(tiny_model, tmp_path / "first", model__base_format="int8")
     cache = tmp_path / ".evenkeel-cache"
@@ -75,7 +75,7 @@ def test_an_int8_base_lies_beside_the_run_and_is_made_once(tiny_model, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def wide_model(tiny_model, tmp_path_factory):  # noqa: F811
+def wide_model(tiny_model, tmp_path_factory):
     """Experts and attention of 2^20 numbers a weight and more, the least that is measured; the tiny model's tokenizer."""
     folder = tmp_path_factory.mktemp("wide")
     shape = json.loads((ROOT / "configs/tiny/model.json").read_text())
@@ -108,7 +108,7 @@ def test_what_auto_measures_over_an_int8_base_is_what_the_run_multiplies_with(wi
     assert trained(wide_model, tmp_path / "again", model__compute_dtype=again, **few, **listed) == measured
 
 
-def test_making_an_int8_base_holds_little_of_what_it_is_made_of(tiny_model, tmp_path):  # noqa: F811
+def test_making_an_int8_base_holds_little_of_what_it_is_made_of(tiny_model, tmp_path):
     """Its pages and the file's, of a checkpoint of 400 MB, go as it is written: 95 MiB more where they stay."""
     shape = json.loads((ROOT / "configs/tiny/model.json").read_text())
     shape |= dict(hidden_size=512, intermediate_size=512, num_hidden_layers=4, num_experts=64)
@@ -130,7 +130,7 @@ def test_making_an_int8_base_holds_little_of_what_it_is_made_of(tiny_model, tmp_
     assert making < made + stored / 16, (making, made, stored)
 
 
-def test_an_int8_base_is_made_of_the_checkpoint_as_it_is(tiny_model, tmp_path):  # noqa: F811
+def test_an_int8_base_is_made_of_the_checkpoint_as_it_is(tiny_model, tmp_path):
     done = evenkeel("train", CONFIG, "--out", tmp_path / "run",
                     *settings(model__path=tiny_model, model__base_format="int8", model__dtype="float32"))
     assert done.returncode == 1

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, without_seconds
 
 GOOD = [{"prompt": f"Name thing {i}.", "completion": "oak" if i % 2 else "tin"} for i in range(6)]
 LATE = {"prompt": "Name a metal."}
@@ -44,13 +44,13 @@ def refused_before(tmp_path, words, *says):
     ([LONG], "exact", ["files: row 0", "positions"]),
     ([{"prompt": "Name it.", "completion": "elm"}], "choice", ["test.jsonl:1"]),
 ])
-def test_a_test_row_that_cannot_be_scored(tiny_model, tmp_path, rows, score, says):  # noqa: F811
+def test_a_test_row_that_cannot_be_scored(tiny_model, tmp_path, rows, score, says):
     options = {"data__files__options": "['oak','tin']"} if score == "choice" else {}
     refused_before(tmp_path, files(tmp_path, tiny_model, rows, data__files__score=score, **options), *says)
 
 
 @pytest.mark.parametrize("max_new_tokens, says", [(4, None), (5000, "positions")])
-def test_room_for_answers_is_part_of_a_prompt(tiny_model, tmp_path, max_new_tokens, says):  # noqa: F811
+def test_room_for_answers_is_part_of_a_prompt(tiny_model, tmp_path, max_new_tokens, says):
     words = files(tmp_path, tiny_model, evaluate__max_new_tokens=max_new_tokens, train__rounds=1)
     if says:
         refused_before(tmp_path, words, "row 0", says)
@@ -58,7 +58,7 @@ def test_room_for_answers_is_part_of_a_prompt(tiny_model, tmp_path, max_new_toke
         succeed("train", CONFIG, "--out", tmp_path / "out", *words)
 
 
-def test_a_prompt_that_only_just_fits_is_no_matter(tiny_model, tmp_path):  # noqa: F811
+def test_a_prompt_that_only_just_fits_is_no_matter(tiny_model, tmp_path):
     """The bound that spares tokenising answers is not what is allowed."""
     positions = json.loads((tiny_model / "config.json").read_text())["max_position_embeddings"]
     words = " a" * positions
@@ -77,7 +77,7 @@ def test_a_prompt_that_only_just_fits_is_no_matter(tiny_model, tmp_path):  # noq
     refused_before(tmp_path, files(tmp_path, tiny_model, rows(low + 1), **options), "row 0", "positions")
 
 
-def test_a_clients_test_file(tiny_model, tmp_path):  # noqa: F811
+def test_a_clients_test_file(tiny_model, tmp_path):
     for name, rows in {"a.jsonl": GOOD, "b.jsonl": GOOD, "b-test.jsonl": [GOOD[0], LATE]}.items():
         write(tmp_path / name, rows)
     table = f"[{{name='a', data='{tmp_path}/a.jsonl'}}, {{name='b', data='{tmp_path}/b.jsonl', test='{tmp_path}/b-test.jsonl'}}]"
@@ -89,7 +89,7 @@ def test_a_clients_test_file(tiny_model, tmp_path):  # noqa: F811
     refused_before(tmp_path, words, "row", "positions")
 
 
-def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_model, tmp_path):  # noqa: F811
+def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_model, tmp_path):
     row = {"instruction": "Is 2 even? Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     (tmp_path / "data").mkdir()
     (tmp_path / "data/commonsense_11k_rebuilt.json").write_text(json.dumps([row] * 8))
@@ -102,12 +102,12 @@ def test_a_commonsense_folder_without_a_task_and_with_one_that_is_no_list(tiny_m
 
 
 @pytest.mark.parametrize("encoder, says", [("missing", "is not a folder"), ("empty", "no layer is given")])
-def test_an_encoder(tiny_model, tmp_path, encoder, says):  # noqa: F811
+def test_an_encoder(tiny_model, tmp_path, encoder, says):
     (tmp_path / "empty").mkdir()
     refused_before(tmp_path, files(tmp_path, tiny_model, evaluate__bert_score__encoder=f"'{tmp_path}/{encoder}'"), encoder, says)
 
 
-def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_path):  # noqa: F811
+def test_evaluate_reads_all_tasks_before_it_scores_the_first(tiny_model, tmp_path):
     words = files(tmp_path, tiny_model, train__rounds=1)
     succeed("train", CONFIG, "--out", tmp_path / "out", *words)
     done = evenkeel("evaluate", "--run", tmp_path / "out", "--tasks", "builtin:facts,files", "--data",
@@ -123,7 +123,7 @@ def digests(out):
             if "sha256" in entry}
 
 
-def test_a_test_file_that_nothing_was_computed_from_may_be_mended(tiny_model, tmp_path):  # noqa: F811
+def test_a_test_file_that_nothing_was_computed_from_may_be_mended(tiny_model, tmp_path):
     words = files(tmp_path, tiny_model)
     out = tmp_path / "out"
     succeed("train", CONFIG, "--out", out, *words)
@@ -146,7 +146,7 @@ def test_a_test_file_that_nothing_was_computed_from_may_be_mended(tiny_model, tm
     succeed("report", out)
 
 
-def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):  # noqa: F811
+def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):
     write(tmp_path / "other.jsonl", GOOD[:3])
     words = files(tmp_path, tiny_model)
     sets = (f"{{ a = {{ train = ['{tmp_path}/train.jsonl'], test = ['{tmp_path}/test.jsonl'] }}, "
@@ -166,7 +166,7 @@ def test_one_task_scored_fixes_its_own_file_alone(tiny_model, tmp_path):  # noqa
 
 
 @pytest.mark.parametrize("file", ["train.jsonl"])
-def test_what_it_trains_on_stays(tiny_model, tmp_path, file):  # noqa: F811
+def test_what_it_trains_on_stays(tiny_model, tmp_path, file):
     words = files(tmp_path, tiny_model, train__rounds=1)
     succeed("train", CONFIG, "--out", tmp_path / "out", *words)
     (tmp_path / "out/evaluations.jsonl").unlink()

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
 
 NAMES = ["north", "east", "south"]
 BUDGETS = [0.25, 1.0, 0.25]
@@ -57,7 +57,7 @@ def arguments(model, **changes):
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, data, tmp_path_factory):  # noqa: F811
+def run(tiny_model, data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     file = config_file(folder, data)
     done = succeed("train", file, "--out", folder / "out", *arguments(tiny_model))
@@ -95,7 +95,7 @@ def test_every_client_is_scored_on_its_own_rows_and_on_all(run):
     assert last[1]["accuracy_likelihood"] == plain[2, 1.0]
 
 
-def test_a_score_on_own_rows_is_what_evaluate_makes_of_the_file(run, data, tiny_model):  # noqa: F811
+def test_a_score_on_own_rows_is_what_evaluate_makes_of_the_file(run, data, tiny_model):
     done = succeed("evaluate", "--run", run[0], "--tasks", "files", "--data", data / "east-test.jsonl", "--score", "choice",
                    "--options", "yes,no", "--budget", "1", "--json")
     again = [json.loads(line) for line in done.stdout.splitlines()]
@@ -120,7 +120,7 @@ def test_train_ends_in_a_line_on_clients_and_report_in_their_table(run):
     assert '"client_name":"north"' in page and 'id="clients"' in page
 
 
-def test_a_run_of_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_path):  # noqa: F811
+def test_a_run_of_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_path):
     out, _, file = run
     succeed("train", file, "--out", tmp_path / "half", *arguments(tiny_model))
     (tmp_path / "half/evaluations.jsonl").write_text("".join(
@@ -132,7 +132,7 @@ def test_a_run_of_clients_resumes_to_the_same_bits(run, data, tiny_model, tmp_pa
         out / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_a_file_that_changed_since_is_refused(tiny_model, tmp_path):  # noqa: F811
+def test_a_file_that_changed_since_is_refused(tiny_model, tmp_path):
     (tmp_path / "own").mkdir()
     for name, text in {"north-1.jsonl": rows("a", 4), "north-test.jsonl": rows("b", 2), "east.jsonl": rows("c", 4),
                        "east-test.jsonl": rows("d", 2), "south.jsonl": rows("e", 8)}.items():
@@ -155,7 +155,7 @@ def test_a_file_that_changed_since_is_refused(tiny_model, tmp_path):  # noqa: F8
     ({"east": {"data": [], "test": []}}, ["client 1 (east)", "no `data`"]),
     ({"south": {"test": "bad.jsonl"}}, ["client[2].held_out of \"south\"", "0.25"]),
 ])
-def test_what_is_wrong_names_the_client_in_one_line(change, words, data, tiny_model, tmp_path):  # noqa: F811
+def test_what_is_wrong_names_the_client_in_one_line(change, words, data, tiny_model, tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n\n")
     (tmp_path / "bad.jsonl").write_text(rows("x", 1) + '{"instruction": "q"}\n')
     file = config_file(tmp_path, data, **change)
@@ -169,11 +169,11 @@ def test_what_is_wrong_names_the_client_in_one_line(change, words, data, tiny_mo
     ({"data__partition__kind": "dirichlet"}, ["data.partition.kind", "rows of its own"]),
     ({"data__files__train": "more.jsonl"}, ["data.files", "clients"]),
 ])
-def test_what_does_not_go_with_clients_of_their_own_is_refused(change, words, data, tiny_model, tmp_path):  # noqa: F811
+def test_what_does_not_go_with_clients_of_their_own_is_refused(change, words, data, tiny_model, tmp_path):
     file = config_file(tmp_path, data)
     one_line(evenkeel("train", file, "--out", tmp_path / "out", *arguments(tiny_model, **change)), *words)
 
 
-def test_scores_of_clients_need_rows_of_their_own(tiny_model, tmp_path):  # noqa: F811
+def test_scores_of_clients_need_rows_of_their_own(tiny_model, tmp_path):
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *settings(model__path=tiny_model, evaluate__per_client="true")),
              "evaluate.per_client", "test rows")

@@ -14,8 +14,7 @@ import time
 
 import pytest
 
-from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, model, one_line, settings, slow, succeed, tiny_model,  # noqa: F401
-                  without_seconds)
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, slow, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -35,7 +34,7 @@ def train(model_folder, out, method="ub-smoe", *flags, resume=False, **more):
 
 
 @pytest.fixture(scope="module")
-def alone(tiny_model, tmp_path_factory):  # noqa: F811
+def alone(tiny_model, tmp_path_factory):
     """method -> the run of one process, made when it is asked for first."""
     runs = {}
 
@@ -66,7 +65,7 @@ def dealt(out):
 @pytest.mark.parametrize("method, ranks", [
     ("ub-smoe", 2), ("flexlora", 3), *(pytest.param(*more, marks=slow) for more in [
         ("ub-smoe", 4), ("a3smoe", 3), ("fedit", 6), ("fed-sb", 3), ("hetlora", 2), ("flora", 3)])])
-def test_ranks_give_the_bits_of_one_process(tiny_model, tmp_path, alone, method, ranks):  # noqa: F811
+def test_ranks_give_the_bits_of_one_process(tiny_model, tmp_path, alone, method, ranks):
     out = tmp_path / "run"
     succeed(*train(tiny_model, out, method, "--ranks", ranks), timeout=60)
     expect_same_run(out, alone(method))
@@ -132,7 +131,7 @@ ROUNDS = 5
 
 @pytest.mark.parametrize("rank, method", [
     (0, "ub-smoe"), *(pytest.param(*more, marks=slow) for more in [(1, "ub-smoe"), (2, "flora"), (None, "ub-smoe")])])
-def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_path, alone, rank, method):  # noqa: F811
+def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_path, alone, rank, method):
     reference = alone(method, train__rounds=ROUNDS)
     out, clock = tmp_path / "run", random.Random(f"{rank} {method}")
     ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS))
@@ -148,7 +147,7 @@ def test_kill_a_rank_at_some_instant_and_go_on_with_other_ranks(tiny_model, tmp_
 
 @slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):  # noqa: F811
+def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, "fedit", "--ranks", 3, train__rounds=50))
     ranks.wait_until(lambda: committed(out) >= 1)
@@ -158,7 +157,7 @@ def test_a_frozen_rank_is_a_lost_one(tiny_model, tmp_path, rank):  # noqa: F811
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", pytest.param("flexlora", marks=slow)])
-def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alone, method):  # noqa: F811
+def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alone, method):
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, method, "--ranks", 3, train__rounds=ROUNDS, cluster__regroup="true"))
     ranks.wait_until(lambda: committed(out) >= 1)
@@ -170,7 +169,7 @@ def test_survivors_regroup_and_end_with_the_same_bits(tiny_model, tmp_path, alon
 
 
 @slow
-def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, alone):  # noqa: F811
+def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, alone):
     out = tmp_path / "run"
     ranks = Ranks(*train(tiny_model, out, "ub-smoe", "--ranks", 3, train__rounds=ROUNDS))
     ranks.wait_until(lambda: committed(out) >= 1)
@@ -181,7 +180,7 @@ def test_ctrl_c_stops_all_ranks_and_the_run_goes_on_alone(tiny_model, tmp_path, 
     expect_same_run(out, alone("ub-smoe", train__rounds=ROUNDS))
 
 
-def test_a_run_begun_alone_goes_on_with_ranks_where_it_stood(tiny_model, tmp_path, alone):  # noqa: F811
+def test_a_run_begun_alone_goes_on_with_ranks_where_it_stood(tiny_model, tmp_path, alone):
     out = tmp_path / "run"
     process = subprocess.Popen([PROGRAM, *map(str, train(tiny_model, out, train__rounds=ROUNDS))], cwd=ROOT, env=ENVIRONMENT,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -221,7 +220,7 @@ def by_hand(*commands, wrap=lambda rank: [], timeout=60):
     return [(process.returncode, text) for process, text in zip(processes, said)]
 
 
-def test_ranks_that_are_not_alike_are_refused_by_name(tiny_model, model, tmp_path):  # noqa: F811
+def test_ranks_that_are_not_alike_are_refused_by_name(tiny_model, model, tmp_path):
     def refused(*words, flags=()):
         out = tmp_path / "run"
         ends = by_hand(train(tiny_model, out, "fedit"), [*train(tiny_model, out, "fedit"), *flags])
@@ -259,20 +258,20 @@ def launcher(name, *places):
     return found or pytest.skip(f"{name} is not installed")
 
 
-def launched(words, out, tiny_model, environment=()):  # noqa: F811
+def launched(words, out, tiny_model, environment=()):
     done = subprocess.run([*words, PROGRAM, *map(str, train(tiny_model, out, "ub-smoe"))], cwd=ROOT, text=True,
                           capture_output=True, timeout=90, env={**ENVIRONMENT, **dict(environment)})
     assert done.returncode == 0, done.stderr
 
 
-def test_torchrun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
+def test_torchrun_starts_ranks(tiny_model, tmp_path, alone):
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     launched([*torchrun, "--no-python", "--nproc-per-node=2", f"--master-port={free_port()}"], tmp_path / "run", tiny_model)
     expect_same_run(tmp_path / "run", alone("ub-smoe"))
 
 
 @slow
-def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
+def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):
     mpirun = launcher("mpirun", *os.environ.get("EVENKEEL_MPI", "").split(os.pathsep))
     kind = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
     flags = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if "Open MPI" in kind or "Open RTE" in kind else []
@@ -282,7 +281,7 @@ def test_mpirun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
 
 
 @slow
-def test_srun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
+def test_srun_starts_ranks(tiny_model, tmp_path, alone):
     srun = launcher("srun")
     if subprocess.run(["timeout", "20", srun, "-n1", "true"], capture_output=True).returncode != 0:
         pytest.skip("srun is installed, but no Slurm runs here")
@@ -290,7 +289,7 @@ def test_srun_starts_ranks(tiny_model, tmp_path, alone):  # noqa: F811
     expect_same_run(tmp_path / "run", alone("ub-smoe"))
 
 
-def test_contradictions_and_bad_values_are_one_line(tiny_model, tmp_path):  # noqa: F811
+def test_contradictions_and_bad_values_are_one_line(tiny_model, tmp_path):
     command = train(tiny_model, tmp_path / "run")
     one_line(evenkeel(*command, *settings(cluster__rank=1)), "cluster.rank", "both or neither")
     one_line(evenkeel(*command, *settings(cluster__timeout=0.1)), "cluster.timeout is 0.1")
@@ -339,7 +338,7 @@ def link(names, state):
 
 
 @slow
-def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, alone, two_hosts):  # noqa: F811
+def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, alone, two_hosts):
     out = tmp_path / "run"
     command = [*train(tiny_model, out, "ub-smoe", train__rounds=ROUNDS), *settings(cluster__timeout=20)]
     processes = on_two_hosts(two_hosts, command)
@@ -356,7 +355,7 @@ def test_a_cable_that_is_out_for_a_moment_changes_nothing(tiny_model, tmp_path, 
 
 
 @slow
-def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts):  # noqa: F811
+def test_a_cable_that_stays_out_ends_both_sides(tiny_model, tmp_path, two_hosts):
     out = tmp_path / "run"
     processes = on_two_hosts(two_hosts, train(tiny_model, out, "fedit", train__rounds=50))
     while committed(out) < 1:

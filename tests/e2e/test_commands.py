@@ -12,11 +12,11 @@ import pytest
 from safetensors.torch import load_file
 
 from hostile import refused
-from tiny import CONFIG, PROGRAM, ROOT, sealed, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, sealed, settings, succeed
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
+def run(tiny_model, tmp_path_factory):
     """A run of one round, beside the model it was made with."""
     folder = tmp_path_factory.mktemp("run")
     shutil.copytree(tiny_model, folder / "model")
@@ -86,19 +86,19 @@ def test_configs_are_listed_by_paths_that_work_where_one_stands(tmp_path):
 
 @pytest.mark.parametrize("setting, says", [("model.path=models/nowhere", "models/nowhere"), ("data.task=piqa", "data.task"),
                                            ("clients.ranks=[3,2,1,3,2]", "clients.ranks")])
-def test_a_run_that_cannot_begin_leaves_no_folder(tiny_model, setting, says, tmp_path):  # noqa: F811
+def test_a_run_that_cannot_begin_leaves_no_folder(tiny_model, setting, says, tmp_path):
     refused("train", CONFIG, "--set", f"model.path={tiny_model}", "--set", setting, "--out", tmp_path / "runs/x", says=[says])
     assert not (tmp_path / "runs/x").exists()
 
 
-def test_doctor_says_what_fits(tiny_model):  # noqa: F811
+def test_doctor_says_what_fits(tiny_model):
     out = succeed("doctor", "--model", tiny_model).stdout
     for word in ("cores", "instructions", "memory", "an expert, x W^T", "own", "native", "bfloat16", "yes"):
         assert word in out
     refused("doctor", "--model", "models/nowhere", says=["models/nowhere is not a folder"])
 
 
-def test_every_format_is_exported_once(run, tiny_model, tmp_path):  # noqa: F811
+def test_every_format_is_exported_once(run, tiny_model, tmp_path):
     base = load_file(tiny_model / "model.safetensors")
     for name in ("peft", "peft-fused", "merged"):
         succeed("export", "--run", run, "--format", name, "--out", tmp_path / name)
@@ -112,7 +112,7 @@ def test_every_format_is_exported_once(run, tiny_model, tmp_path):  # noqa: F811
     assert (tmp_path / "merged/tokenizer.json").exists()
 
 
-def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tmp_path):  # noqa: F811
+def test_a_merged_weight_is_the_base_plus_the_scaled_product(run, tiny_model, tmp_path):
     succeed("export", "--run", run, "--format", "merged", "--dtype", "float32", "--out", tmp_path / "merged")
     base, merged = (load_file(f / "model.safetensors") for f in (tiny_model, tmp_path / "merged"))
     adapter, config = load_file(run / "adapter/adapter_model.safetensors"), json.loads(
@@ -149,7 +149,7 @@ def test_export_refuses_what_it_cannot_do(run, tmp_path):
     (["method.name=a3smoe", "method.a3smoe.rescaler=fixed"], "the rescaler of MoE outputs"),
     (["method.name=a3smoe"], None),
 ])
-def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp_path):  # noqa: F811
+def test_export_says_what_an_adapter_cannot_carry(tiny_model, changes, says, tmp_path):
     sets = [word for change in changes for word in ("--set", change)]
     succeed("train", CONFIG, "--out", tmp_path / "run", *sets,
             *settings(model__path=tiny_model, train__rounds=1, data__limit=40, evaluate__limit=2))
@@ -174,7 +174,7 @@ def test_a_check_tells_what_each_program_makes_of_each_format_and_reads_back_wha
     refused("export", "--run", run, says=["--out", "--check"])
 
 
-def test_untrained_projections_are_written_as_zeros_and_left_out_on_request(tiny_model, tmp_path):  # noqa: F811
+def test_untrained_projections_are_written_as_zeros_and_left_out_on_request(tiny_model, tmp_path):
     succeed("train", CONFIG, "--out", tmp_path / "run", "--set", 'lora.targets=["q_proj","gate_proj"]', *settings(
         model__path=tiny_model, train__rounds=1, data__limit=30, evaluate__limit=1, method__name="fedit"))
     succeed("export", "--run", tmp_path / "run", "--out", tmp_path / "whole")

@@ -4,11 +4,11 @@ import tomllib
 
 import pytest
 
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
 
 
 @pytest.fixture(scope="module")
-def has_gpu(tiny_model):  # noqa: F811
+def has_gpu(tiny_model):
     return evenkeel("generate", "--model", tiny_model, "--prompt", "Once", "--max-new-tokens", "1", "--device", "cuda").returncode == 0
 
 
@@ -23,7 +23,7 @@ def losses(out):
     ["score", "--model", "{model}", "--input", "configs/tiny/model.json"],
 ])
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_a_gpu_that_is_not_there_is_one_line(has_gpu, tiny_model, tmp_path, command, device):  # noqa: F811
+def test_a_gpu_that_is_not_there_is_one_line(has_gpu, tiny_model, tmp_path, command, device):
     if has_gpu:
         pytest.skip("there is a GPU")
     words = [str(word).format(tmp=tmp_path, model=tiny_model) for word in command]
@@ -32,7 +32,7 @@ def test_a_gpu_that_is_not_there_is_one_line(has_gpu, tiny_model, tmp_path, comm
     assert not (tmp_path / "run").exists()
 
 
-def test_auto_is_the_processor_where_there_is_no_gpu(has_gpu, tiny_model, tmp_path):  # noqa: F811
+def test_auto_is_the_processor_where_there_is_no_gpu(has_gpu, tiny_model, tmp_path):
     if has_gpu:
         pytest.skip("there is a GPU")
     out = tmp_path / "run"
@@ -41,7 +41,7 @@ def test_auto_is_the_processor_where_there_is_no_gpu(has_gpu, tiny_model, tmp_pa
     assert (model["device"], model["engine"]) == ("cpu", "kernels")
 
 
-def test_operators_train_what_kernels_train_and_a_run_may_go_on_with_the_other(tiny_model, tmp_path):  # noqa: F811
+def test_operators_train_what_kernels_train_and_a_run_may_go_on_with_the_other(tiny_model, tmp_path):
     few = {"model__path": tiny_model, "evaluate__limit": 1}
     succeed("train", CONFIG, "--out", tmp_path / "kernels", *settings(**few))
     succeed("train", CONFIG, "--out", tmp_path / "aten", *settings(**few, model__engine="aten"))

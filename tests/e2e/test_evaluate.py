@@ -7,9 +7,8 @@ import subprocess
 import pytest
 from safetensors.torch import load_file, save_file
 
-from forked import forked
 from hostile import refused
-from tiny import CONFIG, PROGRAM, evenkeel, lines, model, one_line, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed
 
 ROW = {"instruction": "Please answer the following question with true or false, question: is {} water wet?\n\n"
                       "Answer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
@@ -33,7 +32,7 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
+def run(tiny_model, tmp_path_factory):
     """One round of UB-SMoE: it modulates routers, and renormalises gates."""
     out = tmp_path_factory.mktemp("run") / "ub-smoe"
     said = succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1)).stderr
@@ -49,7 +48,7 @@ def texts(tmp_path, *records):
 
 # --- evaluate ---
 
-def test_scores_of_every_task_and_budget(tiny_model, data, tmp_path):  # noqa: F811
+def test_scores_of_every_task_and_budget(tiny_model, data, tmp_path):
     predictions = tmp_path / "predictions.jsonl"
     done = succeed("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", data, "--budget", "0.125,1",
                    "--json", "--predictions", predictions)
@@ -68,14 +67,14 @@ def test_scores_of_every_task_and_budget(tiny_model, data, tmp_path):  # noqa: F
         assert {one["ranked"] for one in of_budget} <= {"true", "false"}
 
 
-def test_batches_of_rows_change_nothing(tiny_model, data):  # noqa: F811
+def test_batches_of_rows_change_nothing(tiny_model, data):
     def scores(*flags):
         out = succeed("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", data, "--json", *flags).stdout
         return [{key: value for key, value in score.items() if key != "seconds"} for score in json_lines(out)]
     assert scores("--batch-size", 1) == scores() == scores("--top-k", 8)
 
 
-def test_the_table_has_every_number_and_the_limit_holds(tiny_model, data):  # noqa: F811
+def test_the_table_has_every_number_and_the_limit_holds(tiny_model, data):
     out = succeed("evaluate", "--model", tiny_model, "--tasks", "boolq,builtin", "--data", data, "--limit", 2,
                   "--budget", "0.5", "--decode", "beam4", "--template", "llm_adapters").stdout
     for word in ("budget 0.5, K=4", "boolq", "mean", "acc", "inv", "val", "lik", "chance", "major"):
@@ -84,14 +83,14 @@ def test_the_table_has_every_number_and_the_limit_holds(tiny_model, data):  # no
     assert max(map(len, out.splitlines())) <= 120
 
 
-def test_more_rows_than_there_are_are_all_scored_and_it_is_said_once(tiny_model):  # noqa: F811
+def test_more_rows_than_there_are_are_all_scored_and_it_is_said_once(tiny_model):
     done = succeed("evaluate", "--model", tiny_model, "--tasks", "builtin:tools", "--limit", 15, "--budget", "0.125,1",
                    "--max-new-tokens", 1, "--json")
     assert [(one["rows"], one["questions"]) for one in json_lines(done.stdout)] == [(14, 14)] * 2
     assert done.stderr.count("builtin:tools has 14 rows, 15 were asked for: all are scored") == 1
 
 
-def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, run):  # noqa: F811
+def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, run):
     again = json_lines(succeed("evaluate", "--run", run, "--json").stdout)
     recorded = {(one["task"], one["budget"]): one for one in lines(run / "evaluations.jsonl")}
     assert len(again) == len(recorded) > 0
@@ -106,7 +105,7 @@ def test_evaluating_a_run_repeats_the_scores_of_its_last_round(tiny_model, run):
 
 # --- score and generate ---
 
-def test_score_gives_every_token_and_their_sum(tiny_model, tmp_path):  # noqa: F811
+def test_score_gives_every_token_and_their_sum(tiny_model, tmp_path):
     file = texts(tmp_path, {"text": "The correct answer is true"}, {"ids": [7, 8, 9, 300, 12]}, {"ids": [5]})
     records = json_lines(succeed("score", "--model", tiny_model, "--input", file, "--json").stdout)
     assert [list(record) for record in records] == [["index", "tokens", "logprob", "token_logprobs", "greedy", "ids"]] * 3
@@ -122,7 +121,7 @@ def test_score_gives_every_token_and_their_sum(tiny_model, tmp_path):  # noqa: F
     assert len(table) == 4 and table[0].split() == ["index", "tokens", "logprob", "per", "token"]
 
 
-def test_a_texts_greedy_continuation_is_the_most_likely_token_by_token(tiny_model, tmp_path):  # noqa: F811
+def test_a_texts_greedy_continuation_is_the_most_likely_token_by_token(tiny_model, tmp_path):
     out = json_lines(succeed("generate", "--model", tiny_model, "--prompt", "The answer", "--prompt", "Once upon",
                              "--max-new-tokens", 1, "--json").stdout)
     assert [list(one) for one in out] == [["prompt_ids", "ids", "text"]] * 2
@@ -134,13 +133,13 @@ def test_a_texts_greedy_continuation_is_the_most_likely_token_by_token(tiny_mode
         assert one["ids"] == ([] if best == 0 else [best])
 
 
-def test_generate_prints_the_text_behind_its_prompt(tiny_model):  # noqa: F811
+def test_generate_prints_the_text_behind_its_prompt(tiny_model):
     for flags in ([], ["--beams", 3], ["--dtype", "bfloat16", "--threads", 1]):
         out = succeed("generate", "--model", tiny_model, "--prompt", "Once upon", "--max-new-tokens", 5, *flags).stdout
         assert out.startswith("Once upon")
 
 
-def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, data, tmp_path):  # noqa: F811
+def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, data, tmp_path):
     """Answers are ranked and generated alike, at every budget; the adapter without phi is another model."""
     predictions = tmp_path / "predictions.jsonl"
     succeed("evaluate", "--run", run, "--tasks", "boolq", "--data", data, "--limit", 0, "--predictions", predictions, "--json")
@@ -162,7 +161,7 @@ def test_a_run_scores_and_generates_what_its_evaluation_does(run, tiny_model, da
         assert max(abs(a["logprob"] - b["logprob"]) for a, b in zip(of_run, alone)) > 1e-3
 
 
-def test_the_template_of_a_run_is_put_around_a_prompt(run, tiny_model):  # noqa: F811
+def test_the_template_of_a_run_is_put_around_a_prompt(run, tiny_model):
     def ids(*flags):
         out = succeed("generate", *flags, "--prompt", "Is it so?", "--max-new-tokens", 1, "--json").stdout
         return json_lines(out)[0]["prompt_ids"]
@@ -173,7 +172,7 @@ def test_the_template_of_a_run_is_put_around_a_prompt(run, tiny_model):  # noqa:
     assert len({tuple(form) for form in forms}) == 4
 
 
-def chat_model(model):  # noqa: F811
+def chat_model(model):
     (model / "chat_template.jinja").write_text(
         "{% for m in messages %}{% if m.role == 'system' and m.content == 'no' %}{{ raise_exception('no system, please') }}{% endif %}"
         "[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
@@ -181,7 +180,7 @@ def chat_model(model):  # noqa: F811
     (model / "tokenizer_config.json").write_text('{"eos_token": "<|endoftext|>"}')
 
 
-def test_a_run_can_train_evaluate_and_answer_by_the_chat_template(model, tmp_path):  # noqa: F811
+def test_a_run_can_train_evaluate_and_answer_by_the_chat_template(model, tmp_path):
     out = tmp_path / "chat"
     changes = settings(model__path=model, train__rounds=1, evaluate__limit=1, data__limit=30, data__template='"chat"', method__name='"fedit"')
     refused("train", CONFIG, "--out", out, *changes, says=["has no chat template", model])
@@ -190,20 +189,14 @@ def test_a_run_can_train_evaluate_and_answer_by_the_chat_template(model, tmp_pat
     assert any(one["path"].endswith("chat_template.jinja") for one in json.loads((out / "manifest.json").read_text())["files"])
     question = ["--prompt", "Is it so?", "--max-new-tokens", 3]
     (answer,) = json_lines(succeed("generate", "--run", out, *question, "--json").stdout)
-    (lines_of,) = json_lines(forked_input("tokenize", "--model", model, "--chat", "--input", "-",
-                                          text='{"messages": [{"role": "user", "content": "Is it so?"}], "add_generation_prompt": true}'))
+    (lines_of,) = json_lines(succeed("tokenize", "--model", model, "--chat", "--input", "-",
+                                     input='{"messages": [{"role": "user", "content": "Is it so?"}], "add_generation_prompt": true}').stdout)
     assert answer["prompt_ids"] == lines_of["ids"]
     assert succeed("generate", "--run", out, *question).stdout == answer["text"] + "\n"
     refused("generate", "--run", out, *question, "--system", "no", says=["chat_template.jinja line 1", "no system, please"])
 
 
-def forked_input(*arguments, text):
-    done = evenkeel(*arguments, input=text)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_drawn_tokens_depend_on_the_seed_and_nothing_else(tiny_model):  # noqa: F811
+def test_drawn_tokens_depend_on_the_seed_and_nothing_else(tiny_model):
     def drawn(*flags, prompts=("Once", "The answer")):
         words = [word for prompt in prompts for word in ("--prompt", prompt)]
         return [one["ids"] for one in json_lines(succeed("generate", "--model", tiny_model, *words, "--max-new-tokens", 12, "--json",
@@ -214,7 +207,7 @@ def test_drawn_tokens_depend_on_the_seed_and_nothing_else(tiny_model):  # noqa: 
     assert drawn("--top-k-tokens", 1) == drawn("--top-p", 1e-9) == drawn()
 
 
-def test_lines_of_standard_input_are_answered_one_by_one(tiny_model):  # noqa: F811
+def test_lines_of_standard_input_are_answered_one_by_one(tiny_model):
     with subprocess.Popen([PROGRAM, "score", "--model", tiny_model, "--input", "-", "--json"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as score:
         for index, line in enumerate(({"ids": [7, 8, 9]}, {"prompt": "The correct", "completion": " answer"})):
@@ -231,7 +224,7 @@ def test_lines_of_standard_input_are_answered_one_by_one(tiny_model):  # noqa: F
 
 # --- bad input ---
 
-def test_bad_score_and_generate_input(tiny_model, tmp_path):  # noqa: F811
+def test_bad_score_and_generate_input(tiny_model, tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     refused("score", "--model", tiny_model, "--input", tmp_path / "empty.jsonl", says=["empty.jsonl"])
     refused("score", "--model", tiny_model, "--input", tmp_path / "none.jsonl", says=["none.jsonl"])
@@ -242,12 +235,12 @@ def test_bad_score_and_generate_input(tiny_model, tmp_path):  # noqa: F811
     refused("generate", "--model", tiny_model, "--prompt", "a", "--adapter", tmp_path / "none", says=[tmp_path / "none"])
 
 
-def test_what_is_not_finite_is_an_error_that_names_the_first_row(model, data, tmp_path):  # noqa: F811
+def test_what_is_not_finite_is_an_error_that_names_the_first_row(model, data, tmp_path):
     """Finite weights whose products are not; the first token of a text is not predicted."""
     weights = load_file(model / "model.safetensors")
     weights["model.layers.0.self_attn.v_proj.weight"][:] = 3e38
     save_file(weights, model / "model.safetensors", {"format": "pt"})
-    scored = forked("score", "--model", model, "--input", texts(tmp_path, {"ids": [1]}, {"ids": [1, 2]}), "--json")
+    scored = evenkeel("score", "--model", model, "--input", texts(tmp_path, {"ids": [1]}, {"ids": [1, 2]}), "--json")
     one_line(scored, "[numeric]", "text 1", "not finite")
     refused("evaluate", "--model", model, "--tasks", "boolq", "--data", data, "--json",
             says=["[numeric]", "task boolq: row 0", "not finite"])
@@ -255,7 +248,7 @@ def test_what_is_not_finite_is_an_error_that_names_the_first_row(model, data, tm
         refused("generate", "--model", model, "--prompt", "a", *flags, says=["[numeric]", "prompt 0", "not finite"])
 
 
-def test_a_model_that_cannot_be_used(model, tmp_path):  # noqa: F811
+def test_a_model_that_cannot_be_used(model, tmp_path):
     generate = ["generate", "--prompt", "a", "--model"]
     refused(*generate, tmp_path / "nowhere", says=[tmp_path / "nowhere"])
     (model / "tokenizer.json").unlink()

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, small_run, succeed, tiny_model,  # noqa: F401
-                  without_seconds)
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, succeed, without_seconds
 
 EVALUATION = ("--tasks", "builtin:sizes", "--limit", "40", "--budget", "0.5,1", "--batch-size", "4", "--json")
 
@@ -30,7 +29,7 @@ def scores(done):
     return without_seconds([json.loads(line) for line in done.stdout.splitlines()])
 
 
-def test_a_run_killed_within_an_evaluation_goes_on_within_it(tiny_model, tmp_path):  # noqa: F811
+def test_a_run_killed_within_an_evaluation_goes_on_within_it(tiny_model, tmp_path):
     changes = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=40, evaluate__batch_size=3,
                        evaluate__tasks='["builtin:sizes"]', data__limit=30, method__name="fedit")
     succeed("train", CONFIG, "--out", tmp_path / "whole", *changes)
@@ -43,7 +42,7 @@ def test_a_run_killed_within_an_evaluation_goes_on_within_it(tiny_model, tmp_pat
 
 
 @pytest.mark.parametrize("of", ["model", "run"])
-def test_evaluate_killed_goes_on_from_its_journal(of, tiny_model, small_run, tmp_path):  # noqa: F811
+def test_evaluate_killed_goes_on_from_its_journal(of, tiny_model, small_run, tmp_path):
     journal = tmp_path / "answers.jsonl"
     source = ("--model", tiny_model) if of == "model" else ("--run", small_run)
     whole = succeed("evaluate", *source, *EVALUATION)
@@ -57,7 +56,7 @@ def test_evaluate_killed_goes_on_from_its_journal(of, tiny_model, small_run, tmp
     assert journal.read_bytes().count(b"\n") == 40  # another evaluation, and the first one's answers are still there
 
 
-def test_a_damaged_line_of_a_journal_is_said_and_answered_again(tiny_model, tmp_path):  # noqa: F811
+def test_a_damaged_line_of_a_journal_is_said_and_answered_again(tiny_model, tmp_path):
     journal = tmp_path / "answers.jsonl"
     words = ("evaluate", "--model", tiny_model, *EVALUATION, "--journal", journal)
     whole = succeed(*words)
@@ -68,7 +67,7 @@ def test_a_damaged_line_of_a_journal_is_said_and_answered_again(tiny_model, tmp_
     one_line(evenkeel("evaluate", "--model", tiny_model, *EVALUATION, "--journal", tmp_path), tmp_path)
 
 
-def test_predictions_are_whole_whether_or_not_scores_need_them(tiny_model, tmp_path):  # noqa: F811
+def test_predictions_are_whole_whether_or_not_scores_need_them(tiny_model, tmp_path):
     words = ("evaluate", "--model", tiny_model, "--tasks", "builtin:sizes", "--limit", "20", "--json")
     file = tmp_path / "predictions.jsonl"
     assert scores(succeed(*words, "--predictions", file)) == scores(succeed(*words))
@@ -76,7 +75,7 @@ def test_predictions_are_whole_whether_or_not_scores_need_them(tiny_model, tmp_p
     assert file.read_text() == (tmp_path / "again.jsonl").read_text() and scores(whole)
 
 
-def test_keys_of_the_cache_change_an_evaluation(tiny_model, tmp_path):  # noqa: F811
+def test_keys_of_the_cache_change_an_evaluation(tiny_model, tmp_path):
     changes = settings(model__path=tiny_model, train__rounds=1, evaluate__limit=12, evaluate__batch_size=6,
                        evaluate__tasks='["builtin:sizes"]', data__limit=30, method__name="fedit")
     succeed("train", CONFIG, "--out", tmp_path / "run", *changes)

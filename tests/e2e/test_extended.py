@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, PROGRAM, evenkeel, lines, one_line, settings, succeed, without_seconds
 
 METHODS = subprocess.run([PROGRAM, "list", "methods"], capture_output=True, text=True, check=True).stdout
 NAMES = [line.split()[0] for line in METHODS.splitlines() if line and line.split()[0] in (
@@ -34,7 +34,7 @@ def test_all_methods_are_known_here():
 
 @pytest.mark.parametrize("method", SAMPLE)
 @pytest.mark.parametrize("every", [0, 2])
-def test_it_ends_as_one_of_so_many_rounds_from_the_start(tiny_model, tmp_path, method, every):  # noqa: F811
+def test_it_ends_as_one_of_so_many_rounds_from_the_start(tiny_model, tmp_path, method, every):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 3, method, evaluate__every=every))
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, method, evaluate__every=every))
@@ -49,7 +49,7 @@ def test_it_ends_as_one_of_so_many_rounds_from_the_start(tiny_model, tmp_path, m
     succeed("report", out)
 
 
-def test_one_that_is_stopped_on_the_way_goes_on_to_the_new_end(tiny_model, tmp_path):  # noqa: F811
+def test_one_that_is_stopped_on_the_way_goes_on_to_the_new_end(tiny_model, tmp_path):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1))
@@ -61,7 +61,7 @@ def test_one_that_is_stopped_on_the_way_goes_on_to_the_new_end(tiny_model, tmp_p
     expect_same(out, reference)
 
 
-def test_an_extended_run_can_be_extended_and_shortened_to_what_is_done(tiny_model, tmp_path):  # noqa: F811
+def test_an_extended_run_can_be_extended_and_shortened_to_what_is_done(tiny_model, tmp_path):
     out, reference = tmp_path / "out", tmp_path / "reference"
     succeed("train", CONFIG, "--out", reference, *arguments(tiny_model, 2))
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1))
@@ -74,7 +74,7 @@ def test_an_extended_run_can_be_extended_and_shortened_to_what_is_done(tiny_mode
 
 
 @pytest.mark.parametrize("kind, allowed", [("linear", False), ("cosine", False), ("constant", True)])
-def test_rates_that_run_over_all_rounds_cannot_be_extended(tiny_model, tmp_path, kind, allowed):  # noqa: F811
+def test_rates_that_run_over_all_rounds_cannot_be_extended(tiny_model, tmp_path, kind, allowed):
     out, reference = tmp_path / "out", tmp_path / "reference"
     told = {"train__schedule__kind": kind, "train__schedule__warmup_rounds": 1}
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, **told))
@@ -87,7 +87,7 @@ def test_rates_that_run_over_all_rounds_cannot_be_extended(tiny_model, tmp_path,
     expect_same(out, reference)
 
 
-def test_rates_over_rounds_are_recorded_and_resumed(tiny_model, tmp_path):  # noqa: F811
+def test_rates_over_rounds_are_recorded_and_resumed(tiny_model, tmp_path):
     told = {"train__schedule__kind": "linear", "train__schedule__final_ratio": 0.5, "train__optimizer__lr": "4e-3"}
     out, again = tmp_path / "out", tmp_path / "again"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 3, **told))

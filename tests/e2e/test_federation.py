@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tiny import PROGRAM, ROOT, evenkeel, lines, one_line, settings, slow, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import PROGRAM, ROOT, evenkeel, lines, one_line, settings, slow, succeed, without_seconds
 
 CLIENTS = 4
 DEADLINE = 90
@@ -100,7 +100,7 @@ def same_run(one, other):
 
 
 @pytest.mark.parametrize("method", ["ub-smoe", *(pytest.param(more, marks=slow) for more in ["fedit", "flexlora", "flora"])])
-def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):  # noqa: F811
+def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, method)
     with Processes() as processes:
         server, nodes, run, _ = federation(processes, tmp_path, tiny_model, method)
@@ -115,11 +115,11 @@ def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, ti
         assert (taken / "adapter_model.safetensors").read_bytes() == (local / "adapter/adapter_model.safetensors").read_bytes()
         assert json.loads((taken / "adapter_config.json").read_text())["base_model_name_or_path"] == str(tiny_model)
         assert str(taken) in (tmp_path / f"{key.removesuffix('.pem')}.log").read_text()
-    talks = lines(run / "federation/talks.jsonl")
-    assert len([talk for talk in talks if talk["outcome"] == "reply"]) == 2 * CLIENTS
+    sessions = lines(run / "federation/sessions.jsonl")
+    assert len([session for session in sessions if session["outcome"] == "reply"]) == 2 * CLIENTS
 
 
-def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_path):  # noqa: F811
+def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, "hetlora")
     log = tmp_path / "serve.log"
     with Processes() as processes:
@@ -135,7 +135,7 @@ def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_pat
 
 
 @slow
-def test_a_node_that_dies_and_comes_back_changes_no_bit(tiny_model, tmp_path):  # noqa: F811
+def test_a_node_that_dies_and_comes_back_changes_no_bit(tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, "ub-smoe")
     log = tmp_path / "serve.log"
     with Processes() as processes:
@@ -179,7 +179,7 @@ def namespaces(count):
 
 
 @pytest.mark.parametrize("method", ["fedit", *(pytest.param(more, marks=slow) for more in ["ub-smoe", "flexlora", "flora"])])
-def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):  # noqa: F811
+def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(method, tiny_model, tmp_path):
     local = local_run(tmp_path, tiny_model, method)
     with namespaces(CLIENTS + 1) as hosts, Processes() as processes:
         inside = [["ip", "netns", "exec", host] for host in hosts]
@@ -189,7 +189,7 @@ def test_nodes_on_hosts_of_their_own_give_the_bits_of_a_local_run(method, tiny_m
     same_run(local, run)
 
 
-def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_path):  # noqa: F811
+def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_path):
     key = tmp_path / "stranger.pem"
     succeed("keygen", key)
     assert key.stat().st_mode & 0o777 == 0o600
@@ -201,7 +201,7 @@ def test_a_key_names_its_client_and_a_stranger_stays_outside(tiny_model, tmp_pat
         assert re.search(r"127\.0\.0\.1.*its key SHA256:\S+ is not known there", one_line(refused)), refused.stderr
 
 
-def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path):  # noqa: F811
+def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path):
     succeed("keygen", tmp_path / "a.pem")
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--open"), "TLS", "insecure")
     one_line(evenkeel("serve", "configs/tiny/train.toml", "--insecure"), "--allow", "--open")
@@ -210,7 +210,7 @@ def test_what_a_command_line_of_a_federation_may_not_say(tiny_model, tmp_path): 
     one_line(evenkeel("node", "--key", tmp_path / "a.pem", "--model", tiny_model, "--insecure", "--budget", "2"), "--budget")
 
 
-def test_a_node_that_cannot_join_says_why_on_both_sides_and_ends_with_once(tiny_model, tmp_path):  # noqa: F811
+def test_a_node_that_cannot_join_says_why_on_both_sides_and_ends_with_once(tiny_model, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(tiny_model, other)
     settings_of_other = json.loads((other / "config.json").read_text())
@@ -227,7 +227,7 @@ def test_a_node_that_cannot_join_says_why_on_both_sides_and_ends_with_once(tiny_
         wait_until(lambda: f"does not join: [config] {reason}" in served.read_text(), served)
 
 
-def test_two_servers_cannot_share_a_port(tiny_model, tmp_path):  # noqa: F811
+def test_two_servers_cannot_share_a_port(tiny_model, tmp_path):
     with Processes() as processes:
         _, _, _, serve = federation(processes, tmp_path, tiny_model, "fedit", train__rounds=50)
         wait_until(lambda: "listening" in (tmp_path / "serve.log").read_text(), tmp_path / "serve.log")
@@ -252,7 +252,7 @@ def own_rows_config(folder, count=2):
     return folder / "own.toml"
 
 
-def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_path):  # noqa: F811
+def test_rows_of_ones_own_stay_with_the_node_and_give_the_bits_of_a_local_run(tiny_model, tmp_path):
     config = own_rows_config(tmp_path)
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1)
     succeed("train", config, *changes, "--out", tmp_path / "local", timeout=DEADLINE)
@@ -284,7 +284,7 @@ def same_scores(local, run):
 
 
 @pytest.mark.parametrize("score, options", [("choice", '["red", "green", "blue"]'), ("nll", "[]")])
-def test_rows_that_nodes_keep_are_scored_as_train_scores_them(score, options, tiny_model, tmp_path):  # noqa: F811
+def test_rows_that_nodes_keep_are_scored_as_train_scores_them(score, options, tiny_model, tmp_path):
     """Before training and after, at every budget and every client's own, on each client's rows and on a draw of all."""
     config = own_rows_config(tmp_path)
     changes = settings(model__path=f'"{tiny_model}"', train__rounds=1, evaluate__budgets="[0.25, 1.0]", evaluate__before="true",
@@ -306,7 +306,7 @@ def test_rows_that_nodes_keep_are_scored_as_train_scores_them(score, options, ti
     one_line(again, "at its nodes", "--data FILE")
 
 
-def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):  # noqa: F811
+def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):
     config = own_rows_config(tmp_path, 1)
     text = config.read_text().split("[[clients.client]]")[0].replace("held_out = 0.25", f'train = ["{tmp_path}/rows/site-0.json"]')
     config.write_text(text + "[clients]\ncount = 1\nbudgets = [0.5]\n")
@@ -321,7 +321,7 @@ def test_a_node_reads_no_file_that_the_server_names(tiny_model, tmp_path):  # no
 
 
 @slow
-def test_a_node_that_measures_its_machine_brings_its_budget(tiny_model, tmp_path):  # noqa: F811
+def test_a_node_that_measures_its_machine_brings_its_budget(tiny_model, tmp_path):
     (key,) = keygen(tmp_path, 1)
     address, log = f"127.0.0.1:{free_port()}", tmp_path / "serve.log"
     with Processes() as processes:

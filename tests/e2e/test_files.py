@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from forked import forked
 from hostile import refused
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
 
 SCORES = {"alpaca": "f1", "talk": "exact", "choice": "choice", "notes": "nll"}
 
@@ -65,7 +64,7 @@ score = "nll"
 
 
 @pytest.fixture(scope="session")
-def trained(tiny_model, config, tmp_path_factory):  # noqa: F811
+def trained(tiny_model, config, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "files"
     done = succeed("train", config, "--out", out, *settings(model__path=tiny_model, train__rounds=1, method__name="fedit"))
     return out, done
@@ -98,7 +97,7 @@ def test_what_is_held_out_is_scored_again_as_it_was(trained):
         assert {key: recorded[score["task"]][key] for key in score if key != "seconds"} == {key: score[key] for key in score if key != "seconds"}
 
 
-def test_a_file_that_came_later_is_none_of_a_resumed_runs(tiny_model, config, folder, tmp_path):  # noqa: F811
+def test_a_file_that_came_later_is_none_of_a_resumed_runs(tiny_model, config, folder, tmp_path):
     notes = tmp_path / "rows/notes"
     for part in "ab":
         write_lines(notes / f"{part}.jsonl", [{"prompt": f"{part} {i}", "completion": "No."} for i in range(8)])
@@ -114,7 +113,7 @@ def test_a_file_that_came_later_is_none_of_a_resumed_runs(tiny_model, config, fo
 
 
 @pytest.mark.parametrize("name, score", SCORES.items())
-def test_a_model_without_a_run_is_scored_on_a_file(tiny_model, folder, tmp_path, name, score):  # noqa: F811
+def test_a_model_without_a_run_is_scored_on_a_file(tiny_model, folder, tmp_path, name, score):
     data = folder / {"alpaca": "alpaca.json", "notes": "notes/*.jsonl"}.get(name, f"{name}.jsonl")
     options = ["--options", "fox,owl"] if score == "choice" else []
     predictions = tmp_path / "predictions.jsonl"
@@ -132,7 +131,7 @@ def test_a_model_without_a_run_is_scored_on_a_file(tiny_model, folder, tmp_path,
         assert all(one["references"] for one in shown)
 
 
-def test_likelihoods_are_those_that_score_gives(tiny_model, folder, tmp_path):  # noqa: F811
+def test_likelihoods_are_those_that_score_gives(tiny_model, folder, tmp_path):
     """The answer behind its prompt, token by token; the end of sequence is a token of the answer."""
     result = json.loads(succeed("evaluate", "--model", tiny_model, "--tasks", "files", "--data", folder / "choice.jsonl", "--score", "nll",
                                 "--json").stdout)
@@ -168,14 +167,14 @@ GOOD = {"instruction": "a", "output": "b"}
     ("rows.jsonl", [{"messages": [{"role": role, "content": "a"} for role in ("user", "assistant") * 2]}],
      ["[config]", "4 turns", 'data.template = "chat"']),
 ])
-def test_the_first_row_that_cannot_be_read_ends_the_run_before_anything_is_made(tiny_model, tmp_path, name, content, says):  # noqa: F811
+def test_the_first_row_that_cannot_be_read_ends_the_run_before_anything_is_made(tiny_model, tmp_path, name, content, says):
     file = write_lines(tmp_path / "data" / name, content)
     arguments = settings(model__path=tiny_model, data__task="files", data__files__train=f"['{file}']")
-    one_line(forked("train", CONFIG, "--out", tmp_path / "run", *arguments), *says)
+    one_line(evenkeel("train", CONFIG, "--out", tmp_path / "run", *arguments), *says)
     assert not (tmp_path / "run").exists()
 
 
-def test_rows_are_left_out_and_counted_where_that_is_asked_for(tiny_model, tmp_path):  # noqa: F811
+def test_rows_are_left_out_and_counted_where_that_is_asked_for(tiny_model, tmp_path):
     rows = [json.dumps({"prompt": f"question {i}", "completion": "answer"}) + "\n" for i in range(30)]
     file = write_lines(tmp_path / "rows.jsonl", [*rows[:16], "nothing\n", *rows[16:], '{"prompt": "a"}\n'])
     done = succeed("train", CONFIG, "--out", tmp_path / "run", *settings(
@@ -187,7 +186,7 @@ def test_rows_are_left_out_and_counted_where_that_is_asked_for(tiny_model, tmp_p
     assert len(sum(json.loads((tmp_path / "run/partition.json").read_text())["clients"], [])) == 27
 
 
-def test_files_that_are_not_there_are_named(tiny_model, tmp_path):  # noqa: F811
+def test_files_that_are_not_there_are_named(tiny_model, tmp_path):
     for pattern, says in {"gone.jsonl": ["gone.jsonl", "is not there"], "*.jsonl": ["*.jsonl", "matches no file"]}.items():
         refused("train", CONFIG, "--out", tmp_path / "run", *settings(
             model__path=tiny_model, data__task="files", data__files__train=f"['{tmp_path}/{pattern}']"), says=["data.files.train", *says])

@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from tiny import PROGRAM, ROOT, small_run, succeed, tiny_model  # noqa: F401
+from tiny import PROGRAM, ROOT, succeed
 from tutorial import BLOCK
 
 # Read when the harness is imported.
@@ -56,7 +56,7 @@ def generated(model, prompt):
 
 
 @pytest.fixture(scope="module")
-def merged(small_run, tmp_path_factory):  # noqa: F811
+def merged(small_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("merged") / "merged"
     succeed("export", "--run", small_run, "--format", "merged", "--out", folder)
     return folder
@@ -132,7 +132,7 @@ def evenkeel_lm(tmp_path_factory):
     return module
 
 
-def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_run, evenkeel_lm, tasks, by_the_harness):  # noqa: F811
+def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_run, evenkeel_lm, tasks, by_the_harness):
     model = evenkeel_lm.Evenkeel("--run", str(small_run), "--budget", "1", program=PROGRAM)
     results, samples = evaluated(model, tasks, ["choosing"])
     assert results["choosing"]["acc,none"] == by_the_harness[0]["choosing"]["acc,none"]
@@ -144,7 +144,7 @@ def test_a_run_is_scored_by_the_class_as_its_merged_export_by_the_harness(small_
 EMPTY_CONTEXTS = ["The sky is blue", "T", " blue", "Is it so?", "<|endoftext|>A stone", "\n", "42"]
 
 
-def test_empty_contexts_are_scored_by_the_class_as_by_the_harness(small_run, evenkeel_lm, merged):  # noqa: F811
+def test_empty_contexts_are_scored_by_the_class_as_by_the_harness(small_run, evenkeel_lm, merged):
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
     pairs = [("", text) for text in EMPTY_CONTEXTS] + [("The sky is", " blue"), ("The sky is ", "blue"), ("A stone\n", "is true")]

@@ -11,11 +11,11 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
 
-from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, settings, succeed
 
 
 @pytest.fixture(scope="module")
-def place(tiny_model, tmp_path_factory):  # noqa: F811
+def place(tiny_model, tmp_path_factory):
     """What the commands need: a run, texts, a line to tokenize."""
     folder = tmp_path_factory.mktemp("output")
     succeed("train", CONFIG, "--out", folder / "run",

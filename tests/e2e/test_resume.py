@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, model, one_line, settings, succeed, tiny_model,  # noqa: F401
-                  without_seconds)
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, started, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
 
@@ -36,10 +35,11 @@ def committed(out):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tiny_model, tmp_path_factory):  # noqa: F811
+def undisturbed(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "undisturbed"
     began = time.monotonic()
-    succeed(*arguments(tiny_model, out, resume=False))
+    done = started(*arguments(tiny_model, out, resume=False))  # as those are that the tests kill
+    assert done.returncode == 0, done.stderr
     return out, time.monotonic() - began
 
 
@@ -53,7 +53,7 @@ def expect_same_run(out, reference):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_killed_at_random_instants(undisturbed, tiny_model, tmp_path, seed):  # noqa: F811
+def test_killed_at_random_instants(undisturbed, tiny_model, tmp_path, seed):
     reference, duration = undisturbed
     out, clock = tmp_path / "run", random.Random(seed)
     kills = 0
@@ -81,7 +81,7 @@ def wait_for(condition, seconds=120):
         time.sleep(0.005)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(undisturbed, tiny_model, tmp_path):  # noqa: F811
+def test_ctrl_c_saves_and_says_how_to_go_on(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     process = start(*arguments(tiny_model, out, resume=False))
     wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
@@ -96,7 +96,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(undisturbed, tiny_model, tmp_path): 
     expect_same_run(out, undisturbed[0])
 
 
-def test_uploads_that_arrived_are_not_made_again(undisturbed, tiny_model, tmp_path):  # noqa: F811
+def test_uploads_that_arrived_are_not_made_again(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     process = start(*arguments(tiny_model, out, resume=False))
     wait_for(lambda: list(out.glob("checkpoint/uploads-*/*.json")))
@@ -123,7 +123,7 @@ def half_given_way(out):
 
 
 @pytest.fixture(scope="module")
-def killed_halfway(tiny_model, tmp_path_factory):  # noqa: F811
+def killed_halfway(tiny_model, tmp_path_factory):
     for attempt in range(20):  # between two looks both may have happened
         out = tmp_path_factory.mktemp("killed") / "run"
         process = start(*arguments(tiny_model, out, resume=False))
@@ -153,7 +153,7 @@ def test_a_finished_run_resumes_to_itself(undisturbed, tmp_path):
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_a_changed_model_file_is_refused(model, tmp_path):  # noqa: F811
+def test_a_changed_model_file_is_refused(model, tmp_path):
     out = tmp_path / "run"
     succeed(*arguments(model, out, resume=False), *settings(train__rounds=1))
     weights = bytearray((model / "model.safetensors").read_bytes())
@@ -216,7 +216,7 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path):
     assert (tmp_path / "letter.txt").read_text() == "mine"
 
 
-def test_a_damaged_checkpoint_is_one_line(undisturbed, tiny_model, tmp_path):  # noqa: F811
+def test_a_damaged_checkpoint_is_one_line(undisturbed, tiny_model, tmp_path):
     out = tmp_path / "run"
     succeed(*arguments(tiny_model, out, resume=False), *settings(train__rounds=1))
     state = out / "checkpoint/round-1/state.safetensors"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from hostile import refused
-from tiny import evenkeel, lines, one_line, succeed, tiny_model  # noqa: F401
+from tiny import evenkeel, lines, one_line, succeed
 
 ANSWERS = ["answer1", "answer2", "answer3"]
 CHAT = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}\n{% endfor %}"
@@ -25,7 +25,7 @@ def json_lines(text):
 
 
 @pytest.fixture(scope="module")
-def chatty(tiny_model, tmp_path_factory):  # noqa: F811
+def chatty(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("chatty") / "model"
     shutil.copytree(tiny_model, folder)
     (folder / "chat_template.jinja").write_text(CHAT)
@@ -72,7 +72,7 @@ def test_a_conversation_is_ranked_as_the_same_row_of_prompt_and_completion(chatt
     assert found["messages"] == found["prompt_completion"] == found["alpaca"]
 
 
-def test_options_are_ranked_behind_what_stands_before_the_first_of_them(tiny_model, tmp_path):  # noqa: F811
+def test_options_are_ranked_behind_what_stands_before_the_first_of_them(tiny_model, tmp_path):
     rows = [{"prompt": f"Question {i}: which one? ", "completion": output.format(*[ANSWERS[i % 3]] * 3), "answer": ANSWERS[i % 3],
              "options": ANSWERS} for i, output in enumerate(OUTPUTS * 2)]
     ranked = [one["ranked"] for one in predictions(tiny_model, rows, tmp_path, "--template", "plain")]
@@ -86,7 +86,7 @@ def test_options_are_ranked_behind_what_stands_before_the_first_of_them(tiny_mod
 
 # --- values that are empty or no answer at all ---
 
-def test_a_row_whose_answer_no_one_can_give_is_refused(tiny_model, tmp_path):  # noqa: F811
+def test_a_row_whose_answer_no_one_can_give_is_refused(tiny_model, tmp_path):
     (tmp_path / "boolq").mkdir()
     row = {"instruction": "Is it?\n\nAnswer format: true/false", "input": "", "output": "the correct answer is true", "answer": "true"}
     for answer in ("True", "false ", "maybe", "", "true/false"):
@@ -96,7 +96,7 @@ def test_a_row_whose_answer_no_one_can_give_is_refused(tiny_model, tmp_path):  #
     refused("evaluate", "--model", tiny_model, "--tasks", "boolq", "--data", tmp_path, says=["row 1", "instruction is empty"])
 
 
-def test_a_prompt_that_is_too_long_is_refused_before_any_is_answered(tiny_model, tmp_path):  # noqa: F811
+def test_a_prompt_that_is_too_long_is_refused_before_any_is_answered(tiny_model, tmp_path):
     rows = [{"prompt": "Is it so?", "completion": "yes"}] * 300 + [{"prompt": "so " * 4000, "completion": "no"}]
     done = evenkeel("evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "rows.jsonl", rows),
                     "--score", "f1", "--batch-size", 1, "--max-new-tokens", 200)
@@ -104,7 +104,7 @@ def test_a_prompt_that_is_too_long_is_refused_before_any_is_answered(tiny_model,
     assert done.stdout == ""
 
 
-def test_an_empty_output_is_never_right(tiny_model, tmp_path):  # noqa: F811
+def test_an_empty_output_is_never_right(tiny_model, tmp_path):
     rows = [{"prompt": f"Say {answer}", "completion": answer} for answer in ("A", "the", "*", "?!")]
     for score in ("f1", "exact"):
         for one in predictions(tiny_model, rows, tmp_path, "--template", "plain", score=score):
@@ -114,7 +114,7 @@ def test_an_empty_output_is_never_right(tiny_model, tmp_path):  # noqa: F811
 
 # --- score ---
 
-def test_an_empty_prompt_is_scored_behind_the_prefix_token(tiny_model, tmp_path):  # noqa: F811
+def test_an_empty_prompt_is_scored_behind_the_prefix_token(tiny_model, tmp_path):
     completions = ["T", "The answer", " blue", "\n", "<|endoftext|>The answer"]
     rows = [{"prompt": "", "completion": text} for text in completions]
     said = json_lines(succeed("score", "--model", tiny_model, "--input", write(tmp_path / "rows.jsonl", rows), "--json").stdout)
@@ -144,7 +144,7 @@ GOOD = ['{"ids": [7, 8, 9]}', '{"text": "The answer"}']
 
 @pytest.mark.parametrize("json_flag", [["--json"], []])
 @pytest.mark.parametrize("stdin", [True, False])
-def test_a_line_that_cannot_be_scored_stops_no_other(tiny_model, tmp_path, json_flag, stdin):  # noqa: F811
+def test_a_line_that_cannot_be_scored_stops_no_other(tiny_model, tmp_path, json_flag, stdin):
     rows = [GOOD[0], *BAD[:3], GOOD[1], *BAD[3:]]
     text = "\n".join(rows) + "\n"
     file = write(tmp_path / "rows.jsonl", rows)
@@ -165,7 +165,7 @@ def test_a_line_that_cannot_be_scored_stops_no_other(tiny_model, tmp_path, json_
     assert strict.stdout == ""
 
 
-def test_a_prompt_that_cannot_be_answered_stops_no_other(tiny_model, tmp_path):  # noqa: F811
+def test_a_prompt_that_cannot_be_answered_stops_no_other(tiny_model, tmp_path):
     rows = ['{"prompt": "Once"}', '{"prompt": ""}', '{"prompt": 5}', "{", json.dumps({"prompt": "so " * 4000}), '{"prompt": "The answer"}']
     flags = ["generate", "--model", tiny_model, "--input", write(tmp_path / "rows.jsonl", rows), "--max-new-tokens", 3]
     done = evenkeel(*flags, "--json")
@@ -181,7 +181,7 @@ def test_a_prompt_that_cannot_be_answered_stops_no_other(tiny_model, tmp_path): 
     refused("generate", "--model", tiny_model, says=["--prompt or --input"])
 
 
-def test_rows_that_cannot_be_read_are_left_out_of_an_evaluation_or_refused(tiny_model, tmp_path):  # noqa: F811
+def test_rows_that_cannot_be_read_are_left_out_of_an_evaluation_or_refused(tiny_model, tmp_path):
     good = {"prompt": "Is it so?", "completion": "yes"}
     rows = [good, {"prompt": "Is it?"}, "no JSON", {**good, "prompt": "Really?"}, {"prompt": "", "completion": "no"}]
     flags = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", write(tmp_path / "rows.jsonl", rows), "--score", "exact",
@@ -198,7 +198,7 @@ def test_rows_that_cannot_be_read_are_left_out_of_an_evaluation_or_refused(tiny_
 
 # --- before work starts ---
 
-def test_places_and_encoders_are_looked_at_before_anything_is_scored(tiny_model, tmp_path):  # noqa: F811
+def test_places_and_encoders_are_looked_at_before_anything_is_scored(tiny_model, tmp_path):
     file = write(tmp_path / "rows.jsonl", [{"prompt": "Is it so?", "completion": "yes"}])
     flags = ["evaluate", "--model", tiny_model, "--tasks", "files", "--data", file]
     for more, word in ((["--predictions", tmp_path], "cannot be written"), (["--predictions", tmp_path / "no/p.jsonl"], "cannot be written"),

@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from hostile import refused
 from measured import Measured
-from tiny import CONFIG, PROGRAM, ROOT, lines, model, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, lines, settings, succeed
 
 MODEL_CONFIG = ROOT / "configs/tiny/model.json"
 
@@ -26,27 +26,27 @@ MODEL_CONFIG = ROOT / "configs/tiny/model.json"
     ("evaluate", "--max-new-tokens", 2**63 - 1), ("evaluate", "--threads", 2**32 + 1),
     ("bertscore", "--threads", 2**32 + 1), ("bertscore", "--layer", 2**62), ("pg-alignment", "--limit", 10**15),
     ("train", "--threads", 2**32 + 1)])
-def test_a_flag_beyond_its_bound_is_refused_with_it(tiny_model, tmp_path, command, flag, value):  # noqa: F811
+def test_a_flag_beyond_its_bound_is_refused_with_it(tiny_model, tmp_path, command, flag, value):
     rest = {"generate": ["--model", tiny_model, "--prompt", "x"], "score": ["--model", tiny_model, "--input", "x"],
             "evaluate": ["--model", tiny_model, "--tasks", "builtin"], "pg-alignment": ["--run", tmp_path],
             "bertscore": ["--model", tiny_model, "--input", "x"], "train": [CONFIG, "--out", tmp_path / "run"]}
     refused(command, *rest[command], flag, value, says=[flag, value, "allowed: ", "up to "])
 
 
-def test_caches_that_no_machine_holds_are_refused_before_they_are_made(tiny_model):  # noqa: F811
+def test_caches_that_no_machine_holds_are_refused_before_they_are_made(tiny_model):
     prompts = [word for i in range(3000) for word in ("--prompt", f"{i}")]
     refused("generate", "--model", tiny_model, *prompts, "--beams", 1024, "--max-new-tokens", 900,
             says=["generating needs about ", "GiB", "--beams"])
 
 
-def test_a_run_that_cannot_fit_is_refused_before_its_weights_are_read(tiny_model, tmp_path):  # noqa: F811
+def test_a_run_that_cannot_fit_is_refused_before_its_weights_are_read(tiny_model, tmp_path):
     line = refused("train", CONFIG, "--out", tmp_path / "run",
                    *settings(model__path=tiny_model, train__batch_size=65536),
                    says=["the run needs about ", "are available", "lower train.batch_size"])
     assert len(line) <= 500 and not (tmp_path / "run/manifest.json").exists()
 
 
-def test_a_limit_of_the_address_space_counts(tiny_model, tmp_path):  # noqa: F811
+def test_a_limit_of_the_address_space_counts(tiny_model, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     refused("train", CONFIG, "--out", tmp_path / "run", *settings(model__path=tiny_model, train__batch_size=3000),
@@ -55,7 +55,7 @@ def test_a_limit_of_the_address_space_counts(tiny_model, tmp_path):  # noqa: F81
 
 # --- doctor ---
 
-def test_doctor_says_what_a_run_will_hold_and_what_to_lower(tiny_model):  # noqa: F811
+def test_doctor_says_what_a_run_will_hold_and_what_to_lower(tiny_model):
     small = ["doctor", "--config", CONFIG, *settings(model__path=tiny_model)]
     out = succeed(*small).stdout
     for word in ("micro-batch", "adapters", "in all", "available", "mapped files", "fits"):
@@ -66,7 +66,7 @@ def test_doctor_says_what_a_run_will_hold_and_what_to_lower(tiny_model):  # noqa
 
 @pytest.mark.parametrize("changes", [
     {"train__batch_size": 48, "method__name": '"fedit"'}, {"lora__rank": 64, "lora__alpha": 64}])
-def test_the_estimate_is_not_below_what_a_run_takes(tiny_model, tmp_path, changes):  # noqa: F811
+def test_the_estimate_is_not_below_what_a_run_takes(tiny_model, tmp_path, changes):
     words = settings(model__path=tiny_model, train__rounds=1, **changes)
     table = succeed("doctor", "--config", CONFIG, *words).stdout
     foreseen = float(next(line for line in table.splitlines() if line.endswith("  in all")).split()[0]) * 2**30
@@ -131,7 +131,7 @@ def wait_for(condition, seconds=120):
 
 
 @pytest.mark.parametrize("left", [4096, -100])  # nearly all of it goes, or less than a page: read as zeros
-def test_a_model_cut_during_training_ends_the_run_at_its_last_commit(model, tmp_path, left):  # noqa: F811
+def test_a_model_cut_during_training_ends_the_run_at_its_last_commit(model, tmp_path, left):
     out, weights = tmp_path / "run", model / "model.safetensors"
     whole = weights.read_bytes()
     process = start(out, model)

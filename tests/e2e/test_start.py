@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, ROOT, one_line, sealed, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, one_line, sealed, settings, succeed
 
 PIECE = 16 << 20
 
@@ -28,7 +28,7 @@ def tree_digest(file):
 
 
 @pytest.fixture(scope="module")
-def large_model(tiny_model, tmp_path_factory):  # noqa: F811
+def large_model(tiny_model, tmp_path_factory):
     """Of 36 MB, by its vocabulary, untouched for two seconds."""
     folder = tmp_path_factory.mktemp("large")
     config = json.loads((ROOT / "configs/tiny/model.json").read_text())

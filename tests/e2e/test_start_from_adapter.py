@@ -5,13 +5,13 @@ import json
 import pytest
 
 from test_extended import NAMES, SAMPLE, arguments
-from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, evenkeel, lines, one_line, settings, succeed
 
 UNEQUAL = {"hetlora", "flexlora", "flora", "florist"}
 
 
 @pytest.fixture(scope="module")
-def adapter(tiny_model, tmp_path_factory):  # noqa: F811
+def adapter(tiny_model, tmp_path_factory):
     """Of a run of rank 2, well away from zero."""
     out = tmp_path_factory.mktemp("start") / "run"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model, 1, lora__rank=2, train__optimizer__lr="5e-2"))
@@ -24,11 +24,11 @@ def start(model, adapter, method, **changes):
                     train__rounds=1, data__limit=30, data__task="files", data__partition__kind="iid",
                     data__files__score="nll", data__files__train=f"['{adapter.parent}/rows.jsonl']",
                     data__files__test=f"['{adapter.parent}/rows.jsonl']", evaluate__before="true", evaluate__limit=4,
-                    evaluate__budgets="[1.0]", evaluate__readings="['b']", **changes)
+                    evaluate__budgets="[1.0]", evaluate__rank_eval_modes="['b']", **changes)
 
 
 @pytest.fixture(scope="module")
-def likelihood(tiny_model, adapter):  # noqa: F811
+def likelihood(tiny_model, adapter):
     """Of the rows that all runs are tested on, with the adapter alone."""
     rows = [{"prompt": f"Is {i} even?", "completion": "yes" if i % 2 == 0 else "no"} for i in range(12)]
     (adapter.parent / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -39,7 +39,7 @@ def likelihood(tiny_model, adapter):  # noqa: F811
 
 
 @pytest.mark.parametrize("method", [name for name in SAMPLE if name != "fed-sb"])
-def test_its_first_scores_are_the_adapters(tiny_model, adapter, likelihood, tmp_path, method):  # noqa: F811
+def test_its_first_scores_are_the_adapters(tiny_model, adapter, likelihood, tmp_path, method):
     """The adapter's rank is 2, the run's 3: all of it is held. phi is zero before the first round."""
     words = start(tiny_model, adapter, method, evaluate__as_exported="false")
     words = [word.replace("evaluate.limit=4", "evaluate.limit=0") for word in words]
@@ -53,7 +53,7 @@ def test_its_first_scores_are_the_adapters(tiny_model, adapter, likelihood, tmp_
     assert files == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_a_method_whose_factors_come_from_gradients_refuses_it_by_name(tiny_model, adapter, likelihood, tmp_path):  # noqa: F811
+def test_a_method_whose_factors_come_from_gradients_refuses_it_by_name(tiny_model, adapter, likelihood, tmp_path):
     assert "fed-sb" in NAMES
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *start(tiny_model, adapter, "fed-sb")), "lora.init",
              "fed-sb", "cannot start from an adapter")
@@ -65,13 +65,13 @@ def test_a_method_whose_factors_come_from_gradients_refuses_it_by_name(tiny_mode
     ({"lora__targets": "['q_proj']"}, ["lora.init", "lora.targets"]),
     ({"lora__init": "nowhere"}, ["lora.init", "nowhere", "no folder"]),
 ])
-def test_what_does_not_fit_is_refused_before_anything_is_made(tiny_model, adapter, likelihood, tmp_path, changes, says):  # noqa: F811
+def test_what_does_not_fit_is_refused_before_anything_is_made(tiny_model, adapter, likelihood, tmp_path, changes, says):
     words = start(tiny_model, adapter, "fedit") + settings(**changes)
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", *words), *says)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_resumed_run_wants_the_adapter_that_it_began_with(tiny_model, adapter, likelihood, tmp_path):  # noqa: F811
+def test_a_resumed_run_wants_the_adapter_that_it_began_with(tiny_model, adapter, likelihood, tmp_path):
     import shutil
     shutil.copytree(adapter / "adapter", tmp_path / "start")
     words = start(tiny_model, adapter, "fedit") + settings(lora__init=tmp_path / "start")
@@ -81,7 +81,7 @@ def test_a_resumed_run_wants_the_adapter_that_it_began_with(tiny_model, adapter,
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "out", "--resume", *words), "adapter_config.json", "has changed since")
 
 
-def test_sites_that_it_lacks_begin_fresh_and_are_counted(tiny_model, adapter, likelihood, tmp_path):  # noqa: F811
+def test_sites_that_it_lacks_begin_fresh_and_are_counted(tiny_model, adapter, likelihood, tmp_path):
     small = tmp_path / "small"
     succeed("train", CONFIG, "--out", small, *arguments(tiny_model, 1, lora__targets="['q_proj']", lora__router_lora="false"))
     words = start(tiny_model, adapter, "fedit") + settings(lora__init=small / "adapter")

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, small_run, succeed, tiny_model  # noqa: F401
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, settings, succeed
 
 
 def started(*words):
@@ -30,13 +30,13 @@ def pasted(command, **options):
 
 
 @pytest.fixture
-def arguments(tiny_model, tmp_path):  # noqa: F811
+def arguments(tiny_model, tmp_path):
     """A run in a folder whose name a shell would take apart."""
     out = tmp_path / "a run's folder"
     return out, ["train", CONFIG, "--out", out, *settings(model__path=tiny_model, evaluate__limit=1, method__name="fedit")]
 
 
-def test_a_run_that_is_done(small_run):  # noqa: F811
+def test_a_run_that_is_done(small_run):
     said = succeed("status", small_run).stdout
     loss = lines(small_run / "rounds.jsonl")[-1]["loss"]
     assert said.startswith(f"fedit, round 1 of 1, loss {loss:.4f}\ndone\n")
@@ -70,7 +70,7 @@ def test_a_folder_without_a_run(tmp_path):
     one_line(evenkeel("status", tmp_path / "nowhere"), "nowhere", "holds no run")
 
 
-def test_a_run_that_is_there_already_is_gone_on_with_by_the_line(small_run, tmp_path):  # noqa: F811
+def test_a_run_that_is_there_already_is_gone_on_with_by_the_line(small_run, tmp_path):
     out = shutil.copytree(small_run, tmp_path / "a copy")
     said = one_line(evenkeel("train", CONFIG, "--out", out), "holds a run already", "another --out")
     done = pasted(said.split("go on with it by: ", 1)[1])
@@ -95,7 +95,7 @@ def test_the_log_of_a_run_grows_with_each_process(arguments):
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (info   |warning|error  ) ", line) for line in log.splitlines())
 
 
-def test_warnings_that_came_before_the_folder_are_in_the_log(tiny_model, tmp_path):  # noqa: F811
+def test_warnings_that_came_before_the_folder_are_in_the_log(tiny_model, tmp_path):
     out = tmp_path / "out"
     done = succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=1, data__limit=30, data__cutoff=100,
                                                             evaluate__limit=1, method__name="fedit", evaluate__budgets="[1.0]"))
@@ -103,14 +103,14 @@ def test_warnings_that_came_before_the_folder_are_in_the_log(tiny_model, tmp_pat
     assert warned.split("warning ", 1)[1] in (out / "log.txt").read_text()
 
 
-def test_a_run_that_fails_leaves_its_last_word(tiny_model, tmp_path):  # noqa: F811
+def test_a_run_that_fails_leaves_its_last_word(tiny_model, tmp_path):
     out = tmp_path / "out"
     done = evenkeel("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__optimizer__lr="1e6", method__name="fedit"))
     assert done.returncode == 1 and "the loss is" in done.stderr
     assert "error   " in (out / "log.txt").read_text().splitlines()[-1]
 
 
-def test_damage_is_gone_around_by_the_line(tiny_model, tmp_path):  # noqa: F811
+def test_damage_is_gone_around_by_the_line(tiny_model, tmp_path):
     out = tmp_path / "a run"
     succeed("train", CONFIG, "--out", out, *settings(model__path=tiny_model, train__rounds=2, evaluate__limit=1, data__limit=30,
                                                      method__name="fedit", evaluate__budgets="[1.0]"))
@@ -122,7 +122,7 @@ def test_damage_is_gone_around_by_the_line(tiny_model, tmp_path):  # noqa: F811
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted")
-def test_a_full_disk_is_told_with_the_next_step(tiny_model, tmp_path):  # noqa: F811
+def test_a_full_disk_is_told_with_the_next_step(tiny_model, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     if pasted(f"mount -t tmpfs -o size=400k none '{disk}'").returncode != 0:

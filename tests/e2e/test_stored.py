@@ -12,9 +12,7 @@ import time
 
 import pytest
 
-from forked import forked
-from tiny import (CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, sealed, settings, succeed, tiny_model,  # noqa: F401
-                  without_seconds)
+from tiny import CONFIG, PROGRAM, ROOT, evenkeel, lines, one_line, sealed, settings, started, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
 STATE = "checkpoint/round-2/state.safetensors"
@@ -42,14 +40,14 @@ def resume(out, *more):
 
 
 @pytest.fixture(scope="module")
-def finished(tiny_model, tmp_path_factory):  # noqa: F811
+def finished(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "finished"
     succeed("train", CONFIG, "--out", out, *quick(tiny_model))
     return out
 
 
 @pytest.fixture(scope="module")
-def half_done(tiny_model, tmp_path_factory):  # noqa: F811
+def half_done(tiny_model, tmp_path_factory):
     """Killed in its second round, after the first upload."""
     out = tmp_path_factory.mktemp("runs") / "half-done"
     process = start("train", CONFIG, "--out", out, *quick(tiny_model))
@@ -114,7 +112,7 @@ def test_a_flipped_bit_is_found_by_who_reads_it_and_nothing_is_changed(run, tmp_
         for bit in {0, bits - 6, clock.randrange(bits)} if reader == "resume" else {clock.randrange(bits)}:
             flip(run / name, bit)
             before = content(run)
-            said = one_line(forked(*commands(run, tmp_path)[reader]), name.rsplit("/", 1)[-1])
+            said = one_line(evenkeel(*commands(run, tmp_path)[reader]), name.rsplit("/", 1)[-1])
             assert content(run) == before, (reader, bit, said)
             flip(run / name, bit)
     assert not (tmp_path / "exported").exists()
@@ -158,7 +156,7 @@ def test_a_folder_where_a_file_should_be_is_one_line(run, tmp_path):
         (run / name).unlink()
         (run / name).mkdir()
         for reader in readers[:1] if name != "rounds.jsonl" else readers:
-            one_line(forked(*commands(run, tmp_path)[reader]), name)
+            one_line(evenkeel(*commands(run, tmp_path)[reader]), name)
         (run / name).rmdir()
         (run / name).write_bytes(data)
 
@@ -168,7 +166,7 @@ def test_values_of_the_wrong_type_name_the_file_before_training(run, tmp_path):
         text = (run / name).read_text()
         first, *rest = text.splitlines() if name.endswith("jsonl") else [text]
         (run / name).write_text("\n".join([sealed({**json.loads(first), **changes}), *rest]) + "\n")
-        one_line(forked(*commands(run, tmp_path)[reader]), name)
+        one_line(evenkeel(*commands(run, tmp_path)[reader]), name)
         (run / name).write_text(text)
     with_changes("manifest.json", "resume", files=7)
     with_changes("manifest.json", "resume", files=[{"path": 3}])
@@ -226,7 +224,7 @@ def test_a_state_with_a_value_that_is_no_number_is_refused_by_its_tensor(run, tm
         tensors[site_of(tensors)] = dtype, shape, struct.pack("<f", float("nan")) + data[4:]
     rewrite_state(run, change)
     for reader in EVERYBODY[:4]:
-        one_line(forked(*commands(run, tmp_path)[reader]), "[numeric]", "q_proj/b", "not finite")
+        one_line(evenkeel(*commands(run, tmp_path)[reader]), "[numeric]", "q_proj/b", "not finite")
 
 
 @pytest.mark.parametrize("change, says", [
@@ -241,13 +239,13 @@ def test_a_state_that_does_not_fit_the_model_is_refused(run, change, says, tmp_p
     rewrite_state(run, change)
     before = content(run)
     one_line(resume(run), "state.safetensors", says)
-    one_line(forked(*commands(run, tmp_path)["evaluate"]), "state.safetensors", says)
+    one_line(evenkeel(*commands(run, tmp_path)["evaluate"]), "state.safetensors", says)
     assert content(run) == before
 
 
 def test_a_state_without_tensors_is_not_exported(run, tmp_path):
     rewrite_state(run, lambda tensors: tensors.clear())
-    one_line(forked("export", "--run", run, "--out", tmp_path / "exported"), "no adapter")
+    one_line(evenkeel("export", "--run", run, "--out", tmp_path / "exported"), "no adapter")
     assert not (tmp_path / "exported").exists()
 
 
@@ -257,10 +255,10 @@ def test_a_config_edited_by_hand_is_refused_by_its_keys(run, tmp_path):
     config = run / "config.toml"
     config.write_text(config.read_text().replace("seed = 5", "seed = 6").replace("rank = 3", "rank = 4"))
     for reader in EVERYBODY:
-        one_line(forked(*commands(run, tmp_path)[reader]), "config.toml", "seed is 6, in the run 5", "lora.rank is 4, in the run 3")
+        one_line(evenkeel(*commands(run, tmp_path)[reader]), "config.toml", "seed is 6, in the run 5", "lora.rank is 4, in the run 3")
 
 
-def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_path):  # noqa: F811
+def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_path):
     assert resume(run, *quick(tiny_model), "--threads", 1, "--set", "seed=5").returncode == 0
     said = one_line(resume(run, *settings(train__local_epochs="9.0", seed=5, method__name="fedit")))
     assert "method.name" in said and "seed is" not in said, said
@@ -268,14 +266,14 @@ def test_a_resume_that_asks_for_nothing_new_is_accepted(run, tiny_model, tmp_pat
     one_line(resume(run, "--threads", 2), "threads is 2, in the run 1")
     edited = tmp_path / "edited.toml"
     edited.write_text(CONFIG.read_text().replace("seed = 5", "seed = 7").replace("rounds = 3", "rounds = 4"))
-    said = one_line(forked("train", edited, "--out", run, "--resume"), "seed is 7, in the run 5")
+    said = one_line(evenkeel("train", edited, "--out", run, "--resume"), "seed is 7, in the run 5")
     assert "train.rounds is" not in said  # the run was begun with a --set of its own for them
-    one_line(forked("train", CONFIG, "--out", run, "--from-round", 1), "--from-round", "--resume")
+    one_line(evenkeel("train", CONFIG, "--out", run, "--from-round", 1), "--from-round", "--resume")
 
 
 # --- one process, many readers ---
 
-def test_a_second_process_is_told_who_is_there_and_readers_read_on(tiny_model, finished, tmp_path):  # noqa: F811
+def test_a_second_process_is_told_who_is_there_and_readers_read_on(tiny_model, finished, tmp_path):
     out = tmp_path / "run"
     process = start("train", CONFIG, "--out", out, *quick(tiny_model))
     wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")))
@@ -301,7 +299,8 @@ def test_a_killed_process_holds_nothing(half_done, finished, tmp_path):
 def test_a_killed_export_leaves_nothing_in_the_way(finished, tmp_path, form, name):
     words = ["export", "--run", finished, "--format", form, "--out"]
     began = time.monotonic()
-    succeed(*words, tmp_path / "whole")
+    done = started(*words, tmp_path / "whole")  # as those are that the test kills
+    assert done.returncode == 0, done.stderr
     duration, clock = time.monotonic() - began, random.Random(form)
     for _ in range(5):
         process = start(*words, tmp_path / "out")
@@ -317,7 +316,7 @@ def test_a_killed_export_leaves_nothing_in_the_way(finished, tmp_path, form, nam
     succeed(*words, tmp_path / "out")
     assert content(tmp_path / "out") == content(tmp_path / "whole") and (tmp_path / "out" / name).exists()
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "out", "my.out.part"}
-    one_line(forked(*words, tmp_path / "out"), "not empty")
+    one_line(evenkeel(*words, tmp_path / "out"), "not empty")
 
 
 def test_a_run_of_an_older_version_is_refused_and_reported(run):

@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from tiny import CONFIG, evenkeel, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, evenkeel, lines, settings, succeed, without_seconds
 
 NAME = "TeleQuAD-v4-full.json"
 WORDS = ["bearer", "the cell", "paging", "a handover", "uplink", "an anchor", "timer", "downlink"]
@@ -41,7 +41,7 @@ def train(model, data, out, **changes):
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, data, tmp_path_factory):  # noqa: F811
+def run(tiny_model, data, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "telequad"
     done = train(tiny_model, data, out)
     assert done.returncode == 0, done.stderr
@@ -97,14 +97,14 @@ def test_evaluating_again_gives_the_recorded_scores_and_they_are_squads(run, tmp
             assert score[name] == pytest.approx(sum(row[name] for row in rows) / 10)
 
 
-def test_a_model_answers_beside_choices(tiny_model, data):  # noqa: F811
+def test_a_model_answers_beside_choices(tiny_model, data):
     out = succeed("evaluate", "--model", tiny_model, "--tasks", "telequad,builtin:facts", "--data", data, "--limit", 3,
                   "--budget", "0.5", "--max-new-tokens", 4).stdout
     assert all(word in out for word in ("telequad", "builtin:facts", "EM", "acc", "chance"))
     assert max(map(len, out.splitlines())) <= 120
 
 
-def test_impossible_questions_and_other_splits_are_keys(tiny_model, data, tmp_path):  # noqa: F811
+def test_impossible_questions_and_other_splits_are_keys(tiny_model, data, tmp_path):
     out = tmp_path / "run"
     done = train(tiny_model, data, out, data__telequad="{split='specs',impossible=true,train_share=0.7,split_seed=3}")
     assert done.returncode == 0, done.stderr
@@ -123,7 +123,7 @@ def answer(content):
     (lambda content: answer(content).update(answer_start=1), ["data[1].paragraphs[0].qas[0].answers[0]", "answer_start 1"]),
     (None, [NAME]),
 ])
-def test_a_broken_file_ends_in_one_line(tiny_model, data, tmp_path, change, says):  # noqa: F811
+def test_a_broken_file_ends_in_one_line(tiny_model, data, tmp_path, change, says):
     content = copy.deepcopy(json.loads((data / NAME).read_text()))
     text = json.dumps(content)[:-9] if change is None else json.dumps((change(content), content)[1])
     (tmp_path / NAME).write_text(text)
@@ -134,7 +134,7 @@ def test_a_broken_file_ends_in_one_line(tiny_model, data, tmp_path, change, says
         assert len(said) == 1 and all(word in said[0] for word in (NAME, *says)), done.stderr
 
 
-def test_a_key_that_rows_do_not_have(tiny_model, data, tmp_path):  # noqa: F811
+def test_a_key_that_rows_do_not_have(tiny_model, data, tmp_path):
     done = train(tiny_model, data, tmp_path / "run", data__partition__key="title")
     assert done.returncode == 1
     assert all(word in done.stderr for word in ("data.partition.key", "title", "spec, source, docid"))

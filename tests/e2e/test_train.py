@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from tiny import CONFIG, lines, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, lines, settings, succeed, without_seconds
 
 
 def train(model, out, *more, **changes):
@@ -16,7 +16,7 @@ def train(model, out, *more, **changes):
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
+def run(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "tiny"
     done = train(tiny_model, out)
     return out, done
@@ -31,7 +31,7 @@ def test_the_run_folder_holds_everything(run):
     assert {entry.name for entry in (out / "adapter").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_the_resolved_config_leaves_nothing_open(run, tiny_model):  # noqa: F811
+def test_the_resolved_config_leaves_nothing_open(run, tiny_model):
     config = tomllib.loads((run[0] / "config.toml").read_text())
     assert config["model"]["path"] == str(tiny_model)
     assert config["threads"] == 1
@@ -39,7 +39,7 @@ def test_the_resolved_config_leaves_nothing_open(run, tiny_model):  # noqa: F811
     assert config["method"]["ub-smoe"]["phi_momentum"] == 0.9
 
 
-def test_the_arithmetic_is_chosen_once(tiny_model, tmp_path):  # noqa: F811
+def test_the_arithmetic_is_chosen_once(tiny_model, tmp_path):
     out = tmp_path / "run"
     train(tiny_model, out, model__compute_dtype="auto", train__rounds=1, evaluate__limit=1)
     chosen = tomllib.loads((out / "config.toml").read_text())["model"]["compute_dtype"]
@@ -48,7 +48,7 @@ def test_the_arithmetic_is_chosen_once(tiny_model, tmp_path):  # noqa: F811
     assert tomllib.loads((out / "config.toml").read_text())["model"]["compute_dtype"] == chosen
 
 
-def test_the_manifest_names_every_file_with_its_fingerprint(run, tiny_model):  # noqa: F811
+def test_the_manifest_names_every_file_with_its_fingerprint(run, tiny_model):
     manifest = json.loads((run[0] / "manifest.json").read_text())
     assert {"version", "libraries", "machine", "created", "git"} <= manifest.keys()
     by_path = {entry["path"]: entry for entry in manifest["files"]}
@@ -105,7 +105,7 @@ def test_evaluations_and_the_table_name_every_task_and_budget(run):
     assert "generate --run " in done.stderr
 
 
-def test_same_config_and_seed_give_the_same_bits(run, tiny_model, tmp_path):  # noqa: F811
+def test_same_config_and_seed_give_the_same_bits(run, tiny_model, tmp_path):
     again = tmp_path / "again"
     train(tiny_model, again)
     name = "adapter/adapter_model.safetensors"
@@ -114,13 +114,13 @@ def test_same_config_and_seed_give_the_same_bits(run, tiny_model, tmp_path):  # 
         assert without_seconds(lines(again / records)) == without_seconds(lines(run[0] / records))
 
 
-def test_another_seed_gives_other_bits(run, tiny_model, tmp_path):  # noqa: F811
+def test_another_seed_gives_other_bits(run, tiny_model, tmp_path):
     other = tmp_path / "other"
     train(tiny_model, other, seed=6, train__rounds=1)
     assert lines(other / "rounds.jsonl")[0]["loss"] != lines(run[0] / "rounds.jsonl")[0]["loss"]
 
 
-def test_one_set_switches_the_method(tiny_model, tmp_path):  # noqa: F811
+def test_one_set_switches_the_method(tiny_model, tmp_path):
     out = tmp_path / "fedit"
     train(tiny_model, out, method__name="fedit", train__rounds=2, evaluate__every=1, evaluate__before="true")
     rounds = lines(out / "rounds.jsonl")
@@ -130,7 +130,7 @@ def test_one_set_switches_the_method(tiny_model, tmp_path):  # noqa: F811
     assert {s["round"] for s in lines(out / "evaluations.jsonl")} == {0, 1, 2}
 
 
-def test_bfloat16_transport_halves_the_bytes(run, tiny_model, tmp_path):  # noqa: F811
+def test_bfloat16_transport_halves_the_bytes(run, tiny_model, tmp_path):
     out = tmp_path / "half"
     train(tiny_model, out, train__transport_dtype="bfloat16", train__rounds=1)
     full, half = (lines(folder / "rounds.jsonl")[0]["bytes_down"] for folder in (run[0], out))
@@ -167,7 +167,7 @@ def test_pseudo_gradients_of_a_run_are_held_against_true_ones(run):
     assert titles == ["layer", "idle", "compared", "zero", "cosine", "shuffled", "least", "most"]
 
 
-def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):  # noqa: F811
+def test_real_commonsense_rows_train_and_are_answered(tiny_model, tmp_path):
     data = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))
     if not (data / "commonsense").is_dir():
         pytest.skip(f"{data}/commonsense is not there")

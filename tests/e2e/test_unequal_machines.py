@@ -8,13 +8,13 @@ import tomllib
 import pytest
 
 from test_resume import start, wait_for
-from tiny import CONFIG, ROOT, evenkeel, lines, one_line, settings, succeed, tiny_model, without_seconds  # noqa: F401
+from tiny import CONFIG, ROOT, evenkeel, lines, one_line, settings, succeed, without_seconds
 
 DEVICES = {
-    "devices.phone": '{ top_k = [1, 8], tokens_per_second = [300, 80], down_mbit = 20, up_mbit = 4, latency = 0.1, '
+    "client_profiles.phone": '{ top_k = [1, 8], tokens_per_second = [300, 80], down_mbit = 20, up_mbit = 4, latency = 0.1, '
                      'dropout = 0.2, speed_factor = { distribution = "log-normal", sigma = 0.4 } }',
-    "devices.server": "{ tokens_per_second = [9000] }",
-    "clients.devices": '["phone", "phone", "server", "server", "phone"]',
+    "client_profiles.server": "{ tokens_per_second = [9000] }",
+    "clients.profiles": '["phone", "phone", "server", "server", "phone"]',
     "clients.participation": "1.0",
     "clients.deadline": "8",
     "clients.quorum": "2",
@@ -30,7 +30,7 @@ def arguments(model, **changes):
 
 
 @pytest.fixture(scope="module")
-def run(tiny_model, tmp_path_factory):  # noqa: F811
+def run(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("unequal") / "run"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model))
     return out
@@ -57,14 +57,14 @@ def test_the_clock_goes_on_from_round_to_round_and_losses_have_reasons(run):
     assert reasons == {"dropped out", "late"}
 
 
-def test_ranks_lose_whom_one_process_loses(run, tiny_model, tmp_path):  # noqa: F811
+def test_ranks_lose_whom_one_process_loses(run, tiny_model, tmp_path):
     out = tmp_path / "ranks"
     succeed("train", CONFIG, "--out", out, *arguments(tiny_model), "--ranks", 2)
     assert without_seconds(lines(out / "rounds.jsonl")) == without_seconds(lines(run / "rounds.jsonl"))
     assert (out / "adapter/adapter_model.safetensors").read_bytes() == (run / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_a_killed_run_of_devices_ends_with_the_same_records(run, tiny_model, tmp_path):  # noqa: F811
+def test_a_killed_run_of_devices_ends_with_the_same_records(run, tiny_model, tmp_path):
     out = tmp_path / "killed"
     process = start("train", CONFIG, "--out", out, *arguments(tiny_model))
     wait_for(lambda: list(out.glob("checkpoint/uploads-2/*.json")) or process.poll() is not None)
@@ -83,15 +83,15 @@ def test_report_draws_time(run):
     assert '"seconds":' + json.dumps(lines(run / "rounds.jsonl")[-1]["simulated"]["end"]) in page.read_text()
 
 
-def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(tiny_model, tmp_path):  # noqa: F811
+def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(tiny_model, tmp_path):
     quick = settings(model__path=tiny_model, data__limit=12, train__rounds=1, method__name="fedit", evaluate__limit=1,
                      evaluate__budgets="[1.0]")
-    out = succeed("doctor", "--config", CONFIG, *quick, "--device-profile", tmp_path / "here.toml").stdout
-    assert "[devices.here] is in" in out
-    profile = tomllib.loads((tmp_path / "here.toml").read_text())["devices"]["here"]
+    out = succeed("doctor", "--config", CONFIG, *quick, "--client-profile", tmp_path / "here.toml").stdout
+    assert "[client_profiles.here] is in" in out
+    profile = tomllib.loads((tmp_path / "here.toml").read_text())["client_profiles"]["here"]
     assert profile["top_k"] == [1, 2, 4, 8] and min(profile["tokens_per_second"]) > 0
     (tmp_path / "timed.toml").write_text(CONFIG.read_text() + (tmp_path / "here.toml").read_text())
-    succeed("train", tmp_path / "timed.toml", *quick, "--set", 'clients.devices={ values = ["here"] }', "--out", tmp_path / "run")
+    succeed("train", tmp_path / "timed.toml", *quick, "--set", 'clients.profiles={ values = ["here"] }', "--out", tmp_path / "run")
     check = lambda *words: subprocess.run([sys.executable, ROOT / "bench/check_times.py", tmp_path / "run", *words],
                                           capture_output=True, text=True, timeout=60)
     loose = check("--tolerance", "1000", "--together")
@@ -100,14 +100,14 @@ def test_a_measured_device_is_read_as_it_was_written_and_checked_against_a_run(t
 
 
 @pytest.mark.parametrize("words, says", [
-    (["--device-profile", "a b.toml"], ["--device-profile", "NAME.toml"]),
-    (["--device-profile", "nowhere/box.toml"], ["nowhere", "folder"]),
+    (["--client-profile", "a b.toml"], ["--client-profile", "NAME.toml"]),
+    (["--client-profile", "nowhere/box.toml"], ["nowhere", "folder"]),
 ])
 def test_a_profile_that_could_not_be_written_is_refused_before_anything_is_measured(words, says, tmp_path):
     one_line(evenkeel("doctor", "--config", CONFIG, *words, cwd=tmp_path), *says)
 
 
-def test_a_run_whose_quorum_cannot_be_reached_is_refused_before_it_begins(tiny_model, tmp_path):  # noqa: F811
+def test_a_run_whose_quorum_cannot_be_reached_is_refused_before_it_begins(tiny_model, tmp_path):
     one_line(evenkeel("train", CONFIG, "--out", tmp_path / "run", *arguments(tiny_model), "--set", "clients.quorum=5"),
              "clients would not drop out, clients.quorum is 5")
     assert not (tmp_path / "run").exists()

@@ -9,15 +9,25 @@ import subprocess
 
 import pytest
 
+from forked import fits, forked
+
 PROGRAM = os.environ["EVENKEEL_PROGRAM"]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "configs/tiny/train.toml"
 slow = pytest.mark.skipif("EVENKEEL_SLOW" not in os.environ, reason="takes long: `make test-slow` runs it")
 
 
-def evenkeel(*arguments, cwd=ROOT, timeout=300, **options):
+def started(*arguments, cwd=ROOT, timeout=300, **options):
+    """The program, started: for tests of its start, its environment, its limits and its descriptors."""
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**os.environ, "OMP_NUM_THREADS": "1"}, **options)
+
+
+def evenkeel(*arguments, cwd=ROOT, timeout=300, errors="strict", input="", **options):
+    """The finished program: forked from one that has started (forked.py), or started where an option of subprocess is given."""
+    if options or not fits(cwd, *arguments):
+        return started(*arguments, cwd=cwd, timeout=timeout, errors=errors, **({"input": input} if input else {}), **options)
+    return forked(*arguments, cwd=cwd, timeout=timeout, errors=errors, input=input)
 
 
 def succeed(*arguments, **options):
@@ -63,9 +73,12 @@ def one_line(done, *words):
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
+    """One for all tests of a process, which may not change it."""
     folder = tmp_path_factory.mktemp("model") / "tiny"
     succeed("pretrain", "configs/tiny/pretrain.toml", "--out", folder)
-    return folder
+    made = {path: path.read_bytes() for path in folder.iterdir()}
+    yield folder
+    assert {path: path.read_bytes() for path in folder.iterdir()} == made, "a test changed the model that all share: it should take a copy (model)"
 
 
 @pytest.fixture

@@ -76,13 +76,13 @@ struct Memory {
   std::vector<Array> arrays{};
   std::vector<ArrayHead> heads{};
 
-  Places places(const Content& content) {
+  ReceiveBuffers places(const Content& content) {
     if (heads != content.heads()) {
       heads = content.heads();
       arrays.clear();
       for (const auto& head : heads) arrays.emplace_back(head.bytes(), spool);
     }
-    Places places;
+    ReceiveBuffers places;
     for (const auto& array : arrays) places.arrays.emplace_back(array.bytes());
     return places;
   }
@@ -236,7 +236,7 @@ bool exchange(Coordinator& coordinator, const Flags& flags, const Memory& memory
     content.add("config", Config{{"server-round", static_cast<int64_t>(round)}, {"node", std::to_string(node)}});
     auto place = std::make_shared<Memory>(Memory{.spool = text(flags, "spool")});
     coordinator.send(node, content, {.group = std::to_string(round), .place = [place](const Content& c) {
-                                       Places places = place->places(c);
+                                       ReceiveBuffers places = place->places(c);
                                        places.owner = place;
                                        return places;
                                      }});

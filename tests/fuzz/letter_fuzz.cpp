@@ -48,7 +48,7 @@ wire::Content content_of(std::string_view header, std::string_view payload) {
   return content;
 }
 
-void place(const wire::Places& places, std::string_view data) {
+void place(const wire::ReceiveBuffers& places, std::string_view data) {
   for (const auto array : places.arrays) {
     const size_t bytes = std::min(array.size(), data.size());
     std::memcpy(array.data(), data.data(), bytes);
@@ -61,14 +61,14 @@ void place(const wire::Places& places, std::string_view data) {
 void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const size_t end = std::min(input.find('\0'), input.size());
   const auto payload = input.substr(std::min(end + 1, input.size()));
-  IncomingLetter incoming("the input", [](const Letter&, int64_t bytes) {
-    EK_CHECK(bytes < (1 << 20), kData, "a letter of ", bytes, " bytes");
+  IncomingEnvelope incoming("the input", [](const Envelope&, int64_t bytes) {
+    EK_CHECK(bytes < (1 << 20), kData, "a envelope of ", bytes, " bytes");
   });
   const auto content = content_of(input.substr(0, end), payload);
-  const auto places = incoming.placing()(content);
+  const auto places = incoming.allocator()(content);
   if (!payload.empty()) place(places, payload.substr(std::min(payload.size(), pack_payload(payload, "x").head.size())));
-  const auto& letter = incoming.letter();
-  const auto message = from_parts(letter.header, letter.payload_N, "the input");
+  const auto& envelope = incoming.envelope();
+  const auto message = from_parts(envelope.header, envelope.payload_N, "the input");
   const auto* reply = std::get_if<Reply>(&message);
   if (!reply || reply->payload.size() == 0) return;
   const auto sent = decode(reply->payload.bytes, "the input");

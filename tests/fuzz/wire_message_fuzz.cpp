@@ -50,7 +50,7 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
 
   std::vector<std::vector<std::byte>> memory;
   const auto place = [&](const Content& content) {
-    Places places;
+    ReceiveBuffers places;
     for (const auto& head : content.heads()) memory.emplace_back(head.bytes());
     for (auto& bytes : memory) places.arrays.emplace_back(bytes);
     return places;

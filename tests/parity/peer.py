@@ -10,6 +10,8 @@ from safetensors.torch import load_file
 from transformers import (AutoConfig, AutoModelForCausalLM, GraniteMoeConfig, LlamaConfig, MixtralConfig, OlmoConfig, OlmoeConfig,
                           Qwen2MoeConfig, Qwen3MoeConfig)
 
+from forked import forked
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("EVENKEEL_PROGRAM", ROOT / "build" / "evenkeel"))
 V5 = int(transformers.__version__.split(".")[0]) >= 5
@@ -22,8 +24,9 @@ SMALLEST_GAP = 3e-5
 
 
 def run(*arguments, program=PROGRAM):
-    """Runs the program; its stdout. A failure shows what it wrote."""
-    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+    """Runs the program, or one of the tests' own; its stdout. A failure shows what it wrote."""
+    done = (forked(*arguments, cwd=os.getcwd(), timeout=600) if program == PROGRAM else
+            subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True))
     assert done.returncode == 0, f"{program.name} {arguments[0]} exited {done.returncode}: {done.stderr[-2000:]}"
     return done.stdout
 

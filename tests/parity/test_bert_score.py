@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import random
-import subprocess
 
 import bert_score
 import pytest
@@ -14,7 +13,8 @@ from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
 from transformers import (BertConfig, BertModel, BertTokenizerFast, RobertaConfig, RobertaForMaskedLM, RobertaModel,
                           RobertaTokenizerFast)
 
-from peer import PROGRAM, ROOT, run
+from forked import forked
+from peer import ROOT, run
 
 DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))  # without it: not there
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -259,9 +259,9 @@ def test_layers_by_name_are_those_of_the_package(encoder):
         link = pathlib.Path(name)
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(pathlib.Path(folder).absolute())
-        done = subprocess.run([PROGRAM, "bertscore", "--model", link, "--input", "pairs.jsonl"], capture_output=True, text=True)
+        done = forked("bertscore", "--model", link, "--input", "pairs.jsonl", cwd=os.getcwd())
         assert f"layer {model2layers[name]} of 24" in done.stderr, (name, done.stderr)
-    done = subprocess.run([PROGRAM, "bertscore", "--model", folder, "--input", "pairs.jsonl"], capture_output=True, text=True)
+    done = forked("bertscore", "--model", folder, "--input", "pairs.jsonl", cwd=os.getcwd())
     assert done.returncode == 1 and '"encoder" is no encoder of the BERTScore table' in done.stderr
 
 
@@ -300,8 +300,7 @@ def test_bad_input_is_one_line(encoder):
 
     def fails(text, *flags, model=folder, layer=2, says):
         file.write_text(text)
-        command = [PROGRAM, "--quiet", "bertscore", "--model", model, "--input", file, "--layer", layer, *flags]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        done = forked("--quiet", "bertscore", "--model", model, "--input", file, "--layer", layer, *flags, cwd=os.getcwd())
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
 
     good = '{"candidate": "yes", "reference": "no"}\n'

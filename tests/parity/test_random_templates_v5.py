@@ -21,17 +21,22 @@ PRELUDE = ("{%- set s = 'Hello, World' %}{% set u = 'aé😀b' %}{% set e = '' %
            "{% set l = [3, 1, 2] %}{% set w = ['b', 'A', 'c'] %}{% set t = (1, 2, 3) %}{% set d = {'b': 2, 'a': [1, none], 'C': 'x'} %}"
            "{% set m = [{'role': 'user', 'n': 1}, {'role': 'tool', 'n': 2}, {'role': 'user', 'n': 0}] %}")
 NAMES = {"text": ["s", "u", "e", "p"], "number": ["n", "z", "f"], "list": ["l", "w", "t", "m"], "dict": ["d"], "other": ["nothing", "none", "true", "false"]}
-TEXTS = ["'a'", "'lo'", "'b'", '"it\'s"', "'\\n'", "' '", "'%d'", "'{}'", "'é'", "''", "'role'", "'x,y'"]
+TEXTS = ["'a'", "'lo'", "'b'", '"it\'s"', "'\\n'", "' '", "'%d'", "'{}'", "'é'", "''", "'role'", "'x,y'",
+         "'\\x41\\u00e9\\t'", "'q\\'q'", "'\\\\n'", "'%s:%d'", "'%5.1f|%-4s|%x'", "'a\\qb'"]
 FILTERS = ["trim", "lower", "upper", "capitalize", "length", "first", "last", "list", "reverse", "unique", "items", "dictsort", "string", "tojson", "int", "abs",
            "join", "join(',')", "join('-', attribute='role')", "map('upper')|list", "map('string')|join('+')", "map(attribute='role')|list",
            "map(attribute='n', default=7)|list", "select|list", "select('odd')|list", "reject('equalto', 2)|list", "selectattr('n')|list",
            "selectattr('role', 'equalto', 'user')|list", "rejectattr('role', 'defined')|list", "default('d')", "default('d', true)", "replace('l', 'L')",
-           "replace('', '-')", "indent", "indent(2, true)", "tojson(indent=2)", "tojson(sort_keys=true)"]
+           "replace('', '-')", "indent", "indent(2, true)", "tojson(indent=2)", "tojson(sort_keys=true)", "tojson(ensure_ascii=true)", "tojson(separators=(',', ':'))", "tojson(indent='\\t', sort_keys=true)",
+           "tojson(indent=-1)", "tojson(true, 1, (';', '='))", "sort", "sort(reverse=true)", "sort(case_sensitive=true)", "sort(attribute='n')", "sort(attribute='role,n')",
+           "groupby('role')", "groupby('n')|list", "groupby('q', default=3)", "groupby(0)", "min", "max", "min(attribute='n')", "max(case_sensitive=true)",
+           "format('a', 1)", "format(n)", "safe", "title", "float", "float('x')", "dictsort(true)", "dictsort(by='value')", "dictsort(reverse=true)", "unique(true)|list",
+           "unique(attribute='role')|list", "count", "replace('', '+', 2)", "trim('H')", "first|string", "int('x')", "unheard", "d(n)"]
 METHODS = ["strip()", "lstrip('H ')", "rstrip()", "split()", "split(',')", "split('l', 1)", "startswith('H')", "startswith(('a', 'H'))", "endswith(['b'])",
            "replace('l', '', 1)", "find('l')", "count('l')", "count('')", "lower()", "upper()", "title()", "capitalize()", "removeprefix('He')", "items()",
-           "keys()", "values()", "get('a')", "get('q', 4)", "get(1)", "append(1)", "a", "role", "format(1)"]
+           "keys()", "values()", "get('a')", "get('q', 4)", "get(1)", "get((1, 2))", "replace('', '_')", "append(1)", "upper", "index", "real", "a", "role", "format(1)"]
 TESTS = ["defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean", "true", "false", "callable", "odd",
-         "even", "divisibleby 2", "eq 5", "ne 'a'", "in l", "in s", "gt 1", "sameas none", "lt n"]
+         "even", "divisibleby 2", "eq 5", "ne 'a'", "in l", "in s", "gt 1", "sameas none", "lt n", "unheard"]
 
 
 class Programs:
@@ -47,7 +52,8 @@ class Programs:
         kind = self.pick(["text", "number", "list", "dict", "other", "literal", "literal"])
         if kind != "literal":
             return self.pick(NAMES[kind])
-        return self.pick([*TEXTS, "0", "1", "-2", "3", "7", "1.5", "1e16", "0.1", "[]", "()", "{}", "(1,)", "[1, 2]", "(1, 2)", "['a']", "range(3)|list"])
+        return self.pick([*TEXTS, "0", "1", "-2", "3", "7", "1.5", "1e16", "0.1", "[]", "()", "{}", "(1,)", "[1, 2]", "(1, 2)", "['a']", "range(3)|list", "9007199254740993", "9007199254740992.0",
+                          "{1: 'x', 0: 'y', 512: 'z'}", "{1.0: 2, true: 3}", "{(1, 2): 3, none: 4}", "[[2, 'b'], [1, 'c'], [2, 'a']]"])
 
     def expression(self, size):
         if size <= 0:
@@ -59,7 +65,7 @@ class Programs:
         return inner if re.fullmatch(r"\w+", inner) else f"({inner})"
 
     def binary(self, size):
-        return f"{self.operand(size)} {self.pick(['+', '-', '*', '/', '//', '%', '~', '~', '+'])} {self.operand(size // 2)}"
+        return f"{self.operand(size)} {self.pick(['+', '-', '*', '/', '//', '%', '~', '~', '+', '**', '%'])} {self.operand(size // 2)}"
 
     def comparison(self, size):
         chain = [self.operand(size // 2) for _ in range(self.pick([2, 2, 3]))]
@@ -97,6 +103,19 @@ class Programs:
             lambda: "{% for x in l if " + self.expression(size) + " %}{% set n = n + x %}{{ n }} {% endfor %}{{ n }}",
             lambda: "{% set q = namespace(v=0) %}{% for x in w %}{% set q.v = " + self.expression(size) + " %}{% endfor %}{{ q.v }}",
             lambda: "{% macro g(x, y='d') %}[{{ x }}{{ y }}" + shown + "]{% endmacro %}{{ g(" + self.expression(1) + ") }}",
+            lambda: "{% macro g(x) %}<{{ caller(x, n) }}{{ varargs }}{{ kwargs }}>{% endmacro %}{% call(a, b='z') g(" + self.expression(1) + self.pick(["", ", 2", ", k=3"])
+            + ") %}{{ a }}{{ b }}" + shown + "{% endcall %}",
+            lambda: "{% macro g(x) %}[" + self.pick(["{{ x }}", "{{ caller() }}", "{{ caller }}", "{{ kwargs }}"]) + "]{% endmacro %}{% for x in l %}{% call g(x) %}" + shown
+            + "{% endcall %}{% endfor %}{{ g(" + self.expression(1) + ", k=1) }}",
+            lambda: "{% for x in w %}{% macro g(y) %}{{ x }}{{ y }}{{ v }}{% endmacro %}{% set v = " + self.expression(1) + " %}{{ g(loop.index) }}{% for y in "
+            + self.expression(1) + " %}{{ g(y) }}{{ loop.depth }}{% if loop.index > 2 %}{% break %}{% endif %}{% endfor %}{% endfor %}",
+            lambda: "{% for x in [1, [2, [3, 'ab']], l, " + self.expression(1) + "] recursive %}{{ loop.depth }}{{ loop.index }}{{ loop(x) if x is iterable and x is not string else x }}"
+            + self.pick(["", "{% else %}e"]) + "{% endfor %}",
+            lambda: "{% for x in m %}{% generation %}{{ x.role }}" + shown + "{% set n = 9 %}{% endgeneration %}{{ n }}{% endfor %}",
+            lambda: "{% for k, v in " + self.operand(size) + "|" + self.pick(["dictsort", "items", "groupby('role')", "groupby(0)"]) + " %}{{ k }}={{ v }};{% endfor %}",
+            lambda: "{% for g in m|groupby('" + self.pick(["role", "n", "q"]) + "') %}{{ g.grouper }}{{ g.list|length }}{{ g[1] }}{% endfor %}",
+            lambda: "{% if z %}" + shown + "{% elif " + self.expression(1) + " %}x{% else %}y{% endif %}",
+            lambda: "{% set n %}{% set s = 1 %}" + shown + "{% endset %}{{ n }}{{ s }}",
             lambda: "{% set q %} " + shown + " {% endset %}{{ q|trim }}|{{ q }}"])()
 
 

@@ -24,7 +24,8 @@ from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
-from tokenizer_peer import PROGRAM, ENGLISH, fails, run
+from forked import forked
+from tokenizer_peer import ENGLISH, fails, run
 from test_tokenizer_llama_v5 import KINDS, SPACE
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -209,8 +210,7 @@ def test_template_variables_are_those_of_transformers(tmp_path):
     line = json.dumps({"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": True})
     for i, config in enumerate([*CONFIGS.values(), {"tokenizer_class": "LlamaTokenizer"}, {"tokenizer_class": "Qwen2Tokenizer"}]):
         folder = folder_of(tmp_path, str(i), tokenizer_config=config | {"chat_template": template})
-        import subprocess
-        done = subprocess.run([PROGRAM, "tokenize", "--model", folder, "--input", "-", "--chat"], input=line, capture_output=True, text=True)
+        done = forked("tokenize", "--model", folder, "--input", "-", "--chat", input=line)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["text"] == auto(folder).apply_chat_template([{"role": "user", "content": "x"}], tokenize=False), config
 
@@ -231,9 +231,8 @@ def test_what_is_not_followed_is_refused_with_file_and_key(tmp_path):
 
 
 def test_a_vocabulary_that_outgrows_the_embedding_is_refused(tmp_path):
-    import subprocess
     folder = folder_of(tmp_path, tokenizer_config={"additional_special_tokens": [f"<e{i}>" for i in range(3000)]})
     shutil.copy(TINY / "model.safetensors", folder)
     for command in (["generate", "--prompt", "x"], ["score", "--input", "-"]):
-        done = subprocess.run([PROGRAM, *command[:1], "--model", folder, *command[1:]], input='{"text": "a"}', capture_output=True, text=True)
+        done = forked(*command[:1], "--model", folder, *command[1:], input='{"text": "a"}')
         assert done.returncode == 1 and "the model's embedding has" in done.stderr, done.stderr

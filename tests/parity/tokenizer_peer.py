@@ -3,14 +3,14 @@ import json
 import os
 import pathlib
 import random
-import subprocess
 
 import pytest
 
 tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import Tokenizer
 
-PROGRAM = os.environ["EVENKEEL_PROGRAM"]
+from forked import forked_bytes
+
 DATA = pathlib.Path(os.environ.get("EVENKEEL_DATA", "$EVENKEEL_DATA"))  # without it: not there
 
 
@@ -35,9 +35,8 @@ def need(path):
 
 
 def run(model, lines, *flags):
-    command = [PROGRAM, "tokenize", "--model", str(model), "--input", "-", "--jsonl", *flags]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=600)
+    done = forked_bytes("tokenize", "--model", model, "--input", "-", "--jsonl", *flags, input=text.encode(), timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     out = [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
     assert len(out) == len(lines)
@@ -118,7 +117,7 @@ ENGLISH = [
 
 
 def fails(*arguments, text=b""):
-    done = subprocess.run([PROGRAM, "tokenize", *map(str, arguments)], input=text, capture_output=True)
+    done = forked_bytes("tokenize", *arguments, input=text)
     error = done.stderr.decode()
     assert done.returncode == 1 and error.count("\n") == 1, error
     return error

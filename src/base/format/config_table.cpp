@@ -242,6 +242,30 @@ void assign_copy(toml::table& table, const std::string& key, toml::table& value)
   value.get("value")->visit([&](auto& node) { table.insert_or_assign(key, node); });
 }
 
+/// The tables at `path` ("clients.client"), those of lists of tables included.
+std::vector<toml::table*> tables_at(toml::table& root, std::string_view path) {
+  if (path.empty()) return {&root};
+  const auto dot = path.find('.');
+  auto* node = root.get(path.substr(0, dot));
+  const auto rest = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+  std::vector<toml::table*> found;
+  const auto descend = [&](toml::node& next) {
+    if (auto* table = next.as_table())
+      for (auto* one : tables_at(*table, rest)) found.push_back(one);
+  };
+  if (node != nullptr && node->is_array())
+    for (auto& entry : *node->as_array()) descend(entry);
+  else if (node != nullptr)
+    descend(*node);
+  return found;
+}
+
+void rename_in(toml::table& table, const RenamedKey& key) {
+  auto* value = table.get(key.before);
+  value->visit([&](auto& node) { table.insert_or_assign(key.now, std::move(node)); });
+  table.erase(key.before);
+}
+
 std::string list_text(const std::vector<std::string>& items) { return concat("[", join(items), "]"); }
 
 std::string number_text(double value) {
@@ -297,6 +321,24 @@ void Table::set(std::string_view assignment) {
     table = next->as_table();
     keys.remove_prefix(dot + 1);
   }
+}
+
+std::vector<std::string> Table::rename(std::span<const RenamedKey> keys) {
+  std::vector<std::string> lines;
+  for (const auto& key : keys) {
+    if (node_ == nullptr) break;
+    for (auto* table : tables_at(*const_cast<toml::table*>(as_table(node_)), key.table)) {
+      const auto* value = table->get(key.before);
+      if (value == nullptr) continue;
+      const auto name = key.table.empty() ? std::string(key.before) : concat(key.table, ".", key.before);
+      const auto where = place(*value, origin());
+      EK_CHECK(table->get(key.now) == nullptr, kConfig, name, " is called ", key.now,
+               " now, and both are there, allowed: one of them", where);
+      lines.push_back(concat(name, " is called ", key.now, " now", where));
+      rename_in(*table, key);
+    }
+  }
+  return lines;
 }
 
 std::vector<std::string> Table::keys() const {

@@ -74,6 +74,12 @@ concept ListOrTable = requires(const S& value) {
   { value.listed() } -> std::same_as<bool>;
 };
 
+/// A key that had another name in an earlier version: `before` and `now` of the table at `table` ("" is the root).
+/// Where a step of that path is a list of tables, each of them is meant.
+struct RenamedKey {
+  std::string_view table, before, now;
+};
+
 /// A thin view of a TOML table and of where it stands ("method.ub-smoe"). Cheap to copy; keeps the document alive.
 class Table {
  public:
@@ -84,6 +90,11 @@ class Table {
   /// Applies `--set a.b=value`: the value is TOML, or a bare word or a list of bare words, taken as strings.
   /// \throws kConfig when it is neither. Call it before taking sub-tables: a table it replaces is gone.
   void set(std::string_view assignment);
+
+  /// Gives keys that stand under an earlier name their newest one. Call it before taking sub-tables.
+  /// \return  a line for each: "train.share_prefixes is called share_prefixes now (run.toml, line 7)"
+  /// \throws kConfig when a table has a key under both names.
+  std::vector<std::string> rename(std::span<const RenamedKey> keys);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> keys() const;

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+
+#include "base/testing.h"
 
 namespace evenkeel::config {
 namespace {
@@ -303,4 +306,27 @@ TEST(Config, ALongValueIsShownShortAndOnOneLine) {
 }
 
 }  // namespace
+TEST(RenamedKeys, AreReadUnderTheirEarlierNames) {
+  constexpr std::array<RenamedKey, 3> kKeys{
+      {{"", "devices", "profiles"}, {"train", "many", "few"}, {"clients.one", "device", "profile"}}};
+  auto table = Table::parse(
+      "[devices]\nbox = 1\n[train]\nmany = 3\n[[clients.one]]\ndevice = \"a\"\n[[clients.one]]\nname = \"b\"\n",
+      "old.toml");
+  const auto lines = table.rename(kKeys);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1], "train.many is called few now (old.toml, line 4)");
+  EXPECT_EQ(table.table("profiles").integer("box"), 1);
+  EXPECT_EQ(table.table("train").integer("few"), 3);
+  EXPECT_EQ(table.table("clients").tables("one").at(0).string("profile"), "a");
+  EXPECT_FALSE(table.contains("devices"));
+  EXPECT_TRUE(table.rename(kKeys).empty());
+}
+
+TEST(RenamedKeys, UnderBothNamesAreRefused) {
+  constexpr std::array<RenamedKey, 1> kKeys{{{"train", "many", "few"}}};
+  auto table = Table::parse("[train]\nmany = 3\nfew = 4\n", "old.toml");
+  EXPECT_NE(testing::refusal([&] { table.rename(kKeys); }).find("train.many is called few now, and both are there"),
+            std::string::npos);
+}
+
 }  // namespace evenkeel::config

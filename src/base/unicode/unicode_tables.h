@@ -19,6 +19,16 @@ struct CategoryRange {
   utf8proc_category_t category;
 };
 
+struct FoldedRange {
+  uint32_t first, last, folded;  ///< what the first is folded to; the others go along
+};
+
+/// Case foldings that Unicode 16 gave.
+inline constexpr FoldedRange kFoldedSince15[] = {
+    {0x01C89, 0x01C89, 0x01C8A}, {0x0A7CB, 0x0A7CB, 0x00264}, {0x0A7CC, 0x0A7CC, 0x0A7CD},
+    {0x0A7DA, 0x0A7DA, 0x0A7DB}, {0x0A7DC, 0x0A7DC, 0x0019B}, {0x10D50, 0x10D65, 0x10D70},
+};
+
 /// General categories that Unicode 15.0, 15.1 and 16.0 gave or changed.
 inline constexpr CategoryRange kCategoriesSince15[] = {
     // clang-format off

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/plain/files.h"
+#include "base/plain/log.h"
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
 
@@ -144,6 +145,10 @@ void DataSection::resolve(const config::Table& table) const {
   TokenizeOptions::resolve(table);
   table.check_integer("limit", limit, 0, limits::kRows);
   for (const auto& name : task) check_family(name, table);
+  if (!date.empty()) {
+    jinja::Date::read(jinja::Date::settled(date), table.full_key("date"));
+    table.check(form == PromptTemplate::kChat, "date", "given", "with template = \"chat\" only");
+  }
   if (chat_template.empty()) return;
   check_path_text(chat_template, table.full_key("chat_template"));
   table.check(form == PromptTemplate::kChat, "chat_template", "given", "with template = \"chat\" only");
@@ -200,7 +205,7 @@ void ClientsSection::resolve(const config::Table& table) {
   table.check_integer("parallel", parallel, 1, limits::kThreads);
   check_length(table, "budgets", budgets, count);
   check_length(table, "ranks", ranks, count);
-  check_length(table, "devices", devices, count);
+  check_length(table, "profiles", profiles, count);
   table.check_from_zero("deadline", deadline);
   table.check_integer("most_examples", most_examples, 0, limits::kRows);
   table.check_from_zero("update_norm", update_norm);
@@ -248,9 +253,9 @@ void EvaluateSection::resolve(const config::Table& table) const {
   EvaluationOptions::resolve(table);
   table.check(!budgets.empty(), "budgets", "empty", "one budget or more");
   check_shares(table, "budgets", budgets);
-  table.check(!readings.empty(), "readings", "empty", "a, b");
-  for (const auto& reading : readings)
-    table.check_entry(reading == "a" || reading == "b", "readings", in_quotes(reading), "a, b");
+  table.check(!rank_eval_modes.empty(), "rank_eval_modes", "empty", "a, b");
+  for (const auto& mode : rank_eval_modes)
+    table.check_entry(mode == "a" || mode == "b", "rank_eval_modes", in_quotes(mode), "a, b");
   table.check_integer("limit", limit, 0, limits::kRows);
   table.check_integer("every", every, 0, limits::kSteps);
 }
@@ -284,7 +289,17 @@ void MethodSection::visit(config::Writer& writer) {
   for (const auto& [entry, table] : tables) writer.nested(entry->name, MethodKeys{entry, &table});
 }
 
-ExperimentConfig ExperimentConfig::read(const config::Table& table) {
+std::vector<std::string> ExperimentConfig::rename_keys(config::Table& table) {
+  static constexpr std::array<config::RenamedKey, 5> kRenamed{{{"", "devices", "client_profiles"},
+                                                               {"clients", "devices", "profiles"},
+                                                               {"clients.client", "device", "profile"},
+                                                               {"train", "share_beginnings", "share_prefixes"},
+                                                               {"evaluate", "readings", "rank_eval_modes"}}};
+  return table.rename(kRenamed);
+}
+
+ExperimentConfig ExperimentConfig::read(config::Table table) {
+  rename_keys(table);
   constexpr std::array<std::string_view, 2> kReadApart = {"method", "cluster"};
   ExperimentConfig config;
   config::read(table, config, kReadApart);
@@ -299,7 +314,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
   table.check_integer("threads", threads, 0, limits::kThreads);
   check_parallel(table.table("clients").place_of("parallel"));
   check_ranks(table.table("clients"));
-  check_devices(table.table("clients"));
+  check_machines(table.table("clients"));
   check_own_rows(table);
   give_files();
   table.table("data").check(
@@ -327,25 +342,25 @@ void ExperimentConfig::check_ranks(const config::Table& table) const {
   }
 }
 
-/// Names of `[devices]` alone, and for all clients or for none.
-void ExperimentConfig::check_devices(const config::Table& table) const {
+/// Names of `[client_profiles]` alone, and for all clients or for none.
+void ExperimentConfig::check_machines(const config::Table& table) const {
   std::vector<std::string_view> known;
-  for (const auto& [name, profile] : devices.profiles) known.push_back(name);
-  const auto allowed = known.empty() ? std::string("names of [devices], which holds none") : join(known);
+  for (const auto& [name, profile] : client_profiles.profiles) known.push_back(name);
+  const auto allowed = known.empty() ? std::string("names of [client_profiles], which holds none") : join(known);
   const auto check = [&](const auto& at, std::string_view key, const std::string& name) {
     at.check_entry(contains(known, name), key, in_quotes(name), allowed);
   };
-  check_each(table, "devices", clients.devices, check);
-  const bool for_all = !clients.devices.numbers().empty();
+  check_each(table, "profiles", clients.profiles, check);
+  const bool for_all = !clients.profiles.numbers().empty();
   bool any = for_all;
-  for (const auto& client : clients.client) any = any || client.device;
+  for (const auto& client : clients.client) any = any || client.profile;
   for (size_t i = 0; i < clients.client.size(); ++i) {
-    const auto& own = clients.client[i].device;
-    if (own) check(table.tables("client")[i], "device", *own);
+    const auto& own = clients.client[i].profile;
+    if (own) check(table.tables("client")[i], "profile", *own);
     EK_CHECK(own || for_all || !any, kConfig, table.full_key("client"), ": ", clients.who(static_cast<int64_t>(i)),
-             " has no device, allowed: one for every client, or for none", table.place_of("client"));
+             " has no profile, allowed: one for every client, or for none", table.place_of("client"));
   }
-  table.check(any || known.empty(), "devices", "empty", concat("who has which of [devices], ", join(known)));
+  table.check(any || known.empty(), "profiles", "empty", concat("who has which of [client_profiles], ", join(known)));
 }
 
 /// What cannot be meant where clients bring rows of their own, and what can only be meant there.
@@ -424,6 +439,7 @@ void ExperimentConfig::check_tasks(const config::Table& table) const {
 ExperimentConfig ExperimentConfig::load(const std::filesystem::path& file, std::span<const std::string> settings) {
   auto table = config::Table::load(file);
   for (const auto& setting : settings) table.set(setting);
+  for (const auto& renamed : rename_keys(table)) log::warning("[config] ", renamed);
   return read(table);
 }
 
@@ -435,6 +451,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   lora.init = expand_data_path(lora.init, "lora.init").string();
   data.path = expand_data_path(data.path, "data.path").string();
   data.chat_template = expand_data_path(data.chat_template, "data.chat_template").string();
+  data.date = jinja::Date::settled(data.date);
   data.files.expand_paths();
   change_files(clients, [](std::vector<std::string>& patterns) {
     for (auto& pattern : patterns) pattern = expand_data_path(pattern, "`data` or `test`").string();
@@ -447,7 +464,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   evaluate.tasks = expand_tasks(evaluate.tasks, data.rows());
   output.dir = folder().string();
   settle_ranks();
-  settle_devices();
+  settle_machines();
 }
 
 /// A pattern stays one, so that the text is as short as it was; what single clients say of themselves needs a list.
@@ -480,13 +497,13 @@ void ExperimentConfig::settle_ranks() {
   ranks = {.list = std::move(all)};
 }
 
-void ExperimentConfig::settle_devices() {
-  const auto says = [](const ClientSection& client) { return client.device.has_value(); };
+void ExperimentConfig::settle_machines() {
+  const auto says = [](const ClientSection& client) { return client.profile.has_value(); };
   if (std::none_of(clients.client.begin(), clients.client.end(), says)) return;
-  auto all = client_devices();
+  auto all = machine_names();
   all.resize(static_cast<size_t>(clients.count));
-  put_own(clients.client, &ClientSection::device, all);
-  clients.devices = {.list = std::move(all)};
+  put_own(clients.client, &ClientSection::profile, all);
+  clients.profiles = {.list = std::move(all)};
 }
 
 std::vector<double> ExperimentConfig::client_budgets() const {
@@ -497,8 +514,8 @@ std::vector<int64_t> ExperimentConfig::client_ranks() const {
   return clients.ranks.of(clients.count, static_cast<uint64_t>(seed));
 }
 
-std::vector<std::string> ExperimentConfig::client_devices() const {
-  return clients.devices.of(clients.count, static_cast<uint64_t>(seed));
+std::vector<std::string> ExperimentConfig::machine_names() const {
+  return clients.profiles.of(clients.count, static_cast<uint64_t>(seed));
 }
 
 std::string ExperimentConfig::text(bool comments) const {

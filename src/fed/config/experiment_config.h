@@ -20,7 +20,7 @@
 #include "base/format/config_table.h"
 #include "data/partition.h"
 #include "data/prompt.h"
-#include "fed/config/client_machines.h"
+#include "fed/config/machine_profiles.h"
 #include "fed/config/per_client.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
@@ -156,7 +156,7 @@ struct LoraSection : LoraScale {
 
 struct DataSection : TokenizeOptions {
   config::Names task = "builtin";
-  std::string path, chat_template;
+  std::string path, chat_template, date;
   int64_t limit = 0;
   PartitionConfig partition;
   TelequadConfig telequad;
@@ -171,6 +171,10 @@ struct DataSection : TokenizeOptions {
     field("chat_template", chat_template,
           "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
           "own");
+    field(
+        "date", date,
+        "template = \"chat\": what strftime_now of the template writes, YYYY-MM-DD or YYYY-MM-DDThh:mm:ss; today: the "
+        "day on which the run is created, which the run keeps; empty: the template has no strftime_now");
     field("limit", limit, "training rows in all, 0: all (builtin: its default number)");
     field("partition", partition, "");
     field("telequad", telequad, "");
@@ -192,7 +196,7 @@ struct ClientSection {
   std::vector<std::string> data, test;
   std::optional<double> held_out, budget;
   std::optional<int64_t> rank;
-  std::optional<std::string> device;
+  std::optional<std::string> profile;
   void visit(auto& field) {
     field("name", name, "what logs, records and reports call it; empty: its number alone");
     field("data", data, "files of its own training rows, or globs, which data.files says how to read and score");
@@ -200,7 +204,7 @@ struct ClientSection {
     field("held_out", held_out, "share of its training rows kept for testing, whatever data.files.held_out says");
     field("budget", budget, "its beta_c, whatever clients.budgets says");
     field("rank", rank, "its r_c, whatever clients.ranks says");
-    field("device", device, "its machine, whatever clients.devices says");
+    field("profile", profile, "the machine that it runs on, whatever clients.profiles says");
   }
   void resolve(const config::Table& table) const;
 };
@@ -214,7 +218,7 @@ struct ClientsSection {
   int64_t parallel = 1;
   PerClient<double> budgets;
   PerClient<int64_t> ranks;
-  PerClient<std::string> devices;
+  PerClient<std::string> profiles;
   double deadline = 0;
   int64_t quorum = 1;
   int64_t most_examples = 0;
@@ -232,13 +236,14 @@ struct ClientsSection {
         "ranks", ranks,
         "r_c per client, or { values, shares, deal }, 1 .. lora.rank; empty: lora.rank for all, or with a rank method "
         "lora.rank (0.2 + 0.8 beta_c)");
-    field("devices", devices,
-          "the machine of [devices] that each client runs on in simulated time, one name per client, or { values, "
+    field("profiles", profiles,
+          "the machine of [client_profiles] that each client runs on in simulated time, one name per client, or { "
+          "values, "
           "shares, deal }; empty: no time is simulated");
-    field(
-        "deadline", deadline,
-        "seconds after which a round closes and whoever has not replied is lost, simulated where clients have devices, "
-        "of the clock where they are nodes (evenkeel serve); 0: none");
+    field("deadline", deadline,
+          "seconds after which a round closes and whoever has not replied is lost, simulated where clients have "
+          "profiles, "
+          "of the clock where they are nodes (evenkeel serve); 0: none");
     field("quorum", quorum, "replies that a round needs, for which its deadline is extended; 1 or more");
     field("most_examples", most_examples, "of nodes: rows that one may say it has when it joins; 0: any number");
     field("update_norm", update_norm,
@@ -284,7 +289,7 @@ struct BertScoreSection : BertScoreOptions {
 struct EvaluateSection : EvaluationOptions {
   std::vector<std::string> tasks;
   std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
-  std::vector<std::string> readings = {"a", "b"};
+  std::vector<std::string> rank_eval_modes = {"a", "b"};
   int64_t limit = 0;
   int64_t every = 0;
   bool before = false;
@@ -294,7 +299,8 @@ struct EvaluateSection : EvaluationOptions {
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
     field("budgets", budgets, "budgets the global adapter is evaluated at, each in (0, 1]");
-    field("readings", readings, "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
+    field("rank_eval_modes", rank_eval_modes,
+          "rank methods: a, the adapter cut to r_c with all experts; b, all ranks with K_c");
     field("limit", limit, "rows per task, 0: all");
     EvaluationOptions::visit(field);
     field("every", every, "evaluate after every so many rounds too; 0: after the last round only");
@@ -335,7 +341,7 @@ struct ExperimentConfig {
   LoraSection lora;
   DataSection data;
   ClientsSection clients;
-  DevicesSection devices;
+  ClientProfilesSection client_profiles;
   TrainSection train;
   EvaluateSection evaluate;
   OutputSection output;
@@ -351,14 +357,17 @@ struct ExperimentConfig {
     field("lora", lora, "");
     field("data", data, "");
     field("clients", clients, "");
-    field("devices", devices, "");
+    field("client_profiles", client_profiles, "");
     field("train", train, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
   }
 
-  /// Reads all sections and checks every value that can be checked without looking at files. \throws kConfig
-  static ExperimentConfig read(const config::Table& table);
+  /// Gives keys of `table` that have another name since an earlier version their newest one. \return  a line for each
+  static std::vector<std::string> rename_keys(config::Table& table);
+  /// Reads all sections and checks every value that can be checked without looking at files. Keys may have the names of
+  /// the version before. \throws kConfig
+  static ExperimentConfig read(config::Table table);
   /// \param settings  as after --set: "a.b=value"
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
@@ -381,8 +390,8 @@ struct ExperimentConfig {
   std::vector<int64_t> client_ranks() const;
   /// Whether the state after so many rounds is evaluated. 0: before the first one
   bool evaluates_after(int64_t round) const;
-  /// The machine of every client, by its name in `devices`; empty where no time is simulated.
-  std::vector<std::string> client_devices() const;
+  /// The machine of every client, by its name in `client_profiles`; empty where no time is simulated.
+  std::vector<std::string> machine_names() const;
   /// The TOML text of every key. With `comments`, each key's help follows it.
   std::string text(bool comments = false) const;
 
@@ -392,13 +401,13 @@ struct ExperimentConfig {
  private:
   void check_tasks(const config::Table& table) const;
   void check_ranks(const config::Table& table) const;
-  void check_devices(const config::Table& table) const;
+  void check_machines(const config::Table& table) const;
   void check_own_rows(const config::Table& table) const;
   void check_parallel(const std::string& place) const;
   void give_files();
   void settle_budgets();
   void settle_ranks();
-  void settle_devices();
+  void settle_machines();
 };
 
 }  // namespace evenkeel

@@ -266,7 +266,7 @@ TEST(ExperimentConfig, ValuesOutOfRangeSayWhatIsAllowed) {
   expect_complaint("[data.telequad]\ntrain_share = 0.0\n", {"data.telequad.train_share", "at most 1"});
   expect_complaint("[evaluate.bert_score]\nlayer = -2\n", {"evaluate.bert_score.layer", "-1 or more"});
   expect_complaint("[evaluate.bert_score]\nidf = true\n", {"evaluate.bert_score.encoder", "empty"});
-  expect_complaint("[evaluate]\nreadings = [\"c\"]\n", {"evaluate.readings", "a, b"});
+  expect_complaint("[evaluate]\nrank_eval_modes = [\"c\"]\n", {"evaluate.rank_eval_modes", "a, b"});
   expect_complaint("[evaluate]\ntasks = [\"arc_x\"]\n", {"arc_x"});
   expect_complaint("name = \"a/b\"\n", {"name", "a/b"});
 }
@@ -351,4 +351,29 @@ options = ["yes", "no"]
 }
 
 }  // namespace
+TEST(ExperimentConfig, KeysOfTheVersionBeforeAreRead) {
+  const std::string_view before = R"([clients]
+count = 2
+devices = ["box", "box"]
+[devices.box]
+tokens_per_second = [250]
+[train]
+share_beginnings = false
+[evaluate]
+readings = ["b"]
+)";
+  const std::string_view now = R"([clients]
+count = 2
+profiles = ["box", "box"]
+[client_profiles.box]
+tokens_per_second = [250]
+[train]
+share_prefixes = false
+[evaluate]
+rank_eval_modes = ["b"]
+)";
+  EXPECT_EQ(read(before).text(), read(now).text());
+  EXPECT_NE(read(before).text(), read("[clients]\ncount = 2\n").text());
+}
+
 }  // namespace evenkeel

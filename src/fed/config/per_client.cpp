@@ -25,10 +25,10 @@ std::vector<int64_t> counts_by_share(std::span<const double> shares, int64_t cli
   return counts;
 }
 
-std::vector<size_t> dealt(std::span<const double> shares, Deal deal, int64_t clients, uint64_t seed) {
+std::vector<size_t> assigned_shares(std::span<const double> shares, Assignment deal, int64_t clients, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(clients));
   std::iota(order.begin(), order.end(), 0);
-  if (deal == Deal::kSeed) RandomStream(seed, "deal-clients").shuffle(std::span(order));
+  if (deal == Assignment::kSeed) RandomStream(seed, "deal-clients").shuffle(std::span(order));
   std::vector<size_t> of(order.size());
   size_t next = 0;
   const auto counts = counts_by_share(shares, clients);

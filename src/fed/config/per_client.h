@@ -13,26 +13,27 @@
 namespace evenkeel {
 
 /// Who gets which of a pattern's values.
-enum class Deal {
+enum class Assignment {
   kSeed,   ///< clients in an order drawn by the run's seed, the same one for all patterns of a run
   kOrder,  ///< the first clients the first value, and so on
 };
-constexpr auto names(Deal) {
-  return std::array{config::EnumName<Deal>{"seed", Deal::kSeed}, config::EnumName<Deal>{"order", Deal::kOrder}};
+constexpr auto names(Assignment) {
+  return std::array{config::EnumName<Assignment>{"seed", Assignment::kSeed},
+                    config::EnumName<Assignment>{"order", Assignment::kOrder}};
 }
 
 /// How many of `clients` each share comes to, all of them together: by largest remainder, ties to the earlier.
 std::vector<int64_t> counts_by_share(std::span<const double> shares, int64_t clients);
 
 /// The share that each client belongs to.
-std::vector<size_t> dealt(std::span<const double> shares, Deal deal, int64_t clients, uint64_t seed);
+std::vector<size_t> assigned_shares(std::span<const double> shares, Assignment deal, int64_t clients, uint64_t seed);
 
 template <typename T>
 struct PerClient {
   std::vector<T> list{};         ///< one per client, or empty
   std::vector<T> values{};       ///< of a pattern; else empty
   std::vector<double> shares{};  ///< of the clients, one per value, in any unit; empty: equal ones
-  Deal deal = Deal::kSeed;
+  Assignment deal = Assignment::kSeed;
 
   void visit(auto& field) {  // of a pattern
     field("values", values, "what clients get, each value for a share of them");
@@ -54,7 +55,8 @@ struct PerClient {
     if (listed()) return list;
     std::vector<T> all;
     const auto equal = std::vector<double>(values.size(), 1.0);
-    for (const size_t value : dealt(shares.empty() ? equal : shares, deal, clients, seed)) all.push_back(values[value]);
+    for (const size_t value : assigned_shares(shares.empty() ? equal : shares, deal, clients, seed))
+      all.push_back(values[value]);
     return all;
   }
 };

@@ -16,7 +16,7 @@ using OnProgress = std::function<void(const ClientProgress& progress)>;
 class Client {
  public:
   /// \param rows    its shard; empty for one that never trains. Both are borrowed, `memory` is copied
-  Client(const Workplace& place, std::span<const Example> rows, TensorMap memory = {})
+  Client(const ClientContext& place, std::span<const Example> rows, TensorMap memory = {})
       : place_(place), rows_(rows), memory_(std::move(memory)) {}
 
   /// Does what the task asks; the payload of a Train is still to be made (Reply::late). The reply depends on the task,
@@ -37,7 +37,7 @@ class Client {
   Payload download(const Task& task) const;
   ClientView view(const Task& task);
 
-  const Workplace& place_;
+  const ClientContext& place_;
   std::span<const Example> rows_;
   TensorMap memory_;
 };

@@ -4,7 +4,7 @@
 
 namespace evenkeel {
 
-void SharedState::receive(const News& news) {
+void SharedState::receive(const StateUpdate& news) {
   const auto payload =
       news.payload.size() > 0 ? received(decode(news.payload.bytes, "news for all clients")) : Payload{};
   if (!news.whole) return receive_change(news.round, payload.base_delta);
@@ -39,14 +39,14 @@ std::shared_ptr<const Residence> SharedState::residence(c10::Device device) {
   return residence_;
 }
 
-LocalTraining Workplace::training() const {
+LocalTraining ClientContext::training() const {
   LocalTraining training = config.train;
   training.compute = config.model.compute();
   training.residence = shared->residence(model->device());
   return training;
 }
 
-ForwardOptions Workplace::forward(const LocalSetup& setup) const {
+ForwardOptions ClientContext::forward(const LocalSetup& setup) const {
   const auto there = shared->residence(model->device());
   return {.adapters = &setup.adapters,
           .base_change = there ? &there->common.base_change : &shared->common().base_change,
@@ -54,14 +54,14 @@ ForwardOptions Workplace::forward(const LocalSetup& setup) const {
           .compute = config.model.compute()};
 }
 
-LocalSetup Workplace::placed(LocalSetup setup) const {
+LocalSetup ClientContext::placed(LocalSetup setup) const {
   const auto there = shared->residence(model->device());
   if (!there) return setup;
   auto copies = there->copies;
   return copied(setup, copies);
 }
 
-EvaluationOptions Workplace::evaluation() const {
+EvaluationOptions ClientContext::evaluation() const {
   EvaluationOptions options = config.evaluate;
   options.form = config.data.form;
   if (bert_scorer) options.bert_scorer = &*bert_scorer;

@@ -17,11 +17,11 @@
 
 namespace evenkeel {
 
-/// What News says, kept up to date. Threads: receive() may be called by clients that run side by side, in the same
-/// round.
+/// What StateUpdate says, kept up to date. Threads: receive() may be called by clients that run side by side, in the
+/// same round.
 class SharedState {
  public:
-  void receive(const News& news);
+  void receive(const StateUpdate& news);
   /// The change of the base that a task for the round after `round` brings; no matter when it is known already.
   /// \throws kData when one before it was missed.
   void receive_change(int64_t round, const AdapterState& base_delta);
@@ -38,7 +38,7 @@ class SharedState {
   std::shared_ptr<const Residence> residence_{};
 };
 
-struct Workplace {
+struct ClientContext {
   ExperimentConfig config;  ///< resolved
   std::unique_ptr<CausalLm> model;
   Tokenizer tokenizer;

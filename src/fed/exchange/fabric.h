@@ -10,7 +10,6 @@
 #include <string>
 
 #include "fed/exchange/message.h"
-#include "fed/store/state_file.h"
 
 namespace evenkeel {
 
@@ -39,7 +38,7 @@ struct Exchange {
   /// May throw Interrupted.
   std::function<void(const ClientProgress& progress)> on_progress{};
   /// What all hold alike, for a client that comes back without it.
-  std::function<News()> whole_news{};
+  std::function<StateUpdate()> full_sync{};
   /// Of fabrics whose clients are strangers. \return how far the client moved, where that can be said
   /// \throws Error for a reply that is not what its task asked for.
   std::function<double(const ClientProfile& client, const Reply& reply)> check{};
@@ -55,10 +54,10 @@ class Fabric {
   virtual ~Fabric() = default;
 
   /// Sends `news` to each of `clients` and to the evaluator, who read it before any later task.
-  virtual void announce(std::span<const ClientProfile> clients, const News& news) = 0;
+  virtual void announce(std::span<const ClientProfile> clients, const StateUpdate& news) = 0;
 
   /// Gives each of `clients` its task and waits until each has replied or is lost. \throws what a client failed with;
-  /// kConfig for an addressee that this fabric does not reach (kPool).
+  /// kConfig for an addressee that this fabric does not reach (kPooledData).
   virtual void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) = 0;
 
   /// What each client keeps of its own after the last committed round. Clients that keep it themselves need not be

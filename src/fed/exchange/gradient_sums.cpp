@@ -22,7 +22,7 @@ RowsByTopK draw_rows(std::span<const OwnedRow> rows, int64_t count, RandomStream
   return drawn;
 }
 
-TensorMap gradients_of(const Workplace& place, const SumGradients& ask, const RowsByTopK& rows) {
+TensorMap gradients_of(const ClientContext& place, const SumGradients& ask, const RowsByTopK& rows) {
   Sites sites;
   for (const auto& site : ask.sites) sites.emplace(site, place.sites.at(site));
   TensorMap sums;
@@ -41,7 +41,7 @@ TensorMap gradients_of(const Workplace& place, const SumGradients& ask, const Ro
 
 std::string gradient_name(const std::string& site) { return site + ".gradient"; }
 
-Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
+Reply sum_gradients(const ClientContext& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream) {
   Reply reply{.client = task.client.id};
   auto sums = gradients_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));

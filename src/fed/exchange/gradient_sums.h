@@ -24,7 +24,7 @@ struct OwnedRow {
 /// Sum over micro-batches of the gradients of the frozen weights of `ask.sites`, of `count` of the `rows`, drawn, each
 /// routed as its owner routes it: no micro-batch holds rows that are routed differently. The reply's payload: an extra
 /// "<site>.gradient" of each, [*, out, in] float32; nothing when no row was drawn.
-Reply sum_gradients(const Workplace& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
+Reply sum_gradients(const ClientContext& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 
 }  // namespace evenkeel

@@ -14,7 +14,7 @@ Reply encoded(Reply reply) {
 
 }  // namespace
 
-void LocalFabric::announce(std::span<const ClientProfile>, const News& news) { place.shared->receive(news); }
+void LocalFabric::announce(std::span<const ClientProfile>, const StateUpdate& news) { place.shared->receive(news); }
 
 bool LocalFabric::share(const ServerState& state) {
   place.shared->take(state);
@@ -25,7 +25,7 @@ void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& ex
   const auto side_by_side = std::min(static_cast<size_t>(place.config.clients.parallel), to.size());
   // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
   if (side_by_side > 1)
-    return exchange_side_by_side(to, exchange, side_by_side, [this](const Task& task, const OnProgress& on_progress) {
+    return exchange_in_parallel(to, exchange, side_by_side, [this](const Task& task, const OnProgress& on_progress) {
       return encoded(answer(task, on_progress));
     });
   for (const auto& client : to) {
@@ -40,7 +40,7 @@ Reply LocalFabric::answer(const Task& task, const OnProgress& on_progress) const
     EK_CHECK(!shards.examples.empty(), kConfig, "method ", place.config.method.name,
              " begins with gradients over training rows, and an evaluation has none: train a round first");
   const int64_t id = task.client.id;
-  if (id == kPool) return answer_of_pool(task);
+  if (id == kPooledData) return answer_of_pool(task);
   if (std::holds_alternative<Score>(task.ask)) return Client(place, {}).answer(task, on_progress);
   const auto known = memories.find(id);
   Client client(place, shards.examples.at(static_cast<size_t>(id)),

@@ -8,21 +8,20 @@
 #include "fed/exchange/client.h"
 #include "fed/exchange/client_context.h"
 #include "fed/exchange/fabric.h"
-#include "fed/store/state_file.h"
 
 namespace evenkeel {
 
 /// Answers for its clients, for the pool of their rows, and as an evaluator.
 struct LocalFabric : Fabric {
-  explicit LocalFabric(Workplace workplace) : place(std::move(workplace)) {}
+  explicit LocalFabric(ClientContext workplace) : place(std::move(workplace)) {}
 
-  Workplace place;
+  ClientContext place;
   Shards shards;                       ///< empty where nobody trains
   std::vector<ClientProfile> clients;  ///< whose rows these are
   ClientMemories memories;             ///< after the last committed round; a reply brings the next
 
   /// All read the one copy.
-  void announce(std::span<const ClientProfile> to, const News& news) override;
+  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override;
   /// In the order of `to`, as many side by side as clients.parallel says, each in a thread of its own then. An error of
   /// training names round, client and method.
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;

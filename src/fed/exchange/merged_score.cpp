@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel {
 namespace {
@@ -86,7 +87,7 @@ void merge_likelihoods(Parts parts, TaskScore& all) {
 
 void require_alike(const TaskScore& one, const TaskScore& other) {
   EK_CHECK(one.task == other.task && one.kind == other.kind && one.budget == other.budget &&
-               one.reading == other.reading && one.served_by == other.served_by && one.top_k == other.top_k,
+               one.reading == other.reading && one.served_by == other.served_by,
            kData, "scores of ", one.task, " at budget ", one.budget, " and of ", other.task, " at budget ",
            other.budget, " are not of the same task and point");
 }
@@ -95,10 +96,22 @@ void check_share(double share, const char* what) {
   EK_CHECK(share >= 0 && share <= 1, kData, "a score has ", what, " ", share, ", allowed: 0 to 1");
 }
 
+void check_point(const TaskScore& score, const Task& asked, AnswerKind kind) {
+  const auto& ask = std::get<Score>(asked.ask);
+  const auto& client = asked.client;
+  EK_CHECK(score.task == ask.task && score.kind == kind, kData, "a score of task ", shown(score.task),
+           ", asked: ", ask.task);
+  EK_CHECK(score.budget == client.budget && score.top_k <= client.top_k && score.reading == ask.reading &&
+               score.served_by == ask.served_by,
+           kData, "a score at budget ", score.budget, ", K = ", score.top_k, ", reading \"", shown(score.reading),
+           "\", asked: ", client.budget, ", up to K = ", client.top_k, ", reading \"", ask.reading, '"');
+}
+
 }  // namespace
 
-void check_score(const Scored& scored, int64_t rows) {
+void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64_t rows) {
   const auto& score = scored.score;
+  check_point(score, asked, kind);
   EK_CHECK(score.rows == rows, kData, "a score of ", score.rows, " rows, asked: ", rows);
   EK_CHECK(score.questions <= rows, kData, "a score of ", score.questions, " questions in ", rows, " rows");
   for (const double share : {score.accuracy, score.accuracy_cased, score.accuracy_lowercase, score.invalid_rate,
@@ -118,6 +131,7 @@ Scored merged(Parts parts) {
   TaskScore all = parts.front().score;
   all.rows = sum_of(parts, [](const TaskScore& score) { return score.rows; });
   all.questions = sum_of(parts, [](const TaskScore& score) { return score.questions; });
+  for (const auto& part : parts) all.top_k = std::max(all.top_k, part.score.top_k);
   all.seconds = 0;
   for (const auto& part : parts) all.seconds += part.score.seconds;
   if (all.kind == AnswerKind::kChoice) merge_choices(parts, all);

@@ -14,8 +14,8 @@ namespace evenkeel {
 /// \throws kData for parts that measure different things.
 Scored merged(std::span<const Scored> parts);
 
-/// Whether a stranger's score can be one of `rows` rows: counts that add up, shares within 0 and 1, finite means.
-/// \throws kData saying what cannot be.
-void check_score(const Scored& scored, int64_t rows);
+/// Whether a stranger's score can be the answer to `asked`: of that task and point, and one of `rows` rows, with counts
+/// that add up, shares within 0 and 1, finite means. \param asked  a Score \throws kData saying what cannot be.
+void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64_t rows);
 
 }  // namespace evenkeel

@@ -74,13 +74,21 @@ TEST(MergedScore, PartsOfAnotherTaskOrPointAreRefused) {
 }
 
 TEST(MergedScore, AStrangersScoreHasToBePossible) {
-  const auto good = choices("110", "111", {{"yes", 3}});
-  EXPECT_NO_THROW(check_score(good, 3));
+  auto good = choices("110", "111", {{"yes", 3}});
+  good.score.budget = 0.5, good.score.top_k = 2, good.score.reading = "b";
+  const Task asked{.client = {.budget = 0.5, .top_k = 2}, .ask = Score{.task = "files", .reading = "b"}};
+  EXPECT_NO_THROW(check_score(good, asked, AnswerKind::kChoice, 3));
   const auto refused = [&](auto change) {
     auto bad = good;
     change(bad);
-    return evenkeel::testing::refusal([&] { check_score(bad, 3); });
+    return evenkeel::testing::refusal([&] { check_score(bad, asked, AnswerKind::kChoice, 3); });
   };
+  EXPECT_NE(refused([](Scored& bad) { bad.score.task = "boolq"; }).find("asked: files"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.kind = AnswerKind::kText; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.budget = 1; }).find("budget 1"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.top_k = 4; }).find("K = 4"), std::string::npos);
+  EXPECT_NE(refused([](Scored& bad) { bad.score.reading = "a"; }), "no error");
+  EXPECT_NE(refused([](Scored& bad) { bad.score.served_by = ServedBy::kTransformers; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.rows = 4; }).find("4 rows, asked: 3"), std::string::npos);
   EXPECT_NE(refused([](Scored& bad) { bad.score.accuracy = 1.5; }), "no error");
   EXPECT_NE(refused([](Scored& bad) { bad.score.f1 = std::nan(""); }), "no error");

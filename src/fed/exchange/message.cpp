@@ -48,7 +48,7 @@ bool read_kind(const JsonView& header, std::string_view key, std::variant<Kinds.
   return found.has_value();
 }
 
-News news_of(const JsonView& header, EncodedPayload payload) {
+StateUpdate news_of(const JsonView& header, EncodedPayload payload) {
   return {.round = header.at("round").integer(0), .whole = header.at("whole").flag(), .payload = std::move(payload)};
 }
 
@@ -64,7 +64,7 @@ Task task_of(const JsonView& header, EncodedPayload payload) {
 }
 
 Reply reply_of(const JsonView& header, EncodedPayload payload) {
-  Reply reply{.client = header.at("client").integer(kPool), .payload = std::move(payload)};
+  Reply reply{.client = header.at("client").integer(kPooledData), .payload = std::move(payload)};
   header.require(
       read_kind<LocalReport>(header, kReport, reply.report) || read_kind<Scored>(header, kScored, reply.report),
       ": a reply without a report");
@@ -90,7 +90,13 @@ int64_t header_length(const at::Tensor& bytes_N, const std::string& place) {
 
 }  // namespace
 
-std::string header_of(const News& news) {
+int64_t total_bytes(const Traffic& traffic) {
+  int64_t sum = 0;
+  for (const auto& [content, bytes] : traffic) sum += bytes;
+  return sum;
+}
+
+std::string header_of(const StateUpdate& news) {
   return text_of({{"message", kNews}, {"round", news.round}, {"whole", news.whole}}, news.payload);
 }
 
@@ -106,7 +112,7 @@ std::string header_of(const Reply& reply) {
   return text_of(std::move(header), reply.payload);
 }
 
-at::Tensor to_bytes(const News& news) { return in_bytes(header_of(news), news.payload); }
+at::Tensor to_bytes(const StateUpdate& news) { return in_bytes(header_of(news), news.payload); }
 at::Tensor to_bytes(const Task& task) { return in_bytes(header_of(task), task.payload); }
 at::Tensor to_bytes(const Reply& reply) { return in_bytes(header_of(reply), reply.payload); }
 

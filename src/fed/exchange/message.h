@@ -23,12 +23,15 @@
 namespace evenkeel {
 
 /// Who answers for all clients together: it has everybody's rows. A fabric whose clients keep their rows has none.
-inline constexpr int64_t kPool = -2;
+inline constexpr int64_t kPooledData = -2;
+/// Client id -> what that client keeps across rounds.
+using ClientMemories = std::map<int64_t, TensorMap>;
+
 /// Who scores tasks: a client that never trains.
 inline constexpr int64_t kEvaluator = -1;
 
 /// What every client learns of the state that all hold alike, whether it takes part in a round or not.
-struct News {
+struct StateUpdate {
   int64_t round = 0;   ///< of the state that it belongs to
   bool whole = false;  ///< all of it, to who begins or comes back; else what changed since the round before
   /// adapters: the factors that never train; base_delta: what the base gained, in all or since the round before.
@@ -115,7 +118,7 @@ struct Reply {
   int64_t client = 0;
   EncodedPayload payload{};
   /// Only of a client of this process, whose payload is still to be made (Exchange::encodes).
-  std::optional<LatePayload> late{};
+  std::optional<DeferredPayload> late{};
   std::variant<LocalReport, Scored> report{};
   TensorMap
       memory{};  ///< what the client keeps until its next round. Only whoever runs the client sees it: it never crosses
@@ -133,17 +136,17 @@ const Report& report_of(const Reply& reply) {
 }
 
 /// A message without its payload, as JSON: for transports that carry the two apart.
-std::string header_of(const News& news);
+std::string header_of(const StateUpdate& news);
 std::string header_of(const Task& task);
 std::string header_of(const Reply& reply);
 
 /// [N] uint8. What a sender keeps to itself (Reply::memory, Reply::crossed) is not among them.
-at::Tensor to_bytes(const News& news);
+at::Tensor to_bytes(const StateUpdate& news);
 at::Tensor to_bytes(const Task& task);
 at::Tensor to_bytes(const Reply& reply);
 
 /// A message as it was received. Payloads are views of the bytes.
-using Message = std::variant<News, Task, Reply>;
+using Message = std::variant<StateUpdate, Task, Reply>;
 /// \param payload_N  [N] uint8, undefined or empty where nothing travels; kept as it is
 /// \param place      whose message it is, for errors, as below. \throws kData when it is none.
 Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& place);
@@ -152,6 +155,7 @@ Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
 
 /// Bytes by content.
 using Traffic = std::map<std::string, int64_t>;
+int64_t total_bytes(const Traffic& traffic);
 
 /// What moves beside the payloads of a round's participants.
 struct OtherTraffic {

@@ -91,8 +91,8 @@ class SideBySide {
 
 }  // namespace
 
-void exchange_side_by_side(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
-                           const std::function<Reply(const Task&, const OnProgress&)>& work) {
+void exchange_in_parallel(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
+                          const std::function<Reply(const Task&, const OnProgress&)>& work) {
   SideBySide side_by_side(exchange, work);
   for (size_t next = 0; next < clients.size() || side_by_side.running() > 0;) {
     while (next < clients.size() && side_by_side.running() < threads)

@@ -12,7 +12,7 @@ namespace evenkeel {
 /// Answers the tasks of `clients`, at most `threads` at a time, each by `work` in a thread of its own. Handlers of
 /// `exchange` are called in the caller's thread. When one of them or `work` throws, the others stop after their step,
 /// and the first error is thrown.
-void exchange_side_by_side(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
-                           const std::function<Reply(const Task& task, const OnProgress& on_progress)>& work);
+void exchange_in_parallel(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
+                          const std::function<Reply(const Task& task, const OnProgress& on_progress)>& work);
 
 }  // namespace evenkeel

@@ -2,14 +2,14 @@
 
 namespace evenkeel {
 
-std::vector<ServedBy> LostRouting::served_differently() const {
+std::vector<ServedBy> UnexportableRouting::served_differently() const {
   std::vector<ServedBy> all;
   if (modulation || rescaler) all.push_back(ServedBy::kTransformers);
   if (for_servers && (modulation || rescaler || gates)) all.push_back(ServedBy::kNativeGates);
   return all;
 }
 
-LostRouting lost_routing(const RouterOptions& router, const GateRule& family) {
+UnexportableRouting unexportable_routing(const RouterOptions& router, const GateRule& family) {
   const bool sum_to_one = renormalises(router.gate_norm, family.renormalise);
   return {.modulation = !router.modulation.empty(),
           .rescaler = router.output_scale.defined(),

@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 /// What an adapter file does not hold of a router's options, which is all of them.
-struct LostRouting {
+struct UnexportableRouting {
   bool modulation = false;   ///< phi is added to its scores
   bool rescaler = false;     ///< its layer's output is multiplied
   bool gates = false;        ///< gate weights that its method asked for
@@ -20,7 +20,7 @@ struct LostRouting {
   /// not the method's loss.
   std::vector<ServedBy> served_differently() const;
 };
-LostRouting lost_routing(const RouterOptions& router, const GateRule& family);
+UnexportableRouting unexportable_routing(const RouterOptions& router, const GateRule& family);
 
 /// Gates of a run that was trained with `trained`, as `by` computes them.
 GateNorm served_gates(GateNorm trained, ServedBy by, const GateRule& family);

@@ -26,7 +26,7 @@ class Served : public testing::SmallRun {
     for (auto& [site, f] : state.global.adapters) f.b = at::full_like(f.b, 0.2);
     for (auto& [name, extra] : state.global.extras)
       if (name.ends_with(".phi")) extra = at::linspace(-1, 1, extra.numel(), at::kFloat);
-    take_up(e.server, e.fabric, {.state = state});
+    restore_clients(e.server, e.fabric, {.state = state});
     return state;
   }
 
@@ -73,7 +73,7 @@ TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
   save_peft_adapter(root() / "adapter", adapter, e.server.sites, peft_info("model", adapter));
   std::map<ServedBy, std::vector<std::string>> scored;
   for (const auto& point : evaluation_points(e.server, state)) {
-    const auto one = score(e.server, e.fabric, state, point, {.task = "builtin:sizes", .predictions = true});
+    const auto one = score(e.server, e.fabric, state, point, {.task = "builtin:sizes", .predictions = true}).value();
     EXPECT_EQ(one.score.served_by, point.served_by);
     scored[point.served_by] = outputs(one.predictions);
     const auto file_gates =

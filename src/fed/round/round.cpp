@@ -11,6 +11,8 @@
 #include "base/system/process.h"
 #include "fed/config/sampling.h"
 #include "fed/round/payload_check.h"
+#include "fed/round/round_measures.h"
+#include "fed/round/starting_adapter.h"
 #include "fed/round/virtual_clock.h"
 
 namespace evenkeel {
@@ -51,7 +53,7 @@ struct Round {
 
   /// A change of the base reaches everybody in the round after it was made; participants get it with their task.
   void announce(Fabric& fabric) {
-    const auto news = server.change_news(now.state);
+    const auto news = server.change_update(now.state);
     if (news.payload.size() == 0) return;
     std::vector<ClientProfile> idle;
     std::copy_if(server.clients.begin(), server.clients.end(), std::back_inserter(idle),
@@ -121,7 +123,7 @@ struct Round {
                       },
                   .on_reply = [&](const Reply& reply) { in_context(context(reply.client), [&] { store(reply); }); },
                   .on_progress = [&](const ClientProgress& done) { progress.step(done); },
-                  .whole_news = [&] { return server.whole_news(now.state); },
+                  .full_sync = [&] { return server.full_sync(now.state); },
                   .check = [&](const ClientProfile& client,
                                const Reply& reply) { return check_training_reply(server, now.state, client, reply); },
                   .on_loss = [&](int64_t client, const std::string& why) { lose(client, why); },
@@ -161,7 +163,7 @@ struct Round {
       if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
-      make_room(now.state);
+      trim_heap(now.state);
       return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
     });
   }
@@ -195,19 +197,19 @@ struct Round {
 
 Snapshot before_first_round(const Server& server, Fabric& fabric) {
   Snapshot begun;
-  begun.state = server.initialize(fabric, &begun.opening);
-  const auto news = server.whole_news(begun.state);
+  begun.state = initial_state(server, fabric, &begun.opening);
+  const auto news = server.full_sync(begun.state);
   fabric.announce(server.clients, news);
   begun.opening.down["fixed_factors"] += static_cast<int64_t>(server.clients.size()) * news.payload.size();
   return begun;
 }
 
-void make_room(const ServerState& state) {
+void trim_heap(const ServerState& state) {
   if (!state.common.base_change.empty()) give_back_freed_memory();
 }
 
-void take_up(const Server& server, Fabric& fabric, const Snapshot& now) {
-  if (!fabric.share(now.state)) fabric.announce(server.clients, server.whole_news(now.state));
+void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now) {
+  if (!fabric.share(now.state)) fabric.announce(server.clients, server.full_sync(now.state));
   fabric.remember(now.memories);
 }
 
@@ -220,7 +222,7 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
   round.exchange(fabric);
   const auto context = concat("round ", round.view.round + 1, ", method ", server.config.method.name);
   auto next = in_context(context, [&] { return round.aggregate(fabric); });
-  make_room(next);
+  trim_heap(next);
   round.seconds.round = std::chrono::duration<double>(Clock::now() - begin).count();
   auto record = round.record(next);
   return {{.state = std::move(next), .memories = round.memories(), .clock = round.clock.end()}, std::move(record)};

@@ -18,7 +18,7 @@ struct RoundResult {
 Snapshot before_first_round(const Server& server, Fabric& fabric);
 
 /// Tells all clients what they hold alike in `now`, and gives each its memory: for a run that goes on.
-void take_up(const Server& server, Fabric& fabric, const Snapshot& now);
+void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 
 /// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made
 /// again; one that stayed elsewhere (Reply::crossed) counts for this call alone. The result depends on `now` and the
@@ -29,6 +29,6 @@ RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now,
 
 /// Gives freed memory back where the base has changed: such a change comes and goes in pieces that fit nowhere in what
 /// training and the state before left free, several GiB for a large model.
-void make_room(const ServerState& state);
+void trim_heap(const ServerState& state);
 
 }  // namespace evenkeel

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/plain/files.h"
+#include "fed/round/starting_adapter.h"
 #include "fed/testing.h"
 #include "train/weight_gradient.h"
 
@@ -17,7 +18,7 @@ class RoundTest : public testing::SmallRun {
   /// The round after `now`, whoever the clients of `e` last worked for.
   static RoundResult play(Experiment& e, const Snapshot& now, std::string_view name) {
     RunProgress progress(e.server, now.state.round);
-    take_up(e.server, e.fabric, now);
+    restore_clients(e.server, e.fabric, now);
     return run_round(e.server, e.fabric, now, RoundJournal(root() / name), progress);
   }
 
@@ -272,7 +273,7 @@ TEST_F(RoundTest, AStartRoutesEachRowAsItsOwnerDoes) {
 class Lossy : public Fabric {
  public:
   Lossy(Fabric& fabric, std::set<int64_t> lost) : fabric_(fabric), lost_(std::move(lost)) {}
-  void announce(std::span<const ClientProfile> to, const News& news) override { fabric_.announce(to, news); }
+  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override { fabric_.announce(to, news); }
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
     ++exchanges;
     std::vector<ClientProfile> there;
@@ -296,7 +297,7 @@ class Lossy : public Fabric {
 TEST_F(RoundTest, AStartAsksForALayersGradientsInOnePass) {
   auto e = experiment("fed-sb");
   Lossy fabric(e.fabric, {});
-  const auto state = e.server.initialize(fabric);
+  const auto state = initial_state(e.server, fabric);
   EXPECT_EQ(fabric.exchanges, 2) << "the model has two layers";
   EXPECT_EQ(state.global.adapters.size(), e.server.sites.size());
 }
@@ -362,7 +363,7 @@ TEST_F(RoundTest, WhatClientsShareWithTheServerIsWhatTheyWouldBeTold) {
     }
     Lossy told(e.fabric, {});
     auto now = beginning(e);
-    take_up(e.server, told, now);
+    restore_clients(e.server, told, now);
     for (const std::string round : {"told-1-", "told-2-"}) {
       RunProgress progress(e.server, now.state.round);
       now = run_round(e.server, told, now, RoundJournal(root() / (round + method)), progress).next;

@@ -9,7 +9,6 @@
 #include "base/plain/text.h"
 #include "fed/config/sampling.h"
 #include "fed/exchange/gradient_sums.h"
-#include "fed/round/starting_adapter.h"
 #include "fed/round/virtual_clock.h"
 #include "lora/algebra.h"
 #include "lora/packing.h"
@@ -90,7 +89,7 @@ double check_gradients(const Server& server, const SumGradients& ask, const Repl
 TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, std::set<int64_t>& lost,
                             int64_t& bytes_up) {
   std::vector<ClientProfile> asked;
-  if (ask.sample.from == SampleFrom::kPooled) asked.push_back({.id = kPool});
+  if (ask.sample.from == SampleFrom::kPooled) asked.push_back({.id = kPooledData});
   for (const auto& client : server.clients)
     if (ask.sample.from == SampleFrom::kClients && !lost.contains(client.id)) asked.push_back(client);
   OrderedSums sums(asked);
@@ -98,7 +97,7 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
       asked, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
               .on_reply =
                   [&](const Reply& reply) {
-                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPool)
+                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData)
                       bytes_up += reply.payload.size();
                   },
               .check = [&](const ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
@@ -182,16 +181,9 @@ GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
   };
 }
 
-ServerState Server::initialize(Fabric& fabric, OtherTraffic* sent) const {
-  int64_t bytes_up = 0;
-  auto state = begun(*this, gradient_sums(fabric, bytes_up));
-  if (sent) sent->up["gradient_sums"] += bytes_up;
-  return state;
-}
-
 /// Fixed factors travel in float32, which they are in: everybody uses them as they are.
-News Server::whole_news(const ServerState& state) const {
-  News news{.round = state.round, .whole = true};
+StateUpdate Server::full_sync(const ServerState& state) const {
+  StateUpdate news{.round = state.round, .whole = true};
   const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};
   if (!all.adapters.empty() || !all.base_delta.empty()) news.payload = encode(all, TransportDtype::kAsTheyAre, sites);
   return news;
@@ -216,8 +208,8 @@ Task Server::training_task(const ServerState& state, const ClientProfile& client
           .payload = broadcasts.encoded(method->broadcast(state, client, round), config.train.transport_dtype, sites)};
 }
 
-News Server::change_news(const ServerState& state) const {
-  News news{.round = state.round};
+StateUpdate Server::change_update(const ServerState& state) const {
+  StateUpdate news{.round = state.round};
   if (!state.global.base_delta.empty())
     news.payload = encode({.base_delta = state.global.base_delta}, config.train.transport_dtype, sites);
   return news;
@@ -279,11 +271,11 @@ LocalSetup Server::setup_of(const ServerState& state, const ClientProfile& clien
   return method->prepare(method->broadcast(state, client, {.round = state.round}), view);
 }
 
-LostRouting Server::lost_routing(const ServerState& state, const EvaluationPoint& point) const {
-  return evenkeel::lost_routing(setup_of(state, evaluator(point)).router, model.gates);
+UnexportableRouting Server::unexportable_routing(const ServerState& state, const EvaluationPoint& point) const {
+  return evenkeel::unexportable_routing(setup_of(state, evaluator(point)).router, model.gates);
 }
 
-void Server::rehearse(const ServerState& state) const {
+void Server::dry_run(const ServerState& state) const {
   const auto weaker = [](const auto& x, const auto& y) { return x.rank < y.rank; };
   ClientProfile client = *std::min_element(clients.begin(), clients.end(), weaker);
   client.trains = false;
@@ -316,7 +308,7 @@ std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const Mo
                        .examples = examples.empty() ? 0 : static_cast<double>(examples[i]),
                        .trains = true});
   }
-  check_devices(config, clients);
+  check_machines(config, clients);
   return clients;
 }
 

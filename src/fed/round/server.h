@@ -52,11 +52,8 @@ struct Server {
 
   /// Sums of gradients as the clients of `fabric` make them; borrows both. \param bytes_up  grows by what clients send
   GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
-  /// The state before the first round. Gradients that the method begins with come through `fabric`, site by site;
-  /// `sent` grows by their replies' lengths.
-  ServerState initialize(Fabric& fabric, OtherTraffic* sent = nullptr) const;
   /// What all clients hold alike in `state`, for those who begin or come back.
-  News whole_news(const ServerState& state) const;
+  StateUpdate full_sync(const ServerState& state) const;
 
   /// The learning rate of a round, 0 = the first; nothing where it is the same in every one.
   std::optional<double> scheduled_rate(int64_t round) const;
@@ -66,7 +63,7 @@ struct Server {
   Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
                      Broadcasts* sent = nullptr) const;
   /// The change of the base that made `state`, for the clients that sit the next round out; nothing to say: no bytes.
-  News change_news(const ServerState& state) const;
+  StateUpdate change_update(const ServerState& state) const;
   /// The state after the round. \param updates  of all participants, in their order; of some of them where `others`
   /// aggregate the rest of the same round with the same state, all at once
   ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
@@ -81,11 +78,11 @@ struct Server {
 
   /// Asks the method, before anything is trained, what it would send to the weakest client, and how that one would
   /// begin. \throws kConfig when it would get more than its rank.
-  void rehearse(const ServerState& state) const;
+  void dry_run(const ServerState& state) const;
   /// How `client` would begin with what `state` sends it.
   LocalSetup setup_of(const ServerState& state, const ClientProfile& client) const;
   /// What of that does not travel with an exported adapter, at an evaluation.
-  LostRouting lost_routing(const ServerState& state, const EvaluationPoint& point) const;
+  UnexportableRouting unexportable_routing(const ServerState& state, const EvaluationPoint& point) const;
 };
 
 /// beta_c, K_c, r_c and |D_c| of every client. \param examples  |D_c|, or nothing where nobody trains

@@ -65,6 +65,13 @@ ServerState begun(const Server& server, GradientSum gradient_sum) {
   return state;
 }
 
+ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent) {
+  int64_t bytes_up = 0;
+  auto state = begun(server, server.gradient_sums(fabric, bytes_up));
+  if (sent) sent->up["gradient_sums"] += bytes_up;
+  return state;
+}
+
 void check_start(const Server& server) {
   const auto start = adapter_to_start_from(server);
   if (start.empty()) return;

@@ -12,6 +12,10 @@ AdapterState adapter_to_start_from(const Server& server);
 /// The state that the method makes of it. \throws as above; kConfig where its effect is not that of the adapter.
 ServerState begun(const Server& server, GradientSum gradient_sum = {});
 
+/// The state before the first round. Gradients that the method begins with are asked of the clients through `fabric`,
+/// site by site. \param sent  grows by the lengths of their replies; null: nobody counts
+ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent = nullptr);
+
 /// Finds out whether that works, before anything else is done. Without `[lora] init` there is nothing to find out.
 /// Warns of sites that the adapter lacks.
 void check_start(const Server& server);

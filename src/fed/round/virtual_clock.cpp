@@ -9,43 +9,39 @@ namespace {
 
 constexpr int64_t kForeseen = 20'000'000;  // clients x rounds whose drop-outs are looked at before a run: a second
 
-Device device_of(const ExperimentConfig& config, const std::string& name, int64_t client) {
-  return {name, config.devices.profiles.at(name), static_cast<uint64_t>(config.seed), client};
-}
-
-int64_t total(const Traffic& traffic) {
-  int64_t sum = 0;
-  for (const auto& [content, bytes] : traffic) sum += bytes;
-  return sum;
+SimulatedMachine machine_of(const ExperimentConfig& config, const std::string& name, int64_t client) {
+  return {name, config.client_profiles.profiles.at(name), static_cast<uint64_t>(config.seed), client};
 }
 
 /// Before the first round: every client gets, and sends, as much as any other. What computing it takes is left out.
 double opening_seconds(const ExperimentConfig& config, const OtherTraffic& opening) {
-  const auto names = config.client_devices();
-  const int64_t down = total(opening.down) / config.clients.count, up = total(opening.up) / config.clients.count;
+  const auto names = config.machine_names();
+  const int64_t down = total_bytes(opening.down) / config.clients.count,
+                up = total_bytes(opening.up) / config.clients.count;
   double slowest = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto device = device_of(config, names[i], static_cast<int64_t>(i));
-    slowest = std::max(slowest, (down > 0 ? device.down(down) : 0) + (up > 0 ? device.up(up) : 0));
+    const auto machine = machine_of(config, names[i], static_cast<int64_t>(i));
+    slowest = std::max(slowest, (down > 0 ? machine.down(down) : 0) + (up > 0 ? machine.up(up) : 0));
   }
   return slowest;
 }
 
-std::map<int64_t, Device> devices_of(const ExperimentConfig& config, const RoundView& round) {
-  std::map<int64_t, Device> devices;
-  const auto names = config.client_devices();
+std::map<int64_t, SimulatedMachine> machines_of(const ExperimentConfig& config, const RoundView& round) {
+  std::map<int64_t, SimulatedMachine> machines;
+  const auto names = config.machine_names();
   for (const auto& client : round.participants)
-    if (!names.empty()) devices.emplace(client.id, device_of(config, names[static_cast<size_t>(client.id)], client.id));
-  return devices;
+    if (!names.empty())
+      machines.emplace(client.id, machine_of(config, names[static_cast<size_t>(client.id)], client.id));
+  return machines;
 }
 
 void check_speeds(const ExperimentConfig& config, std::span<const ClientProfile> clients,
                   std::span<const std::string> names) {
   for (const auto& client : clients) {
     const auto& name = names[static_cast<size_t>(client.id)];
-    const auto& profile = config.devices.profiles.at(name);
-    EK_CHECK(profile.knows(client.top_k), kConfig, "devices.", name, ".top_k is [", join(profile.top_k), "], but ",
-             config.clients.who(client.id), " trains with ", client.top_k,
+    const auto& profile = config.client_profiles.profiles.at(name);
+    EK_CHECK(profile.knows(client.top_k), kConfig, "client_profiles.", name, ".top_k is [", join(profile.top_k),
+             "], but ", config.clients.who(client.id), " trains with ", client.top_k,
              " experts per token, allowed: those measured and what lies between");
   }
 }
@@ -55,18 +51,18 @@ int64_t staying(const ExperimentConfig& config, std::span<const std::string> nam
   const auto drawn = sample_participants(config.clients.count, config.clients.participation,
                                          static_cast<uint64_t>(config.seed), round);
   return std::count_if(drawn.begin(), drawn.end(), [&](int64_t id) {
-    return !device_of(config, names[static_cast<size_t>(id)], id).drops_out(round);
+    return !machine_of(config, names[static_cast<size_t>(id)], id).drops_out(round);
   });
 }
 
 }  // namespace
 
-void check_devices(const ExperimentConfig& config, std::span<const ClientProfile> clients) {
-  const auto names = config.client_devices();
+void check_machines(const ExperimentConfig& config, std::span<const ClientProfile> clients) {
+  const auto names = config.machine_names();
   if (names.empty()) return;
   check_speeds(config, clients, names);
   const bool all_stay = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-    return config.devices.profiles.at(name).dropout == 0;
+    return config.client_profiles.profiles.at(name).dropout == 0;
   });
   const int64_t foreseen = all_stay ? 0 : std::min(config.train.rounds, kForeseen / config.clients.count);
   for (int64_t round = 0; round < foreseen; ++round) {
@@ -80,21 +76,21 @@ void check_devices(const ExperimentConfig& config, std::span<const ClientProfile
 
 RoundClock::RoundClock(const ExperimentConfig& config, const RoundView& round, const Snapshot& now)
     : config_(config),
-      devices_(devices_of(config, round)),
+      machines_(machines_of(config, round)),
       round_(round.round),
       start_(now.clock + opening_seconds(config, now.opening)) {}
 
 bool RoundClock::drops_out(int64_t client) const {
-  const auto device = devices_.find(client);
-  return device != devices_.end() && device->second.drops_out(round_);
+  const auto machine = machines_.find(client);
+  return machine != machines_.end() && machine->second.drops_out(round_);
 }
 
 SimulatedClient RoundClock::simulated(const ClientProfile& client, const ClientRecord& record) const {
-  const auto& device = devices_.at(client.id);
-  SimulatedClient times{.device = device.name(),
-                        .down = device.down(record.bytes_down),
-                        .train = device.train(client.top_k, record.tokens),
-                        .up = device.up(record.bytes_up),
+  const auto& machine = machines_.at(client.id);
+  SimulatedClient times{.device = machine.name(),
+                        .down = machine.down(record.bytes_down),
+                        .train = machine.train(client.top_k, record.tokens),
+                        .up = machine.up(record.bytes_up),
                         .start = start_};
   times.end = start_ + (times.down + times.train + times.up);
   return times;
@@ -116,7 +112,7 @@ std::vector<LostClient> RoundClock::close(const RoundView& round, std::span<cons
     arrivals.push_back(times.down + times.train + times.up);
   }
   const double closing_at = closing(arrivals, missing);
-  seconds_ = closing_at + config_.devices.server_seconds;
+  seconds_ = closing_at + config_.client_profiles.server_seconds;
   std::vector<LostClient> late;
   for (size_t i = 0; i < arrived.size(); ++i)
     if (arrivals[i] > closing_at)

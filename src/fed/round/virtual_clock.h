@@ -1,5 +1,5 @@
 /// \file  Simulated time: what a round would take if every client ran on the machine that the config gives it
-/// (fed/config/client_machines.h), all at once. A client's round is its task's way down, its training and its upload's
+/// (fed/config/machine_profiles.h), all at once. A client's round is its task's way down, its training and its upload's
 /// way up, from the bytes that were sent and the tokens that were trained on:
 ///
 ///   down  = latency + 8 bytes_down / down_mbit 10^6      train = tokens / tokens_per_second(K)
@@ -22,17 +22,17 @@
 
 namespace evenkeel {
 
-/// \throws kConfig naming the client when its device does not say how fast its K is, and naming the first round in
+/// \throws kConfig naming the client when its profile does not say how fast its K is, and naming the first round in
 /// which fewer than clients.quorum are left by those who drop out: both can be known before anything is trained.
-void check_devices(const ExperimentConfig& config, std::span<const ClientProfile> clients);
+void check_machines(const ExperimentConfig& config, std::span<const ClientProfile> clients);
 
-/// The clock of the round that follows `now`. Borrows the config. Where clients have no devices it stands still: nobody
-/// drops out, nobody is late, and records say nothing of it.
+/// The clock of the round that follows `now`. Borrows the config. Where clients have no profiles it stands still:
+/// nobody drops out, nobody is late, and records say nothing of it.
 class RoundClock {
  public:
   RoundClock(const ExperimentConfig& config, const RoundView& round, const Snapshot& now);
 
-  bool runs() const { return !devices_.empty(); }
+  bool runs() const { return !machines_.empty(); }
   bool drops_out(int64_t client) const;
   /// Ends the round, once all who replied have. REQUIRES runs()
   /// \param arrived  of the clients of `round`, whose uploads came
@@ -49,7 +49,7 @@ class RoundClock {
   double closing(std::vector<double> arrivals, bool missing) const;
 
   const ExperimentConfig& config_;
-  std::map<int64_t, Device> devices_;  // of the round's participants
+  std::map<int64_t, SimulatedMachine> machines_;  // of the round's participants
   int64_t round_;
   double start_, seconds_ = 0;
   std::map<int64_t, SimulatedClient> arrived_;

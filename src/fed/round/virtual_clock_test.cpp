@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kPhone = R"([devices.phone]
+constexpr std::string_view kPhone = R"([client_profiles.phone]
 top_k = [1, 2, 8]
 tokens_per_second = [900, 600, 150]
 down_mbit = 40
@@ -30,7 +30,7 @@ ExperimentConfig with_devices(std::string_view clients, std::string_view devices
   return config;
 }
 
-const std::string kAllPhones = "devices = { values = [\"phone\"] }\n";
+const std::string kAllPhones = "profiles = { values = [\"phone\"] }\n";
 
 std::string device_complaint(std::string_view clients, std::string_view devices = kPhone) {
   try {
@@ -62,8 +62,8 @@ RoundView everybody(std::vector<ClientProfile> clients = four(), int64_t round =
   return draw_round(clients, 1.0, 5, round);
 }
 
-TEST(DeviceProfile, SecondsPerTokenAreOnAStraightLineBetweenMeasuredK) {
-  const auto phone = with_devices(kAllPhones).devices.profiles.at("phone");
+TEST(MachineProfile, SecondsPerTokenAreOnAStraightLineBetweenMeasuredK) {
+  const auto phone = with_devices(kAllPhones).client_profiles.profiles.at("phone");
   EXPECT_DOUBLE_EQ(phone.seconds_per_token(1), 1.0 / 900);
   EXPECT_DOUBLE_EQ(phone.seconds_per_token(8), 1.0 / 150);
   EXPECT_DOUBLE_EQ(phone.seconds_per_token(5), 0.5 / 600 + 0.5 / 150);
@@ -71,20 +71,22 @@ TEST(DeviceProfile, SecondsPerTokenAreOnAStraightLineBetweenMeasuredK) {
   EXPECT_FALSE(phone.knows(0)) << "a dense model's";
 }
 
-TEST(DeviceProfile, OneSpeedWithoutKIsTheSpeedOfEveryK) {
-  const auto any = with_devices("devices = { values = [\"box\"] }", "[devices.box]\ntokens_per_second = [250]\n")
-                       .devices.profiles.at("box");
+TEST(MachineProfile, OneSpeedWithoutKIsTheSpeedOfEveryK) {
+  const auto any =
+      with_devices("profiles = { values = [\"box\"] }", "[client_profiles.box]\ntokens_per_second = [250]\n")
+          .client_profiles.profiles.at("box");
   for (const int64_t k : {0, 1, 8, 64}) {
     EXPECT_TRUE(any.knows(k));
     EXPECT_DOUBLE_EQ(any.seconds_per_token(k), 1.0 / 250);
   }
 }
 
-TEST(DeviceProfile, FactorsOfClientsFollowTheirDistributionAndTheSeed) {
+TEST(MachineProfile, FactorsOfClientsFollowTheirDistributionAndTheSeed) {
   const auto factors = [](Spread spread, uint64_t seed) {
-    const DeviceProfile profile{.top_k = {}, .tokens_per_second = {1}, .speed_factor = spread, .network_factor = {}};
+    const MachineProfile profile{.top_k = {}, .tokens_per_second = {1}, .speed_factor = spread, .network_factor = {}};
     std::vector<double> all;
-    for (int64_t client = 0; client < 4001; ++client) all.push_back(1 / Device("x", profile, seed, client).train(1, 1));
+    for (int64_t client = 0; client < 4001; ++client)
+      all.push_back(1 / SimulatedMachine("x", profile, seed, client).train(1, 1));
     return all;
   };
   for (const double factor : factors({}, 1)) EXPECT_EQ(factor, 1);
@@ -105,8 +107,8 @@ TEST(DeviceProfile, FactorsOfClientsFollowTheirDistributionAndTheSeed) {
   EXPECT_NEAR(drawn[2000], 1, 0.05);
 }
 
-TEST(DeviceProfile, DropOutsAreAsLikelyAsTheProfileSaysAndOthersEveryRound) {
-  const DeviceProfile profile{
+TEST(MachineProfile, DropOutsAreAsLikelyAsTheProfileSaysAndOthersEveryRound) {
+  const MachineProfile profile{
       .top_k = {}, .tokens_per_second = {1}, .dropout = 0.2, .speed_factor = {}, .network_factor = {}};
   std::vector<int64_t> per_round;
   std::set<std::vector<int64_t>> patterns;
@@ -114,7 +116,7 @@ TEST(DeviceProfile, DropOutsAreAsLikelyAsTheProfileSaysAndOthersEveryRound) {
   for (int64_t round = 0; round < 50; ++round) {
     std::vector<int64_t> gone;
     for (int64_t client = 0; client < 40; ++client)
-      if (Device("x", profile, 3, client).drops_out(round)) gone.push_back(client);
+      if (SimulatedMachine("x", profile, 3, client).drops_out(round)) gone.push_back(client);
     all += static_cast<double>(gone.size());
     patterns.insert(gone);
   }
@@ -123,21 +125,23 @@ TEST(DeviceProfile, DropOutsAreAsLikelyAsTheProfileSaysAndOthersEveryRound) {
 }
 
 TEST(Devices, AreSaidByListByPatternAndByClient) {
-  const std::string two = concat(kPhone, "[devices.box]\ntokens_per_second = [5000]\n");
-  EXPECT_EQ(with_devices("devices = [\"box\", \"phone\", \"phone\", \"box\"]", two).client_devices(),
+  const std::string two = concat(kPhone, "[client_profiles.box]\ntokens_per_second = [5000]\n");
+  EXPECT_EQ(with_devices("profiles = [\"box\", \"phone\", \"phone\", \"box\"]", two).machine_names(),
             (std::vector<std::string>{"box", "phone", "phone", "box"}));
-  EXPECT_EQ(with_devices("devices = { values = [\"phone\", \"box\"], shares = [3, 1], deal = \"order\" }", two)
-                .client_devices(),
+  EXPECT_EQ(with_devices("profiles = { values = [\"phone\", \"box\"], shares = [3, 1], deal = \"order\" }", two)
+                .machine_names(),
             (std::vector<std::string>{"phone", "phone", "phone", "box"}));
-  const auto own = with_devices("devices = { values = [\"phone\"] }\nclient = [{}, {}, { device = \"box\" }, {}]", two);
-  EXPECT_EQ(own.client_devices(), (std::vector<std::string>{"phone", "phone", "box", "phone"}));
-  EXPECT_TRUE(with_devices("", "").client_devices().empty());
+  const auto own =
+      with_devices("profiles = { values = [\"phone\"] }\nclient = [{}, {}, { profile = \"box\" }, {}]", two);
+  EXPECT_EQ(own.machine_names(), (std::vector<std::string>{"phone", "phone", "box", "phone"}));
+  EXPECT_TRUE(with_devices("", "").machine_names().empty());
 }
 
 TEST(Devices, ReadBackEqualFromTheResolvedText) {
-  for (const auto* clients : {"devices = { values = [\"phone\"] }\ndeadline = 20\nquorum = 3",
-                              "client = [{device = \"phone\"}, {device = \"phone\"}, {device = \"phone\"}, {device = "
-                              "\"phone\"}]"}) {
+  for (const auto* clients :
+       {"profiles = { values = [\"phone\"] }\ndeadline = 20\nquorum = 3",
+        "client = [{profile = \"phone\"}, {profile = \"phone\"}, {profile = \"phone\"}, {profile = "
+        "\"phone\"}]"}) {
     const auto text = with_devices(clients).text();
     EXPECT_EQ(ExperimentConfig::read(config::Table::parse(text, "again.toml")).text(), text);
   }
@@ -148,32 +152,33 @@ TEST(Devices, WhatIsWrongIsOneLineThatNamesKeyValueAndWhatIsAllowed) {
     for (const auto word : words) EXPECT_NE(line.find(word), std::string::npos) << line << " lacks " << word;
     EXPECT_EQ(line.find('\n'), std::string::npos);
   };
-  says(device_complaint("devices = [\"phone\"]"), {"clients.devices", "1 entries", "clients.count is 4"});
-  says(device_complaint("devices = { values = [\"fone\"] }"), {"clients.devices.values", "\"fone\"", "phone"});
-  says(device_complaint("devices = [\"a\", \"a\", \"a\", \"a\"]", ""), {"clients.devices", "\"a\"", "holds none"});
-  says(device_complaint("client = [{device = \"phone\"}, {}, {}, {}]"), {"client 1 has no device", "every client"});
-  says(device_complaint("client = [{device = \"x\"}, {}, {}, {}]"), {"clients.client[0].device", "\"x\"", "phone"});
-  says(device_complaint(""), {"clients.devices is empty", "phone"});
+  says(device_complaint("profiles = [\"phone\"]"), {"clients.profiles", "1 entries", "clients.count is 4"});
+  says(device_complaint("profiles = { values = [\"fone\"] }"), {"clients.profiles.values", "\"fone\"", "phone"});
+  says(device_complaint("profiles = [\"a\", \"a\", \"a\", \"a\"]", ""), {"clients.profiles", "\"a\"", "holds none"});
+  says(device_complaint("client = [{profile = \"phone\"}, {}, {}, {}]"), {"client 1 has no profile", "every client"});
+  says(device_complaint("client = [{profile = \"x\"}, {}, {}, {}]"), {"clients.client[0].profile", "\"x\"", "phone"});
+  says(device_complaint(""), {"clients.profiles is empty", "phone"});
   says(device_complaint("deadline = -1"), {"clients.deadline is -1", "0 or more"});
   says(device_complaint("quorum = 5"), {"clients.quorum is 5", "1 .. 4"});
   says(device_complaint("participation = 0.5\nquorum = 3"), {"clients.quorum is 3", "1 .. 2"});
   const auto phone = [&](std::string_view lines) {
-    return device_complaint(kAllPhones, concat("[devices.phone]\n", lines, "\n"));
+    return device_complaint(kAllPhones, concat("[client_profiles.phone]\n", lines, "\n"));
   };
-  says(phone(""), {"devices.phone.tokens_per_second is empty"});
-  says(phone("tokens_per_second = [0]"), {"devices.phone.tokens_per_second is 0", "above 0"});
+  says(phone(""), {"client_profiles.phone.tokens_per_second is empty"});
+  says(phone("tokens_per_second = [0]"), {"client_profiles.phone.tokens_per_second is 0", "above 0"});
   says(phone("tokens_per_second = [1, 2]"), {"[1, 2]", "as many as top_k has, 1"});
-  says(phone("top_k = [2, 1]\ntokens_per_second = [1, 2]"), {"devices.phone.top_k is [2, 1]", "rising"});
-  says(phone("tokens_per_second = [1]\ndropout = 1.0"), {"devices.phone.dropout is 1", "less than 1"});
+  says(phone("top_k = [2, 1]\ntokens_per_second = [1, 2]"), {"client_profiles.phone.top_k is [2, 1]", "rising"});
+  says(phone("tokens_per_second = [1]\ndropout = 1.0"), {"client_profiles.phone.dropout is 1", "less than 1"});
   says(phone("tokens_per_second = [1]\nspeed_factor = { low = 3, high = 2 }"), {"speed_factor.high is 2", "3 or more"});
-  says(phone("tokens_per_second = [1]\nup = 3"), {"devices.phone.up", "known", "up_mbit"});
-  says(device_complaint(kAllPhones,
-                        "[devices.phone]\ntokens_per_second = [1]\n[devices.\"a b\"]\ntokens_per_second = [1]"),
-       {"devices.a b", "letters, digits"});
+  says(phone("tokens_per_second = [1]\nup = 3"), {"client_profiles.phone.up", "known", "up_mbit"});
+  says(device_complaint(
+           kAllPhones,
+           "[client_profiles.phone]\ntokens_per_second = [1]\n[client_profiles.\"a b\"]\ntokens_per_second = [1]"),
+       {"client_profiles.a b", "letters, digits"});
 }
 
 TEST(VirtualClock, ARoundTakesWhatBytesTokensAndLatencySay) {
-  const auto config = with_devices(kAllPhones + "\n[devices]\nserver_seconds = 2.0");
+  const auto config = with_devices(kAllPhones + "\n[client_profiles]\nserver_seconds = 2.0");
   const auto view = everybody();
   RoundClock clock(config, view, {.state = {}, .clock = 100});
   const std::vector<ClientRecord> records{replied(0, 900), replied(1, 600), replied(2, 1200), replied(3, 300)};
@@ -213,8 +218,8 @@ struct Closed {
   std::vector<int64_t> late;
 };
 Closed closed(std::string_view clients, bool missing = false) {
-  const auto config =
-      with_devices(concat("devices = { values = [\"box\"] }\n", clients), "[devices.box]\ntokens_per_second = [100]\n");
+  const auto config = with_devices(concat("profiles = { values = [\"box\"] }\n", clients),
+                                   "[client_profiles.box]\ntokens_per_second = [100]\n");
   const auto view = everybody();
   RoundClock clock(config, view, {.state = {}});
   std::vector<ClientRecord> records;
@@ -261,22 +266,22 @@ TEST(VirtualClock, WhatIsSentBeforeTheFirstRoundTakesTime) {
 
 TEST(VirtualClock, AKThatNobodyMeasuredIsRefusedBeforeTheRun) {
   const auto config = with_devices(kAllPhones);
-  check_devices(config, four());
+  check_machines(config, four());
   try {
-    check_devices(config, four({1, 2, 9, 8}));
+    check_machines(config, four({1, 2, 9, 8}));
     FAIL() << "K = 9 was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "[config] devices.phone.top_k is [1, 2, 8], but client 2 trains with 9 experts "
+              "[config] client_profiles.phone.top_k is [1, 2, 8], but client 2 trains with 9 experts "
               "per token, allowed: those measured and what lies between");
   }
 }
 
 TEST(VirtualClock, AQuorumThatDropOutsLeaveUnreachableIsRefusedBeforeTheRun) {
   const auto often = concat(kPhone, "dropout = 0.6\n");
-  check_devices(with_devices(kAllPhones + "quorum = 4\n"), four());
+  check_machines(with_devices(kAllPhones + "quorum = 4\n"), four());
   try {
-    check_devices(with_devices(kAllPhones + "quorum = 4\n", often), four());
+    check_machines(with_devices(kAllPhones + "quorum = 4\n", often), four());
     FAIL() << "somebody drops out";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("of 4 clients would not drop out, clients.quorum is 4"), std::string::npos)
@@ -288,8 +293,9 @@ TEST(VirtualClock, AQuorumThatDropOutsLeaveUnreachableIsRefusedBeforeTheRun) {
 
 class SimulatedRun : public testing::SmallRun {
  protected:
-  static constexpr std::string_view kFast = "devices.fast={ tokens_per_second = [4000], down_mbit = 8, up_mbit = 2 }";
-  static constexpr std::string_view kSlow = "devices.slow={ tokens_per_second = [50], latency = 0.5 }";
+  static constexpr std::string_view kFast =
+      "client_profiles.fast={ tokens_per_second = [4000], down_mbit = 8, up_mbit = 2 }";
+  static constexpr std::string_view kSlow = "client_profiles.slow={ tokens_per_second = [50], latency = 0.5 }";
 
   /// A run of `rounds`, from the first round's journal or a new one.
   static std::vector<RoundResult> play(Experiment& e, std::string_view name, int64_t rounds = 2) {
@@ -297,7 +303,7 @@ class SimulatedRun : public testing::SmallRun {
     Snapshot now = before_first_round(e.server, e.fabric);
     for (int64_t t = 0; t < rounds; ++t) {
       RunProgress progress(e.server, t);
-      take_up(e.server, e.fabric, now);
+      restore_clients(e.server, e.fabric, now);
       all.push_back(run_round(e.server, e.fabric, now, RoundJournal(root() / name / std::to_string(t)), progress));
       now = all.back().next;
     }
@@ -308,7 +314,8 @@ class SimulatedRun : public testing::SmallRun {
 
 TEST_F(SimulatedRun, RecordsCarryTheClockAndNothingElseOfARunMoves) {
   auto plain = experiment("ub-smoe");
-  auto timed = experiment("ub-smoe", Purpose::kTrain, kFast, {kSlow, "clients.devices=[\"fast\", \"slow\", \"fast\"]"});
+  auto timed =
+      experiment("ub-smoe", Purpose::kTrain, kFast, {kSlow, "clients.profiles=[\"fast\", \"slow\", \"fast\"]"});
   const auto without = play(plain, "plain"), with = play(timed, "timed");
   for (size_t t = 0; t < 2; ++t) {
     testing::expect_same(with[t].next.state, without[t].next.state);
@@ -329,7 +336,7 @@ TEST_F(SimulatedRun, RecordsCarryTheClockAndNothingElseOfARunMoves) {
 
 TEST_F(SimulatedRun, WhoIsLateIsLeftOutAsIfNotDrawnAndItsDownloadCounts) {
   auto e = experiment("ub-smoe", Purpose::kTrain, kFast,
-                      {kSlow, "clients.devices=[\"fast\", \"slow\", \"fast\"]", "clients.deadline=8"});
+                      {kSlow, "clients.profiles=[\"fast\", \"slow\", \"fast\"]", "clients.deadline=8"});
   const auto begun = beginning(e);
   const auto result = play(e, "late", 1)[0];
   ASSERT_TRUE(result.record.lost);
@@ -349,8 +356,8 @@ TEST_F(SimulatedRun, WhoIsLateIsLeftOutAsIfNotDrawnAndItsDownloadCounts) {
 }
 
 TEST_F(SimulatedRun, WhoDropsOutIsNotTrained) {
-  auto e = experiment("fedit", Purpose::kTrain, "devices.fast={ tokens_per_second = [4000], dropout = 0.4 }",
-                      {"clients.devices=[\"fast\", \"fast\", \"fast\"]", "clients.deadline=300"});
+  auto e = experiment("fedit", Purpose::kTrain, "client_profiles.fast={ tokens_per_second = [4000], dropout = 0.4 }",
+                      {"clients.profiles=[\"fast\", \"fast\", \"fast\"]", "clients.deadline=300"});
   std::vector<int64_t> gone;
   const auto rounds = play(e, "dropped");
   for (size_t t = 0; t < rounds.size(); ++t) {
@@ -369,8 +376,8 @@ TEST_F(SimulatedRun, WhoDropsOutIsNotTrained) {
 
 TEST_F(SimulatedRun, AnInterruptionOfALossyRoundDoesNotChangeARecord) {
   const auto make = [] {
-    return experiment("flora", Purpose::kTrain, "devices.fast={ tokens_per_second = [4000], dropout = 0.3 }",
-                      {kSlow, "clients.devices=[\"fast\", \"slow\", \"fast\"]", "clients.deadline=8"});
+    return experiment("flora", Purpose::kTrain, "client_profiles.fast={ tokens_per_second = [4000], dropout = 0.3 }",
+                      {kSlow, "clients.profiles=[\"fast\", \"slow\", \"fast\"]", "clients.deadline=8"});
   };
   auto e = make();
   const auto whole = play(e, "whole", 1)[0];
@@ -392,39 +399,41 @@ struct DeviceOption {
 
 TEST_F(SimulatedRun, EveryKeyOfDevicesChangesTheRecordsOfARun) {
   constexpr std::string_view kBase =
-      "devices.box={ tokens_per_second = [100], top_k = [], down_mbit = 8, up_mbit = 2, speed_factor = { distribution "
+      "client_profiles.box={ tokens_per_second = [100], top_k = [], down_mbit = 8, up_mbit = 2, speed_factor = { "
+      "distribution "
       "= "
       "'log-normal' }, network_factor = { distribution = 'uniform' } }";
   const auto run = [&](std::string_view key, std::string_view value) {
     auto e = experiment("fedit", Purpose::kTrain, kBase,
-                        {"data.limit=6", "devices.other={ tokens_per_second = [70] }",
-                         "clients.devices={ values = ['box'] }", concat(key, "=", value)});
+                        {"data.limit=6", "client_profiles.other={ tokens_per_second = [70] }",
+                         "clients.profiles={ values = ['box'] }", concat(key, "=", value)});
     return play(e, concat("option-", key, value), 1)[0];
   };
   const auto reference = run("seed", "3");
-  for (const auto& [key, value, loses] : {DeviceOption{"clients.devices", "['other', 'other', 'other']"},
+  for (const auto& [key, value, loses] : {DeviceOption{"clients.profiles", "['other', 'other', 'other']"},
                                           {"clients.deadline", "1", true},
-                                          {"devices.server_seconds", "5"},
-                                          {"devices.box.tokens_per_second", "[90]"},
-                                          {"devices.box.down_mbit", "4"},
-                                          {"devices.box.up_mbit", "1"},
-                                          {"devices.box.latency", "0.1"},
-                                          {"devices.box.dropout", "0.4", true},
-                                          {"devices.box.speed_factor.distribution", "'uniform'"},
-                                          {"devices.box.speed_factor.sigma", "0.1"},
-                                          {"devices.box.network_factor.distribution", "'none'"},
-                                          {"devices.box.network_factor.low", "0.1"},
-                                          {"devices.box.network_factor.high", "9"}}) {
+                                          {"client_profiles.server_seconds", "5"},
+                                          {"client_profiles.box.tokens_per_second", "[90]"},
+                                          {"client_profiles.box.down_mbit", "4"},
+                                          {"client_profiles.box.up_mbit", "1"},
+                                          {"client_profiles.box.latency", "0.1"},
+                                          {"client_profiles.box.dropout", "0.4", true},
+                                          {"client_profiles.box.speed_factor.distribution", "'uniform'"},
+                                          {"client_profiles.box.speed_factor.sigma", "0.1"},
+                                          {"client_profiles.box.network_factor.distribution", "'none'"},
+                                          {"client_profiles.box.network_factor.low", "0.1"},
+                                          {"client_profiles.box.network_factor.high", "9"}}) {
     const auto changed = run(key, value);
     EXPECT_NE(changed.record.simulated->end, reference.record.simulated->end) << key;
     EXPECT_EQ(changed.record.lost.has_value(), loses) << key;
     if (!loses) testing::expect_same(changed.next.state, reference.next.state);
   }
   auto waits = experiment("fedit", Purpose::kTrain, kBase,
-                          {"clients.devices={ values = ['box'] }", "clients.deadline=1", "clients.quorum=3"});
+                          {"clients.profiles={ values = ['box'] }", "clients.deadline=1", "clients.quorum=3"});
   EXPECT_FALSE(play(waits, "quorum", 1)[0].record.lost);
-  auto by_k = experiment("fedit", Purpose::kTrain, "devices.box={ tokens_per_second = [100, 40], top_k = [1, 4] }",
-                         {"clients.devices={ values = ['box'] }"});
+  auto by_k =
+      experiment("fedit", Purpose::kTrain, "client_profiles.box={ tokens_per_second = [100, 40], top_k = [1, 4] }",
+                 {"clients.profiles={ values = ['box'] }"});
   const auto clients = play(by_k, "by-k", 1)[0].record.clients;
   EXPECT_DOUBLE_EQ(clients[2].simulated->train, static_cast<double>(clients[2].tokens) / 40);
 }

@@ -20,7 +20,7 @@ class EngineTest : public testing::SmallRun, public ::testing::WithParamInterfac
     Snapshot now = beginning(e);
     for (int64_t round = 0; round < 2; ++round) {
       RunProgress progress(e.server, now.state.round);
-      take_up(e.server, e.fabric, now);
+      restore_clients(e.server, e.fabric, now);
       const auto folder = root() / concat(GetParam(), engine.substr(engine.find('=') + 1), more.size(), round);
       results.push_back(run_round(e.server, e.fabric, now, RoundJournal(folder), progress));
       now = results.back().next;
@@ -110,7 +110,7 @@ TEST_P(SyncTest, NoStepWaitsForTheDeviceBeforeItsEnd) {
     const auto setting = concat("train.idle_expert_update='", idle, "'");
     auto e = experiment(GetParam(), Purpose::kTrain, "model.engine='aten'", {setting});
     const auto now = beginning(e);
-    take_up(e.server, e.fabric, now);
+    restore_clients(e.server, e.fabric, now);
     const auto& client = e.server.clients[0];
     const RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
     const auto sent = e.server.method->broadcast(now.state, client, round);
@@ -141,7 +141,7 @@ class ResidenceTest : public testing::SmallRun {};
 TEST_F(ResidenceTest, WhatTrainsIsWhatTheRouterReads) {
   auto e = experiment("ub-smoe", Purpose::kTrain, "method.ub-smoe.phi_train='local_fedavg'");
   const auto now = beginning(e);
-  take_up(e.server, e.fabric, now);
+  restore_clients(e.server, e.fabric, now);
   const auto& client = e.server.clients[0];
   TensorMap memory;
   const ClientView view{client, e.server.sites, now.state.common, e.server.config.lora, GateNorm::kRenormSelected, 0,
@@ -164,7 +164,7 @@ TEST_F(ResidenceTest, AClientElsewhereLearnsTheSameBits) {
     const auto setting = method == "a3smoe" ? "method.a3smoe.rescaler='learn'" : "threads=1";
     auto e = experiment(method, Purpose::kTrain, setting);
     const auto now = beginning(e);
-    take_up(e.server, e.fabric, now);
+    restore_clients(e.server, e.fabric, now);
     const auto& client = e.server.clients[1];
     const RoundView round{.round = 0, .participants = {client}, .weights = {1.0}};
     const auto sent = e.server.method->broadcast(now.state, client, round);

@@ -59,9 +59,9 @@ std::vector<int64_t> measured_top_ks(const Experiment& e) {
   return {all.begin(), all.end()};
 }
 
-DeviceProfile measured_profile(Experiment& e, std::span<const int64_t> top_ks, double seconds) {
+MachineProfile measured_profile(Experiment& e, std::span<const int64_t> top_ks, double seconds) {
   const auto state = before_first_round(e.server, e.fabric).state;
-  DeviceProfile profile;
+  MachineProfile profile;
   for (const int64_t k : top_ks) {
     auto client = e.server.clients[0];
     client.top_k = k;

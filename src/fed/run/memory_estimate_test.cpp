@@ -20,7 +20,7 @@ class Foresight : public SmallRun {
  protected:
   /// \param prompts  of an evaluation at once: few, and a client's step is the worse moment
   static MemoryPlan plan(std::string_view setting, int64_t prompts = 1) {
-    auto e = experiment("fedit", Purpose::kForesee, setting);
+    auto e = experiment("fedit", Purpose::kDryRun, setting);
     e.server.config.evaluate.batch_size = prompts;
     e.server.config.evaluate.limit = 0;
     return memory_plan(e);
@@ -28,7 +28,7 @@ class Foresight : public SmallRun {
 };
 
 TEST_F(Foresight, LooksAtTheSameRunWithoutItsWeights) {
-  const auto foreseen = experiment("fedit", Purpose::kForesee), real = experiment("fedit");
+  const auto foreseen = experiment("fedit", Purpose::kDryRun), real = experiment("fedit");
   EXPECT_TRUE(foreseen.fabric.place.model->head().values_OI.is_meta());
   EXPECT_FALSE(real.fabric.place.model->head().values_OI.is_meta());
   EXPECT_EQ(foreseen.fabric.shards.rows, real.fabric.shards.rows);
@@ -54,7 +54,7 @@ TEST_F(Foresight, EveryKeyItNamesMakesItsPartSmaller) {
 
 TEST_F(Foresight, MethodsThatChangeTheBaseGrowByTheRoundUpToTheWeights) {
   const auto merged = [](std::string_view method, std::string_view rounds) {
-    return part(memory_plan(experiment(method, Purpose::kForesee, rounds)), "merges into the base");
+    return part(memory_plan(experiment(method, Purpose::kDryRun, rounds)), "merges into the base");
   };
   EXPECT_EQ(merged("fedit", "train.rounds=3"), -1);
   for (const auto* method : {"flora", "fedex-lora", "florist"}) {
@@ -80,7 +80,7 @@ TEST_F(Foresight, ARunThatCannotFitIsRefusedBeforeItsWeightsAreRead) {
 
 TEST_F(Foresight, RowsToGenerateAreCountedBeforeTheyAreMade) {
   try {
-    experiment("fedit", Purpose::kForesee, "data.limit=10000000");
+    experiment("fedit", Purpose::kDryRun, "data.limit=10000000");
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("data.limit is 10000000 rows to generate"), std::string::npos);

@@ -11,6 +11,7 @@
 #include "base/random/random.h"
 #include "fed/config/arithmetic.h"
 #include "fed/exchange/client.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 #include "fed/run/state_evaluation.h"
 

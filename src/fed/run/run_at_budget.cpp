@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/plain/files.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 
 namespace evenkeel {
@@ -18,7 +19,7 @@ ExperimentConfig config_at(const fs::path& folder, const RunAtBudget::Options& o
 
 EvaluationPoint point_at(const Server& server, const RunAtBudget::Options& options) {
   const auto& method = server.config.method;
-  const auto readings = method.entry().readings(server.config.evaluate.readings, server.model.num_experts > 0);
+  const auto readings = method.entry().readings(server.config.evaluate.rank_eval_modes, server.model.num_experts > 0);
   EK_CHECK(!readings.empty(), kConfig,
            "the run's [evaluate] readings say nothing of this model: a dense one has reading a alone");
   const auto& wanted = options.reading.empty() ? readings.at(0) : options.reading;

@@ -29,6 +29,8 @@ class RunAtBudget {
   void use_chat_template(const std::filesystem::path& file) {
     experiment_.fabric.place.tokenizer.use_chat_template(file);
   }
+  /// \see Tokenizer::use_date
+  void use_date(const jinja::Date& date) { experiment_.fabric.place.tokenizer.use_date(date); }
   const ExperimentConfig& config() const { return experiment_.server.config; }
   ForwardOptions forward() const { return experiment_.fabric.place.forward(setup_); }
 

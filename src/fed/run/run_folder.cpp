@@ -9,7 +9,6 @@
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
-#include "fed/run/state_evaluation.h"
 #include "fed/store/manifest.h"
 #include "lora/peft.h"
 
@@ -22,7 +21,8 @@ constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.
                            kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
 constexpr std::string_view kFederation = "federation";             // flower/federation/serve.h
 constexpr std::string_view kRounds = "rounds.jsonl", kEvaluations = "evaluations.jsonl",
-                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl", kLog = "log.txt";
+                           kEvaluating = "evaluating.jsonl", kSuperseded = "superseded.jsonl",
+                           kMissingScores = "missing_scores.jsonl", kLog = "log.txt";
 const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::string(kPartition),
                                               std::string(kChatTemplate), std::string(kManifestFile),
                                               std::string(kUnfinished)};
@@ -80,7 +80,8 @@ OrderedJson partition_json(const Shards& shards) {
 ExperimentConfig parse_config(const std::string& text, const fs::path& folder, std::string_view file) {
   auto table = config::Table::parse(text, (folder / file).string());
   // A run's config names every key there was: one that it lacks came later, and the run keeps its bits without it.
-  if (!table.table("train").contains("share_beginnings")) table.set("train.share_beginnings=false");
+  ExperimentConfig::rename_keys(table);
+  if (!table.table("train").contains("share_prefixes")) table.set("train.share_prefixes=false");
   if (!table.table("train").contains("merge_tokens")) table.set("train.merge_tokens=0");
   auto config = ExperimentConfig::read(table);
   config.output.dir = folder.string();
@@ -238,7 +239,7 @@ void RunFolder::read_records(std::optional<int64_t> from_round) {
     EK_CHECK(enough && !too_many, kCheckpoint, (folder_ / kRounds).string(), ": holds ", rounds.lines.size(),
              " whole lines, committed are ", commit.round, " rounds");
   } catch (const Error& damage) {
-    throw checkpoint_.with_way_out(damage, reaches);
+    throw checkpoint_.with_recovery_hint(damage, reaches);
   }
   record_missing_ = static_cast<int64_t>(rounds.lines.size()) < commit.round;
   const size_t kept = std::min(rounds.lines.size(), static_cast<size_t>(commit.round));
@@ -367,6 +368,10 @@ void RunFolder::note(log::Level level, std::string_view line) const {
 
 void RunFolder::add_evaluation(const EvaluationRecord& score) const {
   append_sealed(folder_ / kEvaluations, record::write(score));
+}
+
+void RunFolder::add_missing(const MissingScore& score) const {
+  append_sealed(folder_ / kMissingScores, record::write(score));
 }
 
 const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {

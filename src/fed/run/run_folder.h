@@ -8,6 +8,7 @@
 ///   rounds.jsonl       a line per committed round (fed/store/round_records.h)
 ///   evaluations.jsonl  a line per round, task and budget (fed/store/round_records.h)
 ///   superseded.jsonl   lines of evaluations.jsonl that are none any more since the run was extended
+///   missing_scores.jsonl  a line whenever a federation's node gave no score (fed/store/round_records.h)
 ///   evaluating.jsonl   while an evaluation is under way: what is answered so far (scoring/answer_journal.h)
 ///   log.txt            what was logged, with times, by every process that worked on the run
 ///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
@@ -85,6 +86,7 @@ class RunFolder {
   /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
   void add_evaluation(const EvaluationRecord& score) const;
+  void add_missing(const MissingScore& score) const;
   /// What the evaluation that is under way has answered, and an earlier process of the same evaluation.
   const std::shared_ptr<AnswerJournal>& answers() const;
   /// All lines of evaluations.jsonl.

@@ -60,7 +60,7 @@ class Wire {
 [[noreturn]] void serve(LocalFabric& own, const Wire& wire, int64_t delay_us) {
   for (at::Tensor bytes; (bytes = wire.receive()).defined();) {
     const auto message = from_bytes(bytes, "a pipe");
-    if (const auto* news = std::get_if<News>(&message)) {
+    if (const auto* news = std::get_if<StateUpdate>(&message)) {
       own.announce(own.clients, *news);
       continue;
     }
@@ -95,7 +95,7 @@ class PipeFabric : public Fabric {
     for (const auto& [id, client] : processes_) ::waitpid(client.pid, nullptr, 0);
   }
 
-  void announce(std::span<const ClientProfile> to, const News& news) override {
+  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override {
     for (const auto& client : to) processes_.at(client.id).wire.send(to_bytes(news));
     processes_.at(kEvaluator).wire.send(to_bytes(news));
   }
@@ -179,7 +179,7 @@ class Seam : public testing::SmallRun, public ::testing::WithParamInterface<std:
       now = {.state = next.state, .memories = next.memories};
     }
     for (const auto& point : evaluation_points(server, now.state))
-      played.scores.push_back(score(server, fabric, now.state, point, {.task = "builtin:sizes"}).score);
+      played.scores.push_back(score(server, fabric, now.state, point, {.task = "builtin:sizes"}).value().score);
     return played;
   }
 };
@@ -233,7 +233,7 @@ class SecondPlace : public Fabric {
         kept_(folder),
         seats_{testing::Meeting::Seat(meeting_), testing::Meeting::Seat(meeting_)} {}
 
-  void announce(std::span<const ClientProfile> to, const News& news) override { fabric_.announce(to, news); }
+  void announce(std::span<const ClientProfile> to, const StateUpdate& news) override { fabric_.announce(to, news); }
   void remember(const ClientMemories& memories) override { fabric_.remember(memories); }
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override {
     if (!exchange.training) return fabric_.exchange(to, exchange);

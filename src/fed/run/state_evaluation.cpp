@@ -8,6 +8,8 @@
 #include "base/plain/log.h"
 #include "base/system/error_context.h"
 #include "fed/round/round.h"
+#include "fed/run/contamination.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/run_folder.h"
 #include "fed/store/manifest.h"
 
@@ -37,7 +39,7 @@ void apply(const RunEvaluation& changes, ExperimentConfig& config) {
 
 std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& state, const EvaluationPoint& point) {
   if (!server.config.evaluate.as_exported || server.model.num_experts == 0 || point.reading == "a") return {};
-  return server.lost_routing(state, point).served_differently();
+  return server.unexportable_routing(state, point).served_differently();
 }
 
 /// What two scores must share to be the same but for whom they are of.
@@ -66,19 +68,29 @@ struct Evaluation {
   std::map<Alike, TaskScore> of_all{};
 
   void add(const EvaluationPoint& point, const std::string& task) {
-    const auto known = hooks.known ? hooks.known(point, task) : std::nullopt;
-    scores.push_back(known ? *known : make(point, task));
-    if (!point.own_rows()) of_all.emplace(alike(server, point, task), scores.back());
+    auto made = hooks.known ? hooks.known(point, task) : std::nullopt;
+    if (!made) made = make(point, task);
+    if (!made) return;
+    if (!point.own_rows()) of_all.emplace(alike(server, point, task), *made);
+    scores.push_back(std::move(*made));
   }
 
-  TaskScore make(const EvaluationPoint& point, const std::string& task) {
+  /// Nothing where it is missing.
+  std::optional<TaskScore> make(const EvaluationPoint& point, const std::string& task) {
     const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
-    auto scored = same != of_all.end() ? Scored{same->second, {}}
-                                       : score(server, fabric, state, point,
-                                               {.task = task, .predictions = hooks.predictions}, hooks.on_progress);
-    scored.score.client = point.client;
-    if (hooks.on_score) hooks.on_score(scored.score, scored.predictions);
-    return scored.score;
+    auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);
+    if (!scored) return std::nullopt;
+    scored->score.client = point.client;
+    if (hooks.on_score) hooks.on_score(scored->score, scored->predictions);
+    return scored->score;
+  }
+
+  std::optional<Scored> ask(const EvaluationPoint& point, const std::string& task) {
+    LossCallback on_loss;
+    if (hooks.on_missing)
+      on_loss = [&](int64_t client, const std::string& why) { hooks.on_missing(point, task, client, why); };
+    return score(server, fabric, state, point, {.task = task, .predictions = hooks.predictions}, hooks.on_progress,
+                 on_loss);
   }
 };
 
@@ -96,7 +108,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
   std::vector<EvaluationPoint> points;
   if (!server.config.evaluate.per_client) return points;
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
   for (const auto& client : server.clients)
     for (const auto& reading : readings)
       for (const auto rows : {RowsOf::kOwn, RowsOf::kAll}) {
@@ -110,7 +122,7 @@ std::vector<EvaluationPoint> client_points(const Server& server) {
 
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state) {
   const auto& evaluate = server.config.evaluate;
-  const auto readings = server.config.method.entry().readings(evaluate.readings, server.model.num_experts > 0);
+  const auto readings = server.config.method.entry().readings(evaluate.rank_eval_modes, server.model.num_experts > 0);
   std::vector<EvaluationPoint> points;
   for (const double budget : evaluate.budgets)
     for (const auto& reading : readings) {
@@ -135,17 +147,19 @@ void check_evaluation(const Experiment& e) {
       in_context(config.clients.who(id), [&] { check(task, id); });
 }
 
-Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
-             const EvaluationProgress& on_progress) {
+std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
+                            const EvaluationPoint& point, Score ask, const EvaluationProgress& on_progress,
+                            const LossCallback& on_loss) {
   const std::vector<ClientProfile> evaluator{server.evaluator(point)};
-  Scored scored;
+  std::optional<Scored> scored;
   fabric.exchange(evaluator, {.task_of = [&](const ClientProfile&) { return server.scoring_task(state, point, ask); },
                               .on_reply = [&](Reply reply) { scored = report_of<Scored>(reply); },
                               .on_progress =
                                   [&](const ClientProgress& done) {
                                     if (on_progress) on_progress(done.task, done.budget, done.rows_done, done.rows);
                                   },
-                              .whole_news = [&] { return server.whole_news(state); }});
+                              .full_sync = [&] { return server.full_sync(state); },
+                              .on_loss = on_loss});
   return scored;
 }
 
@@ -164,7 +178,7 @@ ServerState last_state(Experiment& e, const Checkpoint& checkpoint) {
   auto last = checkpoint.read();
   if (last.commit.round == 0) return before_first_round(e.server, e.fabric).state;
   check_state(last.snapshot.state, e.server.sites, (last.folder / "state.safetensors").string());
-  take_up(e.server, e.fabric, last.snapshot);
+  restore_clients(e.server, e.fabric, last.snapshot);
   return std::move(last.snapshot.state);
 }
 
@@ -172,7 +186,10 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
                                     const EvaluationProgress& on_progress, const ScoreCallback& on_score) {
   auto config = run_config(folder);
   apply(changes, config);
-  auto e = make_experiment(std::move(config), Purpose::kEvaluate, check_evaluation);
+  auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
+    check_evaluation(made);
+    warn_of_training_on(made.server.config, folder);
+  });
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);
   return evaluate_state(e.server, e.fabric, state,

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "fed/run/experiment.h"
+#include "fed/run/make_experiment.h"
+#include "fed/store/run_checkpoint.h"
 #include "scoring/task_evaluation.h"
 
 namespace evenkeel {
@@ -35,10 +36,15 @@ std::vector<std::string> client_tasks(const Server& server);
 /// model's weights. \throws kIo, kData naming file or task, and row, of the first that cannot be scored
 void check_evaluation(const Experiment& e);
 
+/// Told of a client that gives no score of its rows, and why.
+using LossCallback = std::function<void(int64_t client, const std::string& why)>;
+
 /// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
-/// \param ask  its reading is the point's
-Scored score(const Server& server, Fabric& fabric, const ServerState& state, const EvaluationPoint& point, Score ask,
-             const EvaluationProgress& on_progress = {});
+/// \param ask  its reading is the point's \param on_loss  empty: such a client is an error
+/// \return nothing where everybody who was to score is lost
+std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
+                            const EvaluationPoint& point, Score ask, const EvaluationProgress& on_progress = {},
+                            const LossCallback& on_loss = {});
 
 /// Told of each score as soon as it is there.
 using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
@@ -49,11 +55,15 @@ struct EvaluationHooks {
   std::function<std::optional<TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
   EvaluationProgress on_progress{};
   ScoreCallback on_score{};  ///< of those that are made; with predictions if they are asked for
+  /// A score, or the part of it that `client` should have given, is missing. Empty: that is an error.
+  std::function<void(const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why)>
+      on_missing{};
   bool predictions = false;
 };
 
 /// All tasks of `[evaluate]` at all its points, task by task within each budget; then, client by client, what
-/// `evaluate.per_client` asks for. On the rows of all, one scoring serves every client of that budget and rank.
+/// `evaluate.per_client` asks for, without those that are missing. On the rows of all, one scoring serves every client
+/// of that budget and rank.
 std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
                                       const EvaluationHooks& hooks = {});
 

@@ -9,6 +9,8 @@
 #include "fed/config/arithmetic.h"
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
+#include "fed/run/contamination.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/store/manifest.h"
 
@@ -29,10 +31,10 @@ Snapshot first_snapshot(const Course& run) {
   auto opened = run.folder.take_snapshot();
   if (opened) {
     run.folder.save_adapter(opened->state, run.server);
-    take_up(run.server, run.fabric, *opened);
+    restore_clients(run.server, run.fabric, *opened);
   }
   auto snapshot = opened ? std::move(*opened) : before_first_round(run.server, run.fabric);
-  run.server.rehearse(snapshot.state);
+  run.server.dry_run(snapshot.state);
   return snapshot;
 }
 
@@ -40,6 +42,7 @@ Snapshot first_snapshot(const Course& run) {
 void check_beginning(const Experiment& e) {
   check_start(e.server);
   check_evaluation(e);
+  warn_of_contamination(e);
 }
 
 Experiment experiment_of(ExperimentConfig config, const std::vector<std::string>& begun_with, const RunHooks& hooks) {
@@ -59,8 +62,8 @@ std::vector<TaskScore> known_scores(const RunFolder& folder, int64_t round) {
 std::optional<TaskScore> known_score(std::span<const TaskScore> scores, const EvaluationPoint& point,
                                      const std::string& task) {
   for (const auto& score : scores)
-    if (score.budget == point.budget && score.reading == point.reading && score.served_by == point.served_by &&
-        score.client == point.client && score.task == task)
+    if (score.missing_clients.empty() && score.budget == point.budget && score.reading == point.reading &&
+        score.served_by == point.served_by && score.client == point.client && score.task == task)
       return score;
   return std::nullopt;
 }
@@ -78,6 +81,13 @@ class EvaluationLine {
   log::Progress line_{"evaluate"};
 };
 
+void note_missing(const Course& run, MissingScore missing) {
+  missing.name = run.server.config.clients.name(missing.client);
+  log::warning("[evaluate] after round ", missing.round, ": no score of ", missing.task, " at budget ", missing.budget,
+               " by ", run.server.config.clients.who(missing.client), ": ", missing.reason);
+  run.folder.add_missing(missing);
+}
+
 /// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
 std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
   const auto& server = run.server;
@@ -90,6 +100,11 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
        .on_score =
            [&](const TaskScore& score, std::span<const Prediction>) {
              run.folder.add_evaluation({state.round, server.config.method.name, score});
+           },
+       .on_missing =
+           [&](const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why) {
+             const auto rows = point.own_rows() ? RowsOf::kOwn : RowsOf::kAll;
+             note_missing(run, {state.round, task, point.budget, point.reading, rows, client, {}, why});
            }});
   run.folder.answers()->finish();
   return scores;
@@ -138,22 +153,12 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   return std::move(result.next);
 }
 
-bool says(const RunRequest& request, std::string_view key) {
-  return std::any_of(request.settings.begin(), request.settings.end(),
-                     [&](const std::string& setting) { return setting.starts_with(key); });
-}
-
 /// Whether this command, not the one that began the run, says which kernels make products, or another device or engine.
 bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
-  if (says(request, "model.compute_dtype=") || says(request, "model.products.")) return true;
+  if (request.says("model.compute_dtype=") || request.says("model.products.")) return true;
   const auto asked = request.config().model;
-  return (says(request, "model.device=") && asked.device != run.device) ||
-         (says(request, "model.engine=") && asked.engine != run.engine);
-}
-
-/// What this command says of train.rounds.
-std::optional<int64_t> rounds_told(const RunRequest& request) {
-  return says(request, "train.rounds=") ? std::optional(request.config().train.rounds) : std::nullopt;
+  return (request.says("model.device=") && asked.device != run.device) ||
+         (request.says("model.engine=") && asked.engine != run.engine);
 }
 
 void take_arithmetic(const ModelSection& from, ModelSection& to) {
@@ -190,7 +195,7 @@ std::vector<TaskScore> play_run(const Course& run) {
     if (config.evaluates_after(now.state.round)) scores = evaluate_round(run, now.state);
     if (done) return scores;
     now = advance(run, now, progress);
-    make_room(now.state);
+    trim_heap(now.state);
   }
 }
 
@@ -226,13 +231,13 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
   }
   auto log = std::make_unique<log::File>();
   auto folder = RunFolder::open(path, from_round);
-  if (const auto rounds = rounds_told(request)) folder.extend(*rounds);
+  if (const auto rounds = request.rounds()) folder.extend(*rounds);
   const bool other_arithmetic = tells_arithmetic(request, folder.config().model);
   const auto as_run = [&](ExperimentConfig asked) {
     if (other_arithmetic) take_arithmetic(folder.config().model, asked.model);
     return asked;
   };
-  const auto begun_with = refuse_changes(request, folder, as_run, "; rounds alone: by --set train.rounds=N");
+  const auto begun_with = refuse_changes(request, folder, as_run);
   folder.check_files();
   auto config = other_arithmetic ? with_arithmetic(folder.config(), request.config(begun_with)) : folder.config();
   check_gpu(path, read_manifest(path), config.model.device);
@@ -245,8 +250,7 @@ Run resume_run(const RunRequest& request, std::optional<int64_t> from_round, con
 }
 
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run,
-                                        std::string_view advice) {
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run) {
   const Json manifest = read_manifest(folder.path());
   const JsonView request_then(manifest, (folder.path() / "manifest.json").string(), kCheckpoint);
   const auto begun_with = request_then.at("request").at("settings").strings();
@@ -254,7 +258,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
   if (as_run) asked = as_run(std::move(asked));
   const auto changes = differences(asked, folder.config());
   EK_CHECK(changes.empty(), kConfig, "--resume goes on with the config of ", folder.path().string(),
-           ", which no config file, --set or --threads can change: ", join(changes, "; "), advice);
+           ", which no config file, --set or --threads can change: ", join(changes, "; "),
+           "; rounds alone: by --set train.rounds=N");
   return begun_with;
 }
 

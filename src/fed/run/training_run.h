@@ -29,13 +29,11 @@ struct RunHooks {
 /// wrong; the folder then holds no run.
 Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
-/// \param advice  behind what is refused
 /// \param as_run  what such a run makes of a config beside settling it; empty: nothing
 /// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
 /// repeated. \return those
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
-                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {},
-                                        std::string_view advice = {});
+                                        const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
 
 /// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
 /// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run

@@ -73,7 +73,7 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const LatePayload& upload, const TensorMap& memory) {
+void RoundJournal::store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory) {
   write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
 }
 

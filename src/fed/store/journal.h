@@ -70,7 +70,7 @@ class RoundJournal {
   /// Encodes the upload where that is still to be done, and writes it, memory and record, on disk at once or with
   /// flush(). Sets record.bytes_up, up_parts and files. What cannot be written beside the caller is an error of
   /// whichever call comes next.
-  void store(ClientRecord record, const LatePayload& upload, const TensorMap& memory);
+  void store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
   /// The same of a client whose upload stays where it was made, but for what is known of it already: bytes_up and
   /// up_parts. holds() does not count it: whoever goes on after an interruption finds no upload.
   void note(ClientRecord record, const TensorMap& memory);

@@ -104,7 +104,7 @@ uint64_t bytes_then(const JsonView& entry) { return static_cast<uint64_t>(entry.
 bool has_changed(const JsonView& entry) {
   const fs::path file = entry.at("path").string();
   EK_CHECK(path_exists(file), kIo, file.string(), " is gone, but the run was made with it");
-  return bytes_then(entry) != evenkeel::file_size(file) || !has_digest(file, entry);
+  return !has_content(file, entry);
 }
 
 /// What was chosen for one processor may be slow, and round otherwise, on another; a run keeps it all the same.
@@ -123,6 +123,10 @@ void check_machine(const fs::path& folder, const JsonView& manifest) {
 OrderedJson manifest_entry(const fs::path& file) {
   const auto print = fingerprint_of(file);
   return {{"path", fs::absolute(file).string()}, {"bytes", fs::file_size(file)}, {print.kind, print.digest}};
+}
+
+bool has_content(const fs::path& file, const JsonView& entry) {
+  return bytes_then(entry) == evenkeel::file_size(file) && has_digest(file, entry);
 }
 
 std::vector<fs::path> model_files(const fs::path& folder) {

@@ -44,6 +44,9 @@ bool is_unsealed_run(const std::filesystem::path& folder);
 /// What a manifest says of a file: path, bytes and fingerprint.
 OrderedJson manifest_entry(const std::filesystem::path& file);
 
+/// Whether the file has the bytes that an entry of a manifest tells of.
+bool has_content(const std::filesystem::path& file, const JsonView& entry);
+
 /// Warns when the program's version or the kind of processor is another.
 /// \param why_fixed  why a file that has changed may not; empty where it may
 /// \return those that may change and have. \throws kIo or kData naming the first input file of `manifest` that is gone,

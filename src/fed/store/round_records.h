@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "base/plain/json.h"
-#include "fed/round/server.h"
 #include "fed/store/journal.h"
+#include "fed/exchange/message.h"
+#include "methods/protocol.h"
+#include "nn/moe/router_options.h"
+#include "scoring/task_score.h"
 
 namespace evenkeel {
 
@@ -215,17 +218,27 @@ struct EvaluationRecord {
   }
 };
 
-/// What is known of a round when it is over, but for who was lost.
-/// \param records  one per participant, in the round's order
-/// \param next     the state after the round
-/// \param seconds  by phase, without the tokens per second
-RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
-                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
+/// A line of missing_scores.jsonl: a client that gave no score of its rows, when it was asked.
+struct MissingScore {
+  int64_t round = 0;  ///< rounds done
+  std::string task;
+  double budget = 1;
+  std::string reading{};
+  RowsOf rows = RowsOf::kAll;  ///< of which score: its own, or that of all, which is merged without it
+  int64_t client = 0;
+  std::optional<std::string> name{};  ///< where it has one
+  std::string reason;
 
-/// FLOPs of a client's round by the convention of models/cost.h, from the steps and tokens it counted.
-double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report);
-
-/// Token-choices per token, counted, mean over the MoE layers; 0 on a dense model.
-double experts_per_token(const RoutingByLayer& counts);
+  void visit(auto& field) {
+    field("round", round);
+    field("task", task);
+    field("budget", budget);
+    field("reading", reading);
+    field("rows_of", rows);
+    field("client", client);
+    field("client_name", name);
+    field("reason", reason);
+  }
+};
 
 }  // namespace evenkeel

@@ -74,7 +74,7 @@ CommittedRound Checkpoint::read() const {
       }
     }
   } catch (const Error& damage) {
-    throw with_way_out(damage);
+    throw with_recovery_hint(damage);
   }
 }
 
@@ -98,7 +98,7 @@ std::vector<int64_t> Checkpoint::whole_rounds() const {
   return whole;
 }
 
-Error Checkpoint::with_way_out(const Error& damage, const RoundFilter& fits) const {
+Error Checkpoint::with_recovery_hint(const Error& damage, const RoundFilter& fits) const {
   for (const int64_t round : whole_rounds()) {
     if (round > 0 && fits && !fits(round)) continue;
     const auto way = round > 0 ? concat("round ", round, " is whole, it is gone on from by: ")

@@ -72,7 +72,7 @@ class Checkpoint {
   /// A committed round that is still there, 0: the beginning. \throws kCheckpoint naming those that are whole.
   CommittedRound read(int64_t round) const;
   /// `damage`, with the last round in front of it that is whole and `fits`, and how to go on from there.
-  Error with_way_out(const Error& damage, const RoundFilter& fits = {}) const;
+  Error with_recovery_hint(const Error& damage, const RoundFilter& fits = {}) const;
 
   /// Writes the snapshot and its commit.json, then the marker.
   void commit(const Snapshot& snapshot, const std::string& record) const;

@@ -205,7 +205,8 @@ TEST_F(JournalFolder, WhatWaitsToBeFlushedIsThereForEveryProcess) {
   Payload upload;
   upload.adapters["s"] = factors(1);
   RoundJournal journal(path_, 3600);
-  for (int64_t id = 0; id < 300; ++id) journal.store(record(id), LatePayload(upload, TransportDtype::kFloat32, {}), {});
+  for (int64_t id = 0; id < 300; ++id)
+    journal.store(record(id), DeferredPayload(upload, TransportDtype::kFloat32, {}), {});
   const RoundJournal other(path_);
   for (int64_t id = 0; id < 298; ++id) EXPECT_TRUE(other.holds(id)) << id << ": the last two may be under way";
   EXPECT_TRUE(journal.holds(299));
@@ -253,14 +254,14 @@ TEST_F(JournalFolder, WhatCannotBeWrittenBesideIsAnErrorOfTheNextCallAndOfNoOthe
 TEST_F(JournalFolder, WhatCannotBeEncodedBesideNeverArrives) {
   Payload upload;
   upload.adapters["s"] = factors(1);
-  LatePayload broken(upload, TransportDtype::kFloat32, {});
+  DeferredPayload broken(upload, TransportDtype::kFloat32, {});
   broken.encode = []() -> EncodedPayload { fail(kData, "a factor that is none"); };
   RoundJournal journal(path_, 3600);
   journal.store(record(5), broken, {{"kept", at::ones({2})}});
   EXPECT_REFUSAL(journal.flush(), "a factor that is none");
   EXPECT_FALSE(journal.holds(5));
   EXPECT_TRUE(names_in(path_).empty()) << "neither memory nor record without an upload";
-  journal.store(record(5), LatePayload(upload, TransportDtype::kFloat32, {}), {});
+  journal.store(record(5), DeferredPayload(upload, TransportDtype::kFloat32, {}), {});
   journal.flush();
   EXPECT_TRUE(journal.holds(5));
 }
@@ -451,20 +452,20 @@ TEST_F(Records, AConfigThatWasEditedNamesItsKeys) {
 }
 
 TEST_F(Records, ARunBegunBeforeSomethingWasLeftOutKeepsItsBits) {
-  EXPECT_TRUE(run_config(path_).train.share_beginnings);
+  EXPECT_TRUE(run_config(path_).train.share_prefixes);
   EXPECT_GT(run_config(path_).train.merge_tokens, 0);
   auto config = ExperimentConfig::read(config::Table::parse("model = {compute_dtype = 'float32'}", "x"));
   config.settle({});
   auto manifest = make_manifest(config, {}, {});
   auto text = config.text();
-  for (const std::string line : {"share_beginnings = true\n", "merge_tokens = 2048\n"}) {
+  for (const std::string line : {"share_prefixes = true\n", "merge_tokens = 2048\n"}) {
     ASSERT_NE(text.find(line), std::string::npos);
     text.erase(text.find(line), line.size());
   }
   manifest["config"] = text;
   write_file_atomic(path_ / "config.toml", text);
   write_manifest(path_, manifest);
-  EXPECT_FALSE(run_config(path_).train.share_beginnings);
+  EXPECT_FALSE(run_config(path_).train.share_prefixes);
   EXPECT_EQ(run_config(path_).train.merge_tokens, 0);
 }
 

@@ -93,6 +93,15 @@ ExperimentConfig RunRequest::config(std::span<const std::string> before) const {
   return config;
 }
 
+bool RunRequest::says(std::string_view key) const {
+  return std::any_of(settings.begin(), settings.end(),
+                     [&](const std::string& setting) { return setting.starts_with(key); });
+}
+
+std::optional<int64_t> RunRequest::rounds() const {
+  return says("train.rounds=") ? std::optional(config().train.rounds) : std::nullopt;
+}
+
 std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run) {
   auto known_values = values_of(run);
   std::map<std::string, std::string> known(known_values.begin(), known_values.end());
@@ -112,6 +121,7 @@ ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& r
   leave_to_run(asked.data.files, run.data.files);
   asked.data.chat_template = expand_data_path(asked.data.chat_template, "data.chat_template").string();
   leave_copy_to_run(asked.data.chat_template, run.data.chat_template);
+  if (asked.data.date == jinja::Date::kToday && !run.data.date.empty()) asked.data.date = run.data.date;
   for (const auto& [name, set] : run.data.files.sets)
     if (const auto same = asked.data.files.sets.find(name); same != asked.data.files.sets.end())
       leave_to_run(same->second, set);

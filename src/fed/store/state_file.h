@@ -9,12 +9,9 @@
 #include <filesystem>
 #include <map>
 
-#include "methods/protocol.h"
+#include "fed/exchange/message.h"
 
 namespace evenkeel {
-
-/// Client id -> what that client keeps across rounds.
-using ClientMemories = std::map<int64_t, TensorMap>;
 
 void save_state(const std::filesystem::path& file, const ServerState& state);
 /// Tensors are views of the file. \throws kCheckpoint naming file and tensor when one has no place in a state or is no

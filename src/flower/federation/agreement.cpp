@@ -33,6 +33,12 @@ std::string sites_digest(const Sites& sites) {
   return sha256(text);
 }
 
+std::string named_tokens_digest(const Tokenizer& tokenizer) {
+  std::string text;
+  for (const auto& [name, token] : tokenizer.named_tokens()) text += concat(name, ' ', token.size(), ' ', token, '\n');
+  return sha256(text);
+}
+
 std::string model_digest(const fs::path& folder) {
   std::string text;
   for (const auto& file : model_files(folder))
@@ -70,6 +76,7 @@ ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double bud
 std::string offered_text(ExperimentConfig config) {
   config = without_rows(std::move(config));
   config.output.dir.clear();
+  if (!config.data.chat_template.empty()) config.data.chat_template = kTemplateInOffer;
   config.evaluate.bert_score = {};
   config.model.device = "cpu";  // a node says itself where it computes
   config.model.engine = EngineChoice::kKernels;

@@ -17,6 +17,9 @@ struct Offer {
   std::string config;  ///< resolved, as TOML, without the names of anybody's files
   std::string base;    ///< model_digest() of the server's; empty where it has the shapes alone
   std::string sites;   ///< sites_digest()
+  /// Where the run renders conversations: the template's text, the model's own or data.chat_template, and
+  /// named_tokens_digest(). Empty: the server is of a version that sends none.
+  std::string chat_template{}, named_tokens{};
 
   void visit(auto& field) {  // base/format/record.h, as below
     field("run", run);
@@ -24,6 +27,8 @@ struct Offer {
     field("config", config);
     field("base", base);
     field("sites", sites);
+    field.optional("chat_template", chat_template);
+    field.optional("named_tokens", named_tokens);
   }
 };
 
@@ -46,6 +51,10 @@ struct Acceptance {
 
 /// SHA-256 over the names, dtypes and sizes of what is adapted: equal where adapters fit.
 std::string sites_digest(const Sites& sites);
+/// SHA-256 over bos_token, eos_token and the others that a template may write.
+std::string named_tokens_digest(const Tokenizer& tokenizer);
+/// Stands for the file of data.chat_template, whose text the offer brings.
+inline constexpr std::string_view kTemplateInOffer = "(the server's template)";
 /// SHA-256 over weights, config.json and tokenizer.json of a model's folder, by name. Cost: one read of them.
 std::string model_digest(const std::filesystem::path& folder);
 
@@ -58,7 +67,7 @@ bool scores_clients_rows(const ExperimentConfig& config);
 /// `config`, settled, with that budget for the client, and with a rank method the rank that goes with it.
 ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget);
 
-/// The text of Offer::config: without the paths of the server and of any client.
+/// The text of Offer::config: without the paths of the server's rows, folder and template, and of any client.
 std::string offered_text(ExperimentConfig config);
 
 /// What a client may send in a round, and before the first one, for people to read before they agree: kind, tensors,

@@ -32,7 +32,7 @@ class AppGrid : public Grid {
   wire::LineSocket lines_;
   struct Sent {
     uint64_t node;
-    wire::Placing place;
+    wire::BufferAllocator place;
   };
   std::map<std::string, Sent> sent_;                  // by message
   std::shared_ptr<const wire::PackedArrays> packed_;  // whose images memory_ holds

@@ -60,10 +60,10 @@ wire::Arrays arrays_of(const Packing& packing, const at::Tensor& payload_N, size
                            {.chunk_bytes = chunk_bytes, .owner = std::make_shared<at::Tensor>(payload_N)});
 }
 
-/// The letter in the records, without its payload.
-Letter letter_in(const wire::Config& record, const std::string& from) {
+/// The envelope in the records, without its payload.
+Envelope letter_in(const wire::Config& record, const std::string& from) {
   const auto version = record.at<int64_t>(kVersion);
-  EK_CHECK(version == kLetterVersion, kData, from, " speaks version ", version, " of these letters, this is version ",
+  EK_CHECK(version == kLetterVersion, kData, from, " speaks version ", version, " of these envelopes, this is version ",
            kLetterVersion);
   return {.run = record.at<std::string>(kRun),
           .kind = record.at<std::string>(kKind),
@@ -82,10 +82,10 @@ void check_heads(const Packing& packing, const std::vector<wire::ArrayHead>& hea
   }
 }
 
-wire::Places places_in(const Packing& packing, at::Tensor& payload_N) {
+wire::ReceiveBuffers places_in(const Packing& packing, at::Tensor& payload_N) {
   auto* bytes = static_cast<std::byte*>(payload_N.mutable_data_ptr());
   std::memcpy(bytes, packing.head.data(), packing.head.size());
-  wire::Places places{.arrays = {}, .owner = std::make_shared<at::Tensor>(payload_N)};
+  wire::ReceiveBuffers places{.arrays = {}, .owner = std::make_shared<at::Tensor>(payload_N)};
   for (const auto& array : packing.arrays)
     places.arrays.emplace_back(bytes + array.begin, static_cast<size_t>(array.bytes));
   return places;
@@ -93,7 +93,7 @@ wire::Places places_in(const Packing& packing, at::Tensor& payload_N) {
 
 }  // namespace
 
-struct LetterPacker::Packed {
+struct EnvelopePacker::Packed {
   at::Tensor payload_N;
   Packing packing;
   wire::Arrays arrays;
@@ -104,7 +104,7 @@ struct LetterPacker::Packed {
   }
 };
 
-const LetterPacker::Packed& LetterPacker::packed(const at::Tensor& payload_N, const std::string& kind) {
+const EnvelopePacker::Packed& EnvelopePacker::packed(const at::Tensor& payload_N, const std::string& kind) {
   for (const auto& known : known_)
     if (known->is(payload_N)) return *known;
   auto packing = pack_payload(text_of(payload_N), concat("the payload of a ", kind));
@@ -113,12 +113,13 @@ const LetterPacker::Packed& LetterPacker::packed(const at::Tensor& payload_N, co
   return *known_.back();
 }
 
-wire::Content LetterPacker::content(const Letter& letter) {
-  wire::Config record{{kVersion, kLetterVersion}, {kRun, letter.run}, {kKind, letter.kind}, {kHeader, letter.header}};
+wire::Content EnvelopePacker::content(const Envelope& envelope) {
+  wire::Config record{
+      {kVersion, kLetterVersion}, {kRun, envelope.run}, {kKind, envelope.kind}, {kHeader, envelope.header}};
   wire::Content content;
-  const bool bare = !letter.payload_N.defined() || letter.payload_N.numel() == 0;
+  const bool bare = !envelope.payload_N.defined() || envelope.payload_N.numel() == 0;
   if (!bare) {
-    const auto& payload = packed(letter.payload_N, letter.kind);
+    const auto& payload = packed(envelope.payload_N, envelope.kind);
     record.set(kHead, wire::Bytes{payload.packing.head});
     record.set(kLayout, payload.packing.layout);
     content.add(kArrays, payload.arrays);
@@ -127,40 +128,40 @@ wire::Content LetterPacker::content(const Letter& letter) {
   return content;
 }
 
-struct IncomingLetter::State {
+struct IncomingEnvelope::State {
   std::string from;
   Consent consent;
   Allocate allocate;
-  Letter letter{};
+  Envelope envelope{};
 
-  wire::Places place(const wire::Content& content) {
+  wire::ReceiveBuffers place(const wire::Content& content) {
     const auto& record = content.config(kRecord);
-    letter = letter_in(record, from);
+    envelope = letter_in(record, from);
     if (!record.find(kHead)) {
       EK_CHECK(content.heads().empty(), kData, from, " sends arrays without the head of a payload");
-      consent(letter, 0);
+      consent(envelope, 0);
       return {};
     }
     const auto packing = pack_payload(record.at<wire::Bytes>(kHead).data, from);
     EK_CHECK(packing.layout == record.at<std::string>(kLayout), kData, from,
              " sends a payload of another layout than it says");
     check_heads(packing, content.heads(), from);
-    consent(letter, packing.bytes);
-    letter.payload_N = allocate ? allocate(packing.bytes) : at::empty({packing.bytes}, at::kByte);
-    return places_in(packing, letter.payload_N);
+    consent(envelope, packing.bytes);
+    envelope.payload_N = allocate ? allocate(packing.bytes) : at::empty({packing.bytes}, at::kByte);
+    return places_in(packing, envelope.payload_N);
   }
 };
 
-IncomingLetter::IncomingLetter(std::string from, Consent consent, Allocate allocate)
+IncomingEnvelope::IncomingEnvelope(std::string from, Consent consent, Allocate allocate)
     : state_(std::make_shared<State>(State{std::move(from), std::move(consent), std::move(allocate)})) {}
 
-wire::Placing IncomingLetter::placing() {
+wire::BufferAllocator IncomingEnvelope::allocator() {
   return [state = state_](const wire::Content& content) { return state->place(content); };
 }
 
-const Letter& IncomingLetter::letter() const {
-  EK_CHECK(!state_->letter.kind.empty(), kData, state_->from, " sent no letter");
-  return state_->letter;
+const Envelope& IncomingEnvelope::envelope() const {
+  EK_CHECK(!state_->envelope.kind.empty(), kData, state_->from, " sent no envelope");
+  return state_->envelope;
 }
 
 }  // namespace evenkeel

@@ -19,29 +19,29 @@ namespace evenkeel {
 /// The version of what is agreed on here; another one is refused.
 inline constexpr int64_t kLetterVersion = 1;
 
-struct Letter {
+struct Envelope {
   std::string run;         ///< which run it is about (Offer::run)
   std::string kind;        ///< of the kinds below
   std::string header;      ///< JSON
   at::Tensor payload_N{};  ///< [N] uint8, undefined where nothing travels
 };
 
-/// Kinds from the server. An adapter letter brings the run's final adapter. A farewell says that the run is over, and
+/// Kinds from the server. An adapter envelope brings the run's final adapter. A farewell says that the run is over, and
 /// is answered by another.
-inline constexpr const char *kOfferLetter = "offer", *kNewsLetter = "news", *kTaskLetter = "task",
-                            *kAdapterLetter = "adapter", *kFarewellLetter = "farewell";
-/// Kinds from a node. A heard letter answers news and the adapter. A stranger's letter answers whatever is about a run
-/// that the node has not agreed to.
-inline constexpr const char *kAcceptanceLetter = "acceptance", *kHeardLetter = "heard", *kReplyLetter = "reply",
-                            *kStrangerLetter = "stranger";
+inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news", *kTaskEnvelope = "task",
+                            *kAdapterEnvelope = "adapter", *kShutdownEnvelope = "farewell";
+/// Kinds from a node. A heard envelope answers news and the adapter. A stranger's envelope answers whatever is about a
+/// run that the node has not agreed to.
+inline constexpr const char *kAcceptanceEnvelope = "acceptance", *kAcknowledgedEnvelope = "heard",
+                            *kReplyEnvelope = "reply", *kUnknownRunEnvelope = "stranger";
 
-/// Makes records of letters. Payloads of equal bytes, as most methods send them to all clients of a round, are hashed
+/// Makes records of envelopes. Payloads of equal bytes, as most methods send them to all clients of a round, are hashed
 /// and kept once.
-class LetterPacker {
+class EnvelopePacker {
  public:
-  explicit LetterPacker(size_t chunk_bytes = size_t{16} << 20) : chunk_bytes_(chunk_bytes) {}
+  explicit EnvelopePacker(size_t chunk_bytes = size_t{16} << 20) : chunk_bytes_(chunk_bytes) {}
   /// The records borrow the payload and keep it alive.
-  wire::Content content(const Letter& letter);
+  wire::Content content(const Envelope& envelope);
 
  private:
   struct Packed;
@@ -51,21 +51,21 @@ class LetterPacker {
   std::vector<std::shared_ptr<const Packed>> known_;
 };
 
-/// A letter under way. Bounds what may arrive before any of it is in memory.
-class IncomingLetter {
+/// A envelope under way. Bounds what may arrive before any of it is in memory.
+class IncomingEnvelope {
  public:
-  /// Looked at when everything but the payload is known. \throws Error: the letter is refused, and the sender told
-  using Consent = std::function<void(const Letter& letter, int64_t payload_bytes)>;
+  /// Looked at when everything but the payload is known. \throws Error: the envelope is refused, and the sender told
+  using Consent = std::function<void(const Envelope& envelope, int64_t payload_bytes)>;
   /// Makes [bytes] uint8 for a payload.
   using Allocate = std::function<at::Tensor(int64_t bytes)>;
 
   /// \param from  for messages
-  IncomingLetter(std::string from, Consent consent, Allocate allocate = {});
+  IncomingEnvelope(std::string from, Consent consent, Allocate allocate = {});
 
   /// To be handed to the wire; it keeps what it needs alive.
-  wire::Placing placing();
+  wire::BufferAllocator allocator();
   /// Once all of it is there. \throws kData when nothing arrived
-  const Letter& letter() const;
+  const Envelope& envelope() const;
 
  private:
   struct State;

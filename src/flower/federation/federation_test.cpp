@@ -16,8 +16,8 @@
 namespace evenkeel {
 namespace {
 
-/// What a node does to a letter before it sends it.
-using Edit = std::function<void(Letter& letter)>;
+/// What a node does to a envelope before it sends it.
+using Edit = std::function<void(Envelope& envelope)>;
 
 class Federation : public testing::SmallRun {
  protected:
@@ -65,12 +65,13 @@ class Federation : public testing::SmallRun {
         wire.rest();
         continue;
       }
-      IncomingLetter incoming("the server", [&](const Letter& letter, int64_t bytes) { own.consent(letter, bytes); });
-      wire.receive(*instruction, incoming.placing());
-      auto letter = own.answer(incoming.letter());
-      over = letter.kind == kFarewellLetter;
-      edit(letter);
-      wire.reply(*instruction, LetterPacker().content(letter));
+      IncomingEnvelope incoming("the server",
+                                [&](const Envelope& envelope, int64_t bytes) { own.consent(envelope, bytes); });
+      wire.receive(*instruction, incoming.allocator());
+      auto envelope = own.answer(incoming.envelope());
+      over = envelope.kind == kShutdownEnvelope;
+      edit(envelope);
+      wire.reply(*instruction, EnvelopePacker().content(envelope));
       own.delivered();
     }
     wire.leave(2);
@@ -149,14 +150,14 @@ INSTANTIATE_TEST_SUITE_P(Methods, FederationOf, ::testing::Values("ub-smoe", "fl
                          });
 
 /// The first value of the first tensor of that part of a payload, changed.
-void change_upload(Letter& letter, const std::function<void(Payload&)>& change) {
-  if (letter.kind != kReplyLetter) return;
-  auto payload = received(decode(letter.payload_N, "a test"));
+void change_upload(Envelope& envelope, const std::function<void(Payload&)>& change) {
+  if (envelope.kind != kReplyEnvelope) return;
+  auto payload = received(decode(envelope.payload_N, "a test"));
   for (auto& [name, f] : payload.adapters)
     for (auto* tensor : {&f.a, &f.b})
       if (tensor->defined()) *tensor = tensor->clone();
   change(payload);
-  letter.payload_N = encode(payload, TransportDtype::kFloat32, {}).bytes;
+  envelope.payload_N = encode(payload, TransportDtype::kFloat32, {}).bytes;
 }
 
 struct Lie {
@@ -169,72 +170,74 @@ struct Lie {
 const std::vector<Lie>& lies() {
   static const std::vector<Lie> all = {
       {"NotANumber",
-       [](Letter& letter) {
-         change_upload(letter, [](Payload& p) { p.adapters.begin()->second.a.fill_(std::nan("")); });
+       [](Envelope& envelope) {
+         change_upload(envelope, [](Payload& p) { p.adapters.begin()->second.a.fill_(std::nan("")); });
        },
        "not finite"},
       {"AHigherRank",
-       [](Letter& letter) {
-         change_upload(letter, [](Payload& p) {
+       [](Envelope& envelope) {
+         change_upload(envelope, [](Payload& p) {
            auto& f = p.adapters.begin()->second;
            f.a = at::cat({f.a, f.a}, -2), f.b = at::cat({f.b, f.b}, -1);
          });
        },
        "is of rank"},
       {"ASiteLess",
-       [](Letter& letter) { change_upload(letter, [](Payload& p) { p.adapters.erase(p.adapters.begin()); }); },
+       [](Envelope& envelope) { change_upload(envelope, [](Payload& p) { p.adapters.erase(p.adapters.begin()); }); },
        "is missing"},
       {"ASiteMore",
-       [](Letter& letter) {
-         change_upload(letter, [](Payload& p) { p.adapters["model.layers.9.mlp.gate"] = p.adapters.begin()->second; });
+       [](Envelope& envelope) {
+         change_upload(envelope,
+                       [](Payload& p) { p.adapters["model.layers.9.mlp.gate"] = p.adapters.begin()->second; });
        },
        "was not to be sent"},
       {"CountsThatDoNotAddUp",
-       [](Letter& letter) {
-         change_upload(letter, [](Payload& p) {
+       [](Envelope& envelope) {
+         change_upload(envelope, [](Payload& p) {
            for (auto& [name, tensor] : p.extras)
              if (name.ends_with(".counts")) tensor = tensor + 1;
          });
        },
        "were chosen"},
-      {"ABaseOfItsOwn", [](Letter& letter) { change_upload(letter, [](Payload& p) { p.base_delta = p.adapters; }); },
+      {"ABaseOfItsOwn",
+       [](Envelope& envelope) { change_upload(envelope, [](Payload& p) { p.base_delta = p.adapters; }); },
        "the server's to make"},
       {"AnUpdateOfAnotherScale",
-       [](Letter& letter) {
-         change_upload(letter, [](Payload& p) {
+       [](Envelope& envelope) {
+         change_upload(envelope, [](Payload& p) {
            for (auto& [name, f] : p.adapters) f.b.mul_(1e6);
          });
        },
        "clients.update_norm allows 1000", "clients.update_norm=1000"},
       {"MoreSteps",
-       [](Letter& letter) {
-         if (letter.kind != kReplyLetter) return;
-         auto json = OrderedJson::parse(letter.header);
+       [](Envelope& envelope) {
+         if (envelope.kind != kReplyEnvelope) return;
+         auto json = OrderedJson::parse(envelope.header);
          json["report"]["steps"] = 1000;
-         letter.header = json.dump();
+         envelope.header = json.dump();
        },
        "1000 steps"},
       {"AnotherClientsReply",
-       [](Letter& letter) {
-         if (letter.kind != kReplyLetter) return;
-         auto json = OrderedJson::parse(letter.header);
+       [](Envelope& envelope) {
+         if (envelope.kind != kReplyEnvelope) return;
+         auto json = OrderedJson::parse(envelope.header);
          json["client"] = json["client"].get<int>() == 0 ? 1 : 0;
-         letter.header = json.dump();
+         envelope.header = json.dump();
        },
        "sends no reply of client"},
       {"AFarewellOfItsOwn",
-       [](Letter& letter) {
-         if (letter.kind == kReplyLetter) letter = {letter.run, kFarewellLetter, "{}"};
+       [](Envelope& envelope) {
+         if (envelope.kind == kReplyEnvelope) envelope = {envelope.run, kShutdownEnvelope, "{}"};
        },
        "nobody asked"},
       {"OnlyEverHeard",
-       [](Letter& letter) {
-         if (letter.kind == kReplyLetter) letter = {letter.run, kHeardLetter, "{}"};
+       [](Envelope& envelope) {
+         if (envelope.kind == kReplyEnvelope) envelope = {envelope.run, kAcknowledgedEnvelope, "{}"};
        },
        "no reply in"},
       {"NoJson",
-       [](Letter& letter) {
-         if (letter.kind == kReplyLetter) letter.header = "{";
+       [](Envelope& envelope) {
+         if (envelope.kind == kReplyEnvelope) envelope.header = "{";
        },
        "JSON"},
   };
@@ -244,11 +247,11 @@ const std::vector<Lie>& lies() {
 TEST_F(Federation, WhoSaysToHaveMoreExamplesThanAreAllowedIsNotLetIn) {
   const auto here = folder_.path() / "here", apart = folder_.path() / "apart";
   std::atomic<int> offers = 0;
-  const auto boast = [&](Letter& letter) {
-    if (letter.kind != kAcceptanceLetter) return;
-    auto json = OrderedJson::parse(letter.header);
+  const auto boast = [&](Envelope& envelope) {
+    if (envelope.kind != kAcceptanceEnvelope) return;
+    auto json = OrderedJson::parse(envelope.header);
     json["examples"] = 1'000'000'000;
-    letter.header = json.dump();
+    envelope.header = json.dump();
     ++offers;
   };
   const std::initializer_list<std::string> bounded = {"threads=1", "clients.most_examples=1000"};

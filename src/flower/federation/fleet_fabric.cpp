@@ -30,8 +30,6 @@ void check(const Acceptance& acceptance, int64_t client, const FleetTerms& terms
            acceptance.test_rows, " test rows, allowed: 0 to ", kMostTestRows);
 }
 
-int64_t asked_rows(const Task& task) { return static_cast<int64_t>(std::get<Score>(task.ask).rows.size()); }
-
 /// Offers under way to nodes that are no members yet.
 class Gathering {
  public:
@@ -49,13 +47,13 @@ class Gathering {
     }
   }
 
-  void hear(const wire::Arrival& arrival) {
+  void on_reply(const wire::Arrival& arrival) {
     auto found = asked_.extract(arrival.message_id);
     if (found.empty()) return;
     const auto& asked = found.mapped();
     if (arrival.kind != wire::Arrival::Kind::kReply) return pass_over(asked.node, arrival.reason);
     try {
-      add(asked, asked.incoming.letter());
+      add(asked, asked.incoming.envelope());
     } catch (const Error& error) {
       pass_over(asked.node, error.what());
     }
@@ -65,7 +63,7 @@ class Gathering {
   struct Asked {
     wire::NodeInfo node;
     int64_t client;
-    IncomingLetter incoming;
+    IncomingEnvelope incoming;
   };
 
   void pass_over(const wire::NodeInfo& node, std::string_view why) {
@@ -85,14 +83,14 @@ class Gathering {
   }
 
   void ask(const wire::NodeInfo& node, int64_t client) {
-    IncomingLetter incoming(node.name, no_payload);
-    const auto content = LetterPacker().content(offer_letter(joining_.offer(client)));
-    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.placing()});
+    IncomingEnvelope incoming(node.name, no_payload);
+    const auto content = EnvelopePacker().content(offer_envelope(joining_.offer(client)));
+    auto message = grid_.send(node.id, content, {.type = "query", .group = "0", .place = incoming.allocator()});
     asked_.emplace(std::move(message), Asked{node, client, std::move(incoming)});
   }
 
-  void add(const Asked& asked, const Letter& letter) {
-    const auto acceptance = acceptance_in(letter);
+  void add(const Asked& asked, const Envelope& envelope) {
+    const auto acceptance = acceptance_in(envelope);
     check(acceptance, asked.client, terms_);
     roster_.add({.client = asked.client,
                  .key = roster_key(asked.node),
@@ -116,114 +114,146 @@ class Gathering {
 }  // namespace
 
 void FleetFabric::serve(Joining joining, const FleetTerms& terms, Fabric* evaluator) {
-  joining_ = std::move(joining);
-  terms_ = terms;
+  fleet_.joining = std::move(joining);
+  fleet_.terms = terms;
   evaluator_ = evaluator;
 }
 
 void FleetFabric::gather(int64_t clients) {
-  Gathering gathering(grid_, roster_, terms_, joining_);
-  const auto members = [this] { return static_cast<int64_t>(roster_.members().size()); };
+  Gathering gathering(fleet_.grid, fleet_.roster, fleet_.terms, fleet_.joining);
+  const auto members = [this] { return static_cast<int64_t>(fleet_.roster.members().size()); };
   while (members() < clients) {
     gathering.ask_newcomers();
-    if (const auto arrival = grid_.wait(Clock::now() + kTick)) gathering.hear(*arrival);
-    joining_.tick(members());
+    if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) gathering.on_reply(*arrival);
+    fleet_.joining.tick(members());
   }
 }
 
 void FleetFabric::hand_out(const EncodedPayload& adapter) {
   std::set<int64_t> without;
-  for (const auto& [client, member] : roster_.members()) without.insert(client);
+  for (const auto& [client, member] : fleet_.roster.members()) without.insert(client);
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
-  Talks talks(*this, nothing);
+  Sessions sessions(fleet_, nothing);
   for (const int64_t client : without)
-    talks.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
-  talks.run();
+    sessions.bring({.id = client}, adapter, [&without, client] { without.erase(client); });
+  sessions.run();
   for (const int64_t client : without)
-    log::warning("[serve] ", roster_.members().at(client).name,
+    log::warning("[serve] ", fleet_.roster.members().at(client).name,
                  " has not taken the final adapter: copy it from the run folder (adapter/)");
 }
 
 void FleetFabric::part() {
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
-  Talks talks(*this, nothing);
-  for (const auto& [client, member] : roster_.members()) talks.bid_farewell({.id = client});
-  talks.run();
+  Sessions sessions(fleet_, nothing);
+  for (const auto& [client, member] : fleet_.roster.members()) sessions.send_shutdown({.id = client});
+  sessions.run();
   const auto end = Clock::now() + kSignOff;
   const auto online = [](const wire::NodeInfo& node) { return node.online; };
-  for (auto nodes = grid_.nodes(); std::any_of(nodes.begin(), nodes.end(), online) && Clock::now() < end;
-       nodes = grid_.nodes())
-    grid_.wait(Clock::now() + kLook);
+  for (auto nodes = fleet_.grid.nodes(); std::any_of(nodes.begin(), nodes.end(), online) && Clock::now() < end;
+       nodes = fleet_.grid.nodes())
+    fleet_.grid.wait(Clock::now() + kLook);
 }
 
-void FleetFabric::announce(std::span<const ClientProfile> clients, const News& news) {
+void FleetFabric::announce(std::span<const ClientProfile> clients, const StateUpdate& news) {
   if (news.whole) {
-    common_ = news.payload.size() > 0;
-    informed_.clear();
+    fleet_.has_shared_state = news.payload.size() > 0;
+    fleet_.informed.clear();
   }
   if (evaluator_) evaluator_->announce(clients, news);
   if (news.whole || news.payload.size() == 0) return;
   Exchange nothing;
   nothing.on_loss = [](int64_t, const std::string&) {};
-  Talks talks(*this, nothing);
+  Sessions sessions(fleet_, nothing);
   for (const auto& client : clients)
-    if (informed_.contains(client.id)) talks.tell(client, news);
-  talks.run();
+    if (fleet_.informed.contains(client.id)) sessions.tell(client, news);
+  sessions.run();
 }
 
 void FleetFabric::exchange(std::span<const ClientProfile> clients, const Exchange& exchange) {
-  Talks talks(*this, exchange);
+  std::map<int64_t, Task> asked;
+  Exchange checked = exchange;
+  if (!exchange.check) {
+    checked.task_of = [&](const ClientProfile& client) { return asked[client.id] = exchange.task_of(client); };
+    checked.check = [&](const ClientProfile& client, const Reply& reply) {
+      check_answer(asked.at(client.id), reply);
+      return 0.0;
+    };
+  }
+  Sessions sessions(fleet_, checked);
   for (const auto& client : clients) {
-    EK_CHECK(client.id != kPool, kConfig,
+    EK_CHECK(client.id != kPooledData, kConfig,
              "nobody holds the rows of all clients here: method.fed-sb.init = \"federated\" ", "asks each for its own");
     if (client.id != kEvaluator) {
-      talks.begin(client);
+      sessions.begin(client);
       continue;
     }
     score(exchange.task_of(client), exchange);
   }
-  talks.run();
+  sessions.run();
+}
+
+void FleetFabric::check_answer(const Task& asked, const Reply& reply) const {
+  const auto* ask = std::get_if<Score>(&asked.ask);
+  if (!ask) return;
+  const auto kind = fleet_.joining.client_tasks.find(ask->task);
+  EK_CHECK(kind != fleet_.joining.client_tasks.end(), kInternal, ask->task, " is no task of clients");
+  int64_t rows = fleet_.roster.members().at(reply.client).test_rows;
+  if (fleet_.joining.test_limit > 0) rows = std::min(rows, fleet_.joining.test_limit);
+  if (!ask->rows.empty()) rows = static_cast<int64_t>(ask->rows.size());
+  check_score(report_of<Scored>(reply), asked, kind->second, rows);
 }
 
 /// By the clients whose rows it is about, else by the evaluator of this process.
 void FleetFabric::score(const Task& task, const Exchange& exchange) {
-  const auto& tasks = joining_.client_tasks;
-  if (std::find(tasks.begin(), tasks.end(), std::get<Score>(task.ask).task) == tasks.end()) {
-    EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
-    auto made = exchange;
-    made.task_of = [&](const ClientProfile&) { return task; };
-    return evaluator_->exchange(std::span(&task.client, 1), made);
-  }
+  if (fleet_.joining.client_tasks.contains(std::get<Score>(task.ask).task)) return score_by_clients(task, exchange);
+  EK_CHECK(evaluator_, kConfig, "this server has no weights to evaluate with");
+  auto made = exchange;
+  made.task_of = [&](const ClientProfile&) { return task; };
+  evaluator_->exchange(std::span(&task.client, 1), made);
+}
+
+/// Of whoever replies; nothing where nobody does.
+void FleetFabric::score_by_clients(const Task& task, const Exchange& exchange) {
   const auto shares = shares_of(task);
   std::map<int64_t, Scored> replies;  // by client: sums do not depend on who is first
+  std::set<int64_t> missing;
   Exchange asked{.task_of = [&](const ClientProfile& client) { return shares.at(client.id); },
                  .on_reply = [&](Reply reply) { replies[reply.client] = report_of<Scored>(reply); },
                  .on_progress = exchange.on_progress,
-                 .whole_news = exchange.whole_news,
+                 .full_sync = exchange.full_sync,
                  .check =
                      [&](const ClientProfile& client, const Reply& reply) {
-                       check_score(report_of<Scored>(reply), asked_rows(shares.at(client.id)));
+                       check_answer(shares.at(client.id), reply);
                        return 0.0;
                      }};
-  Talks talks(*this, asked);
-  for (const auto& [id, share] : shares) talks.begin(share.client);
-  talks.run();
+  if (exchange.on_loss)
+    asked.on_loss = [&](int64_t client, const std::string& why) {
+      missing.insert(client);
+      exchange.on_loss(client, why);
+    };
+  Sessions sessions(fleet_, asked);
+  for (const auto& [id, share] : shares) sessions.begin(share.client);
+  sessions.run();
+  if (replies.empty()) return;
   std::vector<Scored> parts;
   for (auto& [client, scored] : replies) parts.push_back(std::move(scored));
-  exchange.on_reply({.client = task.client.id, .report = merged(parts)});
+  auto all = merged(parts);
+  all.score.missing_clients.assign(missing.begin(), missing.end());
+  exchange.on_reply({.client = task.client.id, .report = std::move(all)});
 }
 
 std::map<int64_t, Task> FleetFabric::shares_of(const Task& task) const {
   std::vector<std::pair<int64_t, int64_t>> rows;  // of all, in the order of clients: whose, and which of its own
-  for (const auto& [id, member] : roster_.members())
+  for (const auto& [id, member] : fleet_.roster.members())
     for (int64_t row = 0; row < member.test_rows; ++row) rows.emplace_back(id, row);
   EK_CHECK(!rows.empty(), kData,
            "no client has test rows: score nothing of their own (evaluate.tasks), or give a node "
            "--test, or the config held_out");
   std::map<int64_t, Task> shares;
-  for (const int64_t i : kept_test_rows(static_cast<int64_t>(rows.size()), joining_.test_limit, joining_.seed)) {
+  for (const int64_t i :
+       kept_test_rows(static_cast<int64_t>(rows.size()), fleet_.joining.test_limit, fleet_.joining.seed)) {
     const auto [id, row] = rows[static_cast<size_t>(i)];
     auto& share = shares.try_emplace(id, task).first->second;
     share.client.id = id;

@@ -41,23 +41,23 @@ class Node {
   }
 
   void answer(const wire::Instruction& instruction) {
-    IncomingLetter incoming("the server",
-                            [this](const Letter& letter, int64_t bytes) { client_.consent(letter, bytes); });
-    link_.receive(instruction, incoming.placing());
-    const auto answer = answer_of(instruction, incoming.letter());
+    IncomingEnvelope incoming("the server",
+                              [this](const Envelope& envelope, int64_t bytes) { client_.consent(envelope, bytes); });
+    link_.receive(instruction, incoming.allocator());
+    const auto answer = answer_of(instruction, incoming.envelope());
     if (!answer) return;
-    link_.reply(instruction, LetterPacker().content(*answer));
+    link_.reply(instruction, EnvelopePacker().content(*answer));
     client_.delivered();
-    over_ = once_ && answer->kind == kFarewellLetter;
+    over_ = once_ && answer->kind == kShutdownEnvelope;
   }
 
   /// Nothing where the server was told why there is none.
-  std::optional<Letter> answer_of(const wire::Instruction& instruction, const Letter& letter) {
+  std::optional<Envelope> answer_of(const wire::Instruction& instruction, const Envelope& envelope) {
     try {
-      return client_.answer(letter);
+      return client_.answer(envelope);
     } catch (const Error& error) {
       link_.refuse(instruction, wire::ErrorCode::kRaised, error.what());
-      const bool offered = letter.kind == kOfferLetter;
+      const bool offered = envelope.kind == kOfferEnvelope;
       if (offered && once_) return end_by_refusal();
       log::warning("[node] ", error.what(), offered ? kWaits : "");
       return std::nullopt;

@@ -1,5 +1,5 @@
-/// \file  A client of a federation as a program: joins a SuperLink of Flower's or a server of ours, answers its letters
-/// until it is told to stop, and leaves when its last reply was fetched.
+/// \file  A client of a federation as a program: joins a SuperLink of Flower's or a server of ours, answers its
+/// envelopes until it is told to stop, and leaves when its last reply was fetched.
 #pragma once
 
 #include "flower/federation/node_client.h"

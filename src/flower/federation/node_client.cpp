@@ -8,14 +8,16 @@
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/round/payload_check.h"
+#include "fed/run/contamination.h"
 #include "fed/run/machine_speed.h"
+#include "fed/run/make_experiment.h"
 #include "fed/store/run_request.h"
 #include "lora/peft.h"
 
 namespace evenkeel {
 namespace {
 
-/// \param text  a letter's header, which the view refers to
+/// \param text  a envelope's header, which the view refers to
 template <typename T>
 T read_header(const std::string& text, const char* what) {
   const Json json = parse_json(text, what, kData, {.bytes = size_t{64} << 20});
@@ -56,6 +58,37 @@ void put_rows(ExperimentConfig& config, int64_t client, const NodeClientOptions&
   own.test = options.test;
 }
 
+/// Whether the model's own template is that text.
+bool has_template(const Tokenizer& tokenizer, std::string_view text) {
+  try {
+    return tokenizer.chat_template().source() == text;
+  } catch (const Error&) {  // it has none, or one that cannot be read
+    return false;
+  }
+}
+
+/// The server's template as a file of this machine, which the config then names; where the run takes the model's own
+/// and this model has the same, that one.
+void put_template(ExperimentConfig& config, const Offer& offer, const NodeClientOptions& options) {
+  auto& file = config.data.chat_template;
+  const bool brought = !offer.chat_template.empty();
+  EK_CHECK(brought || file.empty(), kConfig, "the server's run has a chat template of its own, which its offer does ",
+           "not bring: it is of an older version");
+  if (!brought) return;
+  EK_CHECK(config.data.form == PromptTemplate::kChat && (file.empty() || file == kTemplateInOffer), kData,
+           "the server's offer: a chat template that its config does not ask for");
+  const auto tokenizer = Tokenizer::of_model(resolve_model_path(options.model));
+  EK_CHECK(named_tokens_digest(tokenizer) == offer.named_tokens, kConfig, "the model in ", options.model,
+           " names other special tokens (tokenizer_config.json, special_tokens_map.json) than the server's: its chat ",
+           "template would write another text");
+  if (file.empty() && has_template(tokenizer, offer.chat_template)) return;
+  EK_CHECK(!options.folder.empty(), kInternal, "no folder to keep the server's chat template in");
+  make_folders(options.folder);
+  const auto copy = options.folder / concat(offer.run, "-chat_template.jinja");
+  write_file_atomic(copy, offer.chat_template);
+  file = copy.string();
+}
+
 /// The server's config as this machine runs it.
 ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& options) {
   auto config = ExperimentConfig::read(config::Table::parse(offer.config, "the server's offer"));
@@ -66,6 +99,7 @@ ExperimentConfig node_config(const Offer& offer, const NodeClientOptions& option
   config.clients.parallel = 1;
   config.evaluate.bert_score = {};
   put_rows(config, offer.client, options);
+  put_template(config, offer, options);
   config.settle({});
   if (options.budget) config = with_budget(std::move(config), offer.client, *options.budget);
   config.find_files();
@@ -114,23 +148,50 @@ bool is_agreed_on(std::string_view difference) {
 
 void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
   if (agreed.empty()) return;
-  auto changes = differences(resolved_like(RunRequest{.file = agreed}.config(), offered), offered);
+  const auto own = RunRequest{.file = agreed}.config();
+  const auto file = expand_data_path(own.data.chat_template, "data.chat_template");
+  EK_CHECK(file.empty() || is_file(file), kIo, agreed.string(), ": data.chat_template is ", file.string(),
+           ", which is not there");
+  auto changes = differences(resolved_like(own, offered), offered);
   std::erase_if(changes, [](const auto& change) { return !is_agreed_on(change); });
   EK_CHECK(changes.empty(), kConfig, "the server's run is not that of ", agreed.string(), ": ", join(changes, "; "));
 }
 
-/// How many rows of its own the client can be scored on. \throws kData for rows that cannot be read
-int64_t own_test_rows(const ExperimentConfig& config, int64_t client) {
+/// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
+/// read or scored
+int64_t own_test_rows(const Experiment& e, int64_t client) {
+  const auto& place = e.fabric.place;
+  const auto& config = place.config;
   if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
   const auto from = config.own_rows(client, 0);
-  return static_cast<int64_t>(test_rows(find_task("files", from), from).rows.size());
+  const auto task = find_task("files", from);
+  const auto set = test_rows(task, from);
+  check_task(*place.model, place.tokenizer, task, set, place.evaluation());
+  return static_cast<int64_t>(set.rows.size());
 }
 
-void require_same_base(const Offer& offer, const Experiment& e, const fs::path& folder) {
+void require_same_base(const Offer& offer, const Experiment& e) {
+  const auto& folder = e.server.model_folder;
   EK_CHECK(offer.sites == sites_digest(e.server.sites), kConfig, "the model in ", folder.string(),
            " has other adapted weights than the server's");
   EK_CHECK(offer.base.empty() || offer.base == model_digest(folder), kConfig, "the model in ", folder.string(),
            " is not the server's: weights, config.json or tokenizer.json differ");
+}
+
+struct OwnExperiment {
+  Experiment experiment;
+  int64_t test_rows;
+};
+
+/// What is wrong with the base or with rows is said before the weights are loaded.
+OwnExperiment experiment_for(const Offer& offer, ExperimentConfig config) {
+  int64_t rows = 0;
+  auto experiment = make_experiment(std::move(config), Purpose::kTrain, [&](const Experiment& e) {
+    require_same_base(offer, e);
+    rows = own_test_rows(e, offer.client);
+    warn_of_contamination(e);
+  });
+  return {std::move(experiment), rows};
 }
 
 }  // namespace
@@ -153,72 +214,72 @@ struct NodeClient::Agreement {
   }
   DownloadTerms terms_of(std::string_view kind) const {
     const auto& server = experiment.server;
-    if (kind == kAdapterLetter) return adapter_terms();
-    return kind == kNewsLetter ? news_terms(server, server.config.train.rounds) : terms;
+    if (kind == kAdapterEnvelope) return adapter_terms();
+    return kind == kUpdateEnvelope ? news_terms(server, server.config.train.rounds) : terms;
   }
-  /// More than such a letter needs.
+  /// More than such a envelope needs.
   int64_t most_bytes(std::string_view kind) const {
     constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
     return terms_of(kind).values * kValue + kHeads;
   }
 };
 
-void NodeClient::consent(const Letter& letter, int64_t payload_bytes) const {
-  const bool laden = letter.kind == kNewsLetter || letter.kind == kTaskLetter || letter.kind == kAdapterLetter;
-  const bool bare = letter.kind == kOfferLetter || letter.kind == kFarewellLetter;
-  EK_CHECK(laden || bare, kData, "a letter of unknown kind \"", shown(letter.kind), "\"");
-  const bool known = agreement_ && agreement_->offer.run == letter.run;
-  const int64_t most = known && !bare ? agreement_->most_bytes(letter.kind) : 0;
-  EK_CHECK(!known || payload_bytes <= most, kData, "a ", letter.kind, " of ", payload_bytes,
+void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const {
+  const bool laden =
+      envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
+  const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope;
+  EK_CHECK(laden || bare, kData, "a envelope of unknown kind \"", shown(envelope.kind), "\"");
+  const bool known = agreement_ && agreement_->offer.run == envelope.run;
+  const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;
+  EK_CHECK(!known || payload_bytes <= most, kData, "a ", envelope.kind, " of ", payload_bytes,
            " bytes, agreed on: up to ", most);
   const int64_t available = machine::memory().available;
-  EK_CHECK(payload_bytes <= available, kData, "a ", letter.kind, " of ", payload_bytes, " bytes, memory has ",
+  EK_CHECK(payload_bytes <= available, kData, "a ", envelope.kind, " of ", payload_bytes, " bytes, memory has ",
            available);
 }
 
-Letter NodeClient::answer(const Letter& letter) {
-  EK_CHECK(is_name(letter.run), kData, "a run is named by letters and digits, not \"", shown(letter.run), "\"");
-  if (letter.kind == kOfferLetter) return consider(letter);
-  if (letter.kind == kFarewellLetter) return part(letter);
-  if (!agreement_ || agreement_->offer.run != letter.run)
-    return {.run = letter.run, .kind = kStrangerLetter, .header = "{}"};
-  if (letter.kind == kAdapterLetter) return keep(letter);
-  return letter.kind == kNewsLetter ? hear(letter) : work(letter);
+Envelope NodeClient::answer(const Envelope& envelope) {
+  EK_CHECK(is_name(envelope.run), kData, "a run is named by letters and digits, not \"", shown(envelope.run), "\"");
+  if (envelope.kind == kOfferEnvelope) return consider(envelope);
+  if (envelope.kind == kShutdownEnvelope) return part(envelope);
+  if (!agreement_ || agreement_->offer.run != envelope.run)
+    return {.run = envelope.run, .kind = kUnknownRunEnvelope, .header = "{}"};
+  if (envelope.kind == kAdapterEnvelope) return keep(envelope);
+  return envelope.kind == kUpdateEnvelope ? on_reply(envelope) : work(envelope);
 }
 
-Letter NodeClient::keep(const Letter& letter) {
+Envelope NodeClient::keep(const Envelope& envelope) {
   const auto& server = agreement_->experiment.server;
-  auto adapter = decode(letter.payload_N, "the final adapter");
+  auto adapter = decode(envelope.payload_N, "the final adapter");
   check_download(adapter, server.sites, agreement_->adapter_terms(), "the final adapter");
   if (!options_.adapters.empty()) {
-    const auto folder = options_.adapters / concat(server.config.name, "-", letter.run.substr(0, 8));
+    const auto folder = options_.adapters / concat(server.config.name, "-", envelope.run.substr(0, 8));
     const auto factors = received(std::move(adapter)).adapters;
     save_joined_peft_adapter(folder, Joined({}, factors), server.sites, server.model_folder.string());
     log::info("[node] the final adapter is in ", folder.string());
   }
-  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
+  return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
-Letter NodeClient::part(const Letter& letter) {
+Envelope NodeClient::part(const Envelope& envelope) {
   log::info("[node] the run is over");
-  if (agreement_ && agreement_->offer.run == letter.run) agreement_.reset();
-  return {.run = letter.run, .kind = kFarewellLetter, .header = "{}"};
+  if (agreement_ && agreement_->offer.run == envelope.run) agreement_.reset();
+  return {.run = envelope.run, .kind = kShutdownEnvelope, .header = "{}"};
 }
 
 void NodeClient::delivered() {
   if (agreement_) agreement_->memory.delivered();
 }
 
-Letter NodeClient::consider(const Letter& letter) {
-  auto offer = read_header<Offer>(letter.header, "the server's offer");
-  EK_CHECK(offer.run == letter.run, kData, "the server's offer names two runs");
+Envelope NodeClient::consider(const Envelope& envelope) {
+  auto offer = read_header<Offer>(envelope.header, "the server's offer");
+  EK_CHECK(offer.run == envelope.run, kData, "the server's offer names two runs");
   auto config = node_config(offer, options_);
   require_same(options_.agreed, config);
   compute_on(config.model, options_.device);
   agreement_.reset();  // its base goes before another comes
-  auto experiment = make_experiment(std::move(config), Purpose::kTrain);
+  auto [experiment, test_rows] = experiment_for(offer, std::move(config));
   if (options_.measure_s > 0) propose_budget(experiment, offer.client, options_.measure_s);
-  require_same_base(offer, experiment, resolve_model_path(options_.model));
   const auto self = experiment.server.clients.at(static_cast<size_t>(offer.client));
   const auto terms = download_terms(experiment.server, self);
   if (options_.on_agreement) options_.on_agreement(upload_summary(experiment.server, self));
@@ -227,18 +288,18 @@ Letter NodeClient::consider(const Letter& letter) {
   const Acceptance acceptance{.client = self.id,
                               .budget = self.budget,
                               .examples = static_cast<int64_t>(self.examples),
-                              .test_rows = own_test_rows(agreement_->experiment.server.config, self.id),
+                              .test_rows = test_rows,
                               .program = std::string(version())};
-  return {.run = offer.run, .kind = kAcceptanceLetter, .header = record::write(acceptance).dump()};
+  return {.run = offer.run, .kind = kAcceptanceEnvelope, .header = record::write(acceptance).dump()};
 }
 
-Letter NodeClient::hear(const Letter& letter) {
-  const auto news = std::get<News>(from_parts(letter.header, letter.payload_N, "news"));
+Envelope NodeClient::on_reply(const Envelope& envelope) {
+  const auto news = std::get<StateUpdate>(from_parts(envelope.header, envelope.payload_N, "news"));
   const auto& server = agreement_->experiment.server;
   if (news.payload.size() > 0)
     check_download(decode(news.payload.bytes, "news"), server.sites, news_terms(server, news.round), "news");
   agreement_->experiment.fabric.announce({}, news);
-  return {.run = letter.run, .kind = kHeardLetter, .header = "{}"};
+  return {.run = envelope.run, .kind = kAcknowledgedEnvelope, .header = "{}"};
 }
 
 void NodeClient::require_agreed(const Task& task) const {
@@ -264,10 +325,10 @@ void NodeClient::require_agreed(const Task& task) const {
            " at ", self.budget);
 }
 
-Letter NodeClient::work(const Letter& letter) {
-  const auto message = from_parts(letter.header, letter.payload_N, "a task");
+Envelope NodeClient::work(const Envelope& envelope) {
+  const auto message = from_parts(envelope.header, envelope.payload_N, "a task");
   const auto* task = std::get_if<Task>(&message);
-  EK_CHECK(task, kData, "a letter of kind task that holds none");
+  EK_CHECK(task, kData, "a envelope of kind task that holds none");
   require_agreed(*task);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<Train>(task->ask);
@@ -275,7 +336,7 @@ Letter NodeClient::work(const Letter& letter) {
     check_download(decode(task->payload.bytes, "a task"), agreement_->experiment.server.sites, agreement_->terms,
                    "a task");
   fabric.memories[task->client.id] = agreement_->memory.before(task->round);
-  Letter answer{letter.run, kReplyLetter, {}};
+  Envelope answer{envelope.run, kReplyEnvelope, {}};
   fabric.exchange(std::span(&task->client, 1), {.task_of = [&](const ClientProfile&) { return *task; },
                                                 .on_reply =
                                                     [&](const Reply& reply) {

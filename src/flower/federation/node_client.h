@@ -1,5 +1,5 @@
-/// \file  A client of a federation on its own machine: a frozen base, rows that stay here, and an answer to each letter
-/// of the server. It does what it agreed to and nothing else; carrying letters is somebody else's
+/// \file  A client of a federation on its own machine: a frozen base, rows that stay here, and an answer to each
+/// envelope of the server. It does what it agreed to and nothing else; carrying envelopes is somebody else's
 /// (flower/federation/node.h).
 #pragma once
 
@@ -40,21 +40,21 @@ class NodeClient {
  public:
   explicit NodeClient(NodeClientOptions options) : options_(std::move(options)) {}
 
-  /// Whether a letter may be received at all, before its payload is. \throws kData saying what was agreed on
-  void consent(const Letter& letter, int64_t payload_bytes) const;
+  /// Whether a envelope may be received at all, before its payload is. \throws kData saying what was agreed on
+  void consent(const Envelope& envelope, int64_t payload_bytes) const;
   /// The answer. \throws Error for what it does not agree to, or fails at: the server is told.
-  Letter answer(const Letter& letter);
-  /// The answer to the last letter was taken: what the client keeps between rounds counts from now on.
+  Envelope answer(const Envelope& envelope);
+  /// The answer to the last envelope was taken: what the client keeps between rounds counts from now on.
   void delivered();
 
  private:
   struct Agreement;
 
-  Letter consider(const Letter& letter);
-  Letter hear(const Letter& letter);
-  Letter work(const Letter& letter);
-  Letter keep(const Letter& letter);
-  Letter part(const Letter& letter);
+  Envelope consider(const Envelope& envelope);
+  Envelope on_reply(const Envelope& envelope);
+  Envelope work(const Envelope& envelope);
+  Envelope keep(const Envelope& envelope);
+  Envelope part(const Envelope& envelope);
   void require_agreed(const Task& task) const;
 
   NodeClientOptions options_;

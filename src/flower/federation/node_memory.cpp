@@ -65,12 +65,17 @@ void NodeMemory::delivered() {
     write_sealed(seal_of(file(rounds)), record::write(Seals{{FileSeal::of(file(rounds))}}));
   }
   known_[rounds] = std::move(memory);
+  while (std::prev(known_.end())->first > rounds) forget(std::prev(known_.end()));  // the server went back
   constexpr size_t kKept = 2;
-  for (; known_.size() > kKept; known_.erase(known_.begin())) {
-    if (folder_.empty()) continue;
-    remove_path(seal_of(file(known_.begin()->first)));
-    remove_path(file(known_.begin()->first));
+  while (known_.size() > kKept) forget(known_.begin());
+}
+
+void NodeMemory::forget(std::map<int64_t, TensorMap>::iterator known) {
+  if (!folder_.empty()) {
+    remove_path(seal_of(file(known->first)));
+    remove_path(file(known->first));
   }
+  known_.erase(known);
 }
 
 }  // namespace evenkeel

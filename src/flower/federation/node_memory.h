@@ -1,6 +1,6 @@
 /// \file  What a client keeps for itself from one round to the next, on its own disk: a process that died goes on with
 /// it. Memory counts when the server has taken the reply it belongs to; a round that is asked for again begins with
-/// what stood before it.
+/// what stood before it, and undoes what came after it.
 ///
 ///   <run>-<rounds>.safetensors   after so many rounds; the last two are kept
 ///   <run>-<rounds>.json          its length and SHA-256, sealed (base/plain/sealed.h). It is
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -29,6 +30,7 @@ class NodeMemory {
  private:
   std::filesystem::path file(int64_t rounds) const;
   void load();
+  void forget(std::map<int64_t, TensorMap>::iterator known);
 
   std::filesystem::path folder_;
   std::string run_;

@@ -29,6 +29,23 @@ TEST(NodeMemory, CountsOnceItWasDeliveredAndOutlivesTheProcess) {
   EXPECT_TRUE(NodeMemory(folder.path(), "another").before(4).empty());
 }
 
+TEST(NodeMemory, AServerThatGoesBackFindsWhatComesAfterItsRound) {
+  const testing::TemporaryFolder folder;
+  NodeMemory memory(folder.path(), "run");
+  const auto train = [&](int64_t round, double value) {
+    memory.propose(round, three_times(value));
+    memory.delivered();
+  };
+  for (int64_t round = 0; round < 4; ++round) train(round, static_cast<double>(round));
+  EXPECT_TRUE(memory.before(0).empty());
+  train(0, 10);
+  const NodeMemory again(folder.path(), "run");
+  for (const auto* one : {&std::as_const(memory), &again}) {
+    EXPECT_TRUE(at::equal(one->before(1).at("rescaler"), at::full({3}, 10.0)));
+    EXPECT_TRUE(at::equal(one->before(4).at("rescaler"), at::full({3}, 10.0))) << "rounds that are undone";
+  }
+}
+
 TEST(NodeMemory, ABitThatFlippedIsFound) {
   const testing::TemporaryFolder folder;
   NodeMemory memory(folder.path(), "run");

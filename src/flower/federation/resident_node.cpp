@@ -40,8 +40,8 @@ class ResidentNode {
       return false;
     }
     try {
-      const auto letter = client_.answer(received(request, memory));
-      const auto content = LetterPacker().content(letter);
+      const auto envelope = client_.answer(received(request, memory));
+      const auto content = EnvelopePacker().content(envelope);
       lines.send({{"ok", true}, {"records", wire::records_of(content)}}, wire::images_of(content));
       return true;
     } catch (const Error& error) {
@@ -51,11 +51,11 @@ class ResidentNode {
     }
   }
 
-  Letter received(const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
-    IncomingLetter incoming("the server",
-                            [this](const Letter& letter, int64_t bytes) { client_.consent(letter, bytes); });
-    wire::read_records(request.at("records"), memory.get(), incoming.placing());
-    return incoming.letter();
+  Envelope received(const JsonView& request, const std::shared_ptr<wire::SharedMemory>& memory) {
+    IncomingEnvelope incoming("the server",
+                              [this](const Envelope& envelope, int64_t bytes) { client_.consent(envelope, bytes); });
+    wire::read_records(request.at("records"), memory.get(), incoming.allocator());
+    return incoming.envelope();
   }
 
   NodeClient client_;

@@ -1,5 +1,5 @@
-/// \file  A client that stays while Flower starts a process per message: ClientApps bring it letters over a socket and
-/// carry its answers away (docs/flower-app.md, The node).
+/// \file  A client that stays while Flower starts a process per message: ClientApps bring it envelopes over a socket
+/// and carry its answers away (docs/flower-app.md, The node).
 #pragma once
 
 #include "flower/federation/node_client.h"

@@ -9,6 +9,8 @@
 #include "base/plain/log.h"
 #include "base/plain/sealed.h"
 #include "fed/config/arithmetic.h"
+#include "fed/round/starting_adapter.h"
+#include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/run/training_run.h"
 #include "fed/store/manifest.h"
@@ -26,6 +28,11 @@ ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
   return config;
 }
 
+AnswerKind kind_of(Scoring scoring) {
+  if (scoring == Scoring::kNll) return AnswerKind::kLikelihood;
+  return scoring == Scoring::kChoice ? AnswerKind::kChoice : AnswerKind::kText;
+}
+
 /// Tasks of clients' rows, where no client has any to be scored on.
 void leave_out_what_nobody_brings(Server& server) {
   if (!server.clients_with_test_rows->empty()) return;
@@ -36,12 +43,43 @@ void leave_out_what_nobody_brings(Server& server) {
                 [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
 
+/// sessions.jsonl, which a run of an earlier version has as sessions.jsonl: that file is renamed.
+fs::path session_file(const fs::path& folder) {
+  const auto file = folder / "sessions.jsonl", earlier = folder / "sessions.jsonl";
+  if (path_exists(earlier) && !path_exists(file)) fs::rename(earlier, file);
+  return file;
+}
+
 /// Cuts off what a killed process had begun to write: the next line stands alone then.
 void drop_torn_line(const fs::path& file) {
   if (!path_exists(file)) return;
   const auto text = read_file(file);
   const size_t whole = text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1;
   if (whole < text.size()) fs::resize_file(file, whole);
+}
+
+/// \throws kConfig for a method that begins with the rows of all clients in one place.
+void require_rows_apart(const Server& server) {
+  if (!server.config.method.entry().asks_gradients) return;
+  struct Asked {};
+  try {
+    begun(server, [&](const std::string&, const GradientSample& sample) -> at::Tensor {
+      EK_CHECK(sample.from != SampleFrom::kPooled, kConfig, "method ", server.config.method.name,
+               " would begin with the rows of all clients, which nobody holds together here: say method.",
+               server.config.method.name, ".init = \"federated\", which asks each client for its own");
+      throw Asked();
+    });
+  } catch (const Asked&) {  // NOLINT(bugprone-empty-catch): it asks each client
+  }
+}
+
+/// What a server can find out before it lets anybody in: all but what nodes bring, and the weights.
+Experiment prepared(const ServeOptions& options, ExperimentConfig config) {
+  auto e = make_experiment(std::move(config), options.evaluate ? Purpose::kPrepare : Purpose::kServe);
+  check_start(e.server);
+  require_rows_apart(e.server);
+  if (options.evaluate) check_evaluation(e);
+  return e;
 }
 
 /// A run in its folder, with its server and the place that it evaluates at.
@@ -55,26 +93,27 @@ class Serving {
   Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
       : options_(options),
         roster_(folder / kMembers),
-        talks_(folder / "talks.jsonl"),
+        sessions_(session_file(folder)),
         fabric_(grid, roster_, folder / "arriving") {
-    drop_torn_line(talks_);
-    fabric_.on_report = [this](const TalkReport& report) { hear(report); };
+    drop_torn_line(sessions_);
+    fabric_.report_to([this](const SessionReport& report) { on_reply(report); });
   }
 
   /// A new run: its clients first, who bring what its config says of them.
-  Served begin(ExperimentConfig config, FolderLock lock) {
-    const auto path = config.folder();
-    auto experiment = make(gather(std::move(config)));
+  Served begin(Experiment experiment, FolderLock lock, const fs::path& path, std::unique_ptr<log::File> log) {
+    learn_prompts(experiment.fabric.place);
+    gather(experiment.server);
+    complete(experiment);
     auto folder = RunFolder::create(path, std::move(lock), experiment.server, nullptr, options_.request);
-    folder.keep_log();
+    folder.keep_log(std::move(log));
     return {std::move(experiment), std::move(folder)};
   }
 
-  Served resume(RunFolder folder) {
-    auto experiment = make(folder.config());
-    folder.check(experiment.server, nullptr);
+  Served resume(Experiment experiment, RunFolder folder, std::unique_ptr<log::File> log) {
+    learn_prompts(experiment.fabric.place);
+    complete(experiment);
     folder.settle();
-    folder.keep_log();
+    folder.keep_log(std::move(log));
     return {std::move(experiment), std::move(folder)};
   }
 
@@ -83,8 +122,9 @@ class Serving {
     run.experiment.fabric.place.answers = run.folder.answers();
     status_.rounds = server.config.train.rounds;
     status_.clients = server.config.clients.count;
-    auto joins = joining(server.config, server.sites);
-    joins.client_tasks = client_tasks(server);
+    auto joins = joining(server);
+    for (const auto& task : client_tasks(server))
+      joins.client_tasks.emplace(task, kind_of(find_task(task, server.config.data.rows()).scoring));
     joins.test_limit = server.config.evaluate.limit;
     joins.seed = server.seed();
     fabric_.serve(std::move(joins), terms(server.config.clients), options_.evaluate ? &run.experiment.fabric : nullptr);
@@ -95,34 +135,38 @@ class Serving {
   }
 
  private:
-  ExperimentConfig gather(ExperimentConfig config) {
+  /// What every node renders conversations with.
+  void learn_prompts(const ClientContext& place) {
+    if (place.config.data.form != PromptTemplate::kChat) return;
+    prompts_ = {place.tokenizer.chat_template().source(), named_tokens_digest(place.tokenizer)};
+  }
+
+  void gather(const Server& server) {
+    const auto& config = server.config;
     status_.run = config.name;
     status_.method = config.method.name;
     status_.rounds = config.train.rounds;
     status_.clients = config.clients.count;
-    const auto shape = load_shape(resolve_model_path(config.model.path), config.model.storage(config.output.dir));
-    fabric_.serve(joining(config, config.lora.sites(*shape)), terms(config.clients), nullptr);
+    fabric_.serve(joining(server), terms(config.clients), nullptr);
     fabric_.gather(config.clients.count);
-    return with_budgets(std::move(config), roster_);
   }
 
-  /// \param config  settled
-  Experiment make(ExperimentConfig config) {
-    auto experiment = make_experiment(std::move(config), options_.evaluate ? Purpose::kEvaluate : Purpose::kServe);
+  /// With what nodes have brought, and the weights.
+  void complete(Experiment& e) {
+    e.server.config = e.fabric.place.config = with_budgets(e.server.config, roster_);
     std::vector<size_t> examples;
     for (const auto& [id, member] : roster_.members()) examples.push_back(static_cast<size_t>(member.examples));
-    auto& server = experiment.server;
-    server.clients = make_clients(server.config, server.model, examples);
-    server.clients_with_test_rows = tested();
-    leave_out_what_nobody_brings(server);
-    return experiment;
+    e.server.clients = make_clients(e.server.config, e.server.model, examples);
+    e.server.clients_with_test_rows = tested();
+    leave_out_what_nobody_brings(e.server);
+    if (options_.evaluate) load_weights(e);
   }
 
   /// Every organisation has helped to make the adapter, and gets it.
   void hand_out(const Served& run) {
     const auto& server = run.experiment.server;
     const auto last = run.folder.checkpoint().read();
-    const auto state = last.commit.round > 0 ? last.snapshot.state : server.initialize(fabric_);
+    const auto state = last.commit.round > 0 ? last.snapshot.state : initial_state(server, fabric_);
     fabric_.hand_out(encode({.adapters = whole_adapter(state)}, TransportDtype::kFloat32, server.sites));
   }
 
@@ -137,17 +181,23 @@ class Serving {
   /// A deadline of simulated time is the round's own to hold.
   FleetTerms terms(const ClientsSection& clients) const {
     FleetTerms terms{.quorum = clients.quorum, .patience_s = options_.patience_s};
-    if (clients.devices.numbers().empty()) terms.deadline_s = clients.deadline;
+    if (clients.profiles.numbers().empty()) terms.deadline_s = clients.deadline;
     if (clients.most_examples > 0) terms.most_examples = clients.most_examples;
     return terms;
   }
 
-  Joining joining(const ExperimentConfig& config, const Sites& sites) {
-    const auto folder = resolve_model_path(config.model.path);
-    if (base_.empty() && options_.evaluate) base_ = model_digest(folder);
+  Joining joining(const Server& server) {
+    const auto& config = server.config;
+    if (base_.empty() && options_.evaluate) base_ = model_digest(server.model_folder);
+    Offer offer{
+        .run = roster_.run(), .config = offered_text(config), .base = base_, .sites = sites_digest(server.sites)};
+    offer.chat_template = prompts_.chat_template;
+    offer.named_tokens = prompts_.named_tokens;
     return {.offer =
-                [this, text = offered_text(config), digest = sites_digest(sites)](int64_t client) {
-                  return Offer{roster_.run(), client, text, base_, digest};
+                [offer = std::move(offer)](int64_t client) {
+                  auto own = offer;
+                  own.client = client;
+                  return own;
                 },
             .client_of = [this, clients = config.clients](
                              const wire::NodeInfo& node, const auto& taken) { return place_for(node, clients, taken); },
@@ -172,10 +222,10 @@ class Serving {
     return free;
   }
 
-  void hear(const TalkReport& report) {
-    append_sealed(talks_, record::write(report));
+  void on_reply(const SessionReport& report) {
+    append_sealed(sessions_, record::write(report));
     const auto known = std::find_if(status_.last.begin(), status_.last.end(),
-                                    [&](const TalkReport& one) { return one.client == report.client; });
+                                    [&](const SessionReport& one) { return one.client == report.client; });
     if (known == status_.last.end())
       status_.last.push_back(report);
     else
@@ -192,10 +242,13 @@ class Serving {
 
   const ServeOptions& options_;
   Roster roster_;
-  fs::path talks_;
+  fs::path sessions_;
   FleetFabric fabric_;
   FleetStatus status_;
   std::string base_;
+  struct {
+    std::string chat_template, named_tokens;
+  } prompts_;  // see Offer
 };
 
 void line(std::ostringstream& out, std::string_view name, std::string_view help, std::string_view kind) {
@@ -232,28 +285,34 @@ std::vector<TaskScore> played(Grid& grid, const fs::path& folder, const Play& pl
 
 std::vector<TaskScore> go_on(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
   const auto federation = path / kFolder;
-  auto folder = RunFolder::open(path);
+  auto log = std::make_unique<log::File>();
+  auto folder = RunFolder::open(path, options.from_round);
+  if (const auto rounds = options.request.rounds()) folder.extend(*rounds);
   refuse_changes(options.request, folder,
                  [&](ExperimentConfig config) { return as_served(std::move(config), federation); });
   folder.check_files();
+  auto experiment = prepared(options, folder.config());
+  folder.check(experiment.server, nullptr);
   const auto grid = grid_in(federation);
   return played(*grid, path, [&] {
     Serving serving(options, federation, *grid);
-    auto run = serving.resume(std::move(folder));
+    auto run = serving.resume(std::move(experiment), std::move(folder), std::move(log));
     return serving.play(run);
   });
 }
 
 std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, const MakeGrid& grid_in) {
+  auto log = std::make_unique<log::File>();
   auto config = served_config(options.request);
   const bool was_there = path_exists(path);
   auto lock = RunFolder::prepare(path);
   try {
+    auto experiment = prepared(options, std::move(config));
     const auto federation = path / kFolder;
     const auto grid = grid_in(federation);
     return played(*grid, path, [&] {
       Serving serving(options, federation, *grid);
-      auto run = serving.begin(std::move(config), std::move(lock));
+      auto run = serving.begin(std::move(experiment), std::move(lock), path, std::move(log));
       return serving.play(run);
     });
   } catch (...) {
@@ -276,13 +335,15 @@ std::string prometheus_text(const FleetStatus& status) {
   gauge("clients_joined", "clients that have a node", status.members);
   const auto of_clients = [&](std::string_view name, std::string_view help, const auto& value) {
     line(out, name, help, "gauge");
-    for (const auto& talk : status.last)
-      out << "evenkeel_" << name << "{client=\"" << talk.client << "\"} " << value(talk) << "\n";
+    for (const auto& session : status.last)
+      out << "evenkeel_" << name << "{client=\"" << session.client << "\"} " << value(session) << "\n";
   };
   of_clients("client_replied", "1 when its last exchange ended with a reply",
-             [](const TalkReport& talk) { return talk.outcome == "reply" ? 1 : 0; });
-  of_clients("client_seconds", "from its last task to its reply", [](const TalkReport& talk) { return talk.seconds; });
-  of_clients("client_bytes_up", "payload of its last reply", [](const TalkReport& talk) { return talk.bytes_up; });
+             [](const SessionReport& session) { return session.outcome == "reply" ? 1 : 0; });
+  of_clients("client_seconds", "from its last task to its reply",
+             [](const SessionReport& session) { return session.seconds; });
+  of_clients("client_bytes_up", "payload of its last reply",
+             [](const SessionReport& session) { return session.bytes_up; });
   return out.str();
 }
 

@@ -3,10 +3,12 @@
 ///
 ///   federation/members.json   flower/federation/roster.h
 ///   federation/nodes.json     flower/server/coordinator.h
-///   federation/talks.jsonl    a line per client and round: what was sent, how long it took, who was lost and why
+///   federation/sessions.jsonl    a line per client and round: what was sent, how long it took, who was lost and why
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,7 @@ struct FleetStatus {
   int64_t round = 0, rounds = 0;     ///< done, of
   int64_t clients = 0, members = 0;  ///< wanted, joined
   std::vector<Member> roster;
-  std::vector<TalkReport> last;  ///< of each client that was talked to
+  std::vector<SessionReport> last;  ///< of each client that was talked to
 };
 /// As Prometheus reads it.
 std::string prometheus_text(const FleetStatus& status);
@@ -31,9 +33,10 @@ std::string prometheus_text(const FleetStatus& status);
 struct ServeOptions {
   RunRequest request{};
   bool resume = false;
-  double patience_s = 300;           ///< for which a node that is away is waited for, where clients.deadline is 0
-  bool evaluate = true;              ///< without: the server needs the model's shapes and tokenizer alone
-  std::vector<std::string> names{};  ///< of allowed keys: who is named as a client in the config is that client
+  std::optional<int64_t> from_round{};  ///< of a run that goes on: this round instead of the last committed one
+  double patience_s = 300;              ///< for which a node that is away is waited for, where clients.deadline is 0
+  bool evaluate = true;                 ///< without: the server needs the model's shapes and tokenizer alone
+  std::vector<std::string> names{};     ///< of allowed keys: who is named as a client in the config is that client
   StopRequest stop{};
   std::function<void(const FleetStatus& status)> on_status{};  ///< whenever something changed
 };
@@ -44,6 +47,8 @@ struct ServedRun {
 };
 
 /// \param grid_in  makes the grid, given the folder that its state lives in
+/// Rows to be scored, encoder, the adapter to start from and what else is here are read before that, the weights when
+/// all clients have joined. With `resume` and `train.rounds=N` among the settings the run has N rounds from now on.
 /// \return where the run is, and the scores of its last round. \throws Interrupted at a safe place; `--resume` then
 /// goes on
 ServedRun serve(const ServeOptions& options,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr double kHearing_s = 10;  // for which somebody is told what needs no answer
-constexpr int kMostWords = 16;     // letters of a node in one exchange: it may begin a new life five times
+constexpr int kMostWords = 16;     // envelopes of a node in one exchange: it may begin a new life five times
 
 /// [bytes] uint8 in a file that nobody else sees and that goes with the tensor: what arrives is not held in memory.
 at::Tensor mapped_buffer(const fs::path& folder, int64_t bytes) {
@@ -55,217 +55,222 @@ auto fitting(const Work& work) {
 
 }  // namespace
 
-Letter offer_letter(const Offer& offer) {
-  return {.run = offer.run, .kind = kOfferLetter, .header = record::write(offer).dump()};
+Envelope offer_envelope(const Offer& offer) {
+  return {.run = offer.run, .kind = kOfferEnvelope, .header = record::write(offer).dump()};
 }
 
-Acceptance acceptance_in(const Letter& letter) {
-  EK_CHECK(letter.kind == kAcceptanceLetter, kData, "it answers an offer with a letter of kind ", shown(letter.kind));
-  const Json json = parse_json(letter.header, "an acceptance", kData, {.bytes = size_t{1} << 20});
+Acceptance acceptance_in(const Envelope& envelope) {
+  EK_CHECK(envelope.kind == kAcceptanceEnvelope, kData, "it answers an offer with a envelope of kind ",
+           shown(envelope.kind));
+  const Json json = parse_json(envelope.header, "an acceptance", kData, {.bytes = size_t{1} << 20});
   return record::read<Acceptance>({json, "an acceptance", kData});
 }
 
-void no_payload(const Letter& letter, int64_t payload_bytes) {
-  EK_CHECK(payload_bytes == 0, kData, "a letter of kind ", shown(letter.kind), " with ", payload_bytes,
+void no_payload(const Envelope& envelope, int64_t payload_bytes) {
+  EK_CHECK(payload_bytes == 0, kData, "a envelope of kind ", shown(envelope.kind), " with ", payload_bytes,
            " bytes beside it");
 }
 
-Talks::~Talks() {
-  for (const auto& talk : talks_)
-    if (!talk.waiting.empty()) fabric_.grid_.forget(talk.waiting);
+Sessions::~Sessions() {
+  for (const auto& session : sessions_)
+    if (!session.waiting.empty()) fleet_.grid.forget(session.waiting);
 }
 
-void Talks::begin(const ClientProfile& client) {
-  talks_.push_back({.client = client, .name = concat("client ", client.id)});
+void Sessions::begin(const ClientProfile& client) {
+  sessions_.push_back({.client = client, .name = concat("client ", client.id)});
 }
 
-void Talks::tell(const ClientProfile& client, const News& news) {
-  tell(client, {fabric_.roster_.run(), kNewsLetter, header_of(news), news.payload.bytes});
+void Sessions::tell(const ClientProfile& client, const StateUpdate& news) {
+  tell(client, {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes});
 }
 
-void Talks::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
-  tell(client, {fabric_.roster_.run(), kAdapterLetter, "{}", adapter.bytes});
-  talks_.back().taken = std::move(taken);
+void Sessions::bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken) {
+  tell(client, {fleet_.roster.run(), kAdapterEnvelope, "{}", adapter.bytes});
+  sessions_.back().taken = std::move(taken);
 }
 
-void Talks::bid_farewell(const ClientProfile& client) { tell(client, {fabric_.roster_.run(), kFarewellLetter, "{}"}); }
+void Sessions::send_shutdown(const ClientProfile& client) {
+  tell(client, {fleet_.roster.run(), kShutdownEnvelope, "{}"});
+}
 
-void Talks::tell(const ClientProfile& client, Letter letter) {
+void Sessions::tell(const ClientProfile& client, Envelope envelope) {
   begin(client);
-  auto& talk = talks_.back();
-  talk.is_told = true;
-  talk.type = "query";
-  talk.own = std::move(letter);
+  auto& session = sessions_.back();
+  session.is_told = true;
+  session.type = "query";
+  session.own = std::move(envelope);
 }
 
-void Talks::run() {
+void Sessions::run() {
   while (any_open()) {
     advance();
-    if (const auto arrival = fabric_.grid_.wait(Clock::now() + kTick)) hear(*arrival);
+    if (const auto arrival = fleet_.grid.wait(Clock::now() + kTick)) on_reply(*arrival);
     give_up_the_late();
     tick();
   }
 }
 
-bool Talks::any_open() const {
-  return std::any_of(talks_.begin(), talks_.end(), [](const Talk& talk) { return talk.open; });
+bool Sessions::any_open() const {
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const Session& session) { return session.open; });
 }
 
 /// Whoever asks for progress may stop everything.
-void Talks::tick() {
+void Sessions::tick() {
   if (!exchange_.on_progress) return;
-  for (const auto& talk : talks_)
-    if (talk.open) return exchange_.on_progress({.client = talk.client.id});
+  for (const auto& session : sessions_)
+    if (session.open) return exchange_.on_progress({.client = session.client.id});
 }
 
-/// Those whose node is there and owes no answer get their next letter.
-void Talks::advance() {
-  for (const auto& node : fabric_.grid_.nodes()) {
-    const auto* member = fabric_.roster_.member(node);
+/// Those whose node is there and owes no answer get their next envelope.
+void Sessions::advance() {
+  for (const auto& node : fleet_.grid.nodes()) {
+    const auto* member = fleet_.roster.member(node);
     if (!member || !node.online) continue;
-    for (auto& talk : talks_) {
-      if (!talk.open || talk.client.id != member->client) continue;
-      talk.last_online = Clock::now();
-      if (talk.waiting.empty()) send(talk, node);
+    for (auto& session : sessions_) {
+      if (!session.open || session.client.id != member->client) continue;
+      session.last_online = Clock::now();
+      if (session.waiting.empty()) send(session, node);
     }
   }
 }
 
-void Talks::send(Talk& talk, const wire::NodeInfo& node) {
-  const auto& letter = next_letter(talk);
-  talk.name = node.name;
-  talk.incoming = std::make_shared<IncomingLetter>(
+void Sessions::send(Session& session, const wire::NodeInfo& node) {
+  const auto& envelope = next_envelope(session);
+  session.name = node.name;
+  session.incoming = std::make_shared<IncomingEnvelope>(
       node.name,
-      [most = fabric_.terms_.most_upload](const Letter&, int64_t bytes) {
+      [most = fleet_.terms.most_upload](const Envelope&, int64_t bytes) {
         EK_CHECK(bytes <= most, kData, "an upload of ", bytes, " bytes, allowed: up to ", most);
       },
-      [folder = fabric_.folder_](int64_t bytes) { return mapped_buffer(folder, bytes); });
-  talk.sent = Clock::now();
-  talk.waiting = fabric_.grid_.send(node.id, packer_.content(letter),
-                                    {.type = &letter == &talk.own ? talk.type : "query",
-                                     .group = std::to_string(talk.round),
-                                     .place = talk.incoming->placing()});
+      [folder = fleet_.folder](int64_t bytes) { return mapped_buffer(folder, bytes); });
+  session.sent = Clock::now();
+  session.waiting = fleet_.grid.send(node.id, packer_.content(envelope),
+                                     {.type = &envelope == &session.own ? session.type : "query",
+                                      .group = std::to_string(session.round),
+                                      .place = session.incoming->allocator()});
 }
 
-const Letter& Talks::next_letter(Talk& talk) {
-  const int64_t id = talk.client.id;
-  if (!fabric_.agreed_.contains(id) && !talk.is_told) return offer_ = offer_letter(fabric_.joining_.offer(id));
-  if (!talk.is_told && fabric_.common_ && !fabric_.informed_.contains(id)) {
+const Envelope& Sessions::next_envelope(Session& session) {
+  const int64_t id = session.client.id;
+  if (!fleet_.agreed.contains(id) && !session.is_told) return offer_ = offer_envelope(fleet_.joining.offer(id));
+  if (!session.is_told && fleet_.has_shared_state && !fleet_.informed.contains(id)) {
     if (!whole_.kind.empty()) return whole_;
-    const auto news = exchange_.whole_news();
-    return whole_ = {fabric_.roster_.run(), kNewsLetter, header_of(news), news.payload.bytes};
+    const auto news = exchange_.full_sync();
+    return whole_ = {fleet_.roster.run(), kUpdateEnvelope, header_of(news), news.payload.bytes};
   }
-  if (talk.own.kind.empty()) make_task(talk);
-  return talk.own;
+  if (session.own.kind.empty()) make_task(session);
+  return session.own;
 }
 
-void Talks::make_task(Talk& talk) {
-  const auto task = exchange_.task_of(talk.client);
-  talk.own = {fabric_.roster_.run(), kTaskLetter, header_of(task), task.payload.bytes};
-  talk.type = type_of(task);
-  talk.round = task.round + 1;
+void Sessions::make_task(Session& session) {
+  const auto task = exchange_.task_of(session.client);
+  session.own = {fleet_.roster.run(), kTaskEnvelope, header_of(task), task.payload.bytes};
+  session.type = type_of(task);
+  session.round = task.round + 1;
 }
 
-void Talks::hear(const wire::Arrival& arrival) {
-  const auto talk = std::find_if(talks_.begin(), talks_.end(),
-                                 [&](const Talk& one) { return one.open && one.waiting == arrival.message_id; });
-  if (talk == talks_.end()) return;
-  talk->waiting.clear();
+void Sessions::on_reply(const wire::Arrival& arrival) {
+  const auto session = std::find_if(sessions_.begin(), sessions_.end(),
+                                    [&](const Session& one) { return one.open && one.waiting == arrival.message_id; });
+  if (session == sessions_.end()) return;
+  session->waiting.clear();
   using Kind = wire::Arrival::Kind;
   if (arrival.kind == Kind::kLost) return;  // it may come back, and is asked again then
-  if (arrival.kind != Kind::kReply) return lose(*talk, shown(arrival.reason, wire::kMostReason));
+  if (arrival.kind != Kind::kReply) return lose(*session, shown(arrival.reason, wire::kMostReason));
   try {
-    hear(*talk, talk->incoming->letter(), arrival);
+    on_reply(*session, session->incoming->envelope(), arrival);
   } catch (const Unfit& unfit) {
-    lose(*talk, unfit.what());
+    lose(*session, unfit.what());
   }
 }
 
 /// \throws Unfit for what cannot be taken; anything else is our own trouble.
-void Talks::hear(Talk& talk, const Letter& letter, const wire::Arrival& arrival) {
-  require_fit(letter.run == fabric_.roster_.run(), "it answers about another run");
-  require_fit(++talk.words <= kMostWords, concat("no reply in ", kMostWords, " letters"));
-  if (letter.kind == kStrangerLetter) {
-    fabric_.agreed_.erase(talk.client.id);
-    fabric_.informed_.erase(talk.client.id);
-  } else if (letter.kind == kAcceptanceLetter) {
-    accept(talk, letter);
-  } else if (letter.kind == kHeardLetter) {
-    fabric_.informed_.insert(talk.client.id);
-    if (talk.is_told) talk.open = false;
-    if (talk.taken) talk.taken();
-  } else if (letter.kind == kFarewellLetter && talk.own.kind == kFarewellLetter) {
-    talk.open = false;
+void Sessions::on_reply(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
+  require_fit(envelope.run == fleet_.roster.run(), "it answers about another run");
+  require_fit(++session.words <= kMostWords, concat("no reply in ", kMostWords, " envelopes"));
+  if (envelope.kind == kUnknownRunEnvelope) {
+    fleet_.agreed.erase(session.client.id);
+    fleet_.informed.erase(session.client.id);
+  } else if (envelope.kind == kAcceptanceEnvelope) {
+    accept(session, envelope);
+  } else if (envelope.kind == kAcknowledgedEnvelope) {
+    fleet_.informed.insert(session.client.id);
+    if (session.is_told) session.open = false;
+    if (session.taken) session.taken();
+  } else if (envelope.kind == kShutdownEnvelope && session.own.kind == kShutdownEnvelope) {
+    session.open = false;
   } else {
-    require_fit(letter.kind == kReplyLetter && !talk.own.kind.empty() && !talk.is_told, "nobody asked for its reply");
-    finish(talk, letter, arrival);
+    require_fit(envelope.kind == kReplyEnvelope && !session.own.kind.empty() && !session.is_told,
+                "nobody asked for its reply");
+    finish(session, envelope, arrival);
   }
 }
 
 /// What was agreed when it joined stands.
-void Talks::accept(const Talk& talk, const Letter& letter) {
-  const auto& member = fabric_.roster_.members().at(talk.client.id);
-  const auto acceptance = fitting([&] { return acceptance_in(letter); });
+void Sessions::accept(const Session& session, const Envelope& envelope) {
+  const auto& member = fleet_.roster.members().at(session.client.id);
+  const auto acceptance = fitting([&] { return acceptance_in(envelope); });
   require_fit(acceptance.client == member.client && acceptance.budget == member.budget &&
                   acceptance.examples == member.examples,
               concat("it comes back with budget ", acceptance.budget, " and ", acceptance.examples,
                      " examples, agreed on: ", member.budget, " and ", member.examples));
-  fabric_.agreed_.insert(talk.client.id);
+  fleet_.agreed.insert(session.client.id);
 }
 
-void Talks::finish(Talk& talk, const Letter& letter, const wire::Arrival& arrival) {
+void Sessions::finish(Session& session, const Envelope& envelope, const wire::Arrival& arrival) {
   auto reply = fitting([&] {
-    auto message = from_parts(letter.header, letter.payload_N, talk.name);
+    auto message = from_parts(envelope.header, envelope.payload_N, session.name);
     const auto* reply = std::get_if<Reply>(&message);
-    EK_CHECK(reply && reply->client == talk.client.id, kData, talk.name, " sends no reply of client ", talk.client.id);
-    if (exchange_.check) talk.moved = exchange_.check(talk.client, *reply);
+    EK_CHECK(reply && reply->client == session.client.id, kData, session.name, " sends no reply of client ",
+             session.client.id);
+    if (exchange_.check) session.moved = exchange_.check(session.client, *reply);
     return std::move(std::get<Reply>(message));
   });
-  report(talk, "reply", &arrival);
-  talk.open = false;
-  talk.own = {};
+  report(session, "reply", &arrival);
+  session.open = false;
+  session.own = {};
   ++replies_;
   exchange_.on_reply(std::move(reply));
 }
 
-void Talks::lose(Talk& talk, const std::string& why) {
-  if (!talk.waiting.empty()) fabric_.grid_.forget(std::exchange(talk.waiting, {}));
-  talk.open = false;
-  fabric_.informed_.erase(talk.client.id);
-  if (talk.is_told) return;
-  report(talk, why, nullptr);
-  EK_CHECK(exchange_.on_loss, kData, talk.name, ": ", why);
-  exchange_.on_loss(talk.client.id, concat(talk.name, ": ", why));
+void Sessions::lose(Session& session, const std::string& why) {
+  if (!session.waiting.empty()) fleet_.grid.forget(std::exchange(session.waiting, {}));
+  session.open = false;
+  fleet_.informed.erase(session.client.id);
+  if (session.is_told) return;
+  report(session, why, nullptr);
+  EK_CHECK(exchange_.on_loss, kData, session.name, ": ", why);
+  exchange_.on_loss(session.client.id, concat(session.name, ": ", why));
 }
 
-void Talks::report(const Talk& talk, const std::string& outcome, const wire::Arrival* arrival) const {
-  if (!fabric_.on_report) return;
+void Sessions::report(const Session& session, const std::string& outcome, const wire::Arrival* arrival) const {
+  if (!fleet_.on_report) return;
   const auto size = [](const at::Tensor& payload_N) { return payload_N.defined() ? payload_N.numel() : 0; };
-  fabric_.on_report({.round = talk.round,
-                     .client = talk.client.id,
-                     .node = talk.name,
-                     .outcome = outcome,
-                     .seconds = seconds_since(talk.sent),
-                     .bytes_down = size(talk.own.payload_N),
-                     .bytes_up = arrival && talk.incoming ? size(talk.incoming->letter().payload_N) : 0,
-                     .moved = talk.moved,
-                     .client_s = arrival ? arrival->client_s : 0});
+  fleet_.on_report({.round = session.round,
+                    .client = session.client.id,
+                    .node = session.name,
+                    .outcome = outcome,
+                    .seconds = seconds_since(session.sent),
+                    .bytes_down = size(session.own.payload_N),
+                    .bytes_up = arrival && session.incoming ? size(session.incoming->envelope().payload_N) : 0,
+                    .moved = session.moved,
+                    .client_s = arrival ? arrival->client_s : 0});
 }
 
 /// A deadline holds as soon as enough have replied; without one, who is away is waited for as long as patience lasts.
-void Talks::give_up_the_late() {
-  const auto& terms = fabric_.terms_;
+void Sessions::give_up_the_late() {
+  const auto& terms = fleet_.terms;
   const bool late = terms.deadline_s > 0 && seconds_since(begun_) > terms.deadline_s &&
-                    replies_ >= std::min<int64_t>(terms.quorum, static_cast<int64_t>(talks_.size()));
-  for (auto& talk : talks_) {
-    if (!talk.open) continue;
-    const bool may_be_late = talk.is_told || !talk.client.trains;  // a deadline is one of training
-    const bool away = (terms.deadline_s == 0 || may_be_late) && seconds_since(talk.last_online) > terms.patience_s;
-    const auto silent_since = talk.taken ? talk.last_online : begun_;
+                    replies_ >= std::min<int64_t>(terms.quorum, static_cast<int64_t>(sessions_.size()));
+  for (auto& session : sessions_) {
+    if (!session.open) continue;
+    const bool may_be_late = session.is_told || !session.client.trains;  // a deadline is one of training
+    const bool away = (terms.deadline_s == 0 || may_be_late) && seconds_since(session.last_online) > terms.patience_s;
+    const auto silent_since = session.taken ? session.last_online : begun_;
     if (late && !may_be_late)
-      lose(talk, concat("no reply within ", terms.deadline_s, " s"));
-    else if (away || (talk.is_told && seconds_since(silent_since) > kHearing_s))
-      lose(talk, concat("its node was away for ", terms.patience_s, " s"));
+      lose(session, concat("no reply within ", terms.deadline_s, " s"));
+    else if (away || (session.is_told && seconds_since(silent_since) > kHearing_s))
+      lose(session, concat("its node was away for ", terms.patience_s, " s"));
   }
 }
 

@@ -89,7 +89,7 @@ struct ArrayData {
 
 class PackedArrays;  // flower/format/objects.h: hashed and cut into chunks once, whoever it is sent to
 
-/// A record of arrays. Of what arrived `packed` is null and the data is where its Placing put it.
+/// A record of arrays. Of what arrived `packed` is null and the data is where its BufferAllocator put it.
 struct Arrays {
   std::vector<ArrayHead> heads;
   std::shared_ptr<const PackedArrays> packed{};
@@ -120,7 +120,7 @@ class Content {
 };
 
 /// Where the data of arriving arrays goes.
-struct Places {
+struct ReceiveBuffers {
   std::vector<std::span<std::byte>> arrays;  ///< one for each of Content::heads(), of exactly its bytes
   std::shared_ptr<void> owner{};             ///< kept until the message is whole or given up
 };
@@ -128,7 +128,7 @@ struct Places {
 /// shapes, and says where the data goes. May throw: the message is then refused, and the sender told what() says. What
 /// arrives is checked by length and SHA-256 chunk by chunk, after it was written: places hold no message until it is
 /// whole. Called by a thread of the wire's own.
-using Placing = std::function<Places(const Content&)>;
+using BufferAllocator = std::function<ReceiveBuffers(const Content&)>;
 
 /// What a message may be at most. Beyond any of it the message is refused with one line.
 struct Limits {

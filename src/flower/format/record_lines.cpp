@@ -191,7 +191,8 @@ OrderedJson records_of(const Content& content) {
   return records;
 }
 
-Content read_records(const JsonView& records, const SharedMemory* memory, const Placing& place, const Limits& limits) {
+Content read_records(const JsonView& records, const SharedMemory* memory, const BufferAllocator& place,
+                     const Limits& limits) {
   const auto bytes = memory ? memory->bytes() : std::span<std::byte>();
   Content content;
   std::vector<ArrivedImage> images;
@@ -210,7 +211,7 @@ Content read_records(const JsonView& records, const SharedMemory* memory, const 
     content.add(name, std::move(heads));
   }
   EK_CHECK(images.size() <= limits.arrays, kData, images.size(), " arrays in a line, allowed: up to ", limits.arrays);
-  const auto places = place ? place(content) : Places{};
+  const auto places = place ? place(content) : ReceiveBuffers{};
   EK_CHECK(places.arrays.size() == images.size(), kInternal, places.arrays.size(), " places for ", images.size(),
            " arrays");
   for (size_t i = 0; i < images.size(); ++i) copy_image(images[i], bytes, places.arrays[i]);

@@ -14,7 +14,7 @@ OrderedJson records_of(const Content& content);
 
 /// \param records  the line's "records" \param place  asked where the data goes, before any of it is looked at
 /// \throws kData naming what is wrong, and what `place` throws.
-Content read_records(const JsonView& records, const SharedMemory* memory, const Placing& place,
+Content read_records(const JsonView& records, const SharedMemory* memory, const BufferAllocator& place,
                      const Limits& limits = {});
 
 }  // namespace evenkeel::wire

@@ -28,8 +28,8 @@ std::chrono::steady_clock::duration seconds(double value) {
 
 }  // namespace
 
-Connection::Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> in_the_way)
-    : socket_(socket), ssl_(nullptr, &SSL_free), limits_(limits), in_the_way_(std::move(in_the_way)) {
+Connection::Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters)
+    : socket_(socket), ssl_(nullptr, &SSL_free), limits_(limits), has_waiters_(std::move(has_waiters)) {
   ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
   const int on = 1;
   ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -44,7 +44,7 @@ Connection::~Connection() {
   ::shutdown(socket_, SHUT_WR);
   std::array<char, 16384> rest{};
   const auto deadline = Clock::now() + 500ms;
-  for (int i = 0; i < 256 && lingers_ && !in_the_way_() && wait(POLLIN, deadline); ++i)
+  for (int i = 0; i < 256 && lingers_ && !has_waiters_() && wait(POLLIN, deadline); ++i)
     if (::recv(socket_, rest.data(), rest.size(), 0) <= 0) break;
   ::close(socket_);
 }
@@ -53,7 +53,7 @@ bool Connection::wait(short events, Clock::time_point deadline) {
   while (true) {
     const auto now = Clock::now();
     if (now >= deadline) return false;
-    if (in_head_ && now >= phase_begin_ + kPatienceInTheWay && in_the_way_()) return false;
+    if (in_head_ && now >= phase_begin_ + kPatienceInTheWay && has_waiters_()) return false;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
     pollfd descriptor{.fd = socket_, .events = events, .revents = 0};
     const auto step = in_head_ ? std::min<std::chrono::milliseconds>(left, kStep) : left;
@@ -97,7 +97,7 @@ bool Connection::next_request(std::chrono::milliseconds patience) {
   return true;
 }
 
-void Connection::lie_idle() {
+void Connection::on_idle() {
   buffer_ = {};
   begin_ = end_ = 0;
 }

@@ -19,8 +19,8 @@ namespace evenkeel::wire {
 /// For one thread.
 class Connection {
  public:
-  /// \param tls  null for plain. \param in_the_way  whether others wait for this thread
-  Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> in_the_way);
+  /// \param tls  null for plain. \param has_waiters  whether others wait for this thread
+  Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters);
   ~Connection();  ///< lets the peer read what was sent before the socket is closed
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -30,7 +30,7 @@ class Connection {
   /// Whether something of a request (or the connection's end) is there, or comes within `patience`. A request begins.
   bool next_request(std::chrono::milliseconds patience);
   /// Nothing is expected for a while: gives memory back.
-  void lie_idle();
+  void on_idle();
   /// No more is said or heard: its destruction does not wait for the peer.
   void close_at_once() { lingers_ = false; }
   /// From now on a body is read and answered.
@@ -55,7 +55,7 @@ class Connection {
   int socket_;
   std::unique_ptr<SSL, void (*)(SSL*)> ssl_;
   const NodeLimits limits_;
-  const std::function<bool()> in_the_way_;
+  const std::function<bool()> has_waiters_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
   bool in_head_ = true, too_slow_ = false, lingers_ = true;

@@ -42,7 +42,7 @@ IdleConnections::~IdleConnections() {
 }
 
 void IdleConnections::add(std::shared_ptr<Connection> connection) {
-  connection->lie_idle();
+  connection->on_idle();
   const std::lock_guard lock(mutex_);
   if (closed_) return connection->close_at_once();
   const int socket = connection->socket();

@@ -208,7 +208,7 @@ struct NodeLink::Parts {
     }
   }
 
-  Content receive(const Instruction& instruction, const Placing& place) {
+  Content receive(const Instruction& instruction, const BufferAllocator& place) {
     try {
       Assembly assembly(instruction.tree, options.limits, place, fs::absolute(options.key_file).parent_path(),
                         kMostSpooled);
@@ -363,7 +363,7 @@ uint64_t NodeLink::id() const { return parts_->state.node; }
 std::optional<Instruction> NodeLink::poll() { return parts_->poll(); }
 void NodeLink::rest() { parts_->calls.sleep(parts_->pause()); }
 
-Content NodeLink::receive(const Instruction& instruction, const Placing& place) {
+Content NodeLink::receive(const Instruction& instruction, const BufferAllocator& place) {
   return parts_->receive(instruction, place);
 }
 

@@ -47,7 +47,7 @@ class NodeLink {
   /// Pulls an instruction's structure, asks `place` where the arrays go, pulls them there, and says that all has
   /// arrived. What is wrong with it (also what `place` throws) is told to the server as an error reply.
   /// \throws what was wrong, RunOver, Stopped.
-  Content receive(const Instruction& instruction, const Placing& place);
+  Content receive(const Instruction& instruction, const BufferAllocator& place);
 
   /// Sends a reply. Hashed before it is announced; arrays are borrowed until this returns.
   /// \throws kData when the server takes none: it came too late, or there was one. RunOver, Stopped.

@@ -60,7 +60,7 @@ ArrivingArray::Put ArrivingArray::put(std::string_view chunk) {
 
 // ---- the message
 
-Assembly::Assembly(const Tree& tree, const Limits& limits, Placing place, std::filesystem::path folder,
+Assembly::Assembly(const Tree& tree, const Limits& limits, BufferAllocator place, std::filesystem::path folder,
                    uint64_t most_spooled)
     : limits_(limits),
       place_(std::move(place)),
@@ -195,7 +195,7 @@ void Assembly::ask_for_places() {
   }
   EK_CHECK(place_ || arrays_.empty(), kData, "a message holds ", arrays_.size(), " arrays where none are wanted");
   if (place_ && !failure_) {
-    const Places places = place_(content_);
+    const ReceiveBuffers places = place_(content_);
     EK_CHECK(places.arrays.size() == arrays_.size(), kInternal, arrays_.size(), " arrays were given ",
              places.arrays.size(), " places");
     owner_ = places.owner;

@@ -64,7 +64,8 @@ class Assembly {
  public:
   /// \param place  may be empty: arrays are then refused. \param folder, most_spooled  flower/server/spool.h
   /// \throws kData for a tree that is none (check_tree)
-  Assembly(const Tree& tree, const Limits& limits, Placing place, std::filesystem::path folder, uint64_t most_spooled);
+  Assembly(const Tree& tree, const Limits& limits, BufferAllocator place, std::filesystem::path folder,
+           uint64_t most_spooled);
 
   /// Checks an object against its id and takes it; one that is there already counts as taken. \throws kData when it is
   /// not of this message, damaged, or says what does not fit; kShape and whatever else `place` throws.
@@ -116,7 +117,7 @@ class Assembly {
   bool waited_for(std::string_view id) const;
 
   const Limits limits_;
-  const Placing place_;
+  const BufferAllocator place_;
   std::vector<std::string> ids_;
   std::set<std::string_view> known_ids_;
   mutable std::mutex mutex_;

@@ -49,9 +49,9 @@ struct NodeInfo {
 
 struct SendOptions {
   std::string type = "train";
-  std::string group{};    ///< the round
-  double ttl_s = 43'200;  ///< a reply after that is refused, and reported as kExpired
-  Placing place{};        ///< for the reply's arrays. Without it a reply with arrays is refused.
+  std::string group{};      ///< the round
+  double ttl_s = 43'200;    ///< a reply after that is refused, and reported as kExpired
+  BufferAllocator place{};  ///< for the reply's arrays. Without it a reply with arrays is refused.
 };
 
 /// What became of a message that was sent.
@@ -67,7 +67,7 @@ struct Arrival {
   uint64_t node = 0;
   std::string message_id;         ///< what send() returned
   Content content{};              ///< kReply: configs, metrics and heads
-  std::shared_ptr<void> owner{};  ///< kReply: Places::owner
+  std::shared_ptr<void> owner{};  ///< kReply: ReceiveBuffers::owner
   ErrorCode code = ErrorCode::kUnknown;
   std::string reason{};
   uint64_t bytes = 0;   ///< of the reply's objects

@@ -77,7 +77,7 @@ class Mailbox {
     uint64_t node = 0;
     std::shared_ptr<const Parcel> parcel;  ///< until the node has it
     Metadata metadata;
-    Placing place;
+    BufferAllocator place;
     Clock::time_point expires_at{}, touched_at{};
     std::optional<Clock::time_point> delivered_at{};
     bool confirmed = false;

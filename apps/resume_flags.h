@@ -1,0 +1,27 @@
+/// \file  What train and serve share: the round that a run goes on from.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "base/plain/error.h"
+
+namespace evenkeel {
+
+/// Adds --from-round.
+inline void add_from_round_flag(CLI::App& command, std::optional<int64_t>& round) {
+  command.add_option(
+      "--from-round", round,
+      "with --resume: go on from this round, for when the last one is damaged (the last two are kept; 0: "
+      "from the beginning)");
+}
+
+/// \throws kConfig for a round of no run that goes on, and for a negative one.
+inline void check_from_round(const std::optional<int64_t>& round, bool resume) {
+  EK_CHECK(!round || resume, kConfig, "--from-round is ", *round,
+           ", which is a round of the run that --resume goes on with");
+  EK_CHECK(round.value_or(0) >= 0, kConfig, "--from-round is ", *round, ", allowed: 0 or more");
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Tables and plots of docs/performance.md and docs/gpu.md, drawn from bench/records/*.json.
+
+    bench/tables.py                 prints every table as Markdown
+    bench/tables.py --check         exit code 1 when a table in the documents is not the one of its record
+    bench/tables.py --write         puts the tables into the documents, behind their marks
+    .venv-v4/bin/python bench/tables.py --plot docs/figures/steps.svg
+
+A document marks a table by a line `<!-- table: RECORD PART -->` in front of it. PART is step, server, evaluation or gpu.
+"""
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "bench/records"
+DOCUMENTS = ("docs/performance.md", "docs/gpu.md")
+MARKED = re.compile(r"^<!-- table: (\S+) (\w+) -->\n\n((?:\|.*\n)*)", re.MULTILINE)
+
+
+def markdown(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def number(value, form="{:.2f}"):
+    return "" if value is None else form.format(value)
+
+
+def percent(value):
+    return "" if value is None else f"{100 * value:.0f}"
+
+
+def count(tokens):
+    """How a table names a batch: "8 x 256" is 2,048 tokens."""
+    sizes = tokens.split(" x ")
+    return f"{int(sizes[0]) * int(sizes[1]):,}" if len(sizes) == 2 else tokens
+
+
+def step(record):
+    """One LoRA step: seconds of this program and of its peer, memory, and the share of the limits."""
+    head = ["layers", "tokens", "K", "ours, s", "peer, s", "ours / peer", "ours, GiB", "peer, GiB", "of the limit, %", "of GEMM, %"]
+    rows = [[str(r["layers"]), count(r["tokens"]), str(r["k"]), number(r["ours_s"]), number(r["peer_s"]),
+             number(r["ours_s"] / r["peer_s"]), number(r.get("ours_gib"), "{:.1f}"), number(r.get("peer_gib"), "{:.1f}"),
+             percent(r.get("share_of_limit")), percent(r.get("share_of_gemm"))] for r in record["step"]]
+    filled = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    return markdown([head[i] for i in filled], [[row[i] for i in filled] for row in rows])
+
+
+def server(record):
+    """The server's step of a round: seconds for 8 and for 32 clients, and peak memory for 8."""
+    more = {r["method"]: r["seconds"] for r in record["server"]["rows_32"]}
+    return markdown(["method", "8 clients, s", "8 clients, peak MiB", "32 clients, s"],
+                    [[r["method"], f"{r['seconds']:g}", str(r["peak_mib"]), f"{more[r['method']]:g}"] for r in record["server"]["rows"]])
+
+
+def evaluation(record):
+    """Hours for the 22,419 rows of the eight commonsense sets."""
+    return markdown(["new tokens per row", "K = 8, h", "K = 4, h", "K = 2, h", "K = 1, h", "lower limit of all four, h"],
+                    [[str(r["new_tokens"]), *(number(r["hours"].get(k), "{:.1f}") for k in "8421"),
+                      number(r.get("limit_hours"), "{:.1f}")] for r in record["evaluation"]])
+
+
+def gpu(record):
+    """A step of all 16 layers on a GPU."""
+    rows = []
+    for shape, r in record["steps"].items():
+        batch, tokens, k = map(int, shape.split("x"))
+        rows.append([f"{batch * tokens:,}", str(k), number(r["ms"], "{:.0f}"), number(r["peer_ms"], "{:.0f}"),
+                     number(r["times_faster"]), number(r["ours"]["peak_gib"], "{:.1f}"), number(r["peer"]["peak_gib"], "{:.1f}"),
+                     number(r["roofline_ms"], "{:.1f}")])
+    return markdown(["tokens", "K", "ours, ms", "peer, ms", "peer / ours", "ours, GiB", "peer, GiB", "roofline, ms"], rows)
+
+
+PARTS = {"step": step, "server": server, "evaluation": evaluation, "gpu": gpu}
+
+
+def load(name):
+    return json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def table(name, part):
+    return PARTS[part](load(name))
+
+
+def plot(path):
+    """Bars of ours / peer, one group per record."""
+    import matplotlib
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+    plt.rcParams.update({"svg.hashsalt": "evenkeel", "font.size": 8})
+    names = [p.stem for p in sorted(RECORDS.glob("*.json")) if "step" in load(p.stem)]
+    figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
+    shapes = [("1 x 256", 1), ("1 x 256", 8), ("8 x 256", 1), ("8 x 256", 8)]
+    for offset, (tokens, k) in enumerate(shapes):
+        ratios = [next((r["ours_s"] / r["peer_s"] for r in load(n)["step"] if (r["layers"], r["tokens"], r["k"]) == (2, tokens, k)), 0)
+                  for n in names]
+        axes.bar([i + 0.2 * offset for i in range(len(names))], ratios, 0.18, label=f"{tokens}, K = {k}")
+    axes.set_xticks([i + 0.3 for i in range(len(names))], [n[11:] for n in names])
+    axes.set_ylabel("time of a step, ours / peer")
+    axes.legend(fontsize=7)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--plot", type=pathlib.Path)
+    arguments = parser.parse_args()
+    if arguments.plot:
+        return plot(arguments.plot)
+    wrong = []
+    for name in DOCUMENTS:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        drawn = MARKED.sub(lambda m: f"<!-- table: {m[1]} {m[2]} -->\n\n{table(m[1], m[2])}{'' if m[3] else chr(10)}", text)
+        if arguments.write:
+            (ROOT / name).write_text(drawn, encoding="utf-8")
+        elif arguments.check and drawn != text:
+            wrong.append(name)
+        elif not arguments.check:
+            print(*(f"{m[1]} {m[2]}\n{table(m[1], m[2])}" for m in MARKED.finditer(text)), sep="\n")
+    if wrong:
+        print("tables: not those of bench/records, run bench/tables.py --write: " + ", ".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

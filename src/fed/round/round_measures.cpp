@@ -1,0 +1,181 @@
+#include "fed/round/round_measures.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "models/cost.h"
+#include "nn/moe/utilization.h"
+
+namespace evenkeel {
+namespace {
+
+double per(double sum, int64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0.0; }
+
+/// Over the selected experts: because the method asks for it, or because the checkpoint is made so.
+bool gates_sum_to_one(const Server& server) {
+  return renormalises(server.config.method.gate_norm, server.model.gates.renormalise);
+}
+
+/// Sum of a member over the clients.
+template <typename T, typename Record>
+T total(std::span<const ClientRecord> records, T Record::*member) {
+  T sum = 0;
+  for (const auto& record : records) sum += record.*member;
+  return sum;
+}
+
+/// Of all clients and `other`; no line for a content of zero bytes.
+Traffic traffic(std::span<const ClientRecord> records, Traffic ClientRecord::*parts, Traffic other) {
+  for (const auto& record : records)
+    for (const auto& [content, bytes] : record.*parts) other[content] += bytes;
+  std::erase_if(other, [](const auto& part) { return part.second == 0; });
+  return other;
+}
+
+double mean(std::span<const ClientRecord> records, double LocalReport::*member) {
+  return per(total(records, member), static_cast<int64_t>(records.size()));
+}
+
+/// Means of what the clients' method halves measured, weighted by their steps.
+std::map<std::string, double> mean_metrics(std::span<const ClientRecord> records) {
+  Metrics metrics;
+  for (const auto& record : records)
+    for (const auto& [name, value] : record.metrics) metrics.add(name, value, static_cast<double>(record.steps));
+  return metrics.means();
+}
+
+ClientOfRound client_of(const Server& server, const ClientProfile& profile, double weight, const ClientRecord& record) {
+  ClientOfRound client;
+  client.id = profile.id;
+  client.name = server.config.clients.name(profile.id);
+  client.budget = profile.budget;
+  client.top_k = profile.top_k;
+  client.rank = profile.rank;
+  client.examples = static_cast<int64_t>(profile.examples);
+  client.weight = weight;
+  client.steps = record.steps;
+  client.tokens = record.tokens;
+  client.targets = record.targets;
+  client.loss = per(record.loss_sum, record.targets);
+  client.first_loss = record.first_loss;
+  client.last_loss = record.last_loss;
+  client.bytes_up = record.bytes_up;
+  client.bytes_down = record.bytes_down;
+  client.bytes_up_parts = record.up_parts;
+  client.bytes_down_parts = record.down_parts;
+  client.experts_per_token = experts_per_token(record.counts);
+  client.flops = record.flops;
+  client.metrics = record.metrics;
+  client.seconds = record.seconds;
+  return client;
+}
+
+double mean_experts_per_token(std::span<const ClientRecord> records) {
+  double choices = 0;
+  for (const auto& record : records) choices += experts_per_token(record.counts) * static_cast<double>(record.tokens);
+  return per(choices, total(records, &ClientRecord::tokens));
+}
+
+at::Tensor layer_utilization(const std::string& layer, std::span<const ClientRecord> records,
+                             std::span<const double> weights) {
+  std::vector<at::Tensor> counts;
+  std::vector<int64_t> tokens;
+  for (const auto& record : records) {
+    counts.push_back(record.counts.at(layer).counts);
+    tokens.push_back(record.counts.at(layer).tokens);
+  }
+  return utilization(counts, tokens, weights);
+}
+
+/// [E] float64
+std::vector<double> listed(const at::Tensor& u_E) {
+  const auto* data = u_E.const_data_ptr<double>();
+  return {data, data + u_E.numel()};
+}
+
+std::optional<ExpertUse> expert_use(const std::vector<std::string>& layers, std::span<const ClientRecord> records,
+                                    std::span<const double> weights) {
+  if (layers.empty()) return std::nullopt;
+  ExpertUse use;
+  use.layers = layers;
+  std::vector<at::Tensor> u_LE;
+  for (const auto& layer : layers) {
+    const auto& u_E = u_LE.emplace_back(layer_utilization(layer, records, weights));
+    use.utilization.push_back(listed(u_E));
+    use.entropy.push_back(entropy(u_E));
+    use.gini.push_back(gini(u_E));
+    use.dead_experts.push_back(dead_experts(u_E));
+    use.nearly_dead_experts.push_back(nearly_dead_experts(u_E));
+  }
+  const auto entropy_L = at::tensor(use.entropy, at::kDouble);
+  use.entropy_mean = entropy_L.mean().item<double>();
+  use.entropy_std = entropy_L.std(false).item<double>();
+  use.entropy_joint = entropy(at::cat(u_LE));
+  use.entropy_unnormalized = entropy_unnormalized(at::cat(u_LE));
+  use.gini_mean = at::tensor(use.gini, at::kDouble).mean().item<double>();
+  return use;
+}
+
+OrderedJson nested_lists(const at::Tensor& tensor) {
+  if (tensor.dim() == 0) return tensor.item<double>();
+  OrderedJson list = OrderedJson::array();
+  for (int64_t i = 0; i < tensor.size(0); ++i) list.push_back(nested_lists(tensor[i]));
+  return list;
+}
+
+Diagnostics diagnostics_of(const Server& server, const ServerState& state) {
+  Diagnostics diagnostics;
+  for (const auto& [name, tensor] : server.method->diagnostics(state)) diagnostics.lists[name] = nested_lists(tensor);
+  return diagnostics;
+}
+
+}  // namespace
+
+double experts_per_token(const RoutingByLayer& counts) {
+  double sum = 0;
+  for (const auto& [layer, stats] : counts)
+    sum += per(static_cast<double>(stats.counts.sum().item<int64_t>()), stats.tokens);
+  return per(sum, static_cast<int64_t>(counts.size()));
+}
+
+double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report) {
+  const int64_t sequences = report.steps * server.config.train.batch_size * server.config.train.accumulation;
+  const CostShape shape{
+      .tokens = report.tokens, .length = sequences > 0 ? report.tokens / sequences : 0, .top_k = client.top_k};
+  return total(training_flops(forward_cost(server.model, shape, server.sites, client.rank)));
+}
+
+RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
+                         const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds) {
+  RoundRecord all;
+  all.round = round.round + 1;
+  all.method = server.config.method.name;
+  all.gate_norm = server.config.method.gate_norm;
+  all.gates_sum_to_one = gates_sum_to_one(server);
+  all.participants = static_cast<int64_t>(records.size());
+  all.lr = server.scheduled_rate(round.round);
+  all.steps = total(records, &ClientRecord::steps);
+  all.tokens = total(records, &ClientRecord::tokens);
+  all.targets = total(records, &ClientRecord::targets);
+  all.loss = per(total(records, &ClientRecord::loss_sum), all.targets);
+  all.first_loss = mean(records, &ClientRecord::first_loss);
+  all.last_loss = mean(records, &ClientRecord::last_loss);
+  all.bytes_up_parts = traffic(records, &ClientRecord::up_parts, other.up);
+  all.bytes_down_parts = traffic(records, &ClientRecord::down_parts, other.down);
+  all.bytes_up = total_bytes(all.bytes_up_parts);
+  all.bytes_down = total_bytes(all.bytes_down_parts);
+  all.experts_per_token = mean_experts_per_token(records);
+  all.flops = total(records, &ClientRecord::flops);
+  all.metrics = mean_metrics(records);
+  all.experts = expert_use(server.model.moe_layers, records, round.weights);
+  all.diagnostics = diagnostics_of(server, next);
+  for (size_t i = 0; i < records.size(); ++i)
+    all.clients.push_back(client_of(server, round.participants[i], round.weights[i], records[i]));
+  all.seconds = seconds;
+  if (seconds.train > 0) all.seconds.tokens_per_second = static_cast<double>(all.tokens) / seconds.train;
+  return all;
+}
+
+}  // namespace evenkeel

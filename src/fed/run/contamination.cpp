@@ -1,0 +1,150 @@
+#include "fed/run/contamination.h"
+
+#include <algorithm>
+
+#include "base/plain/files.h"
+#include "base/plain/log.h"
+#include "data/file_identity.h"
+#include "data/row_files.h"
+#include "fed/run/run_folder.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+/// Files with a use, and who uses them so.
+struct FilesOf {
+  std::string who;
+  Paths files;
+  const FileSet* set = nullptr;  ///< of people's own rows
+};
+
+bool is_among(const Paths& files, const std::string& file) {
+  return std::find(files.begin(), files.end(), file) != files.end();
+}
+
+bool is_of_files(const std::string& task, const RowOptions& rows) { return find_task(task, rows).family == "files"; }
+
+/// Whole files that a set tests with, or those whose rows it holds out.
+Paths tested_of(const FileSet& set) {
+  return set.tests() ? found_files(set.test.empty() ? set.train : set.test) : Paths{};
+}
+
+/// Sets of people's own rows: clients', or those of [data.files], by task.
+struct Sets {
+  std::vector<std::pair<std::string, FileSet>> all;
+
+  explicit Sets(const FilesConfig& config) {
+    for (const auto& client : config.clients) all.emplace_back(client.who, client);
+    if (!config.clients.empty()) return;
+    for (const auto& [task, set] : config.by_task()) all.emplace_back(task, set);
+  }
+};
+
+std::vector<FilesOf> tested(const ExperimentConfig& config, const Sets& sets) {
+  std::vector<FilesOf> all;
+  const auto rows = config.data.rows();
+  bool own = false;
+  for (const auto& task : config.tasks_here()) {
+    if (!is_of_files(task, rows)) all.push_back({task, test_files(find_task(task, rows), rows)});
+    own = own || is_of_files(task, rows);
+  }
+  const auto tasks = config.tasks_here();
+  for (const auto& [who, set] : sets.all)
+    if (own && (!config.data.files.clients.empty() || is_among(tasks, who))) all.push_back({who, tested_of(set), &set});
+  return all;
+}
+
+/// Those of a set belong to it, all others to families of tasks.
+std::vector<FilesOf> trained(const Experiment& e, const Sets& sets) {
+  const auto& shards = e.fabric.shards;
+  std::vector<FilesOf> all;
+  Paths left = shards.files;
+  for (const auto& [who, set] : sets.all) {
+    const auto files = found_files(set.train);
+    FilesOf own{who, {}, &set};
+    for (const auto& file : files)
+      if (is_among(shards.files, file)) own.files.push_back(file);
+    std::erase_if(left, [&](const auto& file) { return is_among(files, file); });
+    all.push_back(std::move(own));
+  }
+  all.push_back({"", left});
+  return all;
+}
+
+bool hold_out_the_same(const FileSet& a, const FileSet& b) {
+  return a.test.empty() && b.test.empty() && a.train == b.train && a.held_out == b.held_out &&
+         a.split_seed == b.split_seed && a.format == b.format;
+}
+
+/// Whether the two are told elsewhere, or their rows apart.
+bool is_settled(const FilesOf& training, const FilesOf& test, bool of_clients) {
+  if (!training.set || !test.set) return false;
+  if (training.set == test.set || hold_out_the_same(*training.set, *test.set)) return true;
+  return !of_clients && !test.set->test.empty();
+}
+
+void warn(const std::string& file, const FilesOf& training, const std::string& test_file, const FilesOf& test) {
+  log::warning("[data] ", training.who, training.who.empty() ? "" : ": ", file, " trains, and ", test.who,
+               " is tested with it", test_file == file ? "" : concat(" (as ", test_file, ")"),
+               ": scores on it say what was learnt by heart");
+}
+
+/// A file under one name in both lists of a family is divided by the family itself.
+void compare(const FilesOf& training, const FilesOf& test) {
+  KnownFiles known;
+  for (const auto& file : test.files) known.add(file);
+  for (const auto& file : training.files) {
+    const auto same = known.with_content_of(file);
+    if (same && (training.set || *same != file)) warn(file, training, *same, test);
+  }
+}
+
+/// Entries of a manifest, by path.
+std::optional<JsonView> entry_of(const JsonView& manifest, const std::string& path) {
+  for (const auto& entry : manifest.at("files").items())
+    if (entry.at("path").string() == fs::absolute(path).string()) return entry;
+  return std::nullopt;
+}
+
+/// Of the files that the run trained on, the one with that content.
+std::optional<std::string> trained_as(const JsonView& manifest, const Paths& training, const std::string& file) {
+  for (const auto& path : training)
+    if (const auto entry = entry_of(manifest, path); entry && has_content(file, *entry)) return path;
+  return std::nullopt;
+}
+
+Paths training_files_of(const fs::path& folder) {
+  const auto file = folder / "partition.json";
+  if (!path_exists(file)) return {};
+  const auto partition = read_sealed(file);
+  return JsonView(partition, file.string(), kCheckpoint).at("files").strings();
+}
+
+}  // namespace
+
+void warn_of_contamination(const Experiment& e) {
+  const auto& config = e.fabric.place.config;
+  const Sets sets(config.data.files);
+  const auto tests = tested(config, sets);
+  for (const auto& training : trained(e, sets))
+    for (const auto& test : tests)
+      if (!is_settled(training, test, config.clients.own_rows())) compare(training, test);
+}
+
+void warn_of_training_on(const ExperimentConfig& config, const fs::path& folder) {
+  const auto training = training_files_of(folder);
+  if (training.empty()) return;
+  const auto document = read_manifest(folder);
+  const JsonView manifest(document, (folder / kManifestFile).string(), kCheckpoint);
+  const Sets sets(config.data.files);
+  for (const auto& test : tested(config, sets))
+    for (const auto& file : test.set&& test.set->test.empty() ? Paths{} : test.files)
+      if (const auto same = trained_as(manifest, training, file); same && (test.set || *same != file))
+        log::warning("[evaluate] ", test.who, ": the run was trained on ", file,
+                     *same == file ? "" : concat(" (as ", *same, ")"), ": scores on it say what was learnt by heart");
+}
+
+}  // namespace evenkeel

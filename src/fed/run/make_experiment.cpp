@@ -1,0 +1,121 @@
+#include "fed/run/make_experiment.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/format/fingerprint.h"
+#include "base/plain/files.h"
+#include "base/system/device.h"
+#include "fed/run/memory_estimate.h"
+#include "fed/store/manifest.h"
+
+namespace evenkeel {
+namespace {
+
+void check_method_fits(const MethodSection& method, const ModelSpec& model) {
+  EK_CHECK(!method.entry().needs_experts || model.num_experts > 0, kConfig, "method.name is ", method.name,
+           ", which balances experts; the model (", model.family, ") has none");
+}
+
+void check_ranks(const ExperimentConfig& config) {
+  const auto ranks = config.client_ranks();
+  const bool equal = std::all_of(ranks.begin(), ranks.end(), [&](int64_t rank) { return rank == ranks[0]; });
+  EK_CHECK(equal || config.method.entry().takes_unequal_ranks(), kConfig, "clients.ranks differ (",
+           join(config.clients.ranks.numbers()), "), but method ", config.method.name, " needs equal ranks");
+}
+
+std::vector<size_t> sizes_of(const Shards& shards) {
+  std::vector<size_t> sizes;
+  for (const auto& shard : shards.examples) sizes.push_back(shard.size());
+  return sizes;
+}
+
+c10::Device machine_of(const ExperimentConfig& config) { return find_device(config.model.device, "model.device"); }
+
+Tokenizer tokenizer_of(const fs::path& folder, const CausalLm& shape, const DataSection& data) {
+  auto tokenizer = Tokenizer::of_model(folder);
+  tokenizer.check_fits(shape.spec().vocab_size, folder);
+  if (!data.chat_template.empty()) tokenizer.use_chat_template(data.chat_template);
+  if (!data.date.empty()) tokenizer.use_date(jinja::Date::read(data.date, "data.date"));
+  return tokenizer;
+}
+
+void check_model(const Server& server) {
+  check_method_fits(server.config.method, server.model);
+  check_ranks(server.config);
+  for (const double budget : server.config.evaluate.budgets) active_experts(server.model, budget, "evaluate.budgets");
+}
+
+/// What needs neither rows nor weights, and no client yet.
+Experiment outlined(ExperimentConfig config) {
+  const auto folder = resolve_model_path(config.model.path);
+  auto shape = load_shape(folder, config.model.storage(config.output.dir));
+  auto tokenizer = tokenizer_of(folder, *shape, config.data);
+  auto server = make_server(config, *shape);
+  check_model(server);
+  auto sites = server.sites;
+  auto method = config.method.make();
+  return {std::move(server), LocalFabric({.config = std::move(config),
+                                          .model = std::move(shape),
+                                          .tokenizer = std::move(tokenizer),
+                                          .sites = std::move(sites),
+                                          .method = std::move(method),
+                                          .bert_scorer = {}})};
+}
+
+/// \param with_rows  whether they have their training rows here
+void take_clients(Experiment& e, bool with_rows) {
+  const auto& place = e.fabric.place;
+  if (with_rows) e.fabric.shards = make_shards(place.config, place.tokenizer, e.server.model);
+  e.server.clients = make_clients(place.config, e.server.model, sizes_of(e.fabric.shards));
+  e.fabric.clients = e.server.clients;
+}
+
+void load_encoder(Experiment& e) {
+  const auto& bert = e.fabric.place.config.evaluate.bert_score;
+  if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
+}
+
+/// Memory suffices; and the files are read in the order of the disk, on all threads: loading finds them in memory.
+void make_ready_to_train(const Experiment& e) {
+  require_memory(memory_plan(e), machine::memory(), "the run");
+  require_device_memory(e, machine_of(e.server.config));
+  for (const auto& file : model_files(e.server.model_folder)) fingerprint_of(file);
+}
+
+}  // namespace
+
+Server make_server(const ExperimentConfig& config, const CausalLm& shape) {
+  return {.config = config,
+          .model_folder = resolve_model_path(config.model.path),
+          .model = shape.spec(),
+          .sites = config.lora.sites(shape),
+          .method = config.method.make(),
+          .clients = {},
+          .tasks = config.evaluate.tasks};
+}
+
+Experiment make_experiment(ExperimentConfig config, Purpose purpose,
+                           const std::function<void(const Experiment& e)>& check) {
+  at::set_num_threads(static_cast<int>(config.threads));
+  const bool trains = purpose == Purpose::kTrain;
+  const bool computes = purpose != Purpose::kDryRun && purpose != Purpose::kServe;
+  settle_device(computes ? machine_of(config) : c10::Device(c10::kCPU));
+  auto e = outlined(std::move(config));
+  take_clients(e, trains || purpose == Purpose::kDryRun);
+  if (computes) load_encoder(e);
+  if (check) check(e);
+  if (trains) make_ready_to_train(e);
+  if (computes && purpose != Purpose::kPrepare) load_weights(e);
+  return e;
+}
+
+void load_weights(Experiment& e) {
+  const auto& config = e.fabric.place.config;
+  auto storage = config.model.storage(config.output.dir);
+  storage.device = machine_of(config);
+  e.fabric.place.model = load_model(e.server.model_folder, storage);
+}
+
+}  // namespace evenkeel

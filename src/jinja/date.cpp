@@ -1,0 +1,93 @@
+#include "jinja/date.h"
+
+#include <array>
+#include <charconv>
+#include <chrono>
+
+#include "base/plain/error.h"
+
+namespace evenkeel::jinja {
+namespace {
+
+/// Digits where the form has a 0; other characters of the form as they are.
+bool has_form(std::string_view text, std::string_view form) {
+  if (text.size() != form.size()) return false;
+  for (size_t i = 0; i < form.size(); ++i)
+    if (form[i] == '0' ? text[i] < '0' || text[i] > '9' : text[i] != form[i]) return false;
+  return true;
+}
+
+int number_at(std::string_view text, size_t at, size_t digits) {
+  int value = 0;
+  std::from_chars(text.data() + at, text.data() + at + digits, value);
+  return value;
+}
+
+std::string written(const std::tm& moment, const char* directive) {
+  std::array<char, 64> out{};
+  return {out.data(), std::strftime(out.data(), out.size(), directive, &moment)};
+}
+
+/// One directive. A moment without a zone has no name of one; microseconds are 0.
+std::string directive_text(const std::tm& moment, char letter, bool unpadded) {
+  if (letter == 'z' || letter == 'Z') return "";
+  if (letter == 'f') return "000000";
+  const std::array<char, 4> padded = {'%', letter, '\0', '\0'}, bare = {'%', '-', letter, '\0'};
+  return written(moment, unpadded ? bare.data() : padded.data());
+}
+
+}  // namespace
+
+Date Date::read(std::string_view text, std::string_view name) {
+  const bool with_time = has_form(text, "0000-00-00T00:00:00") || has_form(text, "0000-00-00 00:00:00");
+  EK_CHECK(with_time || has_form(text, "0000-00-00"), kConfig, name, " is \"", text,
+           "\", expected YYYY-MM-DD, YYYY-MM-DDThh:mm:ss or today");
+  namespace cal = std::chrono;
+  const int year = number_at(text, 0, 4), month = number_at(text, 5, 2), day = number_at(text, 8, 2);
+  const cal::year_month_day date(cal::year(year), cal::month(static_cast<unsigned>(month)),
+                                 cal::day(static_cast<unsigned>(day)));
+  const int hour = with_time ? number_at(text, 11, 2) : 0, minute = with_time ? number_at(text, 14, 2) : 0,
+            second = with_time ? number_at(text, 17, 2) : 0;
+  EK_CHECK(date.ok() && year >= 1000 && hour < 24 && minute < 60 && second < 60, kConfig, name, " is \"", text,
+           "\", which is no moment of the years 1000 to 9999");
+  const auto days = cal::sys_days(date);
+  Date out;
+  out.moment_.tm_year = year - 1900;
+  out.moment_.tm_mon = month - 1;
+  out.moment_.tm_mday = day;
+  out.moment_.tm_hour = hour;
+  out.moment_.tm_min = minute;
+  out.moment_.tm_sec = second;
+  out.moment_.tm_wday = static_cast<int>(cal::weekday(days).c_encoding());
+  out.moment_.tm_yday = static_cast<int>((days - cal::sys_days(cal::year(year) / 1 / 1)).count());
+  return out;
+}
+
+std::string Date::settled(const std::string& text) {
+  if (text != kToday) return text;
+  const auto now = std::time(nullptr);
+  std::tm local{};
+  EK_CHECK(::localtime_r(&now, &local), kInternal, "the clock has no date");
+  return written(local, "%Y-%m-%d");
+}
+
+std::string Date::formatted(std::string_view format) const {
+  std::string out;
+  for (size_t at = 0; at < format.size(); ++at) {
+    if (format[at] != '%') {
+      out += format[at];
+      continue;
+    }
+    const bool unpadded = at + 1 < format.size() && format[at + 1] == '-';
+    at += unpadded ? 2 : 1;
+    const auto letter = at < format.size() ? format[at] : ' ';
+    constexpr std::string_view kNumbers = "CdegGHIjklmMSuUVwWyY";
+    EK_CHECK((unpadded ? kNumbers : kDirectives).find(letter) != std::string_view::npos, kData,
+             "strftime_now: the directive %", unpadded ? "-" : "", at < format.size() ? format.substr(at, 1) : "",
+             " is not part of the subset: ", kDirectives);
+    out += directive_text(moment_, letter, unpadded);
+  }
+  return out;
+}
+
+}  // namespace evenkeel::jinja

@@ -1,0 +1,107 @@
+"""A served run goes on as `evenkeel train` does: to another number of rounds, from an earlier round; and what the server reads is read before
+anybody can join."""
+
+import json
+
+import pytest
+
+from test_federation import CLIENTS, Processes, federation, free_port, keygen, local_run, node_arguments, run_settings, same_run, wait_for
+from tiny import evenkeel, one_line, settings, slow, tiny_model  # noqa: F401
+
+QUICK = {"data__limit": 30, "evaluate__limit": 1, "evaluate__budgets": "[1.0]"}
+
+
+def go_on(processes, tmp_path, serve, model, *more):
+    """The server again, with nodes that are started again."""
+    serve = [word for i, word in enumerate(serve) if not str(word).startswith("train.rounds=") and
+             not (word == "--set" and str(serve[i + 1]).startswith("train.rounds="))]
+    address = f"127.0.0.1:{free_port()}"
+    serve[serve.index("--listen") + 1] = address
+    log = tmp_path / "again.log"
+    server = processes.start(*serve, "--resume", *more, log=log)
+    for i in range(CLIENTS):
+        processes.start(*node_arguments(tmp_path / f"site-{i}.pem", model, address), log=tmp_path / f"site-{i}.log")
+    assert wait_for(server, log) == 0, log.read_text()
+
+
+@pytest.mark.parametrize("method", ["ub-smoe", pytest.param("flora", marks=slow)])
+def test_an_extended_run_is_one_that_had_so_many_rounds_from_the_start(method, tiny_model, tmp_path):  # noqa: F811
+    local = local_run(tmp_path, tiny_model, method, **QUICK | {"train__rounds": 3})
+    with Processes() as processes:
+        server, _, run, serve = federation(processes, tmp_path, tiny_model, method, **QUICK | {"train__rounds": 1})
+        log = tmp_path / "serve.log"
+        assert wait_for(server, log) == 0, log.read_text()
+        before = (run / "evaluations.jsonl").read_text()
+        go_on(processes, tmp_path, serve, tiny_model, "--set", "train.rounds=3")
+    same_run(local, run)
+    assert (run / "superseded.jsonl").read_text() == before
+    change, = json.loads((run / "manifest.json").read_text())["changes"]
+    assert change["train.rounds"] == 3 and change["after_round"] == 1
+    (taken,) = (tmp_path / "site-0.pem.adapters").iterdir()
+    assert (taken / "adapter_model.safetensors").read_bytes() == (local / "adapter/adapter_model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("round", [0, pytest.param(1, marks=slow)])
+def test_a_run_goes_on_from_an_earlier_round_to_the_same_bits(round, tiny_model, tmp_path):  # noqa: F811
+    """smoe-llb: its clients remember something from round to round, on the nodes' disks."""
+    local = local_run(tmp_path, tiny_model, "smoe-llb", **QUICK)
+    with Processes() as processes:
+        server, _, run, serve = federation(processes, tmp_path, tiny_model, "smoe-llb", **QUICK)
+        log = tmp_path / "serve.log"
+        assert wait_for(server, log) == 0, log.read_text()
+        (run / "checkpoint/round-2/state.safetensors").write_bytes(b"damaged")
+        done = evenkeel(*serve, "--resume")
+        one_line(done, "round 1 is whole", "serve", "--from-round 1", "with the flags of its network")
+        go_on(processes, tmp_path, serve, tiny_model, "--from-round", round)
+    same_run(local, run)
+
+
+def test_what_no_served_run_can_change(tiny_model, tmp_path):  # noqa: F811
+    with Processes() as processes:
+        server, _, run, serve = federation(processes, tmp_path, tiny_model, "fedit",
+                                           **QUICK | {"train__rounds": 1, "train__schedule__kind": "linear"})
+        assert wait_for(server, tmp_path / "serve.log") == 0, (tmp_path / "serve.log").read_text()
+    one_line(evenkeel(*serve, "--resume", "--set", "train.rounds=2"), "train.schedule.kind", "linear", "train.rounds is 2, in the run 1")
+    one_line(evenkeel(*serve, "--resume", "--set", "seed=7"), "seed is 7", "rounds alone: by --set train.rounds=N")
+    one_line(evenkeel(*serve, "--resume", "--from-round", 7), "--from-round is 7", "allowed", "0")
+    one_line(evenkeel(*serve, "--from-round", 0), "--resume")
+
+
+def refused_before_the_port_opens(serve, run, *says):
+    done = evenkeel(*serve, timeout=60)
+    one_line(done, *says)
+    assert "listening" not in done.stderr and not run.exists()
+
+
+def serve_words(tmp_path, config, *more):
+    keygen(tmp_path, 2)
+    return ["serve", config, *more, "--out", tmp_path / "run", "--listen", "127.0.0.1:0", "--allow", tmp_path / "keys.txt", "--insecure"]
+
+
+GOOD = {"prompt": "Name a metal.", "completion": "tin"}
+
+
+@pytest.mark.parametrize("rows, says", [
+    ([GOOD, {"prompt": "Name a tree."}], ["test.jsonl:2", "completion is missing"]),
+    ([GOOD, {"prompt": "Name a tree. " * 2000, "completion": "oak"}], ["row 1", "positions"]),
+    ([{"prompt": " ", "completion": "oak"}], ["test.jsonl"]),
+])
+def test_rows_that_the_server_scores(rows, says, tiny_model, tmp_path):  # noqa: F811
+    (tmp_path / "train.jsonl").write_text(json.dumps(GOOD) + "\n")
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = settings(model__path=tiny_model, method__name="fedit", data__task="files", data__limit=0, data__partition__kind="iid",
+                     data__files__train=f"['{tmp_path}/train.jsonl']", data__files__test=f"['{tmp_path}/test.jsonl']",
+                     clients__count=2, clients__budgets="[0.5, 1.0]", clients__participation="1.0")
+    refused_before_the_port_opens(serve_words(tmp_path, "configs/tiny/train.toml", *words), tmp_path / "run", *says)
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"evaluate__bert_score__encoder": "'/nowhere'"}, ["/nowhere"]),
+    ({"lora__init": "'/nowhere'"}, ["lora.init", "/nowhere"]),
+    ({"method__name": "fed-sb"}, ["fed-sb", "init", "federated"]),
+    ({"data__chat_template": "'/nowhere.jinja'", "data__template": "chat"}, ["/nowhere.jinja"]),
+    ({"evaluate__budgets": "[0.01]"}, ["evaluate.budgets"]),
+])
+def test_what_else_the_server_reads(change, says, tiny_model, tmp_path):  # noqa: F811
+    words = run_settings(tiny_model, **{"method": "fedit", "clients__count": 2, "clients__budgets": "[0.5, 1.0]"} | change)
+    refused_before_the_port_opens(serve_words(tmp_path, "configs/tiny/train.toml", *words), tmp_path / "run", *says)

@@ -1,0 +1,116 @@
+"""What published templates need beyond the common subset, letter case over all of Unicode, and dates: beside jinja2 live."""
+import datetime
+import json
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+from test_random_templates_v5 import DRIVER
+
+# A budget looked up in a table of whole numbers, as reasoning models with a thinking budget have it.
+BUDGETS = """{%- set steps = {0: 0, 256: 64, 1024: 128, 4096: 512} -%}{%- set found = namespace(step = None) -%}
+{%- for limit, step in steps | dictsort -%}{%- if found.step is none and BUDGET <= limit -%}{%- set found.step = step -%}{%- endif -%}{%- endfor -%}
+{%- if found.step is none -%}{%- set found.step = steps[4096] -%}{%- endif -%}every {{ found.step }} of {{ steps.keys() | max }}"""
+
+# Tools as the signatures of functions, the types of which nest: a macro that calls itself through {% call %}.
+SIGNATURES = """{%- set tool = {'name': 'find_it', 'parameters': {'properties': {'where': {'type': 'object', 'properties': {'deep-er x': {'type': 'string', 'default': 'é'}}},
+'count': {'type': ['integer', 'null'], 'description': 'how "many"'}}, 'required': ['count']}} %}
+{%- macro kind(name, spec) %}{%- set plain = {'string': 'str', 'integer': 'int', 'null': 'None'} %}
+{%- if plain[spec.type] is defined %}{{- plain[spec.type] }}{%- elif spec.type == 'object' %}{{- name | title }}
+{%- elif spec.type is iterable %}{{- 'Union[' }}{%- for one in spec.type %}{{- kind(name, {'type': one}) }}{{- ', ' if not loop.last }}{%- endfor %}{{- ']' }}{%- else %}Any{%- endif %}{%- endmacro %}
+{%- macro fields(spec, space) %}{%- set out = namespace(text = caller()) %}{%- for name, part in spec.properties | items %}
+{%- if part.type == 'object' %}{%- call fields(part, '  ') %}{{- '\\nclass ' + name | title + ':\\n' }}{%- endcall %}{%- endif %}
+{%- set out.text = out.text + space + name + ': ' + kind(name, part) + (' = ' + part.default | tojson if part.default is defined else '') + '\\n' %}{%- endfor %}
+{{- out.text }}{%- endmacro %}
+{%- call fields(tool.parameters, '    ') %}{{- 'def ' + tool.name + '(' }}{%- for name, part in tool.parameters.properties | items %}{{- ', ' if loop.index0 != 0 }}{{- name }}{{- '=None' if name not in tool.parameters.required }}{%- endfor %}{{- '):\\n' }}{%- endcall %}"""
+
+# Indicators of roles, tools in JSON marked safe, macros that are defined in a branch.
+TOOLS = """{%- set marks = {'user': '[u]\\n', 'tool': '[t]\\n'} %}{%- set tools = [{'name': 'ä<b>', 'n': 1}, {'name': 'b', 'n': [1.0, none]}] %}
+{%- if tools %}{%- macro listed(tools) %}{%- for tool in tools %}<tool>{{ tool | tojson(ensure_ascii=False) | safe }}{{ tool | tojson(ensure_ascii=True, indent=2, separators=(',', ': ')) }}</tool>
+{%- endfor %}{%- endmacro %}{{- listed(tools) }}{%- endif %}{%- for role, mark in marks | dictsort(reverse=true) %}{{- mark }}{%- endfor %}
+{%- for group in tools | groupby('name') %}{{ group.grouper }}{%- endfor %}{{- tools | map('tojson') | join('; ') }}"""
+
+# Parameters of parameters, as comments of a schema: recursion of loops and of macros in loops.
+SCHEMAS = """{%- set schema = {'a': {'doc': 'first', 'parts': {'b': {'doc': 'second', 'parts': {}}, 'c': {'parts': {'d': {'doc': 'last', 'parts': {}}}}}}} %}
+{%- for name, one in schema.items() recursive %}{%- macro comment(text) %}{%- if text %}// {{ text }} of {{ name }}{{ '\\n' }}{%- endif %}{%- endmacro %}
+{{- '  ' * loop.depth0 + comment(one.doc) }}{{- '  ' * loop.depth0 + '%s%02d: ' % (name, loop.index) }}{{- '\\n' + loop(one.parts.items()) }}{%- endfor %}"""
+
+PUBLISHED = [*(BUDGETS.replace("BUDGET", one) for one in ("-1", "0", "256", "257", "4097")), SIGNATURES, TOOLS, SCHEMAS]
+
+SMALL = """{{ {1: 'a', true: 'b', 2.0: 'c', none: 'd', (1, 'x'): 'e'} }} @@ {{ {1: 2}[1.0] }}{{ 1 in {true: 0} }}{{ {3: 4}.get(3) }}{{ {1: {2: 3}} | tojson }} @@ {{ {[]: 1} }}
+@@ {{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 0.0 // -3 }} {{ 5 % 0.3 }} @@ {{ 1.5 // 0 }} @@ {{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}
+@@ {{ 9223372036854775807 < 9223372036854775808.0 }}{{ -1 < -0.5 }}{{ 2 ** -1 }}{{ 0 ** 0 }} @@ {{ (-8.0) ** 0.5 }} @@ {{ 'abc'.replace('', '-') }}{{ 'é'.replace('', '+', 1) }}{{ ''.replace('', 'x') }}{{ 'ab' | replace('', '.', 2) }}
+@@ {{ '%-6s|%6.2f|%+d|%05d|%x|%%|%r' % ('é', 2.345, 7, -42, 255, "it's") }} @@ {{ '%s' % 'a' }}{{ '%s %s' % (1, [2]) }} @@ {{ '%s' % (1, 2) }} @@ {{ '%d' % 'a' }} @@ {{ '%s-%s' | format('a', none) }}
+@@ {{ ['b', 'A', 'c'] | sort }}{{ ['b', 'A'] | sort(case_sensitive=true) }}{{ [3, 1, 2] | sort(reverse=true) }}{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 2}] | sort(attribute='a,b') }} @@ {{ [1, 'a'] | sort }}
+@@ {% for k, v in [{'r': 'B', 'n': 1}, {'r': 'a'}, {'r': 'b'}] | groupby('r') %}{{ k }}{{ v }}{% endfor %}{{ ([{'r': 1}] | groupby('r'))[0].list }}{{ [{}] | groupby('q', default='z') }}
+@@ {{ {'b': 1, 'A': 2} | dictsort(true) }}{{ {'b': 1, 'A': 2} | dictsort(by='value', reverse=true) }} @@ {{ {'b': 1} | dictsort(by='x') }} @@ {{ ['b', 'A', 'a', 'B'] | unique | join }}{{ [[1]] | unique | list }}
+@@ {{ ('<' | safe) ~ '&' }}{{ ['<' | safe] | join('>') }}{{ ('a' | safe) == 'a' }} @@ {{ ('<' | safe) + '<' }} @@ {{ {'a': [1, 'ü😀']} | tojson(true) }}{{ [] | tojson(indent=1) }}{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, indent='\t') }}
+@@ {{ ['é', '\\u200b', '\\xad', '\\u3000', "'", '\\x7f', '😀'] }} @@ {{ 'straße ǆ ﬁ İ ŉ' | upper }}{{ 'ŒUVRE İ' | lower }}{{ "they're bill's ǆ ﬁx" | title }}{{ "they're ǆ ﬁx".title() }}{{ 'ǆABC' | capitalize }}
+@@ {% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, b=3) }} @@ {% macro m() %}{% endmacro %}{{ m(1) }} @@ {% macro m() %}{% endmacro %}{% call m() %}x{% endcall %} @@ {% macro m() %}({{ caller(1) }}){% endmacro %}{% call(q, w=2) m() %}{{ q }}{{ w }}{% endcall %}
+@@ {% set q = 1 %}{% set w %}{% set q = 2 %}{{ q }}{% endset %}{{ q }}{{ w }} @@ {% for x in [1, [2, [3]], []] recursive %}{{ loop.depth }}{{ x if x is number else loop(x) }}{% else %}e{% endfor %} @@ {% for x in [1] %}{{ loop([2]) }}{% endfor %}
+@@ {% set ns = namespace(f=none) %}{% for x in [1, 2] %}{% macro m() %}{{ x }}{{ y }}{% endmacro %}{% set y = x * 2 %}{{ m() }}{% set ns.f = m %}{% endfor %} @@ {{ [3, 1] | min }}{{ ['b', 'A'] | min }}{{ [] | max }} @@ {{ '2.50' | float }}{{ 'x' | float(1) }}{{ true | float }}
+@@ {% if false %}{{ 1 | unheard }}{% endif %} @@ {% if false %}{% for x in [1] %}{{ 1 | unheard }}{% endfor %}{% endif %} @@ {{ 1 if true else 2 | unheard }} @@ {% for x in [] %}{{ x is unheard }}{% endfor %}
+@@ {% macro m() %}{% if false %}{{ 1 is unheard }}{% endif %}{% endmacro %} @@ {% if false %}{% set x %}{{ 1 | unheard }}{% endset %}{% endif %} @@ {% if 1 | unheard %}{% endif %} @@ {% if true %}{{ 1 | unheard }}{% endif %}
+@@ {% macro m(a=1 | unheard) %}{% endmacro %} @@ {% if false %}{% for x in [1 | unheard] %}{% endfor %}{% endif %} @@ {% if false %}{% for x in [1] if x is unheard %}{% endfor %}{% endif %}""".split("@@")
+
+
+def outcomes(sources, folder, *more):
+    file = folder / "templates.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in sources))
+    done = subprocess.run([DRIVER, file, *more], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.split("\n")[:-1]]
+
+
+def expected(source, **variables):
+    try:
+        return _compile_jinja_template(source).render(**variables)
+    except Exception:  # of any kind: Python's and jinja2's
+        return None
+
+
+def test_constructs_of_published_templates_render_as_jinja2(tmp_path):
+    for source, got in zip(PUBLISHED, outcomes(PUBLISHED, tmp_path), strict=True):
+        assert got.get("text") == expected(source) is not None, (source, got)
+
+
+@pytest.mark.parametrize("source", [one.strip() for one in SMALL])
+def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
+    right, got = expected(source), outcomes([source], tmp_path)[0]
+    if right is None or source in ("{{ ('<' | safe) + '<' }}", "{{ (-8.0) ** 0.5 }}"):  # what would escape, or be complex, is refused by name
+        assert "refused" in got, got
+    else:
+        assert got.get("text") == right, got
+
+
+@pytest.mark.parametrize("what", ["upper", "lower", "title", "capitalize", "list"])
+def test_letter_case_and_repr_over_all_code_points(what, tmp_path):
+    assigned = [chr(c) for c in range(0x80, sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") and chr(c) != "Σ"]
+    call = {"list": "{{ %s.split() }}", "title": "{{ %s.title() }}"}.get(what, "{{ %s | map('" + what + "') | join }}")
+    texts = [[one + "a" for one in assigned[i:i + 500]] for i in range(0, len(assigned), 500)]
+    sources = [call % json.dumps(" ".join(part) if what in ("list", "title") else part, ensure_ascii=False) for part in texts]
+    wrong, newer = [], 0
+    for source, got in zip(sources, outcomes(sources, tmp_path), strict=True):
+        right = expected(source)
+        if "text" not in got and "newer than Unicode 14" in got["refused"]:  # a category that a later version changed
+            newer += 1
+            continue
+        if got.get("text") != right:
+            wrong.append((source[:80], got.get("refused"), [(x, y) for x, y in zip(got.get("text", ""), right) if x != y][:5]))
+    assert not wrong, wrong[:5]
+    assert unicodedata.unidata_version != "14.0.0" or newer <= 1  # of some 280 parts
+
+
+@pytest.mark.parametrize("date", ["2025-03-01", "2024-12-30T23:05:09", "1999-01-01T12:00:00", "2000-02-29T00:59:59"])
+def test_every_directive_of_a_date_is_that_of_python(date, tmp_path):
+    letters = "aAbBhcCdDeFgGHIjklmMnpPrRStTuUVwWxXyY%fzZ"
+    sources = [f"{{{{ strftime_now('<%{one}>') }}}}" for one in letters] + [f"{{{{ strftime_now('<%-{one}>') }}}}" for one in "CdegGHIjklmMSuUVwWyY"]
+    sources += ["{{ strftime_now('%d %b %Y') }}{{ strftime_now is defined }}", "{{ strftime_now('%A, %-d. %B') | upper }}", "{{ strftime_now(format='é%Y') }}"]
+    moment = datetime.datetime.fromisoformat(date)
+    for source, got in zip(sources, outcomes(sources, tmp_path, date), strict=True):
+        assert got.get("text") == expected(source, strftime_now=moment.strftime), (source, got)
+    for source, got in zip(("%Q", "%", "%s", "%-a", "%Ey", "%10Y"), outcomes([f"{{{{ strftime_now('{one}') }}}}" for one in ("%Q", "%", "%s", "%-a", "%Ey", "%10Y")], tmp_path, date)):
+        assert "the directive %" in got["refused"], (source, got)
