@@ -42,9 +42,11 @@ void KvCache::extend(std::span<const int64_t> offsets) {
   for (size_t b = 0; b < sequences.size(); ++b) {
     auto& [runs, append_block] = sequences[b];
     const int64_t tokens = offsets[b + 1] - offsets[b];
-    EK_CHECK(append_block && append_block->used + tokens <= append_block->capacity, kInternal, "key/value cache: sequence ", b,
-             " has room for ", append_block ? append_block->capacity - append_block->used : 0, " tokens, ", tokens, " are needed");
-    if (!runs.empty() && runs.back().block == append_block && runs.back().first + runs.back().count == append_block->used)
+    EK_CHECK(append_block && append_block->used + tokens <= append_block->capacity, kInternal,
+             "key/value cache: sequence ", b, " has room for ",
+             append_block ? append_block->capacity - append_block->used : 0, " tokens, ", tokens, " are needed");
+    if (!runs.empty() && runs.back().block == append_block &&
+        runs.back().first + runs.back().count == append_block->used)
       runs.back().count += tokens;
     else
       runs.push_back({append_block, append_block->used, tokens});

@@ -24,7 +24,7 @@ TEST(SharedRows, ATokensCopyIsItsRow) {
 TEST(SharedRows, FirstsUndoCopies) {
   const SharedRows shared(rows_of(kRows));
   const auto x_R = random_tensor({4, 7}, 1, at::kFloat);
-  EXPECT_TRUE(at::equal(shared.firsts(shared.expand(x_R)), x_R));
+  EXPECT_TRUE(at::equal(shared.representatives(shared.expand(x_R)), x_R));
 }
 
 TEST(SharedRows, TransposesPairWithWhatTheyTranspose) {

@@ -1,5 +1,5 @@
-/// \file  Rows gather_rows from other rows by an index, with a way back for their gradients that uses no atomics: sums in the
-/// index's order, the same whenever they are made. Any device. Dimension names: R rows, N gather_rows from them.
+/// \file  Rows gather_rows from other rows by an index, with a way back for their gradients that uses no atomics: sums
+/// in the index's order, the same whenever they are made. Any device. Dimension names: R rows, N gather_rows from them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -2,8 +2,8 @@
 /// set and arithmetic. Each source file in isa/ provides a GemmKernels table; kernel_dispatcher.h selects one.
 ///
 /// Terms. A *step* is what one multiply-add consumes of a row of x and a column of the weight: one float32 term, or a
-/// pair of bfloat16 terms in the same 32 bits. A *block* is kBlockSteps steps of the summation index k. A *tile* is some
-/// rows of x, and a *panel* is the columns of y that a tile updates at once. docs/kernels.md has a picture.
+/// pair of bfloat16 terms in the same 32 bits. A *block* is kBlockSteps steps of the summation index k. A *tile* is
+/// some rows of x, and a *panel* is the columns of y that a tile updates at once. docs/kernels.md has a picture.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -83,8 +83,8 @@ struct WorkTile {
   int64_t column, columns, tile, end_tile;
 };
 
-// Calls f(i, next, thread) for every i in [0, count). Each thread takes the next index when it is free, so a slow thread
-// does not delay the others. `next` is the index that the same thread will take afterwards, or count.
+// Calls f(i, next, thread) for every i in [0, count). Each thread takes the next index when it is free, so a slow
+// thread does not delay the others. `next` is the index that the same thread will take afterwards, or count.
 template <typename F>
 void for_each_work_tile(int64_t count, int64_t threads, const F& f) {
   std::atomic<int64_t> taken{0};
@@ -133,8 +133,8 @@ struct WorkTileSize {
   }
 };
 
-// Divides the result so that each thread gets at least one work tile, if the result is large enough. Columns are divided
-// first, because every band packs the weight again.
+// Divides the result so that each thread gets at least one work tile, if the result is large enough. Columns are
+// divided first, because every band packs the weight again.
 WorkTileSize work_tile_size(const GroupedGemm& gemm, int64_t threads) {
   const auto& lhs = gemm.lhs;
   const int64_t width = lhs.kernels.panel_width, tiles = lhs.tiles();
@@ -272,8 +272,8 @@ void add_epilogue(const PackedEpilogue& epilogue, const WorkTile& work, bool las
   }
 }
 
-// Computes a work tile. The next block of the weight is prefetched meanwhile; after the last block it is the first block
-// of `next`, if not null.
+// Computes a work tile. The next block of the weight is prefetched meanwhile; after the last block it is the first
+// block of `next`, if not null.
 void multiply(const GroupedGemm& gemm, const KRange& range, const WorkTile& work, const WorkTile* next,
               float* workspace) {
   const auto& lhs = gemm.lhs;

@@ -1,6 +1,6 @@
-// The kernels for tiles of bfloat16: one AMX instruction multiplies 32 terms of 16 rows and 16 columns. Processors without
-// AMX run loops that give the same bits. Rows of x, and of a weight that is read in place, are row-major; panels have the
-// layout of the pair kernels.
+// The kernels for tiles of bfloat16: one AMX instruction multiplies 32 terms of 16 rows and 16 columns. Processors
+// without AMX run loops that give the same bits. Rows of x, and of a weight that is read in place, are row-major;
+// panels have the layout of the pair kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr int64_t kSide = 16;  // rows, columns and steps (of two terms) of a ti
 constexpr int64_t kMaxTileRows = 2 * kSide, kMaxColumns = 2 * kSide;
 static_assert(kMaxTileRows <= kMaxUnpackedRows);
 
-// A product sums = initial + rows * panel. Whole tile registers are read and written, even if `height` and `columns` are
-// smaller.
+// A product sums = initial + rows * panel. Whole tile registers are read and written, even if `height` and `columns`
+// are smaller.
 struct TileGemm {
   const void* rows;    // [height][steps]
   int64_t row_bytes;   // distance between rows

@@ -1,5 +1,5 @@
-// The kernels for AVX-512. There are 32 vector registers, so a tile has 14 rows by 32 columns: 28 registers of sums, two
-// of the weight, one of x.
+// The kernels for AVX-512. There are 32 vector registers, so a tile has 14 rows by 32 columns: 28 registers of sums,
+// two of the weight, one of x.
 #if defined(__x86_64__)
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

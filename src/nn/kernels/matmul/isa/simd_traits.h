@@ -1,5 +1,5 @@
-/// \file  What an instruction set provides for the loops in loops/. A source file in isa/ defines one `struct Simd` with
-/// these members, checks it with static_assert, and includes loops/all.inc. docs/kernels.md shows how to add one.
+/// \file  What an instruction set provides for the loops in loops/. A source file in isa/ defines one `struct Simd`
+/// with these members, checks it with static_assert, and includes loops/all.inc. docs/kernels.md shows how to add one.
 ///
 /// F is a vector of kLanes float32, I a vector of kLanes 32-bit words. A word holds one float32, two bfloat16 or four
 /// int8. float16 has no word form: functions that load words of float16 convert them to float32 first. "First n" means
