@@ -1,4 +1,4 @@
-/// \file  nn/dense/linear.h by LibTorch's operators, on any device.
+/// \file  Implements nn/dense/linear.h with LibTorch's operators, for any device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,18 +7,18 @@
 
 namespace evenkeel::aten {
 
-/// What products are made in: `compute.inner`, or where that is kFloat the type of `x`.
+/// Returns the type of the matrix products: `compute.inner`, or the type of `x` if that is kFloat.
 at::ScalarType inner_type(const at::Tensor& x, const Compute& compute);
 
-/// A pair of factors as a node takes it; empty tensors where there is none.
+/// A pair of LoRA factors. Empty tensors: no factors.
 struct LinearFactors {
   at::Tensor a_RI, b_OR;
   double scaling = 1;
 };
 
-/// y = x W^T + scaling (x A^T) B^T + the same of a change of the base, which gets no gradient.
-/// \param x  [T, I], any float type. \param w  [O, I]; gets a gradient if it requires one
-/// \return [T, O] of `type`
+/// Computes y = x W^T + scaling (x A^T) B^T, plus the term of a change of the base, which gets no gradient.
+/// \param x  [T, I], any float type \param w  [O, I]; gets a gradient if it requires one \param type  of the products
+/// \return [T, O] in `type`
 at::Tensor linear(const at::Tensor& x_TI, const at::Tensor& w_OI, const LinearFactors& adapter,
                   const LinearFactors& change, at::ScalarType type);
 

@@ -1,5 +1,5 @@
-/// \file  nn/dense/loss.h by LibTorch's operators, on any device. The head is frozen. Dimension names: N target
-/// positions, D hidden, V vocabulary.
+/// \file  Implements nn/dense/loss.h with LibTorch's operators, for any device. The head is frozen. Dimension names: N
+/// target positions, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,15 +11,15 @@
 
 namespace evenkeel::aten {
 
-/// Logits, in float32 or wider, from products of `type`. \return [N, V]
+/// Computes h W^T with operands in `type`. \return [N, V], float32 or wider
 at::Tensor logits(const at::Tensor& hidden_ND, const at::Tensor& head_VD, at::ScalarType type);
 
-/// Sums of -log softmax(h W^T)[target], one for each of `counts`. \param targets  int64, on the device of `hidden`
-/// \return [counts]
+/// Computes one sum of -log softmax(h W^T)[target] for each group of targets; group i has counts[i] targets.
+/// \param targets  int64, on the device of `hidden` \return one number per group
 at::Tensor cross_entropies(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
                            const std::vector<int64_t>& counts, at::ScalarType type);
 
-/// Log-probabilities of the targets, without a graph. \return [N] on the device of `hidden`
+/// Computes the log-probability of each target, without a gradient. \return [N], on the device of `hidden`
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const at::Tensor& head_VD, const at::Tensor& targets_N,
                            at::ScalarType type);
 

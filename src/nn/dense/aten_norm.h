@@ -1,11 +1,12 @@
-/// \file  RMSNorm by LibTorch's operators, on any device; statistics in float32 or wider.
+/// \file  Implements RMSNorm with LibTorch's operators, for any device. Statistics are float32 or wider.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace evenkeel::aten {
 
-/// \param x  [T, D], any float type; \param weight  [D], may get a gradient. \return [T, D] of x's type
+/// Computes w * x / sqrt(mean(x^2) + eps). \param x  [T, D], any float type \param weight  [D]; may require a gradient
+/// \return [T, D] in the type of x
 at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
 
 }  // namespace evenkeel::aten

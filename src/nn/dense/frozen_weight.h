@@ -1,5 +1,4 @@
-/// \file  A frozen weight in the form it is stored in, and its two products: what experts, projections, dense blocks
-/// and heads all multiply with. Dimension names: T rows, I in, O out.
+/// \file  A frozen weight in its stored type, and its two matrix products. Dimension names: T rows, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,8 +9,8 @@
 
 namespace evenkeel {
 
-/// [out, in]: float32, bfloat16, float16 (float64 in tests), or int8 with one scale per row:
-/// w[o, i] = scales[o] * values[o, i].
+/// A weight [out, in] in float32, bfloat16, float16 (float64 in tests), or int8 with one scale per row. The value of an
+/// int8 element is scales[o] * values[o, i].
 struct FrozenWeight {
   at::Tensor values_OI{};
   at::Tensor scales_O{};  ///< float32, with int8 values only
@@ -22,20 +21,21 @@ struct FrozenWeight {
 
   int64_t out() const { return values_OI.size(0); }
   int64_t in() const { return values_OI.size(1); }
+  /// Returns the size of values and scales in bytes.
   int64_t bytes() const;
-  /// The same numbers in `dtype`, a copy: for tests, and for what reads single rows.
+  /// Returns a copy in `dtype`, with scales applied. It is used by tests and where single rows are read.
   at::Tensor widened(at::ScalarType dtype) const;
 };
 
-/// Row-scaled int8: scales[o] = max_i |w[o, i]| / 127, values rounded to the nearest, ties to even; a row of zeros has
-/// scale 0. \param w  [O, I], any float type
+/// Quantises a weight to int8 with one scale per row: scales[o] = max_i |w[o, i]| / 127. Values are rounded to the
+/// nearest, ties to even. A row of zeros has scale 0. \param w  [O, I], any float type
 FrozenWeight quantized(const at::Tensor& w_OI);
 
-/// x W^T. \param x  [T, I] float32 (float64 in tests), contiguous. \return [T, O] of x's type
+/// Computes x W^T. \param x  [T, I], float32 (float64 in tests), contiguous \return [T, O] in the type of x
 at::Tensor matmul_nt(const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products = {});
-/// The same into `out` [T, O].
+/// Computes x W^T and writes it to `out` [T, O].
 void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products);
-/// dY W. \param dy  [T, O], contiguous. \return [T, I]
+/// Computes dY W. \param dy  [T, O], contiguous \return [T, I]
 at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const MatmulTable& products = {});
 
 }  // namespace evenkeel

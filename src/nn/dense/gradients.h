@@ -1,5 +1,4 @@
-/// \file  What the nodes of this room do with gradients: add to those that are there, and leave out rows that none
-/// flows through.
+/// \file  Helpers of autograd nodes: accumulate gradients in place, and skip rows without a gradient.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,20 +7,21 @@
 
 namespace evenkeel {
 
-/// Where a node adds the gradient of `leaf`: to the one that is there, in place of handing its own to the graph, which
-/// would make a second tensor and add it; else to `out`, which is made, of zeros. The first needs a leaf with gradient
-/// and a pass for the gradients of all leaves, without a graph of its own. REQUIRES a call from a node's backward().
+/// Returns the memory to which a node adds the gradient of `leaf`. This is leaf.grad() itself if it exists, which saves a
+/// second tensor and its addition. It is possible only in a plain backward() for all leaves without create_graph.
+/// Otherwise `out` is set to a tensor of zeros, and the node returns it to autograd. REQUIRES a call from a node's
+/// backward().
 template <typename T>
 T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out);
 
-/// The same for a node that has the gradient as a tensor, in any float type, but for `scale`: adds it to the one that
-/// is there, or hands it back. Any device. \param part  of the leaf's sizes
-/// \return for the graph; undefined where it was added
+/// Adds scale * part to leaf.grad() under the same conditions as gradient_buffer(). Otherwise returns scale * part for
+/// autograd. Any device. \param part  any float type, with the sizes of `leaf`
+/// \return undefined if the gradient was added in place
 at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale);
 
-/// The rows of dy that are not zero throughout, in order, where they are so few that the others are worth leaving out;
-/// else nothing. Rows of the last layer are zero where a loss covers answers alone. \param dy  [T, width], contiguous
-/// \return [n] int64
+/// Returns the indices of the rows of dy that have a non-zero element, in order, if at most 3/4 of the rows have one.
+/// Otherwise returns nothing: skipping rows would not pay. In the last layer, rows of prompts are zero if the loss covers
+/// answers only. \param dy  [T, width], contiguous \return [n] int64
 std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD);
 
 }  // namespace evenkeel

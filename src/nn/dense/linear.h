@@ -1,5 +1,5 @@
-/// \file  A frozen linear with low-rank factors beside it: y = x W^T + scaling (x A^T) (core^T) B^T for the adapter,
-/// and the same for a standing change of the base. Never materialises W + BA. Source: LoRA (Hu et al. 2021), eq. 3.
+/// \file  A linear layer with a frozen weight and LoRA: y = x W^T + scaling (x A^T) core^T B^T. A change of the base adds a
+/// second term of this form. W + BA is never materialised. Source: LoRA (Hu et al. 2021), eq. 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,14 +10,16 @@
 
 namespace evenkeel {
 
-/// Gradients of the factors are added to those that are there (nn/dense/gradients.h). Kept for backward: x and x A^T.
+/// Applies the layer. Gradients of the factors are accumulated in place (nn/dense/gradients.h). Saved for backward: x and
+/// x A^T.
 /// \param x     [T, in] float32 (float64 in tests)
 /// \param w     [out, in]; gets a gradient only if its values require one (pre-training)
-/// \param beside  factors [r, in], [out, r]; the adapter's and x get gradients, the change's, which may be in 16 bits,
-///                do not
-/// \param compute  who multiplies
-/// \return      [T, out], of x's type; engine aten: of the type that products are made in
-at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside = {},
+/// \param factors  adapter and change of the base, [r, in] and [out, r] each. The adapter and x get gradients. The change
+///                 gets none and may be in 16 bits
+/// \param compute  selects the engine and the kernels
+/// \return      [T, out] in the type of x; engine aten: in the type of the products
+/// \throws Error{kShape} if sizes disagree; kConfig for an int8 weight with engine aten
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& factors = {},
                   const Compute& compute = {});
 
 }  // namespace evenkeel

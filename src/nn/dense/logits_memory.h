@@ -1,12 +1,12 @@
-/// \file  How much memory the logits of a loss may take at once.
+/// \file  The memory limit of the logits in a loss.
 #pragma once
 
 #include <cstdint>
 
 namespace evenkeel {
 
-/// Bytes of float32 logits that are held at once, at most, but for 16 rows, which are always allowed. All other buffers
-/// of the loss take a quarter of that. Rows are divided into as few chunks of nearly equal size as this limit allows.
+/// The largest size of float32 logits that are held at once, in bytes. 16 rows are always allowed. Rows are divided into
+/// the smallest number of chunks of nearly equal size. All other buffers of the loss take a quarter of this size.
 constexpr int64_t kLogitsBytes = int64_t{1} << 27;
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  Cross-entropy over a large vocabulary without ever holding all logits.
+/// \file  Cross-entropy over a large vocabulary. Logits are computed in chunks and are never all in memory.
 /// Dimension names: N target positions, D hidden, V vocabulary.
 #pragma once
 
@@ -14,27 +14,28 @@
 
 namespace evenkeel {
 
-/// A loss is a pair; only who reports it divides. `sum` is in the graph.
+/// A summed loss and the number of its targets. The mean is sum / count; it is computed where it is reported.
 struct LossSum {
-  at::Tensor sum;     ///< scalar float32 (float64 in tests), natural log
-  int64_t count = 0;  ///< targets summed over
+  at::Tensor sum;     ///< scalar float32 (float64 in tests), natural logarithm, differentiable
+  int64_t count = 0;  ///< number of targets in the sum
 };
 
-/// sum_n -log softmax(h_n W^T)[target_n], in chunks of rows; the gradient of the logits is formed in place.
-/// \param hidden [N, D]; \param head [V, D], gets a gradient only if its values require one; \param targets [N] int64,
-/// on the device of `hidden` or on a processor, where they are checked.
+/// Computes the sum over n of -log softmax(h_n W^T)[target_n]. The gradient of the logits overwrites them.
+/// \param hidden  [N, D] \param head  [V, D]; gets a gradient only if its values require one \param targets  [N] int64, on
+/// the device of `hidden` or on the CPU; on the CPU they are checked \throws Error{kShape} if sizes disagree or a target
+/// is not in the vocabulary
 LossSum cross_entropy(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                       const Compute& compute = {});
 
-/// The same of consecutive targets, counts[0] of them, counts[1] and so on, in one pass; sums need not get the same
-/// gradient. \throws kInternal where a head that gets one has several sums
+/// Computes one sum for each of several consecutive groups of targets in one pass. Group i has counts[i] targets. The
+/// sums may have different gradients. \throws kInternal if the head requires a gradient and there are several sums
 std::vector<LossSum> cross_entropies(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                                      std::span<const int64_t> counts, const Compute& compute = {});
 
-/// Logits of rows of hidden states: float32 (float64 in tests). \return [N, V]
+/// Computes h W^T, without a chunk limit. \return [N, V], float32 (float64 in tests)
 at::Tensor logits(const at::Tensor& hidden_ND, const FrozenWeight& head, const Compute& compute = {});
 
-/// Per position, without a graph. \return [N] log-probabilities of the targets.
+/// Computes the log-probability of each target, without a gradient. \return [N]
 at::Tensor target_logprobs(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
                            const Compute& compute = {});
 

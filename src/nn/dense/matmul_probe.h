@@ -1,5 +1,5 @@
-/// \file  Which kernel is fastest for which product on this machine, by measurement: processors differ, and their names
-/// do not tell.
+/// \file  Measures which kernel is fastest for which matrix product on this machine. Processors differ, and their names do
+/// not determine the answer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,26 +12,26 @@
 
 namespace evenkeel {
 
-/// One cell of the table: GFLOP/s of each MatmulKernel on weights that are not in cache, medians.
+/// The measurement of one cell of a MatmulTable.
 struct MeasuredMatmul {
   static constexpr size_t kKernels = names(MatmulKernel{}).size();
 
   GemmContext context{};
   Direction direction{};
   int64_t rows = 0;
-  std::array<double, kKernels> gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
-  /// The first of own, dot, tile, native, widen that none after it beats by a tenth: less may be noise, own is exact,
-  /// and bits of the last two depend on the number of threads.
+  std::array<double, kKernels> gflops{};  ///< median GFLOP/s by kernel, on weights outside the cache; 0: not supported
+  /// Returns the kernel to use. The order of preference is own, dot, tile, native, widen: a later kernel is chosen only
+  /// if it is more than 10 % faster. Smaller differences may be noise, `own` does not round activations, and the bits of
+  /// the last two depend on the number of threads.
   MatmulKernel chosen() const;
 };
 
-/// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
-/// side by side; linears of [2048, 2048] by all of them; a bucket's rows are its typical ones. Takes some seconds, more
-/// where the machine is busy.
-/// \param stored  what the weights are: at::kBFloat16, or at::kChar for int8 with a scale per row
+/// Measures all cells. Experts are [1024, 2048] and run in parallel, one thread each. Linear layers are [2048, 2048] and
+/// use all threads. Each bucket is measured with its typical number of rows. The measurement takes some seconds.
+/// \param stored  type of the weights: at::kBFloat16, or at::kChar for int8 with one scale per row
 std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored = at::kBFloat16);
 
-/// What every cell chooses: the fastest kernel of each, but for near ties.
+/// Returns the table of the chosen() kernels.
 MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured);
 
 /// Weights of fewer numbers stay in a cache and gain nothing from a choice: models without a larger one take kOwn.

@@ -1,4 +1,4 @@
-/// \file  Normalisation over the last dimension. Statistics in float32 (or wider).
+/// \file  Normalisation over the last dimension. Statistics are float32 or wider.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,19 +7,21 @@
 
 namespace evenkeel {
 
-/// w * x / sqrt(mean(x^2) + eps). \param x [T, D]; \param weight [D]. Source: Zhang and Sennrich 2019.
+/// Computes w * x / sqrt(mean(x^2) + eps). \param x  [T, D] \param weight  [D] \return [T, D]
+/// \throws Error{kShape} if sizes disagree. Source: Zhang and Sennrich 2019.
 at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps, const Compute& compute = {});
 
-/// Gradients of rms_norm, those that are wanted, for nodes that take it again on their way back.
-/// \param dy, x, weight  contiguous, of one dtype
+/// The gradients of rms_norm().
 struct RmsNormGradients {
   at::Tensor dx_TD, dw_D;
 };
+/// Computes the gradients of rms_norm(), for autograd nodes that contain a norm. Gradients that are not wanted are
+/// undefined. \param dy, x, weight  contiguous, of one type
 RmsNormGradients rms_norm_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& weight_D,
                                    double eps, bool dx_wanted, bool dw_wanted);
 
-/// w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b. Source: Ba, Kiros and Hinton 2016.
-/// \param x [T, D]; \param weight, bias [D], each may be undefined: none (OLMo's norm has neither).
+/// Computes w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b. \param x  [T, D] \param weight, bias  [D]; undefined:
+/// 1 and 0, as in OLMo \throws Error{kShape} if sizes disagree. Source: Ba, Kiros and Hinton 2016.
 at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps);
 
 }  // namespace evenkeel

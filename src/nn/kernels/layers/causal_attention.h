@@ -1,7 +1,7 @@
-/// \file  Causal attention of one sequence on raw memory: the query heads that share one key head. Scores of some
-/// queries with all that they see are made at once, so memory does not grow with the square of the length, and no work
-/// goes to later tokens but within those queries. Sums are those of nn/kernels/matmul/gemm.h: their order
-/// depends on nothing but the sequence. Dimension names: L tokens, M query heads of the key head, P head width.
+/// \file  Causal attention of one sequence and one key/value head on raw memory. Queries are processed in blocks of 64:
+/// the scores of a block with all tokens that it sees are computed at once. So memory grows linearly with the length.
+/// Products use nn/kernels/matmul/gemm.h, so the order of summation depends only on the sequence. Threads: the caller's.
+/// Dimension names: L tokens, M query heads that share the key head, P head width.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,35 @@
 
 namespace evenkeel::kernels {
 
+/// Buffers of one call.
 template <typename T>
 struct AttentionScratch {
   MatmulScratch<T> product;
   Scratch<T> scores, dscores;
 };
 
-/// A token's rows are `q_stride` or `kv_stride` numbers apart, those of its query heads P.
+/// The operands of one call. Tokens are `q_stride` (q and out) or `kv_stride` (k and v) elements apart; the query heads
+/// of a token are P elements apart.
 template <typename T>
 struct CausalAttention {
   const T *q = nullptr, *k = nullptr, *v = nullptr;  ///< [L, M, P], [L, P], [L, P]
   int64_t length = 0, heads = 0, width = 0, q_stride = 0, kv_stride = 0;
-  T* out = nullptr;        ///< [L, M, P], rows as q's
-  T* logsumexp = nullptr;  ///< [L, M], rows `logsumexp_stride` apart: what a backward pass needs
+  T* out = nullptr;        ///< [L, M, P], laid out as q
+  T* logsumexp = nullptr;  ///< [L, M], tokens `logsumexp_stride` elements apart; for the backward pass
   int64_t logsumexp_stride = 0;
 };
 
-/// out = softmax(q k^T / sqrt(P)) v, each token seeing those up to itself.
+/// Computes out = softmax(q k^T / sqrt(P)) v and logsumexp. Each token attends to the tokens up to itself.
 template <typename T>
 void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch);
 
-/// Rows as those of q, k and v; written over.
+/// The gradients, laid out as q, k and v. dq, dk and dv are overwritten.
 template <typename T>
 struct CausalAttentionGradients {
   const T* dout = nullptr;
   T *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
-/// REQUIRES what the forward pass wrote.
+/// Computes dq, dk and dv from dout. REQUIRES `out` and `logsumexp` of the forward pass.
 template <typename T>
 void causal_attention_backward(const CausalAttention<T>& of, const CausalAttentionGradients<T>& grads,
                                AttentionScratch<T>& scratch);

@@ -1,5 +1,5 @@
-/// \file  All experts of a layer over the rows that a routing gives them, on raw memory. Dimension names: T tokens, K
-/// selected, S = T K slots, D hidden, F width, R ranks of the adapters together, E experts.
+/// \file  The forward and backward pass of all experts of a layer on raw memory. Dimension names: T tokens, K selected,
+/// S = T K slots, D hidden, F width, R sum of the adapter ranks of the three projections, E experts.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace evenkeel::kernels {
 
-/// What all experts of a pass share.
+/// The operands of a pass over all experts.
 template <typename T>
 struct ExpertBatch {
   const ExpertSlots& slots;
@@ -19,9 +19,9 @@ struct ExpertBatch {
   int64_t top_k, hidden, width;
   const T *x, *weights;       ///< [T, D], [T, K]
   SavedActivations<T> saved;  ///< by slot: [S, F], [S, F], [S, R]; null: nothing is saved
-  std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< of expert 0, where the stacks begin
+  std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< views of expert 0
   std::array<std::vector<StoredMatrix>, kProjections> matrices;           ///< [E] each
-  std::vector<uint8_t> live;  ///< [T], whether a gradient flows through a token's row; empty: through all
+  std::vector<uint8_t> live;  ///< [T], 0: the token has no gradient; empty: all tokens have one
 
   bool is_live(int64_t token) const { return live.empty() || live[static_cast<size_t>(token)]; }
 
@@ -29,25 +29,25 @@ struct ExpertBatch {
   ExpertView<T> expert(int64_t e) const;
 };
 
-/// Rows of tokens, each the sum over its choices of weight * row of the slot; tokens that are not live get zeros. With
-/// one expert per token nothing lies between: rows go straight to their tokens.
+/// A result with one row per token: the sum over the choices of the token of weight * (row of the slot). Tokens that are
+/// not live get zeros. With one expert per token, rows are written to the tokens directly.
 template <typename T>
 struct TokenRows {
   T* by_token = nullptr;       ///< [T, D]
-  T* by_slot = nullptr;        ///< [S, D], room; null with one expert per token
+  T* by_slot = nullptr;        ///< [S, D], working memory; null with one expert per token
   const T* weights = nullptr;  ///< [T, K]; null: 1
 };
 
-/// y_t = sum_k weights[t, k] expert(x_t)
+/// Computes y_t = sum over k of weights[t, k] * expert_k(x_t). Threads: at::get_num_threads().
 template <typename T>
 void experts_forward(const ExpertBatch<T>& batch, const TokenRows<T>& y);
 
-/// What the backward pass writes beside the gradients that `lora` names; null where no gradient is asked for.
+/// The gradients of a backward pass, apart from those in `lora`. Null: not wanted.
 template <typename T>
 struct ExpertBatchGradients {
   TokenRows<T> dx{};
-  T* dweights = nullptr;                                 ///< [T, K]; of tokens that are not live it is left alone
-  std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] x [out, in], empty when frozen
+  T* dweights = nullptr;                                 ///< [T, K]; unchanged for tokens that are not live
+  std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] x [out, in]; empty: frozen
 };
 
 /// \param dy  [T, D]. REQUIRES what a forward pass saved.

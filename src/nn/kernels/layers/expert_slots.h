@@ -1,4 +1,4 @@
-/// \file  Token-choices of a routing, sorted by expert once, and the loop that spreads experts over threads.
+/// \file  Sorts the token-choices of a routing by expert, and runs a function for every expert in parallel.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -13,29 +13,33 @@
 
 namespace evenkeel::kernels {
 
-/// A slot is one token-choice. Slots of an expert are adjacent, in the order of (token, choice).
+/// The token-choices of a routing, sorted by expert. A slot is one token-choice. The slots of an expert are adjacent, in
+/// the order of (token, choice). Dimension names: T tokens, K selected, S = T K slots, E experts.
 struct ExpertSlots {
-  std::vector<int64_t> offsets;  ///< [E + 1], slots of expert e are offsets[e] .. offsets[e + 1]
-  std::vector<int64_t> token;    ///< [S], token of a slot
-  std::vector<int64_t> choice;   ///< [S], token * K + k
-  std::vector<int64_t> slot_of;  ///< [S], by choice
-  std::vector<int64_t> by_load;  ///< experts with a token, most first: so that the last one started is short
+  std::vector<int64_t> offsets;  ///< [E + 1]; expert e has slots offsets[e] to offsets[e + 1] - 1
+  std::vector<int64_t> token;    ///< [S], the token of each slot
+  std::vector<int64_t> choice;   ///< [S], token * K + k of each slot
+  std::vector<int64_t> slot_of;  ///< [S], the slot of each choice token * K + k
+  std::vector<int64_t> by_load;  ///< experts with at least one token, largest load first
 
-  /// \param experts  [T, K] row-major, each in 0 .. num_experts - 1
+  /// Sorts a routing. \param experts  [T, K] row-major \throws Error{kShape} if an expert is not in 0 .. num_experts - 1
   ExpertSlots(std::span<const int64_t> experts, int64_t top_k, int64_t num_experts);
 
+  /// Returns the number of slots of expert e.
   int64_t rows(int64_t e) const { return offsets[static_cast<size_t>(e + 1)] - offsets[static_cast<size_t>(e)]; }
+  /// Returns the first slot of expert e.
   int64_t first(int64_t e) const { return offsets[static_cast<size_t>(e)]; }
 
-  /// How many of by_load's first are best done one after the other with all threads inside each, before the others are
-  /// dealt out: those that one thread would be the last with, all where the work is little.
-  /// \param work_per_slot  multiply-adds
+  /// Returns how many experts, from the beginning of by_load, are best computed one after the other with all threads
+  /// inside each (data-parallel). The others are best computed by one thread each (expert-parallel). The estimate
+  /// minimises the total time; if there is little work, all experts are data-parallel.
+  /// \param work_per_slot  multiply-adds of one slot
   int64_t data_parallel_experts(int64_t threads, int64_t work_per_slot) const;
 };
 
-/// Calls f(expert, workspace) for every expert with a token: first for those that all threads do together, then for
-/// the others, which go to whichever thread is free, the largest first, so that the last one started is short. Each
-/// writes to its own slots, so results do not depend on that.
+/// Calls f(expert, workspace) for every expert that has a token. The data-parallel experts come first, one after the
+/// other in the calling thread. Then each thread takes the next expert when it is free, the largest first. f must write
+/// only to slots of its expert; then results do not depend on the threads.
 template <typename Workspace, typename F>
 void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
   const auto count = static_cast<int64_t>(slots.by_load.size());
