@@ -217,7 +217,7 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
     const auto y_RD = std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
     x_RD = x_RD + times(y_RD, scales_.residual);
   }
-  if (window) window->keep();
+  if (window) window->write_back();
   return times(final_norm_(x_RD, options), scales_.hidden);
 }
 

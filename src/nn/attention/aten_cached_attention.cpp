@@ -128,7 +128,7 @@ at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tens
   return out.transpose(1, 2).reshape({-1, heads, q_NHP.size(2)}).index_select(0, queries.unpadded);
 }
 
-void CacheWindow::keep() const {
+void CacheWindow::write_back() const {
   for (const auto& piece : added_) rows_of_run(piece.run).copy_(all_.narrow(3, piece.at, piece.run.count));
 }
 

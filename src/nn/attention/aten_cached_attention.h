@@ -1,7 +1,7 @@
-/// \file  nn/attention/cached_attention.h by LibTorch's operators, on any device. For one forward pass all that is
-/// cached of its sequences is laid end to end, layer by layer; new keys and values go there, and back into the cache at
-/// its end. Dimension names: L layers, B sequences, M cached tokens of all of them, N new ones or queries, H query
-/// heads, G key/value heads, P head width.
+/// \file  Implements nn/attention/cached_attention.h with LibTorch's operators, for any device. For one forward pass
+/// the cached keys and values of its sequences are concatenated, layer by layer. New keys and values are written there,
+/// and are copied back to the cache at the end. Dimension names: L layers, B sequences, M cached tokens of all of them,
+/// N new ones or queries, H query heads, G key/value heads, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,22 +15,24 @@
 
 namespace evenkeel::aten {
 
+/// The keys and values of one forward pass.
 class CacheWindow {
  public:
-  /// \param cache  after KvCache::extend(), which appended to each sequence what `offsets` [B + 1] say
-  /// \param last_only  queries are each sequence's last token alone. Memory: what is cached, once more
+  /// Concatenates the cached keys and values. Memory: another copy of them. \param cache  after KvCache::extend()
+  /// \param offsets  [B + 1], as given to extend() \param last_only  true: attend() may be called for the last token of
+  /// each sequence only
   CacheWindow(const KvCache& cache, std::span<const int64_t> offsets, bool last_only);
 
-  /// The new tokens' keys and values. \param k, v  [N, G, P], sequence after sequence
+  /// Writes the keys and values of the new tokens of a layer. \param k, v  [N, G, P], sequence after sequence
   void put(int64_t layer, const at::Tensor& k_NGP, const at::Tensor& v_NGP);
-  /// As evenkeel::cached_attention(). \param only_last  whether q are the last tokens alone, as the constructor was
-  /// told, or all new ones. \return [N, H P]
+  /// Computes evenkeel::cached_attention(). \param only_last  true: q has the last token of each sequence (REQUIRES
+  /// last_only in the constructor); false: all new tokens \return [N, H P]
   at::Tensor attend(int64_t layer, const at::Tensor& q_NHP, bool only_last) const;
-  /// Writes what was put into the cache.
-  void keep() const;
+  /// Copies the new keys and values to the cache.
+  void write_back() const;
 
  private:
-  /// Of each sequence the queries, consecutive, its last ones.
+  /// The queries of all sequences; those of a sequence are its last tokens.
   struct Queries {
     at::Tensor starts_B1;         // int32
     at::Tensor padded, unpadded;  // [B longest] from N, N from [B longest]

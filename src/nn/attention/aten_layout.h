@@ -1,4 +1,4 @@
-/// \file  Where the tokens of a batch stand, on the device that computes: made once per batch, sent with one copy.
+/// \file  The index tensors of a batch on the compute device. They are built once per batch and sent with one copy.
 /// Dimension names: B sequences, T tokens, R rows, L tokens of the longest sequence.
 #pragma once
 
@@ -13,17 +13,18 @@
 
 namespace evenkeel::aten {
 
+/// The layout of a batch of packed sequences.
 struct Layout {
-  at::Tensor ids_R, positions_R;  ///< int64
-  std::vector<int64_t> offsets;   ///< [B + 1], as the batch has them
+  at::Tensor ids_R, positions_R;  ///< int64, token ids and positions of the rows
+  std::vector<int64_t> offsets;   ///< [B + 1], first token of each sequence
   int64_t longest = 0;            ///< L
-  at::Tensor starts_B1;           ///< int32, offsets
-  RowIndex copies;                ///< T tokens from R rows; undefined: each token has one of its own
-  RowIndex firsts;                ///< R rows from T tokens, the first of each
-  RowIndex padded;                ///< B L places from T tokens; behind a sequence its last token
-  RowIndex unpadded;              ///< T tokens from B L places
+  at::Tensor starts_B1;           ///< int32, the same as offsets
+  RowIndex copies;                ///< T tokens from R rows; undefined: no shared rows, T = R
+  RowIndex firsts;                ///< R rows from T tokens: the first token of each row
+  RowIndex padded;                ///< B L padded positions from T tokens; padding repeats the last token
+  RowIndex unpadded;              ///< T tokens from B L padded positions
 
-  /// \param batch  on a processor
+  /// Builds the layout. \param batch  on the CPU
   static Layout of(const PackedBatch& batch, c10::Device device);
 };
 

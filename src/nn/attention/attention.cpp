@@ -34,7 +34,7 @@ void rotate_all(const at::Tensor& x_THP, const RotaryTable& table, double sign, 
   });
 }
 
-// Both may be the same.
+// `out` may be x.
 void rotate(const at::Tensor& x_THP, const RotaryTable& table, double sign, at::Tensor& out_THP) {
   x_THP.scalar_type() == at::kDouble ? rotate_all<double>(x_THP, table, sign, out_THP)
                                      : rotate_all<float>(x_THP, table, sign, out_THP);
@@ -47,7 +47,7 @@ at::Tensor rotated(const at::Tensor& x_THP, const RotaryTable& table, double sig
   return out;
 }
 
-// A rotation's transpose is the rotation back.
+// The backward pass of a rotation is the inverse rotation.
 struct RotaryNode : torch::autograd::Function<RotaryNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_THP, const at::Tensor& cos,
                             const at::Tensor& sin) {
@@ -122,7 +122,7 @@ void attend_backward(const Attended& of, std::span<const int64_t> offsets, const
   });
 }
 
-// Of q, k and v.
+// Returns the gradients of q, k and v.
 variable_list attention_gradients(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP) {
   variable_list out{at::empty_like(of.q_THP), at::empty_like(of.k_TGP), at::empty_like(of.v_TGP)};
   dout_THP.scalar_type() == at::kDouble ? attend_backward<double>(of, offsets, dout_THP, out)
@@ -130,7 +130,7 @@ variable_list attention_gradients(const Attended& of, std::span<const int64_t> o
   return out;
 }
 
-// What a call says besides its tensors.
+// The settings of a call. The node keeps them for its backward pass.
 struct AttentionCall : torch::CustomClassHolder {
   AttentionCall(std::span<const int64_t> o, const AttentionSteps& s, const at::Tensor& rows_T)
       : offsets(o.begin(), o.end()), rows(rows_T), steps{s.q, s.k, s.v} {}
@@ -148,7 +148,7 @@ at::Tensor normalised(const at::Tensor& x_THP, const HeadSteps& steps) {
   return rms_norm(x_THP.reshape({-1, width}), steps.norm, steps.norm_eps).view(x_THP.sizes());
 }
 
-// Makes the gradient of what steps gave that of x, in its place, and returns that of the norm's weight.
+// Turns the gradient of the steps' result into the gradient of x, in place. Returns the gradient of the norm's weight.
 at::Tensor steps_backward(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps& steps, bool weight_wanted) {
   if (steps.rotary.cos.defined()) rotate(dy_THP, steps.rotary, -1, dy_THP);
   // As at::clamp has it: a bound itself passes its gradient on, NaN does not.
@@ -161,7 +161,7 @@ at::Tensor steps_backward(at::Tensor& dy_THP, const at::Tensor& x_THP, const Hea
   return weight_wanted ? norm.dw_D.to(steps.norm.scalar_type()) : at::Tensor();
 }
 
-// Input i, its steps taken, of each token.
+// Applies the steps to input i and copies its rows to tokens.
 at::Tensor stepped(at::TensorList inputs, size_t i, const AttentionCall& call) {
   return call.rows.expand(apply_steps(inputs[i], call.steps[i]));
 }

@@ -1,5 +1,5 @@
-/// \file  Rotary embedding and causal attention over packed sequences. What generation adds to it is
-/// nn/attention/cached_attention.h. Dimension names: T tokens, R rows, H query heads, G key/value heads, P head width.
+/// \file  Rotary embedding and causal attention over packed sequences. nn/attention/cached_attention.h is the
+/// counterpart for generation. Dimension names: T tokens, R rows, H query heads, G key/value heads, P head width.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,40 +10,41 @@
 
 namespace evenkeel {
 
-/// cos and sin of RoPE for `positions`: each [T, P], float32. Source: Su et al. 2021, the half-split layout of
-/// GPT-NeoX.
+/// The cosines and sines of RoPE, [T, P] float32 each. Source: Su et al. 2021, in the half-split layout of GPT-NeoX.
 struct RotaryTable {
   at::Tensor cos, sin;
 };
+/// Computes the table for `positions`. \param head_width  P \param theta  base of the frequencies
 RotaryTable rotary_table(const at::Tensor& positions_T, int64_t head_width, double theta);
 
-/// \param x [T, H, P] -> [T, H, P]
+/// Rotates the heads of each token. \param x  [T, H, P] \return [T, H, P] \throws kShape if sizes disagree
 at::Tensor apply_rotary(const at::Tensor& x_THP, const RotaryTable& table);
 
-/// What is done with the heads of each token before tokens meet, in this order; what is left out is not done.
+/// The per-token operations on heads before attention, in this order. Empty members are skipped.
 struct HeadSteps {
-  at::Tensor norm{};             ///< weight of an RMSNorm: [H P] over all heads together, [P] over each head
+  at::Tensor norm{};             ///< weight of an RMSNorm: [H P] over all heads, or [P] over each head
   double norm_eps = 0;           ///< of that norm
-  std::optional<double> clip{};  ///< to [-clip, clip]
-  RotaryTable rotary{};          ///< of the tokens' positions
+  std::optional<double> clip{};  ///< clamps to [-clip, clip]
+  RotaryTable rotary{};          ///< RoPE at the positions of the tokens
 };
+/// The steps of queries, keys and values.
 struct AttentionSteps {
   HeadSteps q{}, k{}, v{};
 };
 
-/// \param x [T, H, P] -> [T, H, P]. \throws kShape for a norm of another width, a table of other rows
+/// Applies the steps. \param x  [T, H, P] \return [T, H, P] \throws kShape if the norm or the table has other sizes
 at::Tensor apply_steps(const at::Tensor& x_THP, const HeadSteps& steps);
 
-/// Where each of B packed sequences begins, and where the last ends. \param offsets [B + 1]. \throws kShape unless they
-/// rise to `tokens` (nothing is empty).
+/// Checks the offsets of B packed sequences. \param offsets  [B + 1], the first token of each sequence, then `tokens`
+/// \throws kShape unless they begin at 0, increase strictly, and end at `tokens`
 void check_offsets(std::span<const int64_t> offsets, int64_t tokens);
 
-/// Causal attention within each sequence; query heads share key/value heads in groups of H / G. Scale 1/sqrt(P).
-/// Kept for backward: q, k, v as they are given, the output and [R, H]; the steps are taken again there.
-/// \param q [R, H, P], k, v [R, G, P]; offsets B + 1, the last is T.
-/// \param steps  taken first; their norms' weights get gradients if they require them (pre-training)
-/// \param rows_T  each token's row (data/example.h); undefined: one of its own, R = T
-/// \return [R, H * P]
+/// Computes causal attention within each sequence, with scale 1/sqrt(P). H / G query heads share a key/value head.
+/// Saved for backward: q, k, v, the output, and logsumexp [R, H]. The steps are recomputed in the backward pass.
+/// \param q  [R, H, P] \param k, v  [R, G, P] \param offsets  [B + 1], see check_offsets()
+/// \param steps  applied first; the weights of their norms get gradients if they require them (pre-training)
+/// \param rows_T  the row of each token (data/example.h); undefined: token t has row t, R = T
+/// \return [R, H * P] \throws kShape if sizes disagree
 at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, const at::Tensor& v_RGP,
                             std::span<const int64_t> offsets, const AttentionSteps& steps = {},
                             const at::Tensor& rows_T = {});

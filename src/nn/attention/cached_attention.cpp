@@ -16,17 +16,18 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kPieceRows = 64;   // queries that one thread takes through a head at once: their scores stay in cache
-constexpr int64_t kMinGemmRows = 4;  // from so many queries on a matrix product is faster than dots
+constexpr int64_t kPieceRows = 64;   // queries per piece: their scores stay in the cache
+constexpr int64_t kMinGemmRows = 4;  // from so many queries on, a GEMM is faster than dot products
 constexpr int64_t kMinGemmKeys = 8;
 
-/// Consecutive queries of one sequence. The first of them sees `visible` tokens, itself included, each next one more.
+/// Consecutive queries of one sequence. The first one attends to `visible` tokens, itself included; each next one to
+/// one more.
 struct QueryRows {
   size_t sequence;
   int64_t first, count, visible;
 };
 
-/// What one thread takes through a head: queries of several short sequences, or a part of a long one's.
+/// The queries that one thread processes for one head: those of several short sequences, or part of a long one.
 struct QueryPiece {
   std::vector<QueryRows> rows;
   int64_t first = 0, count = 0, longest = 0;
@@ -39,12 +40,12 @@ struct QueryPiece {
   }
 };
 
-/// A run of cached rows and the queries of a piece that meet it.
+/// A run of cached rows and the queries of a piece that attend to it.
 struct RunQueries {
   const KvRun* run;
-  int64_t column;        // the run's place among the scores of its sequence
+  int64_t column;        // the column of the run in the scores of its sequence
   int64_t first, count;  // queries, counted from the piece's first
-  int64_t keys;          // of the run that any of them sees
+  int64_t keys;          // rows of the run that any query attends to
 };
 
 std::vector<QueryPiece> pieces_of(std::span<const int64_t> offsets, const KvCache& cache) {
@@ -60,7 +61,7 @@ std::vector<QueryPiece> pieces_of(std::span<const int64_t> offsets, const KvCach
   return pieces;
 }
 
-/// Consecutive sequences that have the same run at the same place meet it together.
+/// Groups consecutive sequences that share a run at the same position.
 std::vector<RunQueries> run_queries_of(const QueryPiece& piece, const KvCache& cache) {
   std::vector<RunQueries> meetings;
   std::vector<int64_t> column(piece.rows.size(), 0);
@@ -146,7 +147,7 @@ class HeadPass {
     }
   }
 
-  /// Softmax over what each query sees, zeros behind it.
+  /// Computes the softmax over the tokens that each query attends to, and zeros after them.
   void weigh(const QueryRows& rows) {
     for (int64_t i = 0; i < rows.count; ++i) {
       T* scores = scores_ + (rows.first - piece_.first + i) * piece_.longest;
@@ -204,7 +205,7 @@ void put(const T* from, at::ScalarType type, char* to, int64_t width) {
     std::copy_n(from, width, reinterpret_cast<T*>(to));
 }
 
-/// The rows that a sequence gained last: all in its last run.
+/// Writes the rows that extend() appended. They are in the last run.
 template <typename T>
 void store_sequence(const T* rows_LGP, int64_t tokens, const KvSequence& sequence, const KvShape& shape, int64_t layer,
                     int64_t which) {

@@ -1,6 +1,6 @@
-/// \file  Attention of new tokens to all that is cached of their sequences (nn/attention/kv_cache.h). Per head one
-/// matrix product for the queries that meet the same rows, so that a beginning that many sequences share is read once
-/// for all of them. No gradients.
+/// \file  Attention of new tokens to the cached keys and values of their sequences (nn/attention/kv_cache.h). Queries
+/// that attend to the same cached rows are one matrix product per head, so a prefix that many sequences share is read
+/// once. There are no gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,14 @@
 
 namespace evenkeel {
 
-/// Fills the rows that KvCache::extend() appended. \param k, v [T, G, P], sequence after sequence as `offsets` [B + 1]
-/// say
+/// Writes keys and values to the rows that KvCache::extend() appended. \param k, v  [T, G, P], one sequence after the
+/// other \param offsets  [B + 1], as given to extend() \throws kShape if the types disagree
 void store_keys(const at::Tensor& k_TGP, const at::Tensor& v_TGP, std::span<const int64_t> offsets,
                 const KvCache& cache, int64_t layer);
 
-/// softmax(q K^T / sqrt(P)) V of the last tokens of each sequence, over its whole cached past and itself; query heads
-/// share key/value heads in groups of H / G. \param q [N, H, P], contiguous: rows offsets[b] to offsets[b + 1] are the
-/// queries of the last positions of sequence b. \return [N, H * P]
+/// Computes softmax(q K^T / sqrt(P)) V for the last tokens of each sequence. A query attends to all cached tokens up to
+/// itself. H / G query heads share a key/value head. \param q  [N, H, P], contiguous; rows offsets[b] to
+/// offsets[b + 1] - 1 are the last positions of sequence b \return [N, H * P] \throws kShape if the types disagree
 at::Tensor cached_attention(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvCache& cache,
                             int64_t layer);
 

@@ -1,4 +1,4 @@
-/// \file  Attention of encoders over packed sequences: every token sees every token of its sequence.
+/// \file  Bidirectional attention of encoders over packed sequences.
 /// Dimension names: T tokens, H heads, P head width.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace evenkeel {
 
-/// softmax(q k^T / sqrt(P)) v within each sequence. \param q, k, v [T, H, P]; offsets B + 1. \return [T, H * P]
+/// Computes softmax(q k^T / sqrt(P)) v within each sequence. Every token attends to all tokens of its sequence. \param
+/// q, k, v [T, H, P]; offsets B + 1. \return [T, H * P]
 /// \throws kShape when sizes disagree or a sequence is empty.
 at::Tensor full_attention(const at::Tensor& q_THP, const at::Tensor& k_THP, const at::Tensor& v_THP,
                           std::span<const int64_t> offsets);

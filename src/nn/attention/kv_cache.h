@@ -1,11 +1,11 @@
-/// \file  Keys and values that generation goes on from. A sequence is a list of runs of rows in stretches of memory, so
-/// that sequences share what they begin with and nothing is copied: a template in front of all prompts, a prompt before
-/// its answers, the beams of a search. Dimension names: G key/value heads, P head width.
+/// \file  The key/value cache of generation. A sequence is a list of runs of rows in blocks of memory. Sequences share
+/// the runs of a common prefix without a copy: a template before all prompts, a prompt before its answers, the beams of
+/// a search. Dimension names: G key/value heads, P head width.
 ///
 /// Example:  KvCache cache(shape);
 ///           cache.sequences.resize(2);
-///           cache.open(0, 40);  cache.open(1, 25);   // room for so many tokens; a forward pass fills it
-///           cache.select({1, 1, 0});                 // the first two share all that sequence 1 had
+///           cache.open(0, 40);  cache.open(1, 25);   // memory for so many tokens; a forward pass fills it
+///           cache.select({1, 1, 0});                 // the first two share the rows of sequence 1
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,9 +20,9 @@
 
 namespace evenkeel {
 
-/// How cached keys and values are stored.
+/// The type of cached keys and values.
 enum class KvType {
-  kExact,     ///< in the activations' own type, float32
+  kExact,     ///< the type of the activations, float32
   kBFloat16,  ///< rounded to bfloat16: half the memory
 };
 constexpr auto names(KvType) {
@@ -30,14 +30,15 @@ constexpr auto names(KvType) {
                     config::EnumName<KvType>{"bfloat16", KvType::kBFloat16}};
 }
 
+/// The sizes of a cache.
 struct KvShape {
   int64_t layers = 0, heads = 0, width = 0;  ///< heads are G, width P
   at::ScalarType type = at::kFloat;          ///< kFloat, kDouble or kBFloat16
-  c10::Device device = c10::kCPU;            ///< another one for engine aten alone
+  c10::Device device = c10::kCPU;            ///< others are supported by engine aten only
   int64_t token_bytes() const { return 2 * layers * heads * width * static_cast<int64_t>(at::elementSize(type)); }
 };
 
-/// Room for keys and values of `capacity` tokens in all layers; what lies together is what one head meets.
+/// Memory for the keys and values of `capacity` tokens in all layers. The rows of one head are contiguous.
 struct KvBlock {
   KvBlock(const KvShape& shape, int64_t capacity);
   at::Tensor all;  ///< [layers, 2, G, capacity, P]: keys, then values
@@ -51,15 +52,18 @@ struct KvRun {
   bool operator==(const KvRun&) const = default;
 };
 
+/// One cached sequence.
 struct KvSequence {
-  std::vector<KvRun> runs{};                ///< position after position
-  std::shared_ptr<KvBlock> append_block{};  ///< where new tokens go; others may append to it as well
+  std::vector<KvRun> runs{};                ///< in the order of the positions
+  std::shared_ptr<KvBlock> append_block{};  ///< where new tokens are written; sequences may share it
 
+  /// Returns the number of cached tokens.
   int64_t length() const;
-  /// The sequence's first `tokens` tokens, without room.
+  /// Returns the first `tokens` tokens, without an append_block. \throws kInternal if there are fewer
   KvSequence prefix(int64_t tokens) const;
 };
 
+/// The cache of a batch of sequences. Threads: one at a time.
 class KvCache {
  public:
   explicit KvCache(const KvShape& shape) : shape_(shape) {}
@@ -67,14 +71,18 @@ class KvCache {
   std::vector<KvSequence> sequences;
 
   const KvShape& shape() const { return shape_; }
-  /// Gives a sequence room for `tokens` more. Memory: tokens * shape().token_bytes(), touched as they come.
+  /// Allocates memory for `tokens` more tokens of a sequence: tokens * shape().token_bytes() bytes. Pages are touched
+  /// when tokens are written.
   void open(size_t sequence, int64_t tokens);
-  /// The same for several that append to one block: the beams of a search.
+  /// Allocates one block to which several sequences append: the beams of a search.
   void open(std::span<const size_t> together, int64_t tokens);
-  /// Appends as many uninitialised rows to each sequence as `offsets` [B + 1] say. \throws kInternal without room.
+  /// Appends offsets[b + 1] - offsets[b] uninitialised rows to each sequence b. \throws kInternal if the block of a
+  /// sequence is full
   void extend(std::span<const int64_t> offsets);
-  /// Makes sequence sources[i] sequence i. Nothing is copied: those of one source share what there is, and room.
+  /// Replaces sequence i by the former sequence sources[i]. Nothing is copied: sequences with the same source share its
+  /// rows and its append_block.
   void select(std::span<const int64_t> sources);
+  /// Returns the number of cached tokens of each sequence.
   std::vector<int64_t> lengths() const;
 
  private:

@@ -1,5 +1,5 @@
-/// \file  Rows of a batch that several of its tokens share, because they stand behind the same tokens: all that is done
-/// to one token alone is done once, where tokens meet each has its copy. Dimension names: T tokens, R rows.
+/// \file  Prefix sharing within a batch: tokens that follow the same tokens share one row. Operations on single tokens
+/// are computed once per row. Attention needs one copy per token. Dimension names: T tokens, R rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,21 +8,22 @@
 
 namespace evenkeel {
 
-/// Undefined rows: each token has one of its own, and every function hands back what it is given. No function here
-/// records a graph. Threads: any.
+/// Converts between rows and tokens. Without shared rows all functions return their argument. No function records
+/// autograd operations. Threads: any.
 class SharedRows {
  public:
-  /// \param rows_T  int64, each token's row, numbered as they first appear (data/example.h). \throws kShape for other
-  /// numbers
+  /// \param rows_T  int64, the row of each token, numbered in the order of first appearance (data/example.h);
+  /// undefined: no shared rows \throws kShape for any other numbering
   explicit SharedRows(const at::Tensor& rows_T = {});
 
-  /// [R, ...] -> [T, ...]: each token's copy.
+  /// Copies each row to all its tokens: [R, ...] -> [T, ...].
   at::Tensor expand(const at::Tensor& x_R) const;
-  /// [T, ...] -> [R, ...]: of each row the first token's, where all are equal but for rounding.
+  /// Returns the first token of each row: [T, ...] -> [R, ...]. The tokens of a row are equal up to rounding.
   at::Tensor representatives(const at::Tensor& x_T) const;
-  /// The transpose of firsts(): [R, ...] -> [T, ...], zero at the tokens after the first.
+  /// Writes each row to its first token and 0 to the others: [R, ...] -> [T, ...]. Transpose of representatives().
   at::Tensor scatter_to_representatives(const at::Tensor& x_R) const;
-  /// The transpose of expand(): [T, ...] -> [R, ...], sums in the tokens' order whatever the threads.
+  /// Sums the tokens of each row: [T, ...] -> [R, ...]. Transpose of expand(). The order is that of the tokens, for any
+  /// number of threads.
   at::Tensor sum_by_row(const at::Tensor& x_T) const;
 
  private:

@@ -1,5 +1,5 @@
-/// \file  Rows gather_rows from other rows by an index, with a way back for their gradients that uses no atomics: sums
-/// in the index's order, the same whenever they are made. Any device. Dimension names: R rows, N gather_rows from them.
+/// \file  Gathers rows by an index, with gradients that need no atomics: they are summed in the order of the index,
+/// which is the same in every run. Any device. Dimension names: R source rows, N gathered rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,22 +10,23 @@
 
 namespace evenkeel::aten {
 
-/// An index of rows and what its transpose needs, all int64 on one device.
+/// An index of rows and the data of its transpose, int64 on one device.
 struct RowIndex {
-  at::Tensor from_N;     ///< the row that each is gather_rows from
-  at::Tensor order_N;    ///< those gather_rows, by the row they come from; undefined: they lie so already
-  at::Tensor lengths_R;  ///< how many are gather_rows from each row
-  bool repeats = false;  ///< some row is gather_rows more than once
+  at::Tensor from_N;     ///< the source row of each gathered row
+  at::Tensor order_N;    ///< the gathered rows sorted by source row; undefined: they are sorted
+  at::Tensor lengths_R;  ///< how often each source row is gathered
+  bool repeats = false;  ///< true if some source row is gathered more than once
   bool defined() const { return from_N.defined(); }
 };
 
-/// Indices on their way to a device: all in one tensor, so that one copy takes them there, and nothing waits for it.
+/// Copies several index arrays to a device with one asynchronous copy. Usage: add() all, send(), then sent().
 class IndexUpload {
  public:
-  /// \return a number to ask for afterwards
+  /// Adds an array. \return its number for sent()
   size_t add(std::span<const int64_t> values);
+  /// Starts the copy of all arrays.
   void send(c10::Device device);
-  /// REQUIRES send(). \return a view, int64
+  /// Returns a view of array `number` on the device, int64. REQUIRES send().
   at::Tensor sent(size_t number) const;
 
  private:
@@ -33,11 +34,12 @@ class IndexUpload {
   at::Tensor all_;
 };
 
-/// A RowIndex on its way.
+/// Copies a RowIndex to a device as part of an IndexUpload.
 class RowIndexUpload {
  public:
-  /// \param from_N  each below `rows`
+  /// Adds the arrays of the index to `upload`. \param from_N  source rows, each below `rows`
   RowIndexUpload(std::span<const int64_t> from_N, int64_t rows, IndexUpload& upload);
+  /// Returns the index on the device. REQUIRES upload.send().
   RowIndex sent(const IndexUpload& upload) const;
 
  private:
@@ -45,10 +47,11 @@ class RowIndexUpload {
   bool sorted_ = true, repeats_ = false;
 };
 
-/// x[from_N]; gradients are summed per row, in float32 or wider where rows repeat. \param x  [R, ...] \return [N, ...]
+/// Returns x[from_N]. Gradients are summed per source row, in float32 or wider if rows repeat. \param x  [R, ...]
+/// \return [N, ...]
 at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);
 
-/// The numbers of an int64 tensor on a processor. \throws kInternal for another
+/// Returns the elements of a contiguous int64 tensor on the CPU. \throws kInternal for any other tensor
 std::span<const int64_t> numbers(const at::Tensor& index);
 
 }  // namespace evenkeel::aten

@@ -37,7 +37,7 @@ struct LinearWorkspace {
   kernels::Scratch<T> change_xa, dy_b, change_dy_b;
 };
 
-// y = x W^T + what stands beside it; x A^T of the adapter is left in `xa`.
+// Computes y = x W^T + LoRA branches, and x A^T of the adapter in `xa_TR`.
 template <typename T>
 void linear_forward(const variable_list& tensors, const LinearSettings& settings, at::Tensor& y_TO, at::Tensor& xa_TR) {
   const auto& x_TI = tensors[kLinearX];
@@ -50,10 +50,10 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
   const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
   kernels::GroupedOperandOf<T> output{kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y};
   std::vector<kernels::GroupedOperandOf<T>> lora_products;
-  for (const auto& [beside, inner] : {std::pair{lora, xa}, {change, change_xa}}) {
-    if (beside.rank == 0) continue;
-    lora_products.push_back(lora_a_operand(beside, inner, beside.rank));
-    output.epilogues.push_back(kernels::lora_b_epilogue<T>(beside, inner, beside.rank, rows));
+  for (const auto& [branch, inner] : {std::pair{lora, xa}, {change, change_xa}}) {
+    if (branch.rank == 0) continue;
+    lora_products.push_back(lora_a_operand(branch, inner, branch.rank));
+    output.epilogues.push_back(kernels::lora_b_epilogue<T>(branch, inner, branch.rank, rows));
   }
   const kernels::ActivationsOf<T> x{x_TI.const_data_ptr<T>(), rows, x_TI.size(1)};
   kernels::matmul_nt<T>(MatmulKernel::kFp32Exact, x, lora_products, workspace->product);
@@ -61,7 +61,7 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
                         workspace->product);
 }
 
-// dx = dy W + what stands beside W. Leaves dy B of the adapter in workspace.dy_b.
+// Computes dx = dy W + LoRA branches, and scaling dy B of the adapter in workspace.dy_b.
 template <typename T>
 void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const LoraView<T>& lora,
                     const LoraView<T>& change, const at::Tensor& dy_TO, at::Tensor& dx_TI,
@@ -69,11 +69,11 @@ void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const L
   const int64_t rows = dy_TO.size(0);
   const T* dy = dy_TO.const_data_ptr<T>();
   std::vector<kernels::LowRankEpilogueOf<T>> epilogues;
-  for (const auto& [beside, scratch] : {std::pair{&lora, &workspace.dy_b}, {&change, &workspace.change_dy_b}}) {
-    if (beside->rank == 0) continue;
-    T* dy_b = scratch->at_least(rows * beside->rank);
-    rank_gradient(*beside, dy, rows, dy_b, workspace.product);
-    epilogues.push_back(kernels::lora_a_epilogue<T>(*beside, dy_b, rows));
+  for (const auto& [branch, scratch] : {std::pair{&lora, &workspace.dy_b}, {&change, &workspace.change_dy_b}}) {
+    if (branch->rank == 0) continue;
+    T* dy_b = scratch->at_least(rows * branch->rank);
+    rank_gradient(*branch, dy, rows, dy_b, workspace.product);
+    epilogues.push_back(kernels::lora_a_epilogue<T>(*branch, dy_b, rows));
   }
   if (dx_TI.defined())
     kernels::matmul_nn<T>(kernel, {dy, rows, dy_TO.size(1)},
@@ -181,22 +181,22 @@ aten::LinearFactors factors_for_aten(const LoraFactors* lora, const at::Tensor& 
   return {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
 }
 
-at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
+at::Tensor by_aten(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& factors, const Compute& compute) {
   EK_CHECK(!w.scales_O.defined(), kConfig, "engine aten: an int8 weight, supported: float types");
-  auto change = factors_for_aten(beside.change, x_TI, w.values_OI);
+  auto change = factors_for_aten(factors.change, x_TI, w.values_OI);
   change.scaling = 1;
-  return aten::linear(x_TI, w.values_OI, factors_for_aten(beside.adapter, x_TI, w.values_OI), change,
+  return aten::linear(x_TI, w.values_OI, factors_for_aten(factors.adapter, x_TI, w.values_OI), change,
                       aten::inner_type(x_TI, compute));
 }
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& beside, const Compute& compute) {
+at::Tensor linear(const at::Tensor& x_TI, const FrozenWeight& w, const SiteFactors& factors, const Compute& compute) {
   check_shapes(x_TI, w.values_OI);
-  if (compute.engine == Engine::kAten) return by_aten(x_TI, w, beside, compute);
+  if (compute.engine == Engine::kAten) return by_aten(x_TI, w, factors, compute);
   const auto x = x_TI.contiguous();
-  const auto lora = prepared_adapter(beside.adapter, x, w.values_OI),
-             change = prepared_change(beside.change, x, w.values_OI);
+  const auto lora = prepared_adapter(factors.adapter, x, w.values_OI),
+             change = prepared_change(factors.change, x, w.values_OI);
   return LinearNode::apply(x, w.values_OI.contiguous(), lora.a, lora.b, change.a, change.b,
                            c10::make_intrusive<LinearSettings>(lora.scaling, w.scales_O, compute.products));
 }

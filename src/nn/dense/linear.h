@@ -1,5 +1,5 @@
-/// \file  A linear layer with a frozen weight and LoRA: y = x W^T + scaling (x A^T) core^T B^T. A change of the base adds a
-/// second term of this form. W + BA is never materialised. Source: LoRA (Hu et al. 2021), eq. 3.
+/// \file  A linear layer with a frozen weight and LoRA: y = x W^T + scaling (x A^T) core^T B^T. A change of the base
+/// adds a second term of this form. W + BA is never materialised. Source: LoRA (Hu et al. 2021), eq. 3.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,12 @@
 
 namespace evenkeel {
 
-/// Applies the layer. Gradients of the factors are accumulated in place (nn/dense/gradients.h). Saved for backward: x and
-/// x A^T.
+/// Applies the layer. Gradients of the factors are accumulated in place (nn/dense/gradients.h). Saved for backward: x
+/// and x A^T.
 /// \param x     [T, in] float32 (float64 in tests)
 /// \param w     [out, in]; gets a gradient only if its values require one (pre-training)
-/// \param factors  adapter and change of the base, [r, in] and [out, r] each. The adapter and x get gradients. The change
+/// \param factors  adapter and change of the base, [r, in] and [out, r] each. The adapter and x get gradients. The
+/// change
 ///                 gets none and may be in 16 bits
 /// \param compute  selects the engine and the kernels
 /// \return      [T, out] in the type of x; engine aten: in the type of the products

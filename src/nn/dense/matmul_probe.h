@@ -1,5 +1,5 @@
-/// \file  Measures which kernel is fastest for which matrix product on this machine. Processors differ, and their names do
-/// not determine the answer.
+/// \file  Measures which kernel is fastest for which matrix product on this machine. Processors differ, and their names
+/// do not determine the answer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,20 +21,21 @@ struct MeasuredMatmul {
   int64_t rows = 0;
   std::array<double, kKernels> gflops{};  ///< median GFLOP/s by kernel, on weights outside the cache; 0: not supported
   /// Returns the kernel to use. The order of preference is own, dot, tile, native, widen: a later kernel is chosen only
-  /// if it is more than 10 % faster. Smaller differences may be noise, `own` does not round activations, and the bits of
-  /// the last two depend on the number of threads.
+  /// if it is more than 10 % faster. Smaller differences may be noise, `own` does not round activations, and the bits
+  /// of the last two depend on the number of threads.
   MatmulKernel chosen() const;
 };
 
-/// Measures all cells. Experts are [1024, 2048] and run in parallel, one thread each. Linear layers are [2048, 2048] and
-/// use all threads. Each bucket is measured with its typical number of rows. The measurement takes some seconds.
+/// Measures all cells. Experts are [1024, 2048] and run in parallel, one thread each. Linear layers are [2048, 2048]
+/// and use all threads. Each bucket is measured with its typical number of rows. The measurement takes some seconds.
 /// \param stored  type of the weights: at::kBFloat16, or at::kChar for int8 with one scale per row
 std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored = at::kBFloat16);
 
 /// Returns the table of the chosen() kernels.
 MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured);
 
-/// Weights of fewer numbers stay in a cache and gain nothing from a choice: models without a larger one take kOwn.
+/// The smallest weight, in elements, for which kernels are measured. Smaller weights stay in a cache and gain nothing.
+/// A model without a weight of this size uses kFp32Exact.
 constexpr int64_t kMinMeasuredWeight = int64_t{1} << 20;
 
 }  // namespace evenkeel

@@ -20,8 +20,8 @@ struct RmsNormGradients {
 RmsNormGradients rms_norm_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& weight_D,
                                    double eps, bool dx_wanted, bool dw_wanted);
 
-/// Computes w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b. \param x  [T, D] \param weight, bias  [D]; undefined:
-/// 1 and 0, as in OLMo \throws Error{kShape} if sizes disagree. Source: Ba, Kiros and Hinton 2016.
+/// Computes w * (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) + b. \param x  [T, D] \param weight, bias  [D];
+/// undefined: 1 and 0, as in OLMo \throws Error{kShape} if sizes disagree. Source: Ba, Kiros and Hinton 2016.
 at::Tensor layer_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, const at::Tensor& bias_D, double eps);
 
 }  // namespace evenkeel

@@ -16,7 +16,7 @@ constexpr size_t kProjections = 3;
 
 // The node's tensors, in the order of apply(). Of each projection: A and B of the adapter, A and B of the change.
 enum Input : size_t { kX, kWeights, kExperts, kGateUp, kDown, kFirstFactor, kInputs = kFirstFactor + 4 * kProjections };
-// What is kept behind them.
+// Tensors that are saved after them.
 enum SavedTensor : size_t {
   kOrder = kInputs,
   kToken,
@@ -34,7 +34,7 @@ enum SavedTensor : size_t {
 
 constexpr size_t factor_a(size_t projection, bool change) { return kFirstFactor + 4 * projection + (change ? 2 : 0); }
 
-/// LoraPair one stack: the projections `first` to `last`, each at its outputs; adapters first.
+/// LoraPair one stack: the projections `first` to `last`, adapters first.
 struct StackFactors {
   std::vector<LoraPair> parts;
   std::vector<size_t> inputs;  // of each trained part, its A
@@ -54,36 +54,36 @@ StackFactors factors_of(const variable_list& tensors, const std::vector<double>&
   return all;
 }
 
-/// A product with a stack, and what the factors beside it add: undefined where nothing stands there.
+/// A product with a stack, and the LoRA term; undefined without factors.
 struct Product {
-  at::Tensor base_SO, beside_SO;
-  at::Tensor whole() { return beside_SO.defined() ? base_SO.add_(beside_SO) : base_SO; }
+  at::Tensor base_SO, lora_SO;
+  at::Tensor whole() { return lora_SO.defined() ? base_SO.add_(lora_SO) : base_SO; }
   /// Sums of token-choices, gather_rows before the two are added: there are fewer tokens.
   at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
     const auto sum = [&](const at::Tensor& y_SO) {
       return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);
     };
-    return beside_SO.defined() ? sum(base_SO).add_(sum(beside_SO)) : sum(base_SO);
+    return lora_SO.defined() ? sum(base_SO).add_(sum(lora_SO)) : sum(base_SO);
   }
 };
 
-/// x W^T; x A^T is left in `xa`.
-Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFactors& beside, const at::Tensor& ends,
+/// Computes x W^T and the LoRA term, and x A^T in `xa`.
+Product project(const at::Tensor& x_SI, const at::Tensor& w_EOI, const PackedFactors& factors, const at::Tensor& ends,
                 at::Tensor& xa_SR) {
   Product y{grouped(x_SI, w_EOI.transpose(1, 2), ends), {}};
-  if (!beside.a_ERI.defined()) return y;
-  xa_SR = grouped(x_SI, beside.a_ERI.transpose(1, 2), ends);
-  y.beside_SO = grouped(xa_SR, beside.b_EOR.transpose(1, 2), ends);
+  if (!factors.a_ERI.defined()) return y;
+  xa_SR = grouped(x_SI, factors.a_ERI.transpose(1, 2), ends);
+  y.lora_SO = grouped(xa_SR, factors.b_EOR.transpose(1, 2), ends);
   return y;
 }
 
-/// dy W; dy B is left in `dxa`.
+/// Computes dy W and the LoRA term, and dy B in `dxa`.
 Product project_back(const at::Tensor& dy_SO, const at::Tensor& w_EOI, const at::Tensor& a_ERI, const at::Tensor& b_EOR,
                      const at::Tensor& ends, at::Tensor& dxa_SR) {
   Product dx{grouped(dy_SO, w_EOI, ends), {}};
   if (!a_ERI.defined()) return dx;
   dxa_SR = grouped(dy_SO, b_EOR, ends);
-  dx.beside_SO = grouped(dxa_SR, a_ERI, ends);
+  dx.lora_SO = grouped(dxa_SR, a_ERI, ends);
   return dx;
 }
 
@@ -162,15 +162,15 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   };
 
   /// dA = (dy B)^T x and dB = dy^T (x A^T), part by part.
-  static void put_gradients(const AutogradContext* ctx, const StackFactors& beside, const Outer& of,
+  static void put_gradients(const AutogradContext* ctx, const StackFactors& factors, const Outer& of,
                             const at::Tensor& ends, const variable_list& all, variable_list& out) {
-    const int64_t columns = packed_ranks(std::span(beside.parts).first(beside.trained()), of.dy_SO.scalar_type());
+    const int64_t columns = packed_ranks(std::span(factors.parts).first(factors.trained()), of.dy_SO.scalar_type());
     const auto da = grouped_outer(of.dxa_SR.narrow(1, 0, columns), of.x_SI, ends),
                db = grouped_outer(of.dy_SO, of.xa_SR.narrow(1, 0, columns), ends);
     int64_t first = 0;
-    for (size_t i = 0; i < beside.trained(); ++i) {
-      const auto& part = beside.parts[i];
-      const size_t a = beside.inputs[i], b = a + 1;
+    for (size_t i = 0; i < factors.trained(); ++i) {
+      const auto& part = factors.parts[i];
+      const size_t a = factors.inputs[i], b = a + 1;
       // The packed B has the scaling already, hence dxa, and dA with it.
       if (ctx->needs_input_grad(a)) out[a] = accumulate_gradient(all[a], part_of_a(da, part, first), 1);
       if (ctx->needs_input_grad(b)) out[b] = accumulate_gradient(all[b], part_of_b(db, part, first), part.scaling);
@@ -182,7 +182,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
-                   const std::array<ProjectionFactors, 3>& beside, at::ScalarType type) {
+                   const std::array<ProjectionFactors, 3>& factors, at::ScalarType type) {
   variable_list inputs{x_TD, routing.weights, routing.experts, gate_up, down};
   // The graph takes no undefined tensors: an absent factor is an empty one.
   inputs.resize(kInputs, at::empty({0}, x_TD.options()));
@@ -193,9 +193,9 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Ten
       inputs[factor_a(p, change)] = part.a;
       inputs[factor_a(p, change) + 1] = part.b;
     };
-    put(beside[p].adapter, false);
-    put(beside[p].change, true);
-    scalings.push_back(beside[p].adapter.scaling);
+    put(factors[p].adapter, false);
+    put(factors[p].change, true);
+    scalings.push_back(factors[p].adapter.scaling);
   }
   return ExpertsNode::apply(at::TensorList(inputs), scalings, type);
 }

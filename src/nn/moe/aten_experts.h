@@ -1,4 +1,5 @@
-/// \file  nn/moe/experts.h by LibTorch's operators, on any device: sorted slots, grouped products, gathers; no atomics.
+/// \file  Implements nn/moe/experts.h with LibTorch's operators, for any device. It uses sorted slots, grouped products
+/// and gathers, and no atomics.
 /// Dimension names: T tokens, K selected, D hidden, F expert width, E experts.
 #pragma once
 
@@ -11,16 +12,16 @@
 
 namespace evenkeel::aten {
 
-/// What stands beside one projection of all experts: tensors undefined where there is nothing.
+/// The LoRA factors of one projection of all experts. Undefined tensors: no factors.
 struct ProjectionFactors {
   LoraPair adapter, change;
 };
 
-/// As evenkeel::experts(). Kept for backward: x, per token-choice the outputs of gate and up and the adapters' ranks.
-/// \param gate_up  [E, 2 F, D], gate above up; \param down  [E, D, F]; both frozen
-/// \param beside  of gate, up and down
-/// \return [T, D] of `type`
+/// Computes evenkeel::experts(). Saved for backward: x, and per token-choice the outputs of gate and up and x A^T.
+/// \param gate_up  [E, 2 F, D], the rows of gate, then those of up; frozen \param down  [E, D, F]; frozen
+/// \param factors  of gate, up and down \param type  of the products
+/// \return [T, D] in `type`
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
-                   const std::array<ProjectionFactors, 3>& beside, at::ScalarType type);
+                   const std::array<ProjectionFactors, 3>& factors, at::ScalarType type);
 
 }  // namespace evenkeel::aten

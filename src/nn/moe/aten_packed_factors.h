@@ -1,6 +1,6 @@
-/// \file  All low-rank factors beside a stack of matrices as one pair, so that they take two grouped products. The
-/// first factors lie one below the other, the second ones side by side, each at the outputs it adds to; zeros fill
-/// ranks up to the operators' alignment. Dimension names: E experts, R packed ranks, I in, O out.
+/// \file  Packs all LoRA factors of a stack of matrices into one pair, so that they need only two grouped products. The
+/// factors A are stacked as rows. The factors B are stacked as columns, each at the outputs that it adds to. Ranks are
+/// padded with zeros to the alignment of the operators. Dimension names: E experts, R packed ranks, I in, O out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace evenkeel::aten {
 
-/// One pair: delta W[first_out:] = scaling B A.
+/// One pair of LoRA factors. It adds scaling B A to W from row first_out on.
 struct LoraPair {
   at::Tensor a;  ///< [E, r, I]
   at::Tensor b;  ///< [E, o, r]
@@ -19,18 +19,19 @@ struct LoraPair {
   int64_t first_out = 0;
 };
 
+/// The packed pair. B includes the scalings.
 struct PackedFactors {
-  at::Tensor a_ERI, b_EOR;  ///< undefined where nothing stands beside; b with the scalings
+  at::Tensor a_ERI, b_EOR;  ///< undefined if there are no factors
 };
 
-/// \param trained_parts  so many of `parts` get gradients: they come first
+/// Packs `parts`. \param trained_parts  the number of parts with gradients; they must come first
 PackedFactors pack(std::span<const LoraPair> parts, size_t trained_parts, int64_t out, at::ScalarType type);
 
-/// The columns that ranks of so many parts take, with what fills them up.
+/// Returns the number of packed ranks of `parts`, with padding.
 int64_t packed_ranks(std::span<const LoraPair> parts, at::ScalarType type);
 
-/// Of the packed pair's gradients (their first `trained` columns) those of one part. \param first_rank  sum of the
-/// ranks before it
+/// Return the gradient of one part, as a view of the gradient of the packed factor. \param first_rank  the sum of the
+/// ranks of the parts before it
 at::Tensor part_of_a(const at::Tensor& da_ERI, const LoraPair& part, int64_t first_rank);
 at::Tensor part_of_b(const at::Tensor& db_EOR, const LoraPair& part, int64_t first_rank);
 

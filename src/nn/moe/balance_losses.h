@@ -1,5 +1,5 @@
-/// \file  What makes routers spread their tokens: the losses of Switch Transformers and ST-MoE. Differentiable in the
-/// router logits of `routing`; the counts are constants. Undefined where `routing` has no layer.
+/// \file  Load-balancing losses of routers, from Switch Transformers and ST-MoE. They are differentiable with respect
+/// to the router logits; the counts are constants. The result is undefined if `routing` has no layer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,15 +8,16 @@
 
 namespace evenkeel {
 
-/// E sum_i f_i P_i per layer, mean over layers; f_i is the share of token-choices that expert i got, P_i = mean_t
-/// softmax(s_t)_i. 1 when balanced, whatever K. Source: Fedus et al. 2022, eq. 4; per layer as in megablocks.
+/// Computes E sum_i f_i P_i for each layer and returns the mean over layers. f_i is the fraction of token-choices of
+/// expert i, and P_i = mean over t of softmax(s_t)_i. A balanced router has loss 1 for every K. Source: Fedus et al.
+/// 2022, eq. 4; per layer as in megablocks.
 at::Tensor load_balance_loss(const RoutingByLayer& routing);
 
-/// All layers' tokens as if they were one layer's, and f_i in choices per token, as transformers computes it: K when
-/// balanced. Imbalance that differs between layers cancels.
+/// Computes the loss as Hugging Face transformers does: the tokens of all layers are pooled, and f_i counts choices per
+/// token. A balanced router has loss K. Imbalances of different layers may cancel.
 at::Tensor pooled_load_balance_loss(const RoutingByLayer& routing);
 
-/// Mean over tokens and layers of logsumexp(s)^2. Source: Zoph et al. 2022, eq. 5.
+/// Returns the mean of logsumexp(s)^2 over tokens and layers. Source: Zoph et al. 2022, eq. 5.
 at::Tensor router_z_loss(const RoutingByLayer& routing);
 
 }  // namespace evenkeel

@@ -39,17 +39,17 @@ enum Input : size_t {
 };
 enum SavedRows : size_t { kSavedG, kSavedU, kSavedXA, kSavedRows };
 
-constexpr size_t factor_a(size_t projection, size_t beside) {
-  return kFirstFactor + 2 * (projection * kLoraBranches + beside);
+constexpr size_t factor_a(size_t projection, size_t branch) {
+  return kFirstFactor + 2 * (projection * kLoraBranches + branch);
 }
-constexpr size_t factor_b(size_t projection, size_t beside) { return factor_a(projection, beside) + 1; }
+constexpr size_t factor_b(size_t projection, size_t branch) { return factor_a(projection, branch) + 1; }
 
 // The settings of a call. The node keeps them for its backward pass.
 struct Settings : torch::CustomClassHolder {
-  std::vector<double> scalings;  // of the adapters, by projection
+  std::vector<double> scalings;  // of the adapters, one per projection
   MatmulTable products;
-  std::vector<at::Tensor> scales;  // of the matrices, in their order; empty where they have none
-  bool keep = true;                // for a backward pass
+  std::vector<at::Tensor> scales;  // int8 scales of the matrices, in their order; empty: not int8
+  bool keep = true;                // save activations for a backward pass
 };
 using SettingsPointer = c10::intrusive_ptr<Settings>;
 
@@ -92,7 +92,7 @@ void set_saved(ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
                  saved[kSavedXA].mutable_data_ptr<T>()};
 }
 
-// Rows by slot on their way to tokens; none with one expert per token.
+// Results by slot, before they are summed by token. Not used with one expert per token.
 template <typename T>
 struct SlotRows {
   Scratch<T> memory;
@@ -117,7 +117,7 @@ at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, con
   return y_TD;
 }
 
-// Which tokens a gradient flows through; empty: (nearly) all.
+// Returns a flag per token: 1 if it has a gradient. Empty: (nearly) all tokens have one.
 std::vector<uint8_t> live_tokens(const at::Tensor& dy_TD) {
   const auto live = nonzero_rows(dy_TD);
   if (!live) return {};
@@ -225,39 +225,39 @@ void check(const LoraFactors& lora, std::string_view projection, int64_t experts
       ", expected [", experts, ", r, ", in, "] and [", experts, ", ", out, ", r]");
 }
 
-// The node's inputs of what stands beside a projection.
-void take_factors(variable_list& inputs, size_t p, const SiteFactors& beside, int64_t count, int64_t in, int64_t out) {
+// Writes the LoRA factors of a projection into the inputs of the node.
+void take_factors(variable_list& inputs, size_t p, const SiteFactors& factors, int64_t count, int64_t in, int64_t out) {
   constexpr std::array<std::string_view, kProjections> kNames{"gate_proj", "up_proj", "down_proj"};
   const auto dtype = inputs[kX].scalar_type();
-  if (const auto* lora = beside.adapter) {
+  if (const auto* lora = factors.adapter) {
     check(*lora, kNames[p], count, in, out);
     inputs[factor_a(p, kAdapter)] = lora->a.to(dtype).contiguous();
     inputs[factor_b(p, kAdapter)] =
         (lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b).to(dtype).contiguous();
   }
-  if (const auto* change = beside.change) {
+  if (const auto* change = factors.change) {
     check(*change, kNames[p], count, in, out);
     inputs[factor_a(p, kChange)] = kernels::frozen_factor(change->a, dtype);
     inputs[factor_b(p, kChange)] = kernels::frozen_factor(change->b, dtype);
   }
 }
 
-aten::ProjectionFactors factors_for_aten(const SiteFactors& beside, std::string_view projection, int64_t experts,
+aten::ProjectionFactors factors_for_aten(const SiteFactors& factors, std::string_view projection, int64_t experts,
                                          int64_t in, int64_t out) {
-  aten::ProjectionFactors factors;
-  if (const auto* lora = beside.adapter) {
+  aten::ProjectionFactors result;
+  if (const auto* lora = factors.adapter) {
     check(*lora, projection, experts, in, out);
-    factors.adapter = {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
+    result.adapter = {lora->a, lora->core.defined() ? at::matmul(lora->b, lora->core) : lora->b, lora->scaling};
   }
-  if (const auto* change = beside.change) {
+  if (const auto* change = factors.change) {
     check(*change, projection, experts, in, out);
-    factors.change = {change->a, change->b};
+    result.change = {change->a, change->b};
   }
-  return factors;
+  return result;
 }
 
 at::Tensor by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside, const Compute& compute) {
+                   const ExpertFactors& factors, const Compute& compute) {
   const auto count = static_cast<int64_t>(weights.gate.size()), hidden = x_TD.size(1), width = weights.gate[0].out();
   const auto &gate_up = weights.gate_up_stack, &down = weights.down_stack;
   EK_CHECK(gate_up.defined() && gate_up.sizes() == at::IntArrayRef({count, 2 * width, hidden}) && down.defined() &&
@@ -265,18 +265,18 @@ at::Tensor by_aten(const at::Tensor& x_TD, const Routing& routing, const ExpertW
            kInternal, "engine aten: the matrices of ", count, " experts lie in no stack");
   EK_CHECK(!gate_up.requires_grad() && !down.requires_grad(), kInternal, "engine aten trains no experts");
   return aten::experts(x_TD, routing, gate_up, down,
-                       {factors_for_aten(beside.gate, "gate_proj", count, hidden, width),
-                        factors_for_aten(beside.up, "up_proj", count, hidden, width),
-                        factors_for_aten(beside.down, "down_proj", count, width, hidden)},
+                       {factors_for_aten(factors.gate, "gate_proj", count, hidden, width),
+                        factors_for_aten(factors.up, "up_proj", count, hidden, width),
+                        factors_for_aten(factors.down, "down_proj", count, width, hidden)},
                        aten::inner_type(x_TD, compute));
 }
 
 }  // namespace
 
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside, const Compute& compute) {
+                   const ExpertFactors& factors, const Compute& compute) {
   check(x_TD, routing, weights);
-  if (compute.engine == Engine::kAten) return by_aten(x_TD, routing, weights, beside, compute);
+  if (compute.engine == Engine::kAten) return by_aten(x_TD, routing, weights, factors, compute);
   const auto dtype = x_TD.scalar_type();
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].out();
@@ -286,7 +286,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   const auto settings = c10::make_intrusive<Settings>();
   settings->scalings.assign(kProjections, 1.0);
   settings->products = compute.products;
-  const std::array sites{beside.gate, beside.up, beside.down};
+  const std::array sites{factors.gate, factors.up, factors.down};
   for (size_t p = 0; p < kProjections; ++p) {
     take_factors(inputs, p, sites[p], count, p == kDown ? width : hidden, p == kDown ? hidden : width);
     if (sites[p].adapter) settings->scalings[p] = sites[p].adapter->scaling;

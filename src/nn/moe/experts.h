@@ -1,5 +1,5 @@
-/// \file  The expert half of a sparse MoE layer as one autograd node: tokens sorted by expert once, SwiGLU per expert,
-/// LoRA beside each projection, gate-weighted sum. Dimension names: T tokens, K selected, D hidden, F expert width, E
+/// \file  The experts of a sparse MoE layer as one autograd node: SwiGLU experts with LoRA on each projection, and the
+/// weighted sum of their outputs. Dimension names: T tokens, K selected, D hidden, F expert width, E
 /// experts.
 #pragma once
 
@@ -14,28 +14,27 @@
 
 namespace evenkeel {
 
-/// One weight per expert, so that each can be a view of the memory-mapped checkpoint. [E] x [F, D], [F, D], [D, F].
-/// Engine aten wants them to be views of two stacks.
+/// The weights of all experts: [E] x [F, D], [F, D], [D, F]. Each can be a view of the memory-mapped checkpoint. Engine
+/// aten requires them to be views of two stacks.
 struct ExpertWeights {
   std::vector<FrozenWeight> gate, up, down;
-  at::Tensor gate_up_stack{}, down_stack{};  ///< [E, 2 F, D], gate above up, and [E, D, F]; undefined: each by itself
+  at::Tensor gate_up_stack{}, down_stack{};  ///< [E, 2 F, D] (gate, then up) and [E, D, F]; undefined: no stacks
 };
 
-/// What stands beside each projection. Factors are stacked: a [E, r, in], b [E, out, r]; those of a change may be in 16
-/// bits, and one for all experts (a stride of 0).
+/// The LoRA factors of each projection, stacked: a [E, r, in], b [E, out, r]. The factors of a change of the base may
+/// be in 16 bits, and may be shared by all experts (a stride of 0).
 struct ExpertFactors {
   SiteFactors gate{}, up{}, down{};
 };
 
-/// y_t = sum_k weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)),  e = experts[t, k].
-/// Gradients flow to x, the routing weights, the adapters (not to the changes of the base; nn/dense/gradients.h) and,
-/// when they require one, the expert weights. Experts without a token get a zero gradient, not none. Kept for backward
-/// where there will be one: x, and per token-choice the outputs of gate and up and r numbers per adapter; the rest is
-/// recomputed. Experts go to whichever thread is free, and write to places of their own: bits depend on the number of
-/// threads as far as `compute` says.
-/// \param x  [T, D] float32 (float64 in tests). \param compute  who multiplies with `weights`.
-/// \return [T, D]
+/// Computes y_t = sum over k of weights[t, k] * down_e(silu(gate_e(x_t)) * up_e(x_t)) with e = experts[t, k].
+/// x, the routing weights and the adapters get gradients (nn/dense/gradients.h). Expert weights get one if they require
+/// it; an expert without a token gets zeros. Changes of the base get none. Saved for backward, if a gradient is needed:
+/// x, and per token-choice the outputs of gate and up and x A^T; the rest is recomputed. Threads: all; experts run in
+/// parallel and write to separate memory, so the number of threads changes bits only if the kernels of `compute` do.
+/// \param x  [T, D], float32 (float64 in tests) \param compute  selects the engine and the kernels \return [T, D]
+/// \throws Error{kShape} if sizes disagree or an expert is out of range
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertWeights& weights,
-                   const ExpertFactors& beside, const Compute& compute = {});
+                   const ExpertFactors& factors, const Compute& compute = {});
 
 }  // namespace evenkeel

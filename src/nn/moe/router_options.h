@@ -1,4 +1,4 @@
-/// \file  What a client asks of every router, and what comes of it: options, gate weights and counts as plain data.
+/// \file  Options, results and statistics of routers as plain data.
 /// Dimension names: T tokens, E experts, K selected, N candidates.
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace evenkeel {
 
-/// Where phi is added (docs/ambiguities.md, R1).
+/// Selects the experts whose scores are modulated by phi (docs/ambiguities.md, R1).
 enum class ModulationMode {
-  kCandidate,  ///< to the raw top-N_p experts; selection is the top K of the result
+  kCandidate,  ///< phi is added to the raw top N_p; the top K of the result are selected
   kPreserve,   ///< the raw top-N_p are kept as they are; phi is added to the others, which fill the remaining K - N_p
                ///< places
 };
-/// Gate weights of the selected experts (R5).
+/// Selects how gate weights are computed from scores (docs/ambiguities.md, R5).
 enum class GateNorm {
   kCheckpoint,  ///< the checkpoint's own: softmax over all experts, renormalised iff norm_topk_prob ("olmoe_native")
   kRenormSelected,  ///< softmax over the selected experts only
@@ -30,12 +30,12 @@ constexpr auto names(GateNorm) {
                     config::EnumName<GateNorm>{"renorm_selected", GateNorm::kRenormSelected},
                     config::EnumName<GateNorm>{"softmax_all", GateNorm::kSoftmaxAll}};
 }
-/// Whether gate weights sum to one. \param norm_topk_prob  the checkpoint's flag
+/// Returns whether the gate weights of a token sum to one. \param norm_topk_prob  the checkpoint's flag
 constexpr bool renormalises(GateNorm norm, bool norm_topk_prob) {
   return norm == GateNorm::kRenormSelected || (norm == GateNorm::kCheckpoint && norm_topk_prob);
 }
 
-/// What a client asks of every router; goes down with a forward call.
+/// The router options of a forward call. They apply to every MoE layer.
 struct RouterOptions {
   int64_t top_k = 0;  ///< K_c, 1 .. E; 0: the checkpoint's num_experts_per_tok
   GateNorm gate_norm = GateNorm::kCheckpoint;
@@ -45,9 +45,9 @@ struct RouterOptions {
   at::Tensor output_scale{};  ///< [1], multiplies every MoE layer's output, may require a gradient; undefined: 1
 };
 
-/// What came of it; comes up from a forward call, one per MoE layer.
+/// The statistics of one MoE layer that a forward call returns.
 struct RoutingStats {
-  at::Tensor router_logits;  ///< [T, E] float32, raw scores s, in the graph (undefined without gradients)
+  at::Tensor router_logits;  ///< [T, E] float32, raw scores s, differentiable; undefined without gradients
   at::Tensor counts;         ///< [E] int64, token-choices in this forward: real tokens only, each once
   int64_t tokens = 0;        ///< tokens routed in this forward
 
@@ -58,6 +58,7 @@ struct RoutingStats {
 };
 using RoutingByLayer = std::map<std::string, RoutingStats>;
 
+/// The result of route().
 struct Routing {
   at::Tensor experts;  ///< [T, K] int64, selected experts, largest modulated score first, ties to the lowest index
   at::Tensor weights;  ///< [T, K] float32, differentiable with respect to logits and phi

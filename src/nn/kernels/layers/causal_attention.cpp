@@ -9,9 +9,9 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kQueries = 64;  // at once: their scores with a thousand tokens take 256 KiB
+constexpr int64_t kQueries = 64;  // queries per block: their scores with 1,000 tokens take 256 KiB
 
-// Consecutive queries of one head, and the tokens that the last of them sees.
+// A block of consecutive queries of one head.
 template <typename T>
 struct Queries {
   const CausalAttention<T>& of;
@@ -23,7 +23,7 @@ struct Queries {
   int64_t at() const { return first * of.q_stride + head * of.width; }
   T* logsumexp(int64_t i) const { return of.logsumexp + (first + i) * of.logsumexp_stride + head; }
 
-  ActivationsOf<T> rows(const T* all, T times = 1) const { return {all + at(), count, of.q_stride, times}; }
+  ActivationsOf<T> rows(const T* all, T factor = 1) const { return {all + at(), count, of.q_stride, factor}; }
   ResultOf<T> result(T* all) const { return {all + at(), of.q_stride}; }
   StoredMatrix matrix(const T* all) const { return dense_matrix(all + at(), count, of.width, of.q_stride); }
   StoredMatrix seen(const T* keys_or_values) const {
@@ -32,13 +32,13 @@ struct Queries {
 };
 
 template <typename T, typename F>
-void for_each_queries(const CausalAttention<T>& of, const F& f) {
+void for_each_query_block(const CausalAttention<T>& of, const F& f) {
   for (int64_t head = 0; head < of.heads; ++head)
     for (int64_t first = 0; first < of.length; first += kQueries)
       f(Queries<T>{of, head, first, std::min(kQueries, of.length - first)});
 }
 
-// [count, keys], q k^T / sqrt(P).
+// Computes the scores q k^T / sqrt(P), [count, keys].
 template <typename T>
 T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
   T* scores = scratch.scores.at_least(queries.count * queries.keys());
@@ -47,7 +47,7 @@ T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
   return scores;
 }
 
-// Rows become softmax rows; later tokens get nothing.
+// Replaces scores by their softmax. Tokens after the query get 0.
 template <typename T>
 void softmax_rows(const Queries<T>& queries, T* scores) {
   const int64_t keys = queries.keys();
@@ -60,7 +60,7 @@ void softmax_rows(const Queries<T>& queries, T* scores) {
   }
 }
 
-// Scores become softmax rows again, and what flows to those becomes what flows to the scores.
+// Recomputes the softmax from the scores, and turns its gradient in `dscores` into the gradient of the scores.
 template <typename T>
 void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, T* dscores) {
   const auto& of = queries.of;
@@ -80,7 +80,7 @@ void softmax_rows_backward(const Queries<T>& queries, const T* dout, T* scores, 
 
 template <typename T>
 void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch) {
-  for_each_queries(of, [&](const Queries<T>& queries) {
+  for_each_query_block(of, [&](const Queries<T>& queries) {
     T* scores = scores_of(queries, scratch);
     softmax_rows(queries, scores);
     matmul_nn<T>(MatmulKernel::kFp32Exact, {scores, queries.count, queries.keys()},
@@ -93,7 +93,7 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
                                AttentionScratch<T>& scratch) {
   for (T* all : {grads.dk, grads.dv})
     for (int64_t token = 0; token < of.length; ++token) std::fill_n(all + token * of.kv_stride, of.width, T(0));
-  for_each_queries(of, [&](const Queries<T>& queries) {
+  for_each_query_block(of, [&](const Queries<T>& queries) {
     const int64_t keys = queries.keys();
     T* scores = scores_of(queries, scratch);
     T* dscores = scratch.dscores.at_least(queries.count * keys);

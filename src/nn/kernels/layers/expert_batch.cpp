@@ -9,7 +9,7 @@
 namespace evenkeel::kernels {
 namespace {
 
-// The slots of an expert whose token is live, in workspace.slots.
+// Writes the slots of an expert with a live token to workspace.slots and returns them.
 template <typename T>
 std::span<const int64_t> live_slots(const ExpertBatch<T>& batch, int64_t e, ExpertWorkspace<T>& workspace) {
   workspace.slots.clear();
@@ -20,7 +20,7 @@ std::span<const int64_t> live_slots(const ExpertBatch<T>& batch, int64_t e, Expe
   return workspace.slots;
 }
 
-// Calls f(i, slots[i]) for rows of `width` numbers: by all threads, where they do an expert together.
+// Calls f(i, slots[i]) for all slots. Runs in parallel if the expert is data-parallel.
 template <typename F>
 void for_each_row(std::span<const int64_t> slots, int64_t width, const F& f) {
   for_each_range(static_cast<int64_t>(slots.size()), row_grain(width), [&](int64_t begin, int64_t end) {
@@ -28,7 +28,7 @@ void for_each_row(std::span<const int64_t> slots, int64_t width, const F& f) {
   });
 }
 
-// Rows of [T, width] by the tokens of slots.
+// Gathers the rows of the tokens of `slots` from [T, width].
 template <typename T>
 T* gather_tokens(const T* rows, const ExpertBatch<T>& batch, std::span<const int64_t> slots, int64_t width,
                  Scratch<T>& scratch) {
@@ -39,7 +39,7 @@ T* gather_tokens(const T* rows, const ExpertBatch<T>& batch, std::span<const int
   return out;
 }
 
-// Rows of [S, width] by slot: where they lie, when they are all of an expert's, else copies.
+// Returns the rows of `slots` from [S, width]: in place if all slots of the expert are live, else a copy.
 template <typename T>
 T* slot_rows(T* rows, const ExpertBatch<T>& batch, int64_t e, std::span<const int64_t> slots, int64_t width,
              Scratch<T>& scratch) {
@@ -50,9 +50,9 @@ T* slot_rows(T* rows, const ExpertBatch<T>& batch, int64_t e, std::span<const in
   return out;
 }
 
-// Rows of an expert to where they belong.
+// Writes the rows of an expert to their slots or tokens.
 template <typename T>
-void put(const ExpertBatch<T>& batch, const TokenRows<T>& out, std::span<const int64_t> slots, const T* rows) {
+void scatter_rows(const ExpertBatch<T>& batch, const TokenRows<T>& out, std::span<const int64_t> slots, const T* rows) {
   const int64_t width = batch.hidden;
   for_each_row(slots, width, [&](int64_t i, int64_t slot) {
     const T* row = rows + i * width;
@@ -62,9 +62,9 @@ void put(const ExpertBatch<T>& batch, const TokenRows<T>& out, std::span<const i
   });
 }
 
-// Room for the rows of an expert: their own place, where that is whole.
+// Returns memory for the rows of an expert: its slots if all are live, else scratch memory.
 template <typename T>
-T* room(const ExpertBatch<T>& batch, const TokenRows<T>& out, int64_t e, size_t rows, Scratch<T>& scratch) {
+T* row_buffer(const ExpertBatch<T>& batch, const TokenRows<T>& out, int64_t e, size_t rows, Scratch<T>& scratch) {
   if (out.by_slot && static_cast<int64_t>(rows) == batch.slots.rows(e))
     return out.by_slot + batch.slots.first(e) * batch.hidden;
   return scratch.at_least(static_cast<int64_t>(rows) * batch.hidden);
@@ -79,9 +79,9 @@ void forward_one(const ExpertBatch<T>& batch, int64_t e, const TokenRows<T>& out
   const SavedActivations<T> saved{all.g ? all.g + first * batch.width : workspace.g.at_least(rows * batch.width),
                                   all.u ? all.u + first * batch.width : workspace.u.at_least(rows * batch.width),
                                   all.xa ? all.xa + first * ranks : workspace.xa.at_least(rows * ranks)};
-  T* y = room(batch, out, e, slots.size(), workspace.y);
+  T* y = row_buffer(batch, out, e, slots.size(), workspace.y);
   expert_forward(batch.expert(e), batch.products, x, rows, saved, y, workspace);
-  if (!out.by_slot) put(batch, out, slots, y);
+  if (!out.by_slot) scatter_rows(batch, out, slots, y);
 }
 
 template <typename T>
@@ -100,16 +100,16 @@ void backward_one(const ExpertBatch<T>& batch, int64_t e, const T* dy_TD, const 
   T *weights = workspace.row_weights.data(), *dweights = weights + rows;
   for (int64_t i = 0; i < rows; ++i) weights[i] = batch.weights[choice(i)];
   ExpertGradients<T> out{.dweights = dweights};
-  if (grads.dx.by_token) out.dx = room(batch, grads.dx, e, slots.size(), workspace.y);
+  if (grads.dx.by_token) out.dx = row_buffer(batch, grads.dx, e, slots.size(), workspace.y);
   for (size_t p = 0; p < kProjections; ++p)
     if (!grads.matrices[p].empty()) out.weights[p] = grads.matrices[p][static_cast<size_t>(e)];
   expert_backward<T>(batch.expert(e), batch.products, x, dy, weights, rows, saved, out, workspace);
   for (int64_t i = 0; grads.dweights && i < rows; ++i) grads.dweights[choice(i)] = dweights[i];
   const bool in_place = grads.dx.by_slot && rows == batch.slots.rows(e);
-  if (out.dx && !in_place) put<T>(batch, grads.dx, slots, out.dx);
+  if (out.dx && !in_place) scatter_rows<T>(batch, grads.dx, slots, out.dx);
 }
 
-// The choices of a token are summed in their order.
+// Sums the choices of each token, in their order.
 template <typename T>
 void combine(const ExpertBatch<T>& batch, const TokenRows<T>& out) {
   const int64_t top_k = batch.top_k, width = batch.hidden;

@@ -29,8 +29,8 @@ struct ExpertBatch {
   ExpertView<T> expert(int64_t e) const;
 };
 
-/// A result with one row per token: the sum over the choices of the token of weight * (row of the slot). Tokens that are
-/// not live get zeros. With one expert per token, rows are written to the tokens directly.
+/// A result with one row per token: the sum over the choices of the token of weight * (row of the slot). Tokens that
+/// are not live get zeros. With one expert per token, rows are written to the tokens directly.
 template <typename T>
 struct TokenRows {
   T* by_token = nullptr;       ///< [T, D]
@@ -50,7 +50,7 @@ struct ExpertBatchGradients {
   std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] x [out, in]; empty: frozen
 };
 
-/// \param dy  [T, D]. REQUIRES what a forward pass saved.
+/// Computes the gradients. REQUIRES `saved` of the forward pass. \param dy  [T, D]
 template <typename T>
 void experts_backward(const ExpertBatch<T>& batch, const T* dy_TD, const ExpertBatchGradients<T>& grads);
 

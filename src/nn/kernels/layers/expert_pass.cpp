@@ -9,7 +9,7 @@
 namespace evenkeel::kernels {
 namespace {
 
-// Columns of a projection in [N, R]: those of the projections before it come first.
+// Returns the first column of a projection in [N, R].
 template <typename T>
 int64_t first_column(const ExpertView<T>& expert, size_t projection, LoraBranch which) {
   int64_t column = 0;
@@ -17,7 +17,7 @@ int64_t first_column(const ExpertView<T>& expert, size_t projection, LoraBranch 
   return column;
 }
 
-// A projection's factors with their part of [N, R].
+// The factors of a projection and its columns of [N, R].
 template <typename T>
 struct LoraInput {
   const LoraView<T>& lora;
@@ -29,7 +29,7 @@ LoraInput<T> lora_input(const ExpertView<T>& expert, size_t projection, LoraBran
   return {expert.lora[projection][which], xa + first_column(expert, projection, which), expert.rank_of(which)};
 }
 
-// y = x W^T + what stands beside it, for projections with the same input.
+// A projection and its result. Projections with the same input are one grouped product.
 template <typename T>
 struct Projected {
   Projection projection;
@@ -59,17 +59,17 @@ struct BackwardPass {
   MatmulKernel kernel;
   int64_t rows;
   T* xa;
-  std::array<T*, kLoraBranches> dy_b;  // [N, R] of each projection after the other
+  std::array<T*, kLoraBranches> dy_b;  // [N, R] per branch, the projections one after the other
   ExpertWorkspace<T>& workspace;
 
   T* dy_b_of(Projection p, LoraBranch which) const { return dy_b[which] + rows * first_column(expert, p, which); }
-  // dx (+)= dy W + what stands beside it
-  void weight(Projection p, const T* dy, T* dx, bool add, std::vector<LowRankEpilogueOf<T>> beside) const {
+  // Computes dx (+)= dy W + epilogues.
+  void input_gradient(Projection p, const T* dy, T* dx, bool add, std::vector<LowRankEpilogueOf<T>> epilogues) const {
     const auto& w = expert.weights[p];
-    matmul_nn<T>(kernel, {dy, rows, w.out}, {w, {dx, w.in, add}, std::move(beside)}, workspace.product);
+    matmul_nn<T>(kernel, {dy, rows, w.out}, {w, {dx, w.in, add}, std::move(epilogues)}, workspace.product);
   }
-  // dy B of what stands beside W; appends what that adds to dx.
-  void beside(Projection p, const T* dy, std::vector<LowRankEpilogueOf<T>>& epilogues) const {
+  // Computes scaling dy B of each LoRA branch, and appends the epilogue that adds its term to dx.
+  void append_epilogues(Projection p, const T* dy, std::vector<LowRankEpilogueOf<T>>& epilogues) const {
     for (const auto which : {kChange, kAdapter}) {
       const auto& lora = expert.lora[p][which];
       if (lora.rank == 0) continue;
@@ -77,8 +77,8 @@ struct BackwardPass {
       epilogues.push_back(lora_a_epilogue<T>(lora, dy_b_of(p, which), rows));
     }
   }
-  // Of the adapter's factors. `row_weights` null: dy has them.
-  void gradients(Projection p, const T* x, const T* dy, const T* row_weights) const {
+  // Computes the gradients of the adapter's factors. Null `row_weights`: dy includes them.
+  void adapter_gradients(Projection p, const T* x, const T* dy, const T* row_weights) const {
     const auto inner = lora_input(expert, p, kAdapter, xa);
     if (inner.lora.rank == 0) return;
     factor_gradients(inner.lora, {rows, x, dy, inner.xa, inner.stride, dy_b_of(p, kAdapter), row_weights},
@@ -123,8 +123,8 @@ void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, c
                               workspace.change_dy_b.at_least(rows * expert.rank_of(kChange))},
                              workspace};
   std::vector<LowRankEpilogueOf<T>> to_dh, to_dx;
-  pass.beside(kDown, dy, to_dh);
-  pass.weight(kDown, dy, dh, false, std::move(to_dh));
+  pass.append_epilogues(kDown, dy, to_dh);
+  pass.input_gradient(kDown, dy, dh, false, std::move(to_dh));
   T* dg = dh;
   for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin, at = n * width; n < end; ++n, at += width) {
@@ -133,13 +133,13 @@ void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, c
       if (grads.dweights) grads.dweights[n] = dweight;
     }
   });
-  pass.gradients(kDown, h, dy, row_weights);
-  pass.beside(kGate, dg, to_dx);
-  pass.beside(kUp, du, to_dx);
-  if (grads.dx) pass.weight(kGate, dg, grads.dx, false, {});
-  if (grads.dx) pass.weight(kUp, du, grads.dx, true, std::move(to_dx));
+  pass.adapter_gradients(kDown, h, dy, row_weights);
+  pass.append_epilogues(kGate, dg, to_dx);
+  pass.append_epilogues(kUp, du, to_dx);
+  if (grads.dx) pass.input_gradient(kGate, dg, grads.dx, false, {});
+  if (grads.dx) pass.input_gradient(kUp, du, grads.dx, true, std::move(to_dx));
   for (const auto& [p, dp] : {std::pair{kGate, dg}, std::pair{kUp, du}}) {
-    pass.gradients(p, x, dp, nullptr);
+    pass.adapter_gradients(p, x, dp, nullptr);
     weight_gradient<T>(grads.weights[p], dp, width, x, hidden, rows);
   }
   if (!grads.weights[kDown]) return;

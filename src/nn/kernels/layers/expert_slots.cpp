@@ -10,11 +10,11 @@ namespace {
 
 constexpr int64_t kLittleWork = int64_t{1} << 20;  // multiply-adds of all experts
 
-// What an expert takes of a thread, in what a row takes: reading its weights is as much as so many rows. All threads
-// waiting for each other in every part of an expert is as much as so many multiply-adds. About those of a Zen 4.
+// The cost model, measured on a Zen 4. Reading the weights of an expert costs as much as kReading rows. Synchronising
+// all threads inside an expert costs as much as kWaiting multiply-adds.
 constexpr double kReading = 16, kWaiting = 1 << 25;
 
-// When the last thread is done with experts that each takes as it gets free.
+// Returns the time at which the last thread finishes if each thread takes the next expert when it is free.
 double last_done(std::span<const double> experts, int64_t threads) {
   std::vector<double> done(static_cast<size_t>(threads), 0.0);
   for (const double expert : experts) *std::min_element(done.begin(), done.end()) += expert;
@@ -54,7 +54,7 @@ int64_t ExpertSlots::data_parallel_experts(int64_t threads, int64_t work_per_slo
   const double fair = std::accumulate(experts.begin(), experts.end(), 0.0) / static_cast<double>(threads);
   int64_t best = 0;
   double soonest = last_done(experts, threads), before = 0;
-  // Work that is dealt as evenly as can be ends no sooner than at `fair`.
+  // `fair` is a lower bound: the time with perfectly even work.
   for (int64_t n = 1; n <= count && fair + static_cast<double>(n) * waiting < soonest; ++n) {
     before += experts[static_cast<size_t>(n - 1)] / static_cast<double>(threads) + waiting;
     const double all = before + last_done(std::span(experts).subspan(static_cast<size_t>(n)), threads);

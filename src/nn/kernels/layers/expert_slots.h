@@ -13,8 +13,8 @@
 
 namespace evenkeel::kernels {
 
-/// The token-choices of a routing, sorted by expert. A slot is one token-choice. The slots of an expert are adjacent, in
-/// the order of (token, choice). Dimension names: T tokens, K selected, S = T K slots, E experts.
+/// The token-choices of a routing, sorted by expert. A slot is one token-choice. The slots of an expert are adjacent,
+/// in the order of (token, choice). Dimension names: T tokens, K selected, S = T K slots, E experts.
 struct ExpertSlots {
   std::vector<int64_t> offsets;  ///< [E + 1]; expert e has slots offsets[e] to offsets[e + 1] - 1
   std::vector<int64_t> token;    ///< [S], the token of each slot
@@ -22,7 +22,8 @@ struct ExpertSlots {
   std::vector<int64_t> slot_of;  ///< [S], the slot of each choice token * K + k
   std::vector<int64_t> by_load;  ///< experts with at least one token, largest load first
 
-  /// Sorts a routing. \param experts  [T, K] row-major \throws Error{kShape} if an expert is not in 0 .. num_experts - 1
+  /// Sorts a routing. \param experts  [T, K] row-major \throws Error{kShape} if an expert is not in 0 .. num_experts -
+  /// 1
   ExpertSlots(std::span<const int64_t> experts, int64_t top_k, int64_t num_experts);
 
   /// Returns the number of slots of expert e.

@@ -18,9 +18,9 @@ const void* moved(const StoredMatrix& w, int64_t numbers) {
   return static_cast<const char*>(w.data) + numbers * static_cast<int64_t>(c10::elementSize(w.dtype));
 }
 
-constexpr int64_t kWorthTransposing = 128;  // rows, to which dB lying the other way and back is little
+constexpr int64_t kMinTransposedRows = 128;  // rows from which transposing dB twice costs little
 
-// out [columns, rows] = in [rows, columns]^T, by squares that stay in the cache.
+// Computes out [columns, rows] = in [rows, columns]^T, in bands of rows that stay in the cache.
 template <typename T>
 void transpose(const T* in, int64_t rows, int64_t columns, T* out) {
   constexpr int64_t kSide = 16;
@@ -29,13 +29,13 @@ void transpose(const T* in, int64_t rows, int64_t columns, T* out) {
       for (int64_t i = r; i < std::min(r + kSide, rows); ++i) out[c * rows + i] = in[i * columns + c];
 }
 
-// dB += dy^T xa, xa [N, R] scaled. With many rows as (xa^T dy)^T, to the same bits: of R columns a panel is half full,
-// of dy's it is full.
+// Computes dB += dy^T xa, with xa [N, R] scaled. With many rows it computes (xa^T dy)^T, which has the same bits:
+// panels of R columns would be half empty, panels of the columns of dy are full.
 template <typename T>
 void add_product_of_dy(const LoraView<T>& lora, const LoraPass<T>& pass, const T* xa, LoraScratch<T>& scratch,
                        MatmulScratch<T>& product) {
   const int64_t rows = pass.rows, rank = lora.rank, out = lora.out;
-  if (rows < kWorthTransposing)
+  if (rows < kMinTransposedRows)
     return matmul_tn<T>({pass.dy, rows, out}, out, dense_matrix(xa, rows, rank), {lora.db, rank, true}, product);
   T* db = scratch.db.at_least(out * rank);
   transpose(lora.db, out, rank, db);

@@ -1,5 +1,5 @@
-/// \file  The LoRA term y += scaling (x A^T) B^T and its backward pass on raw memory. Linear layers and experts share it.
-/// Dimension names: N rows, R rank, I in, O out.
+/// \file  The LoRA term y += scaling (x A^T) B^T and its backward pass on raw memory. Linear layers and experts share
+/// it. Dimension names: N rows, R rank, I in, O out.
 #pragma once
 
 #include <cstdint>

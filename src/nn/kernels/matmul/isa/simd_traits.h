@@ -33,8 +33,8 @@ concept SimdConstants = requires {
 /// - `struct Half` with F, kLanes, zero, broadcast, load, store, add and step: vectors of half the length.
 /// - `F broadcast_quarter(const float* p)`: p[0..3] in the first two quarters.
 ///   `F join_quarters(F a, F b)`: the first quarter of a, then the second quarter of b.
-///   `void store_quarters(float* first, float* second, F v, bool add)`: stores (or adds) the first quarter of v to `first`
-///   and the second one to `second`.
+///   `void store_quarters(float* first, float* second, F v, bool add)`: stores, or adds, the first quarter of v
+///   at `first` and the second one at `second`.
 /// - `void load_interleaved(const E* rows, int64_t stride, F (&columns)[2])`: two rows of two vectors' width as steps.
 template <typename S>
 concept SimdTraits = SimdConstants<S> &&
