@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Halves (x1, x2) become (x1 cos - x2 sin, x2 cos + x1 sin); backward turns the other way.
+// Rotates the halves (x1, x2) to (x1 cos - x2 sin, x2 cos + x1 sin). `sign` -1 is the inverse, for the backward pass.
 at::Tensor turned(const at::Tensor& x_THP, const at::Tensor& cos_TP, const at::Tensor& sin_TP, double sign) {
   const int64_t half = x_THP.size(2) / 2;
   const auto x1 = x_THP.narrow(2, 0, half), x2 = x_THP.narrow(2, half, half);
@@ -62,7 +62,7 @@ struct FlashNode : torch::autograd::Function<FlashNode> {
   }
 };
 
-// [T, G, P] -> [B, H, L, P]
+// Pads sequences and repeats key/value heads: [T, G, P] -> [B, H, L, P].
 at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& layout) {
   const auto places = gather_rows(x_TGP, layout.padded).view({-1, layout.longest, x_TGP.size(1), 1, x_TGP.size(2)});
   const int64_t sequences = places.size(0), group = heads / x_TGP.size(1);
@@ -71,7 +71,7 @@ at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& la
       .transpose(1, 2);
 }
 
-// What stands behind a sequence meets nothing of it: attention is causal.
+// Padding follows each sequence, and attention is causal: no token attends to it.
 at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
                             const Layout& layout) {
   const int64_t heads = q_THP.size(1);

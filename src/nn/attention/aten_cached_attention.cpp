@@ -12,7 +12,7 @@
 namespace evenkeel::aten {
 namespace {
 
-/// Sequences of rows laid end to end.
+/// Sequences of rows, one after the other.
 struct Ragged {
   explicit Ragged(std::span<const int64_t> counts) : starts{0} {
     for (const int64_t count : counts) {
@@ -20,14 +20,14 @@ struct Ragged {
       longest = std::max(longest, count);
     }
   }
-  /// The row at each place when all are padded to the longest by their last rows.
+  /// Returns the row of each padded position. Padding repeats the last row of a sequence.
   std::vector<int64_t> padded() const {
     std::vector<int64_t> rows;
     for (size_t b = 0; b + 1 < starts.size(); ++b)
       for (int64_t i = 0; i < longest; ++i) rows.push_back(std::min(starts[b] + i, starts[b + 1] - 1));
     return rows;
   }
-  /// The place of each row.
+  /// Returns the padded position of each row.
   std::vector<int64_t> places() const {
     std::vector<int64_t> all;
     for (size_t b = 0; b + 1 < starts.size(); ++b)
@@ -39,7 +39,7 @@ struct Ragged {
   int64_t longest = 0;
 };
 
-/// Queries on their way to a device.
+/// Copies the indices of queries to a device.
 struct QueriesUpload {
   QueriesUpload(const Ragged& queries, std::span<const int64_t> lengths, IndexUpload& upload)
       : starts(upload.add(queries.starts)),
@@ -112,7 +112,7 @@ at::Tensor CacheWindow::attend(int64_t layer, const at::Tensor& q_NHP, bool only
   return out.reshape({q_NHP.size(0), -1});
 }
 
-// Query i of a sequence sees the tokens before the first one, and i + 1 more.
+// Query i of a sequence attends to the tokens before the first query and to i + 1 more.
 at::Tensor CacheWindow::padded_attention(const at::Tensor& q_NHP, const at::Tensor& k_MGP, const at::Tensor& v_MGP,
                                          const Queries& queries) const {
   const int64_t heads = q_NHP.size(1), group = heads / k_MGP.size(1);

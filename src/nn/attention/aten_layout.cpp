@@ -21,7 +21,7 @@ int64_t longest_of(std::span<const int64_t> offsets) {
   return longest;
 }
 
-/// The token at each place.
+/// Returns the token of each padded position.
 std::vector<int64_t> padded_tokens(std::span<const int64_t> offsets, int64_t longest) {
   std::vector<int64_t> tokens;
   for (size_t b = 0; b + 1 < offsets.size(); ++b)
@@ -29,7 +29,7 @@ std::vector<int64_t> padded_tokens(std::span<const int64_t> offsets, int64_t lon
   return tokens;
 }
 
-/// The place of each token.
+/// Returns the padded position of each token.
 std::vector<int64_t> places_of(std::span<const int64_t> offsets, int64_t longest) {
   std::vector<int64_t> places;
   for (size_t b = 0; b + 1 < offsets.size(); ++b)

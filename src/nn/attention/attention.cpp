@@ -60,12 +60,12 @@ struct RotaryNode : torch::autograd::Function<RotaryNode> {
   }
 };
 
-// [T, H, P], [T, G, P] twice, the output [T, H, P] and [T, H].
+// The operands of attention: q [T, H, P], k and v [T, G, P], the output [T, H, P], logsumexp [T, H].
 struct Attended {
   at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
 };
 
-// One sequence and key head.
+// One sequence and one key/value head.
 template <typename T>
 struct SequenceHeads {
   const Attended& of;
@@ -151,7 +151,7 @@ at::Tensor normalised(const at::Tensor& x_THP, const HeadSteps& steps) {
 // Turns the gradient of the steps' result into the gradient of x, in place. Returns the gradient of the norm's weight.
 at::Tensor steps_backward(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps& steps, bool weight_wanted) {
   if (steps.rotary.cos.defined()) rotate(dy_THP, steps.rotary, -1, dy_THP);
-  // As at::clamp has it: a bound itself passes its gradient on, NaN does not.
+  // As in at::clamp, a value at the bound passes its gradient on, and NaN does not.
   if (steps.clip) dy_THP.masked_fill_(normalised(x_THP, steps).abs().le(*steps.clip).logical_not_(), 0);
   if (!steps.norm.defined()) return {};
   const std::array<int64_t, 2> rows{-1, steps.norm.numel()};
@@ -237,7 +237,7 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
                             std::span<const int64_t> offsets, const AttentionSteps& steps, const at::Tensor& rows_T) {
   check(q_RHP, k_RGP, v_RGP, offsets, rows_T);
   variable_list inputs{q_RHP.contiguous(), k_RGP.contiguous(), v_RGP.contiguous()};
-  // The graph takes no undefined tensors: an absent weight is an empty one.
+  // Autograd accepts no undefined tensors: an absent weight is an empty tensor.
   for (const auto* each : {&steps.q, &steps.k, &steps.v})
     inputs.push_back(each->norm.defined() ? each->norm : at::empty({0}, q_RHP.options()));
   return AttentionNode::apply(at::TensorList(inputs), c10::make_intrusive<AttentionCall>(offsets, steps, rows_T))

@@ -87,13 +87,13 @@ std::vector<RunQueries> run_queries_of(const QueryPiece& piece, const KvCache& c
   return meetings;
 }
 
-/// Memory of one thread.
+/// Buffers of one thread.
 template <typename T>
 struct AttentionScratch {
   kernels::Scratch<T> scores, widened;
 };
 
-/// Keys (0) or values (1) of a meeting under one head, [keys, P].
+/// Returns the keys (which = 0) or values (1) of a run for one head, [keys, P].
 template <typename T>
 const T* rows_of(const RunQueries& meeting, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
                  AttentionScratch<T>& scratch) {
@@ -108,11 +108,11 @@ const T* rows_of(const RunQueries& meeting, const KvShape& shape, int64_t layer,
 
 bool use_gemm(const RunQueries& meeting) { return meeting.count >= kMinGemmRows && meeting.keys >= kMinGemmKeys; }
 
-/// One head of one piece.
+/// Computes attention for one piece and one head.
 template <typename T>
 class HeadPass {
  public:
-  /// \param q  of the piece's first query and this head; rows of queries and of `out` are `stride` apart
+  /// \param q  of the piece's first query and this head; rows of q and `out` are `stride` elements apart
   HeadPass(const QueryPiece& piece, std::span<const RunQueries> meetings, const KvShape& shape, int64_t layer,
            int64_t kv_head, AttentionScratch<T>& scratch)
       : piece_(piece),

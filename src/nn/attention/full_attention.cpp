@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-// One sequence as the library's attention wants it. [L, H, P] -> [1, H, L, P]
+// Returns one sequence in the layout of at::scaled_dot_product_attention: [L, H, P] -> [1, H, L, P].
 at::Tensor heads_first(const at::Tensor& x_THP, int64_t start, int64_t length) {
   return x_THP.narrow(0, start, length).transpose(0, 1).unsqueeze(0);
 }

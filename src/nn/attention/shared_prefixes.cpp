@@ -19,7 +19,7 @@ std::vector<int64_t> with_rows(const at::Tensor& x, int64_t rows) {
   return sizes;
 }
 
-/// out[i] = x[index[i]]
+/// Returns out[i] = x[index[i]].
 at::Tensor gathered(const at::Tensor& x, const at::Tensor& index) {
   const auto from = x.contiguous();
   auto to = at::empty(with_rows(x, index.size(0)), x.options());
@@ -34,7 +34,7 @@ at::Tensor gathered(const at::Tensor& x, const at::Tensor& index) {
   return to;
 }
 
-/// out[r] = sum of x[t] over the tokens t of r.
+/// Computes out[r] = sum of x[t] over the tokens t of row r.
 template <typename T>
 void sum_tokens(const T* x, const std::vector<int64_t>& begins, const int64_t* tokens, int64_t width, T* out) {
   const auto rows = static_cast<int64_t>(begins.size()) - 1;

@@ -11,7 +11,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The node's tensors; what is kept follows them.
+// The inputs of the node. The saved x A^T follows them.
 enum LinearTensor : size_t {
   kLinearX,
   kLinearWeight,

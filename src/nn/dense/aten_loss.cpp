@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x W^T in float32 or wider: on a GPU sums of 16-bit products need not be rounded to 16 bits first.
+// Computes x W^T in float32 or wider. On a GPU the sums of 16-bit products are not rounded to 16 bits first.
 at::Tensor wide_product(const at::Tensor& x_ND, const at::Tensor& w_VD) {
   if (x_ND.scalar_type() == at::kFloat || x_ND.scalar_type() == at::kDouble) return at::mm(x_ND, w_VD.t());
   return x_ND.is_cuda() ? at::mm(x_ND, w_VD.t(), at::kFloat) : at::mm(x_ND, w_VD.t()).to(at::kFloat);
@@ -24,7 +24,7 @@ struct Parts {
   at::Tensor logprobs_N, dhidden_ND;  // the gradient of -sum(logprobs); undefined unless asked for
 };
 
-// d/dh = softmax(h W^T) W - W[target]: no element of the softmax is changed.
+// Computes d/dh = softmax(h W^T) W - W[target], without a one-hot matrix.
 at::Tensor hidden_gradient(const at::Tensor& logprobs_NV, const at::Tensor& w_VD, const at::Tensor& targets_N) {
   auto probs_NV = at::empty(logprobs_NV.sizes(), w_VD.options());
   at::exp_out(probs_NV, logprobs_NV);

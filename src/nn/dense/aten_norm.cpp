@@ -11,14 +11,14 @@ using torch::autograd::variable_list;
 
 at::ScalarType wide_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// Without a fused operator: y and 1 / rms of each row, [T, 1].
+// Computes y and 1 / rms of each row [T, 1], without the fused operator.
 std::pair<at::Tensor, at::Tensor> normalised(const at::Tensor& x_TD, const at::Tensor& w_D, double eps) {
   const auto x = x_TD.to(wide_type(x_TD));
   const auto rstd_T1 = at::rsqrt(x.square().mean(1, /*keepdim=*/true) + eps);
   return {(x * rstd_T1 * w_D).to(x_TD.scalar_type()), rstd_T1};
 }
 
-// dx = rstd (w dy - x rstd^2 mean(w dy x)), dw = sum of dy x rstd.
+// Computes dx = rstd (w dy - x rstd^2 mean(w dy x)), dw = sum of dy x rstd.
 variable_list gradients(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D,
                         const at::Tensor& rstd_T1) {
   const auto type = wide_type(x_TD);

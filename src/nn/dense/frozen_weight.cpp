@@ -38,7 +38,7 @@ void multiply_out(Direction direction, const at::Tensor& x, const FrozenWeight& 
     multiply<float>(direction, x, w, products, out);
 }
 
-// \return the scale
+// Quantises one row. \return its scale
 float quantize_row(const kernels::StoredMatrix& w, int64_t o, std::vector<float>& row, int8_t* codes) {
   const auto size = static_cast<int64_t>(c10::elementSize(w.dtype));
   kernels::widen(static_cast<const char*>(w.data) + o * w.stride * size, w.dtype, row.data(), w.in);

@@ -20,14 +20,14 @@ std::vector<int64_t> rows_not_zero(const at::Tensor& dy_TD) {
   return live;
 }
 
-// Whether the engine adds up the gradients of all leaves, as loss.backward() asks.
+// Returns whether autograd accumulates the gradients of all leaves, as in loss.backward().
 bool accumulates() {
   const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
   return !c10::GradMode::is_enabled() && (!chosen || chosen->empty());
 }
 
-// Whether a node may add to the gradient that `leaf` has.
-bool is_open(const at::Tensor& leaf) {
+// Returns whether a node may add to leaf.grad() in place.
+bool can_accumulate_into(const at::Tensor& leaf) {
   if (!leaf.is_leaf() || !leaf.requires_grad() || !accumulates()) return false;
   const auto& grad = leaf.grad();
   return grad.defined() && grad.sizes() == leaf.sizes() && grad.scalar_type() == leaf.scalar_type() &&
@@ -38,7 +38,7 @@ bool is_open(const at::Tensor& leaf) {
 
 template <typename T>
 T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out) {
-  const bool open = is_open(leaf);
+  const bool open = can_accumulate_into(leaf);
   if (!open) out = at::zeros_like(leaf, at::MemoryFormat::Contiguous);
   return (open ? leaf.grad() : out).template mutable_data_ptr<T>();
 }
@@ -46,7 +46,7 @@ template float* gradient_buffer<float>(const at::Tensor&, at::Tensor&);
 template double* gradient_buffer<double>(const at::Tensor&, at::Tensor&);
 
 at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale) {
-  if (!is_open(leaf)) return part.to(leaf.scalar_type()).mul(scale);
+  if (!can_accumulate_into(leaf)) return part.to(leaf.scalar_type()).mul(scale);
   leaf.grad().add_(part, scale);
   return {};
 }

@@ -17,7 +17,7 @@ using kernels::MatmulScratch;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The node's tensors. Factors that are absent are empty: the graph takes no undefined ones.
+// The inputs of the node, then the saved x A^T. Absent factors are empty tensors: autograd accepts no undefined ones.
 enum LinearTensor : size_t { kLinearX, kLinearWeight, kLinearA, kLinearB, kLinearChangeA, kLinearChangeB, kLinearXA };
 
 // The settings of a call. The node keeps them for its backward pass.
@@ -153,7 +153,7 @@ void check_shapes(const LoraFactors& lora, const at::Tensor& w) {
            w.sizes());
 }
 
-/// A and B (with the core) as the node takes them.
+/// The factors A and B (with the core) in the form that the node accepts.
 struct Prepared {
   at::Tensor a, b;
   double scaling = 1;

@@ -23,7 +23,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows whose logits are made at once.
+// Returns how many rows of logits are computed at once.
 int64_t chunk_rows(int64_t rows, int64_t vocabulary) {
   const int64_t most = std::clamp<int64_t>(kLogitsBytes / 4 / vocabulary, 16, 4096);
   const int64_t chunks = std::max<int64_t>(1, (rows + most - 1) / most);
@@ -64,8 +64,8 @@ struct Parts {
   at::Tensor logprobs_N, dhidden_ND, dhead_VD;  // gradients of -sum(logprobs); undefined unless asked for
 };
 
-// Kept between steps: 128 MiB of fresh pages would cost what the softmax does.
-struct LogitsRoom {
+// The buffer of the logits. It comes from a workspace pool: faulting in 128 MiB would take as long as the softmax.
+struct LogitsWorkspace {
   kernels::Scratch<char> bytes;
 };
 
@@ -79,7 +79,7 @@ Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at:
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
   if (want.head) parts.dhead_VD = at::zeros(head.values_OI.sizes(), hidden_ND.options());
-  const kernels::WorkspaceLease<LogitsRoom> kept(kernels::workspace_pool<LogitsRoom>());
+  const kernels::WorkspaceLease<LogitsWorkspace> kept(kernels::workspace_pool<LogitsWorkspace>());
   const int64_t bytes = step * head.out() * static_cast<int64_t>(hidden_ND.element_size());
   const auto room = at::from_blob(kept->bytes.at_least(bytes), {step, head.out()}, hidden_ND.options());
   for (int64_t n = 0; n < rows; n += step) {

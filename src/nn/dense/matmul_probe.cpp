@@ -20,7 +20,7 @@ using kernels::StoredMatrix;
 
 constexpr int kRepeats = 5;
 
-// 64 MiB of weights, some more than what caches hold.
+// Returns 64 MiB of weights, more than the caches hold.
 std::vector<FrozenWeight> cold_weights(GemmContext context, at::ScalarType stored) {
   const int64_t out = context == GemmContext::kExpert ? 1024 : 2048;
   const int64_t bytes = out * 2048 * static_cast<int64_t>(c10::elementSize(stored));
@@ -59,7 +59,7 @@ void multiply(const ProbeCell& cell, const FrozenWeight& weight, ProbeOperands& 
     kernels::matmul_nn<float>(cell.kernel, x, {w, y}, with.scratch);
 }
 
-// Seconds of one product with each weight: one after the other, or dealt to the threads.
+// Returns the seconds for one product with each weight. Experts run in parallel, linear layers one after the other.
 double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std::vector<ProbeOperands>& operands) {
   const auto start = std::chrono::steady_clock::now();
   std::atomic<size_t> next{0};
@@ -74,7 +74,7 @@ double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// As many weights as make some GFLOP, one for each thread at least.
+// Returns how many weights make about 1 GFLOP; at least one per thread.
 size_t weights_for(int64_t rows, int64_t numbers, size_t threads, size_t most) {
   const auto some = static_cast<size_t>((int64_t{1} << 29) / (rows * numbers));
   return std::clamp<size_t>(some, std::min(threads, most), most);
@@ -85,7 +85,7 @@ double median(std::vector<double> all) {
   return all[all.size() / 2];
 }
 
-// A kernel and the seconds that it took for all weights, or would have taken.
+// A kernel, the estimated seconds for all weights, and the measured ones.
 struct Candidate {
   ProbeCell cell;
   double trial = 0;
@@ -109,8 +109,8 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
   return all;
 }
 
-// Kernels take turns, so that what disturbs the machine for a while disturbs all of them; one that is far behind on
-// some of the weights is not tried on all.
+// Measures all kernels of a cell in turns, so that a temporary disturbance affects all of them. A kernel that takes
+// more than twice the best time in the trial is not measured again.
 MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
                        std::vector<ProbeOperands>& operands) {
   const int64_t numbers = weights[0].values_OI.numel();

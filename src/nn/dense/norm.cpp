@@ -46,7 +46,7 @@ at::Tensor inverse_rms_of_rows(const at::Tensor& x_TD, double eps) {
   return rstd_T;
 }
 
-// dx = rstd * (w dy - x * rstd^2 * mean(w dy x))
+// Computes dx = rstd * (w dy - x * rstd^2 * mean(w dy x))
 template <typename T>
 void normalise_backward(const at::Tensor& dy_TD, const at::Tensor& x_TD, const at::Tensor& w_D, double eps,
                         at::Tensor& dx_TD) {

@@ -14,7 +14,7 @@ using torch::autograd::variable_list;
 
 constexpr size_t kProjections = 3;
 
-// The node's tensors, in the order of apply(). Of each projection: A and B of the adapter, A and B of the change.
+// The inputs of the node. Each projection has four: A and B of the adapter, A and B of the change of the base.
 enum Input : size_t { kX, kWeights, kExperts, kGateUp, kDown, kFirstFactor, kInputs = kFirstFactor + 4 * kProjections };
 // Tensors that are saved after them.
 enum SavedTensor : size_t {
@@ -34,7 +34,7 @@ enum SavedTensor : size_t {
 
 constexpr size_t factor_a(size_t projection, bool change) { return kFirstFactor + 4 * projection + (change ? 2 : 0); }
 
-/// LoraPair one stack: the projections `first` to `last`, adapters first.
+/// The LoRA factors of one stack: the projections `first` to `last`, adapters first.
 struct StackFactors {
   std::vector<LoraPair> parts;
   std::vector<size_t> inputs;  // of each trained part, its A
@@ -58,7 +58,7 @@ StackFactors factors_of(const variable_list& tensors, const std::vector<double>&
 struct Product {
   at::Tensor base_SO, lora_SO;
   at::Tensor whole() { return lora_SO.defined() ? base_SO.add_(lora_SO) : base_SO; }
-  /// Sums of token-choices, gather_rows before the two are added: there are fewer tokens.
+  /// Sums the token-choices of both terms before they are added, because there are fewer tokens than choices.
   at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
     const auto sum = [&](const at::Tensor& y_SO) {
       return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);
@@ -130,7 +130,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   }
 
  private:
-  /// [S, D], before weights.
+  /// Computes the outputs of the experts [S, D], without the routing weights.
   static Product through(variable_list& all, const std::vector<double>& scalings, at::ScalarType type) {
     const int64_t hidden = all[kDown].size(1), width = all[kDown].size(2);
     const auto gate_up_factors = factors_of(all, scalings, 0, 1), down_factors = factors_of(all, scalings, 2, 2);
@@ -161,7 +161,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     at::Tensor x_SI, dxa_SR, dy_SO, xa_SR;
   };
 
-  /// dA = (dy B)^T x and dB = dy^T (x A^T), part by part.
+  /// Computes dA = (dy B)^T x and dB = dy^T (x A^T) for all parts, and distributes them.
   static void put_gradients(const AutogradContext* ctx, const StackFactors& factors, const Outer& of,
                             const at::Tensor& ends, const variable_list& all, variable_list& out) {
     const int64_t columns = packed_ranks(std::span(factors.parts).first(factors.trained()), of.dy_SO.scalar_type());
@@ -171,7 +171,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
     for (size_t i = 0; i < factors.trained(); ++i) {
       const auto& part = factors.parts[i];
       const size_t a = factors.inputs[i], b = a + 1;
-      // The packed B has the scaling already, hence dxa, and dA with it.
+      // The packed B includes the scaling, so dxa and dA include it as well.
       if (ctx->needs_input_grad(a)) out[a] = accumulate_gradient(all[a], part_of_a(da, part, first), 1);
       if (ctx->needs_input_grad(b)) out[b] = accumulate_gradient(all[b], part_of_b(db, part, first), part.scaling);
       first += part.a.size(1);
@@ -184,7 +184,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
 at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Tensor& gate_up, const at::Tensor& down,
                    const std::array<ProjectionFactors, 3>& factors, at::ScalarType type) {
   variable_list inputs{x_TD, routing.weights, routing.experts, gate_up, down};
-  // The graph takes no undefined tensors: an absent factor is an empty one.
+  // Autograd accepts no undefined tensors: absent factors are empty tensors.
   inputs.resize(kInputs, at::empty({0}, x_TD.options()));
   std::vector<double> scalings;
   for (size_t p = 0; p < kProjections; ++p) {

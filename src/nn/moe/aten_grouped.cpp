@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes
 
-/// Whether the operator takes `x`: of its last two strides one is 1 and the other a multiple of 16 bytes.
+/// Returns whether at::_grouped_mm supports `x`: one of its last two strides is 1, the other a multiple of 16 bytes.
 bool fits(const at::Tensor& x) {
   const int64_t rows = x.stride(-2), columns = x.stride(-1), wide = columns == 1 ? rows : columns;
   return (columns == 1 || rows == 1) && wide * static_cast<int64_t>(x.element_size()) % kAlignment == 0;
@@ -19,7 +19,7 @@ bool fit(const at::Tensor& x, const at::Tensor& y) {
   return x.scalar_type() != at::kDouble && x.size(-2) > 0 && fits(x) && fits(y);
 }
 
-/// Calls f(e, begin, end) for each group that is not empty. Waits for the device.
+/// Calls f(e, begin, end) for each group that is not empty. Synchronises with the device.
 template <typename F>
 void for_each_group(const at::Tensor& ends_E, const F& f) {
   const auto ends = ends_E.to(at::kCPU);
@@ -29,7 +29,7 @@ void for_each_group(const at::Tensor& ends_E, const F& f) {
     if (end[e] > begin) f(e, begin, int64_t{end[e]});
 }
 
-/// What the operator left in groups without rows is up to the GPU.
+/// Sets the results of empty groups to 0. The operator leaves them undefined on a GPU.
 void clear_empty(at::Tensor& per_group_EIO, const at::Tensor& ends_E) {
   const auto begins_E = at::constant_pad_nd(ends_E.slice(0, 0, ends_E.size(0) - 1), {1, 0}, 0);
   per_group_EIO.masked_fill_(ends_E.eq(begins_E).view({-1, 1, 1}), 0);

@@ -7,7 +7,7 @@
 namespace evenkeel::aten {
 namespace {
 
-/// Writes parts from rank `at` on.
+/// Writes `parts` into the packed pair, from rank `at` on.
 void put(std::span<const LoraPair> parts, int64_t at, PackedFactors& packed) {
   for (const auto& part : parts) {
     const int64_t rank = part.a.size(1);

@@ -12,7 +12,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Experts from the largest score down, ties to the lowest index. topk() promises no order of ties on a GPU.
+// Returns the experts by descending score, ties by ascending index. topk() guarantees no order of ties on a GPU.
 at::Tensor ranked(const at::Tensor& scores_TE) {
   return std::get<1>(at::sort(scores_TE, /*stable=*/true, /*dim=*/1, /*descending=*/true));
 }
@@ -27,14 +27,14 @@ struct Selection {
   at::Tensor added_TE;    // bool, where phi was added; undefined without modulation
 };
 
-// phi to the raw top N; the top K of the result.
+// Adds phi to the raw top N and selects the top K of the result.
 Selection among_candidates(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
   const auto added_TE = at::argsort(ranked(logits_TE), int64_t{1}, false).lt(options.num_candidates);
   const auto m_TE = at::where(added_TE, logits_TE + phi_E, logits_TE);
   return {m_TE, ranked(m_TE).narrow(1, 0, options.top_k), added_TE};
 }
 
-// The raw top N as they are; phi to the others, which fill what is left of K.
+// Selects the raw top N first. Adds phi to the others, of which the best fill the remaining K - N places.
 Selection with_others(const at::Tensor& logits_TE, const at::Tensor& phi_E, const RouterOptions& options) {
   const auto raw_TE = ranked(logits_TE);
   const auto added_TE = at::argsort(raw_TE, int64_t{1}, false).ge(options.num_candidates);
@@ -69,7 +69,7 @@ struct GateNode : torch::autograd::Function<GateNode> {
     return {weights_TK, experts_TK};
   }
 
-  // Over the selected, dm_i = w_i (g_i - sum_j g_j w_j); over all, the same with g = 0 for those not selected.
+  // For a softmax over the selected, dm_i = w_i (g_i - sum_j g_j w_j); over all experts, g is 0 for those not selected.
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     if (!grads[0].defined()) return variable_list(4);
     const auto saved = ctx->get_saved_variables();
@@ -87,7 +87,7 @@ struct GateNode : torch::autograd::Function<GateNode> {
 }  // namespace
 
 Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const at::Tensor& phi_E, bool over_selected) {
-  // The graph takes no undefined tensors: no modulation is an empty phi.
+  // Autograd accepts no undefined tensors: an empty phi means no modulation.
   const auto phi = phi_E.defined() ? phi_E : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, options, over_selected);
   return {outputs[1], outputs[0]};

@@ -29,7 +29,7 @@ using kernels::WorkspaceLease;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Positions of the node's tensors among its inputs, in the order of apply(); what is saved follows them.
+// Positions of the inputs of the node, in the order of apply(). Saved activations follow them.
 enum Input : size_t {
   kX,
   kWeights,
@@ -58,7 +58,7 @@ ExpertSlots sort_slots(const at::Tensor& experts_TK, int64_t num_experts) {
           num_experts};
 }
 
-// inputs: the tensors in Input order, then 3 E matrices.
+// Builds the operands. \param inputs  the tensors in the order of Input, then 3 E matrices
 template <typename T>
 ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings) {
   const size_t experts = (inputs.size() - kFirstMatrix) / kProjections;
@@ -281,7 +281,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const ExpertW
   const auto count = static_cast<int64_t>(weights.gate.size());
   const int64_t hidden = x_TD.size(1), width = weights.gate[0].out();
   variable_list inputs{x_TD.contiguous(), routing.weights.to(dtype).contiguous(), routing.experts.contiguous()};
-  // The graph takes no undefined tensors: an absent factor is an empty one.
+  // Autograd accepts no undefined tensors: absent factors are empty tensors.
   inputs.resize(kFirstMatrix, at::empty({0}, x_TD.options()));
   const auto settings = c10::make_intrusive<Settings>();
   settings->scalings.assign(kProjections, 1.0);

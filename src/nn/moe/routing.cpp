@@ -26,8 +26,8 @@ struct Plan {
   bool over_selected = false;  // gate weights are a softmax over the selected experts, else over all
 };
 
-// The `count` largest of values[0, n) among those `eligible`, appended to `chosen` largest first. An equal value never
-// displaces one of lower index, so ties go to the lowest index; a NaN never displaces anything.
+// Appends the `count` largest of values[0, n) that are not `taken` to `chosen`, largest first. Ties go to the lowest
+// index. A NaN never displaces another value.
 template <typename T>
 void append_largest(const T* values, int64_t n, int64_t count, const std::vector<char>* taken,
                     std::vector<int64_t>& chosen) {
@@ -46,7 +46,7 @@ void append_largest(const T* values, int64_t n, int64_t count, const std::vector
   }
 }
 
-// One token: m from s and phi, where phi was added, and the selection.
+// Selects the experts of one token.
 template <typename T>
 struct TokenRouter {
   const Plan& plan;
@@ -58,7 +58,7 @@ struct TokenRouter {
   TokenRouter(const Plan& p, int64_t experts, const T* modulation)
       : plan(p), num_experts(experts), phi(modulation), preferred(static_cast<size_t>(experts), 0) {}
 
-  // `added[e]` says whether m[e] = s[e] + phi[e].
+  // Computes m and the selection. added[e] is 1 if m[e] = s[e] + phi[e].
   void run(const T* s, T* m, char* added) {
     chosen.clear();
     std::copy(s, s + num_experts, m);
@@ -90,7 +90,7 @@ struct TokenRouter {
   }
 };
 
-// gate_K from m; probs is scratch of E values, the softmax over all experts when `over_selected` is false.
+// Computes the gate weights from m. \param probs  [E]; the softmax over all experts if `over_selected` is false
 template <typename T>
 void gate(const Plan& plan, const T* m, const int64_t* chosen, int64_t num_experts, T* probs, T* gate_K) {
   const int64_t k = plan.top_k;
@@ -133,8 +133,8 @@ Routed route_tokens(const at::Tensor& logits_TE, const at::Tensor& phi_E, const 
   return out;
 }
 
-// dm = J^T dgate: over the selected, gamma_i (d_i - sum_j d_j gamma_j); over all, the same with gamma = softmax(m) and
-// d = 0 for the experts not selected.
+// Computes dm = J^T dgate: over the selected, gamma_i (d_i - sum_j d_j gamma_j); over all, the same with gamma =
+// softmax(m) and d = 0 for the experts not selected.
 template <typename T>
 at::Tensor gate_backward(const at::Tensor& grad_TK, const Routed& routed) {
   const bool over_selected = routed.probs_TE.size(0) == 0;
@@ -208,7 +208,7 @@ Routing route(const at::Tensor& logits_TE, const RouterOptions& options, const a
     return {routing.experts, scaled(routing.weights)};
   }
   const Plan plan{options.top_k, modulated ? options.num_candidates : 0, options.mode, over_selected};
-  // The graph takes no undefined tensors: no modulation is an empty phi.
+  // Autograd accepts no undefined tensors: an empty phi means no modulation.
   const auto phi = modulated ? phi_E.to(logits_TE.scalar_type()).contiguous() : at::empty({0}, logits_TE.options());
   const auto outputs = GateNode::apply(logits_TE.contiguous(), phi, plan);
   return {outputs[1], scaled(outputs[0])};

@@ -25,7 +25,8 @@ EK_INLINE T lane_sum(const T* lanes) {
 
 EK_INLINE double exponential(double x) { return std::exp(x); }
 
-// Range reduction to [-ln2/2, ln2/2] and a degree-6 polynomial: relative error below 2e-7, no branches.
+// Computes exp(x) by range reduction to [-ln2/2, ln2/2] and a degree-6 polynomial: relative error below 2e-7, no
+// branches.
 EK_INLINE float exponential(float x) {
   constexpr float kRound = 12582912.0f;
   const float low = x < -87.0f ? -87.0f : x;
@@ -170,7 +171,7 @@ struct Axpy {
 
 constexpr int64_t kRowsAtOnce = 4;  // enough chains of sums to hide how long one takes
 
-/// kLanes numbers that an array holds. The compiler keeps these in registers where it keeps arrays of lanes in memory.
+/// A vector of kLanes numbers in memory. The compiler keeps this type in registers, but not an array of lanes.
 template <typename T>
 struct LanesOf {
   typedef T Type __attribute__((vector_size(kLanes * sizeof(T)), aligned(sizeof(T)), may_alias));
