@@ -75,7 +75,8 @@ AttentionLeaf::AttentionLeaf(const AttentionSpec& spec, const std::string& modul
 }
 
 AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
-  const auto at_queries = scaled({pass.asked(pass.rotary.cos), pass.asked(pass.rotary.sin)}, spec_);
+  const auto at_queries =
+      scaled({pass.select_query_rows(pass.rotary.cos), pass.select_query_rows(pass.rotary.sin)}, spec_);
   return {.q = {.norm = q_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = at_queries},
           .k = {.norm = k_norm_, .norm_eps = norm_eps_, .clip = spec_.clip, .rotary = pass.rotary},
           .v = {.clip = spec_.clip}};
@@ -86,7 +87,8 @@ at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
   // Products inside the block share one conversion of what goes in.
   const auto in_RD = pass.layout ? x_RD.to(aten::inner_type(x_RD, options.compute)) : x_RD;
-  const auto q = heads(q_(pass.asked(in_RD), options)), k = heads(k_(in_RD, options)), v = heads(v_(in_RD, options));
+  const auto q = heads(q_(pass.select_query_rows(in_RD), options)), k = heads(k_(in_RD, options)),
+             v = heads(v_(in_RD, options));
   const auto before = steps(pass);
   if (!options.cache && pass.layout) return o_(aten::packed_attention(q, k, v, *pass.layout, before), options);
   if (!options.cache) return o_(packed_attention(q, k, v, pass.batch.offsets, before, pass.batch.rows_T), options);

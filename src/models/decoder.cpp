@@ -212,7 +212,8 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
                          layout ? &*layout : nullptr,
                          window ? &*window : nullptr,
                          only_last ? last_rows(batch).to(device()) : at::Tensor()};
-    x_RD = pass.asked(x_RD) + times(layer.attention(layer.input_norm(x_RD, options), i, pass), scales_.residual);
+    x_RD = pass.select_query_rows(x_RD) +
+           times(layer.attention(layer.input_norm(x_RD, options), i, pass), scales_.residual);
     const auto normed_RD = layer.feed_forward_norm(x_RD, options);
     const auto y_RD = std::visit([&](const auto& block) { return block(normed_RD, pass); }, layer.feed_forward);
     x_RD = x_RD + times(y_RD, scales_.residual);

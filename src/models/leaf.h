@@ -57,7 +57,9 @@ struct LayerPass {
   aten::CacheWindow* window = nullptr;   ///< of the cache; engine aten alone
   at::Tensor queries_N{};                ///< the rows that are asked for, one per sequence: its last; undefined: all
   /// Those rows of `x`.
-  at::Tensor asked(const at::Tensor& x) const { return queries_N.defined() ? x.index_select(0, queries_N) : x; }
+  at::Tensor select_query_rows(const at::Tensor& x) const {
+    return queries_N.defined() ? x.index_select(0, queries_N) : x;
+  }
 };
 
 struct LinearSpec {
