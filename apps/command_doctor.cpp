@@ -83,16 +83,16 @@ void print_gpu() {
 }
 
 void print_products() {
-  const auto measured = measure_products();
+  const auto measured = measure_matmuls();
   std::cout << "\nproducts with a bfloat16 base, GFLOP/s on weights that are not in cache\n"
             << "                          rows |     own     dot    tile  native   widen | chosen\n";
   for (const auto& cell : measured) {
-    const auto gflops = [&](ProductKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
-    std::cout << (cell.place == ProductPlace::kExpert ? "an expert" : "a linear ")
+    const auto gflops = [&](MatmulKernel kernel) { return fixed(cell.gflops.at(static_cast<size_t>(kernel)), 1, 8); };
+    std::cout << (cell.place == GemmContext::kExpert ? "an expert" : "a linear ")
               << (cell.direction == Direction::kForward ? ", x W^T       " : ", dY W        ")
-              << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(ProductKernel::kOwn)
-              << gflops(ProductKernel::kDot) << gflops(ProductKernel::kTile) << gflops(ProductKernel::kNative)
-              << gflops(ProductKernel::kWiden) << " | " << config::name_of(cell.chosen()) << '\n';
+              << fixed(static_cast<double>(cell.rows), 0, 7) << " |" << gflops(MatmulKernel::kFp32Exact)
+              << gflops(MatmulKernel::kBf16Dot) << gflops(MatmulKernel::kBf16Tile) << gflops(MatmulKernel::kBf16Vendor)
+              << gflops(MatmulKernel::kUpcast) << " | " << config::name_of(cell.chosen()) << '\n';
   }
   std::cout
       << "own: widened in registers, exact products; dot, tile: activations rounded to bfloat16, two terms and 32 at a "

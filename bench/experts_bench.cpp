@@ -48,7 +48,7 @@ int64_t page_faults() {
 }
 
 void run(benchmark::State& state, int64_t tokens, int64_t hidden, int64_t width, int64_t top_k, bool backward,
-         ProductKernel kernel) {
+         MatmulKernel kernel) {
   constexpr int64_t kExperts = 64;
   const auto layer = make_layer(tokens, hidden, width, kExperts, top_k, at::kBFloat16);
   const ExpertFactors adapters{{&layer.gate}, {&layer.up}, {&layer.down}};
@@ -75,7 +75,7 @@ void register_all() {
     for (const int64_t k : {1, 8})
       for (const bool backward : {false, true})
         for (const auto kernel :
-             {ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative, ProductKernel::kDot})
+             {MatmulKernel::kFp32Exact, MatmulKernel::kUpcast, MatmulKernel::kBf16Vendor, MatmulKernel::kBf16Dot})
           benchmark::RegisterBenchmark(
               concat("experts/", shape.name, "/k", k, backward ? "/step/" : "/forward/", config::name_of(kernel))
                   .c_str(),

@@ -28,7 +28,7 @@ void count(benchmark::State& state) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void split(benchmark::State& state, ProductKernel kernel) {
+void split(benchmark::State& state, MatmulKernel kernel) {
   const auto p = make_projection(state.range(0));
   for (auto _ : state) {
     const auto y = linear(p.x, p.w, {&p.lora}, {.products = kernel});
@@ -52,9 +52,9 @@ void shapes(benchmark::internal::Benchmark* bench) {
   for (const int64_t tokens : {8, 32, 256, 2048}) bench->Arg(tokens);
 }
 
-BENCHMARK_CAPTURE(split, own, ProductKernel::kOwn)->Apply(shapes);
-BENCHMARK_CAPTURE(split, widen, ProductKernel::kWiden)->Apply(shapes);
-BENCHMARK_CAPTURE(split, native, ProductKernel::kNative)->Apply(shapes);
+BENCHMARK_CAPTURE(split, own, MatmulKernel::kFp32Exact)->Apply(shapes);
+BENCHMARK_CAPTURE(split, widen, MatmulKernel::kUpcast)->Apply(shapes);
+BENCHMARK_CAPTURE(split, native, MatmulKernel::kBf16Vendor)->Apply(shapes);
 BENCHMARK(materialised)->Apply(shapes);
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "base/plain/error.h"
 #include "base/system/dispatch.h"
 #include "bench/machine_limits.h"
-#include "nn/kernels/matmul/packed_matmul.h"
+#include "nn/kernels/matmul/gemm.h"
 
 namespace evenkeel {
 namespace {
@@ -50,18 +50,18 @@ struct Setting {
   bool forward;
 
   kernels::Arithmetic arithmetic() const {
-    if (kernel == Kernel::kPairsBf16 || kernel == Kernel::kPairsInt8) return kernels::Arithmetic::kPairs;
-    return kernel == Kernel::kTilesBf16 || kernel == Kernel::kTilesInt8 ? kernels::Arithmetic::kTiles
-                                                                        : kernels::Arithmetic::kSingles;
+    if (kernel == Kernel::kPairsBf16 || kernel == Kernel::kPairsInt8) return kernels::Arithmetic::kBf16Pairs;
+    return kernel == Kernel::kTilesBf16 || kernel == Kernel::kTilesInt8 ? kernels::Arithmetic::kBf16Tiles
+                                                                        : kernels::Arithmetic::kFp32;
   }
   double peak(const bench::MachineLimits& limits) const {
-    const bool exact = arithmetic() == kernels::Arithmetic::kSingles && kernel != Kernel::kLibraryBf16;
+    const bool exact = arithmetic() == kernels::Arithmetic::kFp32 && kernel != Kernel::kLibraryBf16;
     return !exact ? limits.bfloat16_gflops : limits.gflops;
   }
 };
 
 void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, const at::Tensor& scales, at::Tensor& y,
-            kernels::PackedScratch& scratch) {
+            kernels::GemmScratch& scratch) {
   const kernels::StoredMatrix matrix{.data = w.const_data_ptr(),
                                      .dtype = w.scalar_type(),
                                      .out = setting.out,
@@ -71,8 +71,8 @@ void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, co
   const kernels::Activations rows{
       .data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.size(1), .arithmetic = setting.arithmetic()};
   const kernels::Result result{.data = y.mutable_data_ptr<float>(), .stride = y.size(1)};
-  setting.forward ? kernels::times_transposed(rows, matrix, result, scratch)
-                  : kernels::times(rows, matrix, result, scratch);
+  setting.forward ? kernels::gemm_nt(rows, matrix, result, scratch)
+                  : kernels::gemm_nn(rows, matrix, result, scratch);
 }
 
 // 512 rows of the weight at a time, as wide as a panel may be without falling out of the cache.
@@ -104,7 +104,7 @@ void run(benchmark::State& state, const Setting& setting, int64_t threads) {
   const auto scales = at::full({setting.out}, 0.01f);
   const auto x = at::full({setting.rows, setting.forward ? setting.in : setting.out}, 0.5f);
   auto y = at::zeros({setting.rows, setting.forward ? setting.out : setting.in});
-  kernels::PackedScratch scratch;
+  kernels::GemmScratch scratch;
   size_t next = 0;
   for (auto _ : state) {
     const auto& w = weights[next++ % weights.size()];

@@ -8,10 +8,10 @@
 namespace evenkeel::bench {
 
 /// "own", "dot", "tile", "native" or "widen" for all products, or "measured" here and now.
-inline ProductTable products_by_name(const std::string& name) {
-  for (const auto& entry : names(ProductKernel{}))
+inline MatmulTable products_by_name(const std::string& name) {
+  for (const auto& entry : names(MatmulKernel{}))
     if (entry.name == name) return entry.value;
-  return fastest_products(measure_products());
+  return fastest_kernels(measure_matmuls());
 }
 
 }  // namespace evenkeel::bench

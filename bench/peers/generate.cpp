@@ -185,7 +185,7 @@ OrderedJson run(const Job& job) {
   const auto model = load_model(job.model);
   ForwardOptions forward;
   forward.router.top_k = job.top_k;
-  forward.compute.products = fastest_products(measure_products());
+  forward.compute.products = fastest_kernels(measure_matmuls());
   restart_peak_memory();  // loading does not count
   auto result = job.evaluate ? evaluated(job, *model, forward, tokenizer) : generated(job, *model, forward, prompts);
   result["peak_gib"] = peak_gib(c10::kCPU);

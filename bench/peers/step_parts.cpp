@@ -46,9 +46,9 @@ struct Limits {
   bench::MachineLimits machine;
   double base_gflops;
 
-  Limits(const bench::MachineLimits& measured, const ProductTable& products)
+  Limits(const bench::MachineLimits& measured, const MatmulTable& products)
       : machine(measured),
-        base_gflops(products == ProductTable(ProductKernel::kOwn) || products == ProductTable(ProductKernel::kWiden)
+        base_gflops(products == MatmulTable(MatmulKernel::kFp32Exact) || products == MatmulTable(MatmulKernel::kUpcast)
                         ? measured.gflops
                         : measured.bfloat16_gflops) {}
   double operations(const Part& part) const { return part.base_gflop / base_gflops + part.gflop / machine.gflops; }
@@ -98,7 +98,7 @@ void flow_back(const at::Tensor& y, const at::Tensor& dy, std::initializer_list<
 /// Twice the multiply-adds of a product and of its gradient.
 double gflop(int64_t rows, int64_t in, int64_t out) { return 4e-9 * static_cast<double>(rows * in * out); }
 
-Part head_part(const Job& job, const ProductTable& products) {
+Part head_part(const Job& job, const MatmulTable& products) {
   const FrozenWeight head = weight({kVocabulary, kHidden});
   const auto hidden = leaf({job.tokens(), kHidden});
   const auto targets = at::randint(kVocabulary, {job.tokens()}, at::kLong);
@@ -107,7 +107,7 @@ Part head_part(const Job& job, const ProductTable& products) {
           }};
 }
 
-Part projections_part(const Job& job, const ProductTable& products) {
+Part projections_part(const Job& job, const MatmulTable& products) {
   std::vector<FrozenWeight> weights;
   for (int i = 0; i < 4; ++i) weights.push_back(weight({kHidden, kHidden}));
   const auto x = leaf({job.tokens(), kHidden}), dy = at::randn_like(x);
@@ -133,7 +133,7 @@ Part attention_part(const Job& job) {
             flow_back(packed_attention(q, k, v, offsets), dy, {q, k, v}); }};
 }
 
-Part experts_part(const Job& job, const ProductTable& products, bool with_lora) {
+Part experts_part(const Job& job, const MatmulTable& products, bool with_lora) {
   ExpertWeights weights;
   for (int64_t e = 0; e < kExperts; ++e) {
     weights.gate.emplace_back(weight({kWidth, kHidden}));

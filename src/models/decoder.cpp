@@ -64,7 +64,7 @@ at::Tensor times(const at::Tensor& x, double factor) { return factor == 1 ? x : 
 class Decoder final : public CausalLm {
  public:
   Decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source);
-  ~Decoder() override { kernels::release_kept(); }
+  ~Decoder() override { kernels::release_workspaces(); }
 
   const ModelSpec& spec() const override { return built_.spec; }
   at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const override;

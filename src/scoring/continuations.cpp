@@ -112,7 +112,7 @@ KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size
   known.tokens = {first};
   follow(shared.ids[b], std::span(shared.likeliest).subspan(behind, shared.ids[b].size()), known.tokens);
   const auto cached = prompts.sequences[b].length() + static_cast<int64_t>(known.tokens.size()) - 1;
-  known.cached = shared.cache.sequences[b].beginning(cached);
+  known.cached = shared.cache.sequences[b].prefix(cached);
   return known;
 }
 
@@ -150,7 +150,7 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Sh
     if (common + own.size() <= best.tokens.size()) continue;
     tokens.insert(tokens.end(), own.begin() + 1, own.end());
     const auto cached = shared.cache.sequences[branch.prompt].length() + static_cast<int64_t>(own.size()) - 1;
-    best = {std::move(tokens), forks.sequences[i].beginning(cached)};
+    best = {std::move(tokens), forks.sequences[i].prefix(cached)};
   }
 }
 

@@ -314,7 +314,7 @@ PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std:
   int64_t tokens = 0;
   for (const auto& prompt : prompts) {
     const int64_t given = given_tokens(prompt, options.prefix);
-    run.cache.sequences.push_back(given > 0 ? options.prefix->cached.beginning(given) : KvSequence());
+    run.cache.sequences.push_back(given > 0 ? options.prefix->cached.prefix(given) : KvSequence());
     own.emplace_back(prompt.begin() + given, prompt.end());
     tokens += static_cast<int64_t>(own.back().size()) + options.room;
   }

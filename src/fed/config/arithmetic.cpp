@@ -25,7 +25,7 @@ bool gains_from_choice(const ModelSection& section) {
   const auto folder = resolve_model_path(section.path);
   const auto parameters = load_shape(folder)->parameters();
   const bool large = std::any_of(parameters.begin(), parameters.end(), [](const auto& entry) {
-    return entry.second.dim() == 2 && entry.second.numel() >= kSmallestMeasuredWeight;
+    return entry.second.dim() == 2 && entry.second.numel() >= kMinMeasuredWeight;
   });
   return large && (section.base_format == BaseFormat::kInt8 || stores_16_bits(section, folder));
 }
@@ -43,7 +43,7 @@ MachineChoices machine_choices(const ExperimentConfig& config) {
   const int before = at::get_num_threads();
   at::set_num_threads(static_cast<int>(config.threads > 0 ? config.threads : machine.threads));
   machine.products =
-      fastest_products(measure_products(model.base_format == BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
+      fastest_kernels(measure_matmuls(model.base_format == BaseFormat::kInt8 ? at::kChar : at::kBFloat16));
   at::set_num_threads(before);
   return machine;
 }

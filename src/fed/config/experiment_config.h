@@ -64,11 +64,11 @@ constexpr auto names(TransportDtype) {
 /// What a machine stands in for where a config leaves it open (fed/config/arithmetic.h measures it).
 struct MachineChoices {
   int64_t threads = 1;
-  ProductTable products;
+  MatmulTable products;
   std::string device = "cpu";  ///< what "auto" is: "cpu" or "cuda"
 };
 
-/// Which kernel makes a product with the base, by the number of rows: lists of ProductTable::kRows.size() names, own,
+/// Which kernel makes a product with the base, by the number of rows: lists of MatmulTable::kRows.size() names, own,
 /// widen, native, dot or tile. All four, or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
@@ -82,8 +82,8 @@ struct ProductsSection {
   }
   void resolve(const config::Table& table) const;
   bool given() const { return !expert_forward.empty(); }
-  static ProductsSection of(const ProductTable& table);
-  ProductTable table() const;
+  static ProductsSection of(const MatmulTable& table);
+  MatmulTable table() const;
 };
 
 struct ModelSection {
@@ -124,11 +124,11 @@ struct ModelSection {
   /// Replaces what is auto: device, engine, and the arithmetic with `settle_products()`.
   void settle(const MachineChoices& machine);
   /// Of products with the base, once that is settled.
-  ProductTable product_table() const;
+  MatmulTable product_table() const;
   /// Who computes, and how.
   Compute compute() const;
   /// Replaces auto by what was chosen.
-  void settle_products(const ProductTable& chosen);
+  void settle_products(const MatmulTable& chosen);
   /// How the weights are loaded, on the processor. \param beside  the run folder
   BaseStorage storage(const std::filesystem::path& beside) const;
   /// There is nothing to choose then.

@@ -99,31 +99,31 @@ telequad = { split = "specs", split_seed = 3, train_share = 0.25, impossible = t
 
 TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
   auto config = read("[model]\ndtype = \"float32\"\n");
-  config.settle({.products = ProductKernel::kDot});
+  config.settle({.products = MatmulKernel::kBf16Dot});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kFloat32);
 }
 
 TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
-  ProductTable chosen;
-  chosen.put(ProductPlace::kLinear, Direction::kForward, 300, ProductKernel::kNative);
+  MatmulTable chosen;
+  chosen.put(GemmContext::kLinear, Direction::kForward, 300, MatmulKernel::kBf16Vendor);
   auto config = read("");
   config.settle({.products = chosen});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   EXPECT_EQ(config.model.product_table(), chosen);
   auto again = read(config.text());
-  again.settle({.products = ProductKernel::kWiden});  // another machine would choose otherwise
+  again.settle({.products = MatmulKernel::kUpcast});  // another machine would choose otherwise
   EXPECT_EQ(again.text(), config.text());
   EXPECT_EQ(again.model.product_table(), chosen);
 }
 
 TEST(ExperimentConfig, AChoiceThatIsTheSameEverywhereIsSaidInOneWord) {
-  for (const auto& [kernel, dtype] : {std::pair{ProductKernel::kOwn, ComputeDtype::kFloat32},
-                                      std::pair{ProductKernel::kDot, ComputeDtype::kBFloat16}}) {
+  for (const auto& [kernel, dtype] : {std::pair{MatmulKernel::kFp32Exact, ComputeDtype::kFloat32},
+                                      std::pair{MatmulKernel::kBf16Dot, ComputeDtype::kBFloat16}}) {
     auto config = read("");
     config.settle({.products = kernel});
     EXPECT_EQ(config.model.compute_dtype, dtype);
     EXPECT_FALSE(config.model.products.given());
-    EXPECT_EQ(config.model.product_table(), ProductTable(kernel));
+    EXPECT_EQ(config.model.product_table(), MatmulTable(kernel));
   }
 }
 
@@ -137,8 +137,8 @@ TEST(ExperimentConfig, KernelsThatAreListedPinTheChoice) {
   config.settle({});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);
   const auto products = config.model.product_table();
-  EXPECT_EQ(products.at(ProductPlace::kExpert, Direction::kBackward, 17), ProductKernel::kWiden);
-  EXPECT_EQ(products.at(ProductPlace::kLinear, Direction::kForward, 2048), ProductKernel::kNative);
+  EXPECT_EQ(products.at(GemmContext::kExpert, Direction::kBackward, 17), MatmulKernel::kUpcast);
+  EXPECT_EQ(products.at(GemmContext::kLinear, Direction::kForward, 2048), MatmulKernel::kBf16Vendor);
   expect_complaint(lists("float32"), {"model.compute_dtype", "float32", "measured or auto"});
   expect_complaint("[model]\ncompute_dtype = \"measured\"\n", {"model.compute_dtype", "lists no kernels"});
   expect_complaint(concat("[model.products]\nlinear_forward = ", eight, "\n"), {"model.products", "1 lists", "all of"});

@@ -11,14 +11,14 @@ using Kernels = std::vector<std::string>;
 
 /// Calls f(place, direction, list) with each list of a section, in the order of its fields.
 void for_each_list(auto& section, const auto& f) {
-  f(ProductPlace::kExpert, Direction::kForward, section.expert_forward);
-  f(ProductPlace::kExpert, Direction::kBackward, section.expert_backward);
-  f(ProductPlace::kLinear, Direction::kForward, section.linear_forward);
-  f(ProductPlace::kLinear, Direction::kBackward, section.linear_backward);
+  f(GemmContext::kExpert, Direction::kForward, section.expert_forward);
+  f(GemmContext::kExpert, Direction::kBackward, section.expert_backward);
+  f(GemmContext::kLinear, Direction::kForward, section.linear_forward);
+  f(GemmContext::kLinear, Direction::kBackward, section.linear_backward);
 }
 
-const config::EnumName<ProductKernel>* find_kernel(std::string_view name) {
-  static constexpr auto kKernels = names(ProductKernel{});
+const config::EnumName<MatmulKernel>* find_kernel(std::string_view name) {
+  static constexpr auto kKernels = names(MatmulKernel{});
   for (const auto& entry : kKernels)
     if (entry.name == name) return &entry;
   return nullptr;
@@ -27,9 +27,9 @@ const config::EnumName<ProductKernel>* find_kernel(std::string_view name) {
 void check_list(const config::Table& table, std::string_view key, const Kernels& kernels) {
   for (const auto& name : kernels)
     table.check_entry(find_kernel(name) != nullptr, key, concat('"', name, '"'), "own, widen, native, dot, tile");
-  const bool whole = kernels.empty() || kernels.size() == ProductTable::kRows.size();
+  const bool whole = kernels.empty() || kernels.size() == MatmulTable::kRows.size();
   table.check(whole, key, concat("a list of ", kernels.size()),
-              concat("none, or one kernel for each of ", join(ProductTable::kRows), " rows"));
+              concat("none, or one kernel for each of ", join(MatmulTable::kRows), " rows"));
 }
 
 }  // namespace
@@ -40,27 +40,27 @@ void ProductsSection::resolve(const config::Table& table) const {
   check_list(table, "linear_forward", linear_forward);
   check_list(table, "linear_backward", linear_backward);
   size_t lists = 0;
-  for_each_list(*this, [&](ProductPlace, Direction, const Kernels& kernels) { lists += kernels.empty() ? 0 : 1; });
+  for_each_list(*this, [&](GemmContext, Direction, const Kernels& kernels) { lists += kernels.empty() ? 0 : 1; });
   const auto keys = table.keys();
   EK_CHECK(lists == 0 || lists == 4, kConfig, table.path(), " has ", lists,
            " lists, allowed: none, or all of expert_forward, expert_backward, linear_forward, linear_backward",
            table.place_of(keys.empty() ? "expert_forward" : keys.front()));
 }
 
-ProductsSection ProductsSection::of(const ProductTable& products) {
+ProductsSection ProductsSection::of(const MatmulTable& products) {
   ProductsSection section;
-  for_each_list(section, [&](ProductPlace place, Direction direction, Kernels& kernels) {
-    for (const int64_t rows : ProductTable::kRows)
+  for_each_list(section, [&](GemmContext place, Direction direction, Kernels& kernels) {
+    for (const int64_t rows : MatmulTable::kRows)
       kernels.emplace_back(config::name_of(products.at(place, direction, rows)));
   });
   return section;
 }
 
-ProductTable ProductsSection::table() const {
-  ProductTable products;
-  for_each_list(*this, [&](ProductPlace place, Direction direction, const Kernels& kernels) {
+MatmulTable ProductsSection::table() const {
+  MatmulTable products;
+  for_each_list(*this, [&](GemmContext place, Direction direction, const Kernels& kernels) {
     for (size_t i = 0; i < kernels.size(); ++i)
-      products.put(place, direction, ProductTable::kRows[i], find_kernel(kernels[i])->value);
+      products.put(place, direction, MatmulTable::kRows[i], find_kernel(kernels[i])->value);
   });
   return products;
 }
@@ -104,9 +104,9 @@ void ModelSection::settle(const MachineChoices& machine) {
   settle_products(machine.products);
 }
 
-ProductTable ModelSection::product_table() const {
+MatmulTable ModelSection::product_table() const {
   if (compute_dtype == ComputeDtype::kMeasured) return products.table();
-  return compute_dtype == ComputeDtype::kBFloat16 ? ProductKernel::kDot : ProductKernel::kOwn;
+  return compute_dtype == ComputeDtype::kBFloat16 ? MatmulKernel::kBf16Dot : MatmulKernel::kFp32Exact;
 }
 
 Compute ModelSection::compute() const {
@@ -115,13 +115,13 @@ Compute ModelSection::compute() const {
   return {.engine = Engine::kAten, .inner = rounds ? c10::ScalarType::BFloat16 : c10::ScalarType::Float};
 }
 
-void ModelSection::settle_products(const ProductTable& chosen) {
+void ModelSection::settle_products(const MatmulTable& chosen) {
   if (compute_dtype != ComputeDtype::kAuto) return;
   if (uses_operators()) {
     compute_dtype = names_gpu(device) && !stores_wide() ? ComputeDtype::kBFloat16 : ComputeDtype::kFloat32;
-  } else if (!products.given() && (stores_wide() || chosen == ProductTable(ProductKernel::kOwn))) {
+  } else if (!products.given() && (stores_wide() || chosen == MatmulTable(MatmulKernel::kFp32Exact))) {
     compute_dtype = ComputeDtype::kFloat32;
-  } else if (!products.given() && chosen == ProductTable(ProductKernel::kDot)) {
+  } else if (!products.given() && chosen == MatmulTable(MatmulKernel::kBf16Dot)) {
     compute_dtype = ComputeDtype::kBFloat16;
   } else {
     compute_dtype = ComputeDtype::kMeasured;

@@ -225,7 +225,7 @@ TEST_F(RoundTest, ComputeDtypeReachesTrainingGradientSumsAndEvaluation) {
     gradients.push_back(e.server.gradient_sums(e.fabric, bytes_up)(site, {.rows = 6}));
     trained.push_back(play(e, beginning(e), concat("computed-", dtype)).next.state.global.adapters);
     EXPECT_EQ(e.fabric.place.forward({}).compute.products,
-              ProductTable(dtype == "bfloat16" ? ProductKernel::kDot : ProductKernel::kOwn));
+              MatmulTable(dtype == "bfloat16" ? MatmulKernel::kBf16Dot : MatmulKernel::kFp32Exact));
   }
   EXPECT_FALSE(at::equal(trained[0].at(site).b, trained[1].at(site).b));
   EXPECT_FALSE(at::equal(gradients[0], gradients[1]));

@@ -64,7 +64,7 @@ struct FlashNode : torch::autograd::Function<FlashNode> {
 
 // [T, G, P] -> [B, H, L, P]
 at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& layout) {
-  const auto places = taken(x_TGP, layout.padded).view({-1, layout.longest, x_TGP.size(1), 1, x_TGP.size(2)});
+  const auto places = gather_rows(x_TGP, layout.padded).view({-1, layout.longest, x_TGP.size(1), 1, x_TGP.size(2)});
   const int64_t sequences = places.size(0), group = heads / x_TGP.size(1);
   return places.expand({sequences, layout.longest, x_TGP.size(1), group, x_TGP.size(2)})
       .reshape({sequences, layout.longest, heads, x_TGP.size(2)})
@@ -78,7 +78,7 @@ at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, co
   const auto out_BHLP = at::scaled_dot_product_attention(
       padded_heads(q_THP, heads, layout), padded_heads(k_TGP, heads, layout), padded_heads(v_TGP, heads, layout), {},
       0.0, /*is_causal=*/true, scale_of(q_THP));
-  return taken(out_BHLP.transpose(1, 2).reshape({-1, heads, q_THP.size(2)}), layout.unpadded);
+  return gather_rows(out_BHLP.transpose(1, 2).reshape({-1, heads, q_THP.size(2)}), layout.unpadded);
 }
 
 }  // namespace
@@ -104,12 +104,12 @@ at::Tensor packed_attention(const at::Tensor& q_RHP, const at::Tensor& k_RGP, co
                             const Layout& layout, const AttentionSteps& steps) {
   const auto of_tokens = [&](const at::Tensor& x_R, const HeadSteps& own) {
     const auto stepped = aten::apply_steps(x_R, own);
-    return layout.copies.defined() ? taken(stepped, layout.copies) : stepped;
+    return layout.copies.defined() ? gather_rows(stepped, layout.copies) : stepped;
   };
   const auto q = of_tokens(q_RHP, steps.q), k = of_tokens(k_RGP, steps.k), v = of_tokens(v_RGP, steps.v);
   auto out =
       has_flash(q) ? FlashNode::apply(q, k, v, layout.starts_B1, layout.longest) : padded_attention(q, k, v, layout);
-  if (layout.firsts.defined()) out = taken(out, layout.firsts);
+  if (layout.firsts.defined()) out = gather_rows(out, layout.firsts);
   return out.reshape({q_RHP.size(0), -1});
 }
 

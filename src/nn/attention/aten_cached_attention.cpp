@@ -54,7 +54,7 @@ struct QueriesUpload {
   int64_t longest;
 };
 
-at::Tensor rows_of_run(const KvRun& run) { return run.stretch->all.narrow(3, run.first, run.count); }
+at::Tensor rows_of_run(const KvRun& run) { return run.block->all.narrow(3, run.first, run.count); }
 
 }  // namespace
 
@@ -70,7 +70,7 @@ CacheWindow::CacheWindow(const KvCache& cache, std::span<const int64_t> offsets,
     added.push_back(offsets[b + 1] - offsets[b]);
     const auto& last = runs.back();
     const int64_t first = keys.starts[b + 1] - added.back();
-    added_.push_back({{last.stretch, last.first + last.count - added.back(), added.back()}, first});
+    added_.push_back({{last.block, last.first + last.count - added.back(), added.back()}, first});
     for (int64_t i = 0; i < added.back(); ++i) places.push_back(first + i);
   }
   all_ = at::cat(rows, 3);

@@ -67,7 +67,7 @@ struct Attended {
 
 // One sequence and key head.
 template <typename T>
-struct AttentionPiece {
+struct SequenceHeads {
   const Attended& of;
   int64_t start, length, kv_head;
 
@@ -96,14 +96,14 @@ void for_each_attention(const Attended& of, std::span<const int64_t> offsets, co
   const int64_t kv_heads = of.k_TGP.size(1), sequences = static_cast<int64_t>(offsets.size()) - 1;
   for_each_piece(sequences * kv_heads, [&](int64_t i) {
     const auto b = static_cast<size_t>(i / kv_heads);
-    const kernels::Held<kernels::AttentionScratch<T>> scratch(kernels::kept<kernels::AttentionScratch<T>>());
-    f(AttentionPiece<T>{of, offsets[b], offsets[b + 1] - offsets[b], i % kv_heads}, *scratch);
+    const kernels::WorkspaceLease<kernels::AttentionScratch<T>> scratch(kernels::workspace_pool<kernels::AttentionScratch<T>>());
+    f(SequenceHeads<T>{of, offsets[b], offsets[b + 1] - offsets[b], i % kv_heads}, *scratch);
   });
 }
 
 template <typename T>
 void attend(const Attended& of, std::span<const int64_t> offsets) {
-  for_each_attention<T>(of, offsets, [](const AttentionPiece<T>& piece, kernels::AttentionScratch<T>& scratch) {
+  for_each_attention<T>(of, offsets, [](const SequenceHeads<T>& piece, kernels::AttentionScratch<T>& scratch) {
     kernels::causal_attention<T>(piece.view(), scratch);
   });
 }
@@ -111,7 +111,7 @@ void attend(const Attended& of, std::span<const int64_t> offsets) {
 template <typename T>
 void attend_backward(const Attended& of, std::span<const int64_t> offsets, const at::Tensor& dout_THP,
                      const variable_list& grads) {
-  for_each_attention<T>(of, offsets, [&](const AttentionPiece<T>& piece, kernels::AttentionScratch<T>& scratch) {
+  for_each_attention<T>(of, offsets, [&](const SequenceHeads<T>& piece, kernels::AttentionScratch<T>& scratch) {
     kernels::causal_attention_backward<T>(piece.view(),
                                           {.dout = dout_THP.const_data_ptr<T>() + piece.q_at(),
                                            .dq = grads[0].mutable_data_ptr<T>() + piece.q_at(),
@@ -148,7 +148,7 @@ at::Tensor normalised(const at::Tensor& x_THP, const HeadSteps& steps) {
 }
 
 // Makes the gradient of what steps gave that of x, in its place, and returns that of the norm's weight.
-at::Tensor go_back(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps& steps, bool weight_wanted) {
+at::Tensor steps_backward(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps& steps, bool weight_wanted) {
   if (steps.rotary.cos.defined()) rotate(dy_THP, steps.rotary, -1, dy_THP);
   // As at::clamp has it: a bound itself passes its gradient on, NaN does not.
   if (steps.clip) dy_THP.masked_fill_(normalised(x_THP, steps).abs().le(*steps.clip).logical_not_(), 0);
@@ -162,7 +162,7 @@ at::Tensor go_back(at::Tensor& dy_THP, const at::Tensor& x_THP, const HeadSteps&
 
 // Input i, its steps taken, of each token.
 at::Tensor stepped(at::TensorList inputs, size_t i, const AttentionCall& call) {
-  return call.rows.copied(apply_steps(inputs[i], call.steps[i]));
+  return call.rows.expand(apply_steps(inputs[i], call.steps[i]));
 }
 
 // Inputs and their gradients: q, k, v, then the weights of their norms.
@@ -172,8 +172,8 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     const Attended of{q_THP, stepped(inputs, 1, *call), stepped(inputs, 2, *call), at::empty_like(q_THP),
                       at::empty({q_THP.size(0), q_THP.size(1)}, q_THP.options())};
     q_THP.scalar_type() == at::kDouble ? attend<double>(of, call->offsets) : attend<float>(of, call->offsets);
-    const auto out_RHP = call->rows.firsts(of.out_THP);
-    ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.firsts(of.logsumexp_TH)});
+    const auto out_RHP = call->rows.representatives(of.out_THP);
+    ctx->save_for_backward({inputs[0], inputs[1], inputs[2], out_RHP, call->rows.representatives(of.logsumexp_TH)});
     ctx->saved_data["call"] = c10::IValue::make_capsule(call);
     return out_RHP;
   }
@@ -184,13 +184,13 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     const auto& rows = call->rows;
     const auto& steps = call->steps;
     auto out = attention_gradients({stepped(saved, 0, *call), stepped(saved, 1, *call), stepped(saved, 2, *call),
-                                    rows.copied(saved[3]), rows.copied(saved[4])},
-                                   call->offsets, rows.at_firsts(grads[0].contiguous()));
-    for (auto& gradient : out) gradient = rows.summed(gradient);
+                                    rows.expand(saved[3]), rows.expand(saved[4])},
+                                   call->offsets, rows.scatter_to_representatives(grads[0].contiguous()));
+    for (auto& gradient : out) gradient = rows.sum_by_row(gradient);
     out.resize(2 * steps.size() + 1);
     for (size_t i = 0, weight = steps.size(); i < steps.size(); ++i, ++weight)
       if (ctx->needs_input_grad(i) || ctx->needs_input_grad(weight))
-        out[weight] = go_back(out[i], saved[i], steps[i], ctx->needs_input_grad(weight));
+        out[weight] = steps_backward(out[i], saved[i], steps[i], ctx->needs_input_grad(weight));
     return out;
   }
 };

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/plain/error.h"
-#include "nn/kernels/matmul/gemm.h"
+#include "nn/kernels/matmul/blas_gemm.h"
 #include "nn/kernels/primitives/scratch.h"
 #include "nn/kernels/primitives/vector.h"
 
@@ -17,8 +17,8 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kPieceRows = 64;   // queries that one thread takes through a head at once: their scores stay in cache
-constexpr int64_t kProductRows = 4;  // from so many queries on a matrix product is faster than dots
-constexpr int64_t kProductKeys = 8;
+constexpr int64_t kMinGemmRows = 4;  // from so many queries on a matrix product is faster than dots
+constexpr int64_t kMinGemmKeys = 8;
 
 /// Consecutive queries of one sequence. The first of them sees `visible` tokens, itself included, each next one more.
 struct QueryRows {
@@ -27,7 +27,7 @@ struct QueryRows {
 };
 
 /// What one thread takes through a head: queries of several short sequences, or a part of a long one's.
-struct Piece {
+struct QueryPiece {
   std::vector<QueryRows> rows;
   int64_t first = 0, count = 0, longest = 0;
 
@@ -40,15 +40,15 @@ struct Piece {
 };
 
 /// A run of cached rows and the queries of a piece that meet it.
-struct Meeting {
+struct RunQueries {
   const KvRun* run;
   int64_t column;        // the run's place among the scores of its sequence
   int64_t first, count;  // queries, counted from the piece's first
   int64_t keys;          // of the run that any of them sees
 };
 
-std::vector<Piece> pieces_of(std::span<const int64_t> offsets, const KvCache& cache) {
-  std::vector<Piece> pieces(1);
+std::vector<QueryPiece> pieces_of(std::span<const int64_t> offsets, const KvCache& cache) {
+  std::vector<QueryPiece> pieces(1);
   for (size_t b = 0; b + 1 < offsets.size(); ++b) {
     const int64_t length = cache.sequences[b].length(), behind = offsets[b + 1];
     for (int64_t first = offsets[b]; first < behind; first += kPieceRows) {
@@ -61,8 +61,8 @@ std::vector<Piece> pieces_of(std::span<const int64_t> offsets, const KvCache& ca
 }
 
 /// Consecutive sequences that have the same run at the same place meet it together.
-std::vector<Meeting> meetings_of(const Piece& piece, const KvCache& cache) {
-  std::vector<Meeting> meetings;
+std::vector<RunQueries> run_queries_of(const QueryPiece& piece, const KvCache& cache) {
+  std::vector<RunQueries> meetings;
   std::vector<int64_t> column(piece.rows.size(), 0);
   for (size_t level = 0, found = 1; found > 0; ++level) {
     found = 0;
@@ -94,25 +94,25 @@ struct AttentionScratch {
 
 /// Keys (0) or values (1) of a meeting under one head, [keys, P].
 template <typename T>
-const T* rows_of(const Meeting& meeting, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
+const T* rows_of(const RunQueries& meeting, const KvShape& shape, int64_t layer, int64_t which, int64_t head,
                  AttentionScratch<T>& scratch) {
-  const auto& stretch = *meeting.run->stretch;
-  const int64_t at = (((layer * 2 + which) * shape.heads + head) * stretch.capacity + meeting.run->first) * shape.width;
-  if (shape.type != at::kBFloat16) return static_cast<const T*>(stretch.all.const_data_ptr()) + at;
+  const auto& block = *meeting.run->block;
+  const int64_t at = (((layer * 2 + which) * shape.heads + head) * block.capacity + meeting.run->first) * shape.width;
+  if (shape.type != at::kBFloat16) return static_cast<const T*>(block.all.const_data_ptr()) + at;
   T* widened = scratch.widened.at_least(meeting.keys * shape.width);
-  kernels::widen(static_cast<const at::BFloat16*>(stretch.all.const_data_ptr()) + at, at::kBFloat16, widened,
+  kernels::widen(static_cast<const at::BFloat16*>(block.all.const_data_ptr()) + at, at::kBFloat16, widened,
                  meeting.keys * shape.width);
   return widened;
 }
 
-bool takes_product(const Meeting& meeting) { return meeting.count >= kProductRows && meeting.keys >= kProductKeys; }
+bool use_gemm(const RunQueries& meeting) { return meeting.count >= kMinGemmRows && meeting.keys >= kMinGemmKeys; }
 
 /// One head of one piece.
 template <typename T>
 class HeadPass {
  public:
   /// \param q  of the piece's first query and this head; rows of queries and of `out` are `stride` apart
-  HeadPass(const Piece& piece, std::span<const Meeting> meetings, const KvShape& shape, int64_t layer, int64_t kv_head,
+  HeadPass(const QueryPiece& piece, std::span<const RunQueries> meetings, const KvShape& shape, int64_t layer, int64_t kv_head,
            AttentionScratch<T>& scratch)
       : piece_(piece),
         meetings_(meetings),
@@ -130,15 +130,15 @@ class HeadPass {
   }
 
  private:
-  T* scores_of(const Meeting& meeting) { return scores_ + meeting.first * piece_.longest + meeting.column; }
+  T* scores_of(const RunQueries& meeting) { return scores_ + meeting.first * piece_.longest + meeting.column; }
 
-  void score(const Meeting& meeting, const T* q, int64_t stride) {
+  void score(const RunQueries& meeting, const T* q, int64_t stride) {
     const int64_t width = shape_.width, next = piece_.longest;
     const T scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(width)));
     const T* keys = rows_of<T>(meeting, shape_, layer_, 0, head_, scratch_);
     T* scores = scores_of(meeting);
-    if (takes_product(meeting))
-      return kernels::gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale, q,
+    if (use_gemm(meeting))
+      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale, q,
                            stride, keys, width, T(0), scores, next);
     for (int64_t row = 0; row < meeting.count; ++row) {
       kernels::dots(q + row * stride, keys, meeting.keys, width, scores + row * next);
@@ -157,19 +157,19 @@ class HeadPass {
     }
   }
 
-  void add(const Meeting& meeting, T* out, int64_t stride) {
+  void add(const RunQueries& meeting, T* out, int64_t stride) {
     const int64_t width = shape_.width, next = piece_.longest;
     const T* values = rows_of<T>(meeting, shape_, layer_, 1, head_, scratch_);
     const T* weights = scores_of(meeting);
-    if (takes_product(meeting))
-      return kernels::gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1), weights,
+    if (use_gemm(meeting))
+      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1), weights,
                            next, values, width, T(1), out, stride);
     for (int64_t row = 0; row < meeting.count; ++row)
       kernels::add_rows(weights + row * next, values, meeting.keys, width, out + row * stride);
   }
 
-  const Piece& piece_;
-  std::span<const Meeting> meetings_;
+  const QueryPiece& piece_;
+  std::span<const RunQueries> meetings_;
   const KvShape& shape_;
   int64_t layer_, head_;
   AttentionScratch<T>& scratch_;
@@ -181,8 +181,8 @@ void attend(const at::Tensor& q_NHP, std::span<const int64_t> offsets, const KvC
             at::Tensor& out_NHP) {
   const int64_t heads = q_NHP.size(1), width = q_NHP.size(2), groups = heads / cache.shape().heads;
   const auto pieces = pieces_of(offsets, cache);
-  std::vector<std::vector<Meeting>> meetings;
-  for (const auto& piece : pieces) meetings.push_back(meetings_of(piece, cache));
+  std::vector<std::vector<RunQueries>> meetings;
+  for (const auto& piece : pieces) meetings.push_back(run_queries_of(piece, cache));
   const T* q = q_NHP.const_data_ptr<T>();
   T* out = out_NHP.mutable_data_ptr<T>();
   at::parallel_for(0, static_cast<int64_t>(pieces.size()) * heads, 1, [&](int64_t begin, int64_t end) {
@@ -211,9 +211,9 @@ void store_sequence(const T* rows_LGP, int64_t tokens, const KvSequence& sequenc
   const auto& run = sequence.runs.back();
   const int64_t first = run.first + run.count - tokens;
   const auto bytes = static_cast<int64_t>(at::elementSize(shape.type));
-  auto* all = static_cast<char*>(run.stretch->all.mutable_data_ptr());
+  auto* all = static_cast<char*>(run.block->all.mutable_data_ptr());
   for (int64_t head = 0; head < shape.heads; ++head) {
-    const int64_t row = ((layer * 2 + which) * shape.heads + head) * run.stretch->capacity + first;
+    const int64_t row = ((layer * 2 + which) * shape.heads + head) * run.block->capacity + first;
     for (int64_t t = 0; t < tokens; ++t)
       put(rows_LGP + (t * shape.heads + head) * shape.width, shape.type, all + (row + t) * shape.width * bytes,
           shape.width);

@@ -110,8 +110,8 @@ TEST(CachedAttention, SequencesShareWhatTheyBeginWithAndNothingElse) {
   auto prefix = opened({20});
   append(prefix, {{&root, 0, 20}});
   KvCache cache(prefix.shape());
-  cache.sequences = {prefix.sequences[0].beginning(20), prefix.sequences[0].beginning(20),
-                     prefix.sequences[0].beginning(12)};
+  cache.sequences = {prefix.sequences[0].prefix(20), prefix.sequences[0].prefix(20),
+                     prefix.sequences[0].prefix(12)};
   for (const size_t b : {0, 1, 2}) cache.open(b, 6);
   const std::vector<Part> own{{&one, 20, 26}, {&other, 20, 23}, {&shorter, 12, 17}};
   EXPECT_LT(max_difference(append(cache, own), expected(own)), 1e-12);
@@ -167,10 +167,10 @@ TEST(KvCache, ABeginningEndsWithinARun) {
   cache.extend(std::vector<int64_t>{0, 4});
   cache.open(0, 2);
   cache.extend(std::vector<int64_t>{0, 2});
-  EXPECT_EQ(cache.sequences[0].beginning(5).length(), 5);
-  EXPECT_EQ(cache.sequences[0].beginning(5).runs.size(), 2u);
-  EXPECT_EQ(cache.sequences[0].beginning(3).runs.size(), 1u);
-  EXPECT_THROW(cache.sequences[0].beginning(7), Error);
+  EXPECT_EQ(cache.sequences[0].prefix(5).length(), 5);
+  EXPECT_EQ(cache.sequences[0].prefix(5).runs.size(), 2u);
+  EXPECT_EQ(cache.sequences[0].prefix(3).runs.size(), 1u);
+  EXPECT_THROW(cache.sequences[0].prefix(7), Error);
 }
 
 }  // namespace

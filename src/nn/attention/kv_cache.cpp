@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-KvStretch::KvStretch(const KvShape& shape, int64_t tokens)
+KvBlock::KvBlock(const KvShape& shape, int64_t tokens)
     : all(at::empty({shape.layers, 2, shape.heads, tokens, shape.width}, at::device(shape.device).dtype(shape.type))),
       capacity(tokens) {}
 
@@ -18,11 +18,11 @@ int64_t KvSequence::length() const {
   return tokens;
 }
 
-KvSequence KvSequence::beginning(int64_t tokens) const {
+KvSequence KvSequence::prefix(int64_t tokens) const {
   KvSequence kept;
   for (const auto& run : runs) {
     if (tokens == 0) break;
-    kept.runs.push_back({run.stretch, run.first, std::min(tokens, run.count)});
+    kept.runs.push_back({run.block, run.first, std::min(tokens, run.count)});
     tokens -= kept.runs.back().count;
   }
   EK_CHECK(tokens == 0, kInternal, "a cached sequence is ", tokens, " tokens shorter than its beginning");
@@ -32,8 +32,8 @@ KvSequence KvSequence::beginning(int64_t tokens) const {
 void KvCache::open(size_t sequence, int64_t tokens) { open({&sequence, 1}, tokens); }
 
 void KvCache::open(std::span<const size_t> together, int64_t tokens) {
-  const auto room = std::make_shared<KvStretch>(shape_, tokens);
-  for (const size_t sequence : together) sequences[sequence].room = room;
+  const auto room = std::make_shared<KvBlock>(shape_, tokens);
+  for (const size_t sequence : together) sequences[sequence].room = append_block;
 }
 
 void KvCache::extend(std::span<const int64_t> offsets) {
@@ -44,7 +44,7 @@ void KvCache::extend(std::span<const int64_t> offsets) {
     const int64_t tokens = offsets[b + 1] - offsets[b];
     EK_CHECK(room && room->used + tokens <= room->capacity, kInternal, "key/value cache: sequence ", b,
              " has room for ", room ? room->capacity - room->used : 0, " tokens, ", tokens, " are needed");
-    if (!runs.empty() && runs.back().stretch == room && runs.back().first + runs.back().count == room->used)
+    if (!runs.empty() && runs.back().block == room && runs.back().first + runs.back().count == room->used)
       runs.back().count += tokens;
     else
       runs.push_back({room, room->used, tokens});

@@ -38,26 +38,26 @@ struct KvShape {
 };
 
 /// Room for keys and values of `capacity` tokens in all layers; what lies together is what one head meets.
-struct KvStretch {
-  KvStretch(const KvShape& shape, int64_t capacity);
+struct KvBlock {
+  KvBlock(const KvShape& shape, int64_t capacity);
   at::Tensor all;  ///< [layers, 2, G, capacity, P]: keys, then values
   int64_t capacity, used = 0;
 };
 
-/// Rows [first, first + count) of a stretch.
+/// Rows [first, first + count) of a block.
 struct KvRun {
-  std::shared_ptr<KvStretch> stretch;
+  std::shared_ptr<KvBlock> block;
   int64_t first = 0, count = 0;
   bool operator==(const KvRun&) const = default;
 };
 
 struct KvSequence {
   std::vector<KvRun> runs{};          ///< position after position
-  std::shared_ptr<KvStretch> room{};  ///< where new tokens go; others may append to it as well
+  std::shared_ptr<KvBlock> append_block{};  ///< where new tokens go; others may append to it as well
 
   int64_t length() const;
   /// The sequence's first `tokens` tokens, without room.
-  KvSequence beginning(int64_t tokens) const;
+  KvSequence prefix(int64_t tokens) const;
 };
 
 class KvCache {
@@ -69,7 +69,7 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
   /// Gives a sequence room for `tokens` more. Memory: tokens * shape().token_bytes(), touched as they come.
   void open(size_t sequence, int64_t tokens);
-  /// The same for several that append to one stretch: the beams of a search.
+  /// The same for several that append to one block: the beams of a search.
   void open(std::span<const size_t> together, int64_t tokens);
   /// Appends as many uninitialised rows to each sequence as `offsets` [B + 1] say. \throws kInternal without room.
   void extend(std::span<const int64_t> offsets);

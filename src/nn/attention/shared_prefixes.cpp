@@ -71,15 +71,15 @@ SharedRows::SharedRows(const at::Tensor& rows_T) : rows_T_(rows_T) {
     tokens_[static_cast<size_t>(place[static_cast<size_t>(row_of[t])]++)] = t;
 }
 
-at::Tensor SharedRows::copied(const at::Tensor& x_R) const { return rows_T_.defined() ? gathered(x_R, rows_T_) : x_R; }
-at::Tensor SharedRows::firsts(const at::Tensor& x_T) const { return rows_T_.defined() ? gathered(x_T, first_R_) : x_T; }
+at::Tensor SharedRows::expand(const at::Tensor& x_R) const { return rows_T_.defined() ? gathered(x_R, rows_T_) : x_R; }
+at::Tensor SharedRows::representatives(const at::Tensor& x_T) const { return rows_T_.defined() ? gathered(x_T, first_R_) : x_T; }
 
-at::Tensor SharedRows::at_firsts(const at::Tensor& x_R) const {
+at::Tensor SharedRows::scatter_to_representatives(const at::Tensor& x_R) const {
   if (!rows_T_.defined()) return x_R;
   return at::zeros(with_rows(x_R, rows_T_.size(0)), x_R.options()).index_copy_(0, first_R_, x_R);
 }
 
-at::Tensor SharedRows::summed(const at::Tensor& x_T) const {
+at::Tensor SharedRows::sum_by_row(const at::Tensor& x_T) const {
   if (!rows_T_.defined()) return x_T;
   const auto x = x_T.contiguous();
   auto out = at::empty(with_rows(x, first_R_.size(0)), x.options());

@@ -17,13 +17,13 @@ class SharedRows {
   explicit SharedRows(const at::Tensor& rows_T = {});
 
   /// [R, ...] -> [T, ...]: each token's copy.
-  at::Tensor copied(const at::Tensor& x_R) const;
+  at::Tensor expand(const at::Tensor& x_R) const;
   /// [T, ...] -> [R, ...]: of each row the first token's, where all are equal but for rounding.
-  at::Tensor firsts(const at::Tensor& x_T) const;
+  at::Tensor representatives(const at::Tensor& x_T) const;
   /// The transpose of firsts(): [R, ...] -> [T, ...], zero at the tokens after the first.
-  at::Tensor at_firsts(const at::Tensor& x_R) const;
-  /// The transpose of copied(): [T, ...] -> [R, ...], sums in the tokens' order whatever the threads.
-  at::Tensor summed(const at::Tensor& x_T) const;
+  at::Tensor scatter_to_representatives(const at::Tensor& x_R) const;
+  /// The transpose of expand(): [T, ...] -> [R, ...], sums in the tokens' order whatever the threads.
+  at::Tensor sum_by_row(const at::Tensor& x_T) const;
 
  private:
   at::Tensor rows_T_, first_R_;

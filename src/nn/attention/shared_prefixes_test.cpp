@@ -18,29 +18,29 @@ const std::vector<int64_t> kFirsts{0, 1, 2, 5};
 
 TEST(SharedRows, ATokensCopyIsItsRow) {
   const auto x_R = random_tensor({4, 3, 5}, 1);
-  EXPECT_TRUE(at::equal(SharedRows(rows_of(kRows)).copied(x_R), x_R.index_select(0, rows_of(kRows))));
+  EXPECT_TRUE(at::equal(SharedRows(rows_of(kRows)).expand(x_R), x_R.index_select(0, rows_of(kRows))));
 }
 
 TEST(SharedRows, FirstsUndoCopies) {
   const SharedRows shared(rows_of(kRows));
   const auto x_R = random_tensor({4, 7}, 1, at::kFloat);
-  EXPECT_TRUE(at::equal(shared.firsts(shared.copied(x_R)), x_R));
+  EXPECT_TRUE(at::equal(shared.firsts(shared.expand(x_R)), x_R));
 }
 
 TEST(SharedRows, TransposesPairWithWhatTheyTranspose) {
   const SharedRows shared(rows_of(kRows));
   const auto x_R = random_tensor({4, 7}, 1), y_T = random_tensor({9, 7}, 2);
   const auto dot = [](const at::Tensor& x, const at::Tensor& y) { return (x * y).sum().item<double>(); };
-  EXPECT_NEAR(dot(shared.copied(x_R), y_T), dot(x_R, shared.summed(y_T)), 1e-12);
-  EXPECT_NEAR(dot(shared.firsts(y_T), x_R), dot(y_T, shared.at_firsts(x_R)), 1e-12);
-  EXPECT_TRUE(at::equal(shared.at_firsts(x_R).index_select(0, rows_of(kFirsts)), x_R));
+  EXPECT_NEAR(dot(shared.expand(x_R), y_T), dot(x_R, shared.sum_by_row(y_T)), 1e-12);
+  EXPECT_NEAR(dot(shared.representatives(y_T), x_R), dot(y_T, shared.scatter_to_representatives(x_R)), 1e-12);
+  EXPECT_TRUE(at::equal(shared.scatter_to_representatives(x_R).index_select(0, rows_of(kFirsts)), x_R));
 }
 
 TEST(SharedRows, WithoutThemEverythingStaysWhatItIs) {
   const SharedRows none;
   const auto x = random_tensor({4, 7}, 1);
-  EXPECT_TRUE(none.copied(x).is_same(x) && none.firsts(x).is_same(x) && none.at_firsts(x).is_same(x) &&
-              none.summed(x).is_same(x));
+  EXPECT_TRUE(none.expand(x).is_same(x) && none.representatives(x).is_same(x) && none.scatter_to_representatives(x).is_same(x) &&
+              none.sum_by_row(x).is_same(x));
 }
 
 TEST(SharedRows, RefusesRowsThatAreNotNumberedAsTheyAppear) {

@@ -1,5 +1,5 @@
-/// \file  Who computes, and how: a value that goes down with every forward call from ForwardOptions, so two models, or
-/// two clients, of one process may differ.
+/// \file  Selects the engine that computes a forward pass and its settings. A Compute is part of ForwardOptions and is
+/// passed down with every forward call. There is no global setting: two models of one process may use different ones.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -12,20 +12,24 @@
 
 namespace evenkeel {
 
+/// The implementation of the layers.
 enum class Engine : uint8_t {
-  kKernels,  ///< the kernels of this program (nn/kernels), on processors
-  kAten,     ///< LibTorch's operators (nn/aten), on any device
+  kKernels,  ///< the kernels of this program (nn/kernels); CPU only
+  kAten,     ///< LibTorch's operators (the aten_* files of nn); any device
 };
+/// Returns the names of the engines in config files.
 constexpr auto names(Engine) {
   return std::array{config::EnumName<Engine>{"kernels", Engine::kKernels},
                     config::EnumName<Engine>{"aten", Engine::kAten}};
 }
 
+/// The engine of a forward call and its settings.
 struct Compute {
   Engine engine = Engine::kKernels;
-  ProductTable products{};  ///< kKernels: which of them multiplies with a frozen weight
-  /// kAten: what the products inside blocks are made in, kBFloat16 or, for the activations' own type, kFloat. What is
-  /// between blocks, routers and sums of losses are float32 with either.
+  /// Engine kKernels: selects the kernel of each matrix product with a frozen weight.
+  MatmulTable products{};
+  /// Engine kAten: the type of the matrix products inside blocks, kBFloat16 or kFloat. kFloat means the type of the
+  /// activations. The residual stream, the router and sums of losses are float32 for both values.
   c10::ScalarType inner = c10::ScalarType::Float;
   bool operator==(const Compute&) const = default;
 };

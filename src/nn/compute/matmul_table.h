@@ -1,88 +1,92 @@
-/// \file  Which kernel makes which product with a frozen weight: a value that goes down with every forward call from
-/// ForwardOptions, so two models, or two clients, of one process may differ. Processors differ in which kernel is
-/// faster at which shape; a run chooses once, when it is created (nn/dense/matmul_probe.h), or is told.
+/// \file  Selects the kernel for each matrix product with a frozen weight. Which kernel is fastest depends on the
+/// processor and on the shape. A run measures this once, when it is created (nn/dense/matmul_probe.h), or reads the
+/// table from its config. The table is part of Compute (nn/compute/compute.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/format/config_table.h"
 
 namespace evenkeel {
 
-/// How a weight that is stored in 16 bits, or in 8, meets float32 activations. The choice changes rounding.
-enum class ProductKernel : uint8_t {
-  kOwn,    ///< widened in registers (nn/kernels/matmul/packed_matmul.h). Exact products of the stored values, summed in
-           ///< float32 in an order that does not depend on the number of threads
-  kWiden,  ///< panels of the weight become float32, then the library's float32 product; the number of threads may
-           ///< change its order of summation
-  kNative,  ///< activations are rounded to bfloat16 and the library's bfloat16 product is used, likewise
-  kDot,     ///< activations are rounded to bfloat16, pairs of terms go through the processor's dot products
-  ///< (nn/kernels/matmul/packed_matmul.h); float32 sums in an order of their own, whatever the number of threads
-  kTile,  ///< likewise, 32 terms at a time through the processor's tiles (AMX)
+/// Computes a product of float32 activations with a weight that is stored in 16 or 8 bits. The kernels round
+/// differently, so the choice changes results in the last bits.
+enum class MatmulKernel : uint8_t {
+  /// Converts the weight to float32 in registers (nn/kernels/matmul/gemm.h). Products are exact float32 products of the
+  /// stored values. The order of summation is fixed and does not depend on the number of threads.
+  kFp32Exact,
+  /// Converts blocks of the weight to float32 in memory and calls the BLAS library's float32 GEMM. The order of
+  /// summation may depend on the number of threads.
+  kUpcast,
+  /// Rounds activations to bfloat16 and calls LibTorch's bfloat16 GEMM. The order of summation may depend on the number
+  /// of threads.
+  kBf16Vendor,
+  /// Rounds activations to bfloat16 and uses the processor's dot-product instructions (nn/kernels/matmul/gemm.h). Sums
+  /// are float32, in a fixed order that does not depend on the number of threads.
+  kBf16Dot,
+  /// Like kBf16Dot with the processor's tile instructions (AMX), 32 terms at a time. The order is fixed as well, but it
+  /// is another one.
+  kBf16Tile,
 };
-constexpr auto names(ProductKernel) {
-  return std::array{config::EnumName<ProductKernel>{"own", ProductKernel::kOwn},
-                    config::EnumName<ProductKernel>{"widen", ProductKernel::kWiden},
-                    config::EnumName<ProductKernel>{"native", ProductKernel::kNative},
-                    config::EnumName<ProductKernel>{"dot", ProductKernel::kDot},
-                    config::EnumName<ProductKernel>{"tile", ProductKernel::kTile}};
+/// Returns the names of the kernels in config files.
+constexpr auto names(MatmulKernel) {
+  return std::array{config::EnumName<MatmulKernel>{"own", MatmulKernel::kFp32Exact},
+                    config::EnumName<MatmulKernel>{"widen", MatmulKernel::kUpcast},
+                    config::EnumName<MatmulKernel>{"native", MatmulKernel::kBf16Vendor},
+                    config::EnumName<MatmulKernel>{"dot", MatmulKernel::kBf16Dot},
+                    config::EnumName<MatmulKernel>{"tile", MatmulKernel::kBf16Tile}};
 }
 
-/// Whose product: of one expert, made by one thread beside others, or of a linear, made by all threads.
-enum class ProductPlace : uint8_t { kExpert, kLinear };
-enum class Direction : uint8_t { kForward, kBackward };  ///< x W^T, dY W
+/// The caller of a matrix product. kExpert: the matrix of one expert; several experts run in parallel, one thread each.
+/// kLinear: a linear layer; all threads compute it together.
+enum class GemmContext : uint8_t { kExpert, kLinear };
+/// kForward computes x W^T, kBackward computes dY W.
+enum class Direction : uint8_t { kForward, kBackward };
 
-/// The kernel of every place, direction and number of rows.
-class ProductTable {
+/// Maps a context, a direction and a number of activation rows to a kernel.
+class MatmulTable {
  public:
-  /// A bucket is the numbers of rows from its own to below the next one's.
+  /// The smallest number of rows of each bucket. A bucket ends below the smallest number of the next one.
   static constexpr std::array<int64_t, 8> kRows{1, 4, 8, 16, 32, 64, 128, 256};
 
-  ProductTable(ProductKernel everywhere = ProductKernel::kOwn) {  // NOLINT(google-explicit-constructor)
+  /// Uses `everywhere` for all products.
+  MatmulTable(MatmulKernel everywhere = MatmulKernel::kFp32Exact) {  // NOLINT(google-explicit-constructor)
     cells_.fill(everywhere);
   }
-  /// As a list of numbers, which a graph can keep.
-  static ProductTable unpacked(const std::vector<int64_t>& kernels) {
-    ProductTable table;
-    for (size_t i = 0; i < kCells; ++i) table.cells_[i] = static_cast<ProductKernel>(kernels.at(i));
-    return table;
-  }
-  std::vector<int64_t> packed() const {
-    std::vector<int64_t> kernels;
-    for (const auto kernel : cells_) kernels.push_back(static_cast<int64_t>(kernel));
-    return kernels;
-  }
-  /// The middle of each bucket, and the last one's first: what stands for its rows where one number must. A bucket's
-  /// first rows may be the last that a kernel takes another way.
+
+  /// Returns one typical number of rows for each bucket: its middle, and 256 for the last bucket. The middle is used
+  /// because a kernel may change its algorithm at the smallest number of a bucket.
   static constexpr std::array<int64_t, kRows.size()> typical_rows() {
     auto rows = kRows;
     for (size_t i = 0; i + 1 < kRows.size(); ++i) rows[i] = (kRows[i] + kRows[i + 1]) / 2;
     return rows;
   }
 
+  /// Returns the index of the bucket that contains `rows`.
   static size_t bucket(int64_t rows) {
     size_t i = 0;
     while (i + 1 < kRows.size() && kRows[i + 1] <= rows) ++i;
     return i;
   }
-  ProductKernel at(ProductPlace place, Direction direction, int64_t rows) const {
-    return cells_[cell(place, direction, rows)];
+  /// Returns the kernel for products with `rows` rows of activations.
+  MatmulKernel at(GemmContext context, Direction direction, int64_t rows) const {
+    return cells_[cell(context, direction, rows)];
   }
-  void put(ProductPlace place, Direction direction, int64_t rows, ProductKernel kernel) {
-    cells_[cell(place, direction, rows)] = kernel;
+  /// Sets the kernel of the bucket that contains `rows`.
+  void set(GemmContext context, Direction direction, int64_t rows, MatmulKernel kernel) {
+    cells_[cell(context, direction, rows)] = kernel;
   }
-  bool operator==(const ProductTable&) const = default;
+  bool operator==(const MatmulTable&) const = default;
 
  private:
   static constexpr size_t kCells = 4 * kRows.size();
-  static size_t cell(ProductPlace place, Direction direction, int64_t rows) {
-    return (static_cast<size_t>(place) * 2 + static_cast<size_t>(direction)) * kRows.size() + bucket(rows);
+  static size_t cell(GemmContext context, Direction direction, int64_t rows) {
+    return (static_cast<size_t>(context) * 2 + static_cast<size_t>(direction)) * kRows.size() + bucket(rows);
   }
 
-  std::array<ProductKernel, kCells> cells_{};
+  std::array<MatmulKernel, kCells> cells_{};
 };
 
 }  // namespace evenkeel

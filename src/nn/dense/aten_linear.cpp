@@ -62,9 +62,9 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto type = dy_TO.scalar_type();
     const auto dxa_TR = at::mm(dy_TO, saved[kLinearB].to(type));
     if (ctx->needs_input_grad(kLinearA))
-      out[kLinearA] = put_gradient(saved[kLinearA], at::mm(dxa_TR.t(), saved[kLinearX]), scaling);
+      out[kLinearA] = accumulate_gradient(saved[kLinearA], at::mm(dxa_TR.t(), saved[kLinearX]), scaling);
     if (ctx->needs_input_grad(kLinearB))
-      out[kLinearB] = put_gradient(saved[kLinearB], at::mm(dy_TO.t(), saved[kLinearXA]), scaling);
+      out[kLinearB] = accumulate_gradient(saved[kLinearB], at::mm(dy_TO.t(), saved[kLinearXA]), scaling);
     if (out[kLinearX].defined()) out[kLinearX].addmm_(dxa_TR, saved[kLinearA].to(type), 1, scaling);
   }
 };

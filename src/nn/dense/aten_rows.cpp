@@ -23,7 +23,7 @@ at::Tensor summed_by_row(const at::Tensor& x_N, const RowIndex& index) {
   return sums.view(sizes);
 }
 
-struct TakenNode : torch::autograd::Function<TakenNode> {
+struct GatherNode : torch::autograd::Function<GatherNode> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_R, const RowIndex& index) {
     ctx->save_for_backward({index.order_N, index.lengths_R});
     ctx->saved_data["repeats"] = index.repeats;
@@ -68,7 +68,7 @@ RowIndex RowIndexUpload::sent(const IndexUpload& upload) const {
   return {upload.sent(from_), sorted_ ? at::Tensor() : upload.sent(order_), upload.sent(lengths_), repeats_};
 }
 
-at::Tensor taken(const at::Tensor& x_R, const RowIndex& index) { return TakenNode::apply(x_R, index); }
+at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index) { return GatherNode::apply(x_R, index); }
 
 std::span<const int64_t> numbers(const at::Tensor& index) {
   EK_CHECK(index.is_cpu() && index.scalar_type() == at::kLong && index.is_contiguous(), kInternal, "an index on ",

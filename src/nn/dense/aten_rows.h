@@ -1,5 +1,5 @@
-/// \file  Rows taken from other rows by an index, with a way back for their gradients that uses no atomics: sums in the
-/// index's order, the same whenever they are made. Any device. Dimension names: R rows, N taken from them.
+/// \file  Rows gather_rows from other rows by an index, with a way back for their gradients that uses no atomics: sums in the
+/// index's order, the same whenever they are made. Any device. Dimension names: R rows, N gather_rows from them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +12,10 @@ namespace evenkeel::aten {
 
 /// An index of rows and what its transpose needs, all int64 on one device.
 struct RowIndex {
-  at::Tensor from_N;     ///< the row that each is taken from
-  at::Tensor order_N;    ///< those taken, by the row they come from; undefined: they lie so already
-  at::Tensor lengths_R;  ///< how many are taken from each row
-  bool repeats = false;  ///< some row is taken more than once
+  at::Tensor from_N;     ///< the row that each is gather_rows from
+  at::Tensor order_N;    ///< those gather_rows, by the row they come from; undefined: they lie so already
+  at::Tensor lengths_R;  ///< how many are gather_rows from each row
+  bool repeats = false;  ///< some row is gather_rows more than once
   bool defined() const { return from_N.defined(); }
 };
 
@@ -46,7 +46,7 @@ class RowIndexUpload {
 };
 
 /// x[from_N]; gradients are summed per row, in float32 or wider where rows repeat. \param x  [R, ...] \return [N, ...]
-at::Tensor taken(const at::Tensor& x_R, const RowIndex& index);
+at::Tensor gather_rows(const at::Tensor& x_R, const RowIndex& index);
 
 /// The numbers of an int64 tensor on a processor. \throws kInternal for another
 std::span<const int64_t> numbers(const at::Tensor& index);

@@ -7,30 +7,30 @@
 #include <cmath>
 #include <vector>
 
-#include "nn/kernels/matmul/frozen_matmul.h"
+#include "nn/kernels/matmul/matmul.h"
 #include "nn/kernels/primitives/vector.h"
 #include "nn/kernels/primitives/workspace_pool.h"
 
 namespace evenkeel {
 namespace {
 
-using kernels::ProductScratch;
+using kernels::MatmulScratch;
 
 template <typename T>
-void multiply(Direction direction, const at::Tensor& x, const FrozenWeight& w, const ProductTable& products,
+void multiply(Direction direction, const at::Tensor& x, const FrozenWeight& w, const MatmulTable& products,
               at::Tensor& out) {
-  const auto kernel = products.at(ProductPlace::kLinear, direction, x.size(0));
+  const auto kernel = products.at(GemmContext::kLinear, direction, x.size(0));
   const kernels::ActivationsOf<T> from{x.const_data_ptr<T>(), x.size(0), x.stride(0)};
   const kernels::ResultOf<T> to{out.mutable_data_ptr<T>(), out.stride(0)};
   const auto stored = kernels::StoredMatrix::of(w.values_OI, w.scales_O);
-  const kernels::Held<ProductScratch<T>> scratch(kernels::kept<ProductScratch<T>>());
+  const kernels::WorkspaceLease<MatmulScratch<T>> scratch(kernels::workspace_pool<MatmulScratch<T>>());
   if (direction == Direction::kForward)
-    kernels::times_transposed<T>(kernel, from, stored, to, *scratch);
+    kernels::matmul_nt<T>(kernel, from, stored, to, *scratch);
   else
-    kernels::times<T>(kernel, from, {stored, to}, *scratch);
+    kernels::matmul_nn<T>(kernel, from, {stored, to}, *scratch);
 }
 
-void multiply_out(Direction direction, const at::Tensor& x, const FrozenWeight& w, const ProductTable& products,
+void multiply_out(Direction direction, const at::Tensor& x, const FrozenWeight& w, const MatmulTable& products,
                   at::Tensor& out) {
   if (x.scalar_type() == at::kDouble)
     multiply<double>(direction, x, w, products, out);
@@ -72,18 +72,18 @@ FrozenWeight quantized(const at::Tensor& w_OI) {
   return result;
 }
 
-void times_transposed_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w,
-                          const ProductTable& products) {
+void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w,
+                          const MatmulTable& products) {
   multiply_out(Direction::kForward, x_TI, w, products, out_TO);
 }
 
-at::Tensor times_transposed(const at::Tensor& x_TI, const FrozenWeight& w, const ProductTable& products) {
+at::Tensor matmul_nt(const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products) {
   auto out_TO = at::empty({x_TI.size(0), w.out()}, x_TI.options());
-  times_transposed_out(out_TO, x_TI, w, products);
+  matmul_nt_out(out_TO, x_TI, w, products);
   return out_TO;
 }
 
-at::Tensor times(const at::Tensor& dy_TO, const FrozenWeight& w, const ProductTable& products) {
+at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const MatmulTable& products) {
   auto dx_TI = at::empty({dy_TO.size(0), w.in()}, dy_TO.options());
   multiply_out(Direction::kBackward, dy_TO, w, products, dx_TI);
   return dx_TI;

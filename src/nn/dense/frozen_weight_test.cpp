@@ -1,6 +1,6 @@
 #include "nn/dense/frozen_weight.h"
 
-#include "nn/kernels/matmul/frozen_matmul.h"
+#include "nn/kernels/matmul/matmul.h"
 #include "nn/testing.h"
 
 namespace evenkeel {
@@ -9,8 +9,8 @@ namespace {
 using testing::max_difference;
 using testing::random_tensor;
 
-constexpr std::array kAllKernels{ProductKernel::kOwn, ProductKernel::kWiden, ProductKernel::kNative,
-                                 ProductKernel::kDot, ProductKernel::kTile};
+constexpr std::array kAllKernels{MatmulKernel::kFp32Exact, MatmulKernel::kUpcast, MatmulKernel::kBf16Vendor,
+                                 MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile};
 
 double apart_from(const at::Tensor& x, const at::Tensor& exact) {
   return ((x.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
@@ -23,23 +23,23 @@ TEST(FrozenWeight, GivesTheProductsOfItsStoredNumbersInEveryFormat) {
                         FrozenWeight(wide.to(at::kHalf)), quantized(wide)})
     for (const auto kernel : kAllKernels) {
       const auto exact = w.widened(at::kDouble);
-      EXPECT_LT(apart_from(times_transposed(x, w, kernel), at::mm(x.to(at::kDouble), exact.t())), 1e-6);
-      EXPECT_LT(apart_from(times(dy, w, kernel), at::mm(dy.to(at::kDouble), exact)), 1e-6);
+      EXPECT_LT(apart_from(matmul_nt(x, w, kernel), at::mm(x.to(at::kDouble), exact.t())), 1e-6);
+      EXPECT_LT(apart_from(matmul_nn(dy, w, kernel), at::mm(dy.to(at::kDouble), exact)), 1e-6);
     }
 }
 
 TEST(FrozenWeight, InFloat64IsMultipliedInFloat64) {
   const auto x = random_tensor({9, 33}, 1), w = random_tensor({70, 33}, 2);
-  EXPECT_LT(max_difference(times_transposed(x, w), at::mm(x, w.t())), 1e-12);
-  EXPECT_LT(max_difference(times(random_tensor({9, 70}, 3), w), at::mm(random_tensor({9, 70}, 3), w)), 1e-12);
+  EXPECT_LT(max_difference(matmul_nt(x, w), at::mm(x, w.t())), 1e-12);
+  EXPECT_LT(max_difference(matmul_nn(random_tensor({9, 70}, 3), w), at::mm(random_tensor({9, 70}, 3), w)), 1e-12);
 }
 
 TEST(FrozenWeight, LargerThanAPanelIsWidenedInParts) {
   const auto x = random_tensor({2, 4100}, 1, at::kFloat), dy = random_tensor({2, 1100}, 3, at::kFloat);
   const FrozenWeight w(random_tensor({1100, 4100}, 2, at::kBFloat16));
   const auto exact = w.widened(at::kDouble);
-  EXPECT_LT(apart_from(times_transposed(x, w, ProductKernel::kWiden), at::mm(x.to(at::kDouble), exact.t())), 1e-6);
-  EXPECT_LT(apart_from(times(dy, w, ProductKernel::kWiden), at::mm(dy.to(at::kDouble), exact)), 1e-6);
+  EXPECT_LT(apart_from(matmul_nt(x, w, MatmulKernel::kUpcast), at::mm(x.to(at::kDouble), exact.t())), 1e-6);
+  EXPECT_LT(apart_from(matmul_nn(dy, w, MatmulKernel::kUpcast), at::mm(dy.to(at::kDouble), exact)), 1e-6);
 }
 
 TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes) {
@@ -47,16 +47,16 @@ TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes
   const FrozenWeight large(random_tensor({600, 512}, 2, at::kBFloat16));
   const FrozenWeight small(large.values_OI.narrow(0, 0, 64)), half(large.values_OI.to(at::kHalf)),
       int8 = quantized(large.values_OI);
-  const auto is_rounded = [&](const FrozenWeight& w, ProductKernel kernel) {
-    const double apart = apart_from(times_transposed(x, w, kernel), times_transposed(x, w).to(at::kDouble));
+  const auto is_rounded = [&](const FrozenWeight& w, MatmulKernel kernel) {
+    const double apart = apart_from(matmul_nt(x, w, kernel), matmul_nt(x, w).to(at::kDouble));
     EXPECT_TRUE(apart == 0 || (apart > 1e-5 && apart < 1e-2)) << apart;
     return apart > 0;
   };
-  for (const auto kernel : {ProductKernel::kNative, ProductKernel::kDot, ProductKernel::kTile}) {
+  for (const auto kernel : {MatmulKernel::kBf16Vendor, MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile}) {
     EXPECT_TRUE(is_rounded(large, kernel));
     EXPECT_FALSE(is_rounded(small, kernel));
     EXPECT_FALSE(is_rounded(half, kernel));
-    EXPECT_EQ(is_rounded(int8, kernel), kernel != ProductKernel::kNative);
+    EXPECT_EQ(is_rounded(int8, kernel), kernel != MatmulKernel::kBf16Vendor);
   }
 }
 
@@ -64,11 +64,11 @@ TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes
 TEST(FrozenWeight, TilesAndTheLibraryLeaveEachOtherTheirProducts) {
   const auto x = random_tensor({70, 512}, 1, at::kFloat);
   const FrozenWeight w(random_tensor({600, 512}, 2, at::kBFloat16));
-  const auto tiles = times_transposed(x, w, ProductKernel::kTile),
-             native = times_transposed(x, w, ProductKernel::kNative);
+  const auto tiles = matmul_nt(x, w, MatmulKernel::kBf16Tile),
+             native = matmul_nt(x, w, MatmulKernel::kBf16Vendor);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(at::equal(times_transposed(x, w, ProductKernel::kTile), tiles));
-    EXPECT_TRUE(at::equal(times_transposed(x, w, ProductKernel::kNative), native));
+    EXPECT_TRUE(at::equal(matmul_nt(x, w, MatmulKernel::kBf16Tile), tiles));
+    EXPECT_TRUE(at::equal(matmul_nt(x, w, MatmulKernel::kBf16Vendor), native));
   }
   EXPECT_LT(apart_from(native, tiles.to(at::kDouble)), 0.01);
 }
@@ -86,17 +86,17 @@ TEST(FrozenWeight, QuantisedToInt8IsWithinHalfAStepOfItsRow) {
   EXPECT_EQ(q.values_OI.abs().amax(1)[5].item<int64_t>(), 127);
 }
 
-TEST(ProductTable, KeepsAKernelForEveryPlaceDirectionAndBucketOfRows) {
-  ProductTable table(ProductKernel::kWiden);
-  table.put(ProductPlace::kLinear, Direction::kBackward, 64, ProductKernel::kNative);
+TEST(MatmulTable, KeepsAKernelForEveryPlaceDirectionAndBucketOfRows) {
+  MatmulTable table(MatmulKernel::kUpcast);
+  table.put(GemmContext::kLinear, Direction::kBackward, 64, MatmulKernel::kBf16Vendor);
   for (const int64_t rows : {64, 65, 127})
-    EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kBackward, rows), ProductKernel::kNative) << rows;
+    EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kBackward, rows), MatmulKernel::kBf16Vendor) << rows;
   for (const int64_t rows : {0, 1, 63, 128, 5000})
-    EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kBackward, rows), ProductKernel::kWiden) << rows;
-  EXPECT_EQ(table.at(ProductPlace::kExpert, Direction::kBackward, 64), ProductKernel::kWiden);
-  EXPECT_EQ(table.at(ProductPlace::kLinear, Direction::kForward, 64), ProductKernel::kWiden);
-  EXPECT_EQ(ProductTable::unpacked(table.packed()), table);
-  EXPECT_NE(table, ProductTable(ProductKernel::kWiden));
+    EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kBackward, rows), MatmulKernel::kUpcast) << rows;
+  EXPECT_EQ(table.at(GemmContext::kExpert, Direction::kBackward, 64), MatmulKernel::kUpcast);
+  EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kForward, 64), MatmulKernel::kUpcast);
+  EXPECT_EQ(MatmulTable::unpacked(table.packed()), table);
+  EXPECT_NE(table, MatmulTable(MatmulKernel::kUpcast));
 }
 
 }  // namespace

@@ -37,21 +37,21 @@ bool is_open(const at::Tensor& leaf) {
 }  // namespace
 
 template <typename T>
-T* gradient_place(const at::Tensor& leaf, at::Tensor& out) {
+T* gradient_buffer(const at::Tensor& leaf, at::Tensor& out) {
   const bool open = is_open(leaf);
   if (!open) out = at::zeros_like(leaf, at::MemoryFormat::Contiguous);
   return (open ? leaf.grad() : out).template mutable_data_ptr<T>();
 }
-template float* gradient_place<float>(const at::Tensor&, at::Tensor&);
-template double* gradient_place<double>(const at::Tensor&, at::Tensor&);
+template float* gradient_buffer<float>(const at::Tensor&, at::Tensor&);
+template double* gradient_buffer<double>(const at::Tensor&, at::Tensor&);
 
-at::Tensor put_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale) {
+at::Tensor accumulate_gradient(const at::Tensor& leaf, const at::Tensor& part, double scale) {
   if (!is_open(leaf)) return part.to(leaf.scalar_type()).mul(scale);
   leaf.grad().add_(part, scale);
   return {};
 }
 
-std::optional<at::Tensor> live_rows(const at::Tensor& dy_TD) {
+std::optional<at::Tensor> nonzero_rows(const at::Tensor& dy_TD) {
   auto live = dy_TD.scalar_type() == at::kDouble ? rows_not_zero<double>(dy_TD) : rows_not_zero<float>(dy_TD);
   const auto count = static_cast<int64_t>(live.size());
   if (4 * count > 3 * dy_TD.size(0)) return std::nullopt;

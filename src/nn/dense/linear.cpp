@@ -13,7 +13,7 @@ namespace evenkeel {
 namespace {
 
 using kernels::LoraView;
-using kernels::ProductScratch;
+using kernels::MatmulScratch;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -24,12 +24,12 @@ enum LinearTensor : size_t { kLinearX, kLinearWeight, kLinearA, kLinearB, kLinea
 struct LinearSettings {
   double scaling = 1;
   at::Tensor scales_O;
-  ProductTable products;
+  MatmulTable products;
 };
 
 template <typename T>
 struct LinearWorkspace {
-  ProductScratch<T> product;
+  MatmulScratch<T> product;
   kernels::LoraScratch<T> lora;
   kernels::Scratch<T> change_xa, dy_b, change_dy_b;
 };
@@ -39,41 +39,41 @@ template <typename T>
 void linear_forward(const variable_list& tensors, const LinearSettings& settings, at::Tensor& y_TO, at::Tensor& xa_TR) {
   const auto& x_TI = tensors[kLinearX];
   const int64_t rows = x_TI.size(0);
-  const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
+  const kernels::WorkspaceLease<LinearWorkspace<T>> workspace(kernels::workspace_pool<LinearWorkspace<T>>());
   const auto lora = LoraView<T>::of(tensors[kLinearA], tensors[kLinearB], settings.scaling),
              change = LoraView<T>::of(tensors[kLinearChangeA], tensors[kLinearChangeB], 1);
   T* xa = xa_TR.mutable_data_ptr<T>();
   T* change_xa = workspace->change_xa.at_least(rows * change.rank);
   const kernels::ResultOf<T> y{y_TO.mutable_data_ptr<T>(), y_TO.size(1)};
-  kernels::SideBySideOf<T> output{kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y};
-  std::vector<kernels::SideBySideOf<T>> inner_products;
+  kernels::GroupedOperandOf<T> output{kernels::StoredMatrix::of(tensors[kLinearWeight], settings.scales_O), y};
+  std::vector<kernels::GroupedOperandOf<T>> lora_products;
   for (const auto& [beside, inner] : {std::pair{lora, xa}, {change, change_xa}}) {
     if (beside.rank == 0) continue;
-    inner_products.push_back(inner_product(beside, inner, beside.rank));
-    output.addends.push_back(kernels::outer_addend<T>(beside, inner, beside.rank, rows));
+    lora_products.push_back(lora_a_operand(beside, inner, beside.rank));
+    output.epilogues.push_back(kernels::lora_b_epilogue<T>(beside, inner, beside.rank, rows));
   }
   const kernels::ActivationsOf<T> x{x_TI.const_data_ptr<T>(), rows, x_TI.size(1)};
-  kernels::times_transposed<T>(ProductKernel::kOwn, x, inner_products, workspace->product);
-  kernels::times_transposed<T>(settings.products.at(ProductPlace::kLinear, Direction::kForward, rows), x,
+  kernels::matmul_nt<T>(MatmulKernel::kFp32Exact, x, lora_products, workspace->product);
+  kernels::matmul_nt<T>(settings.products.at(GemmContext::kLinear, Direction::kForward, rows), x,
                                std::span(&output, 1), workspace->product);
 }
 
 // dx = dy W + what stands beside W. Leaves dy B of the adapter in workspace.dy_b.
 template <typename T>
-void input_gradient(const kernels::StoredMatrix& w, ProductKernel kernel, const LoraView<T>& lora,
+void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const LoraView<T>& lora,
                     const LoraView<T>& change, const at::Tensor& dy_TO, at::Tensor& dx_TI,
                     LinearWorkspace<T>& workspace) {
   const int64_t rows = dy_TO.size(0);
   const T* dy = dy_TO.const_data_ptr<T>();
-  std::vector<kernels::AddendOf<T>> addends;
+  std::vector<kernels::LowRankEpilogueOf<T>> epilogues;
   for (const auto& [beside, scratch] : {std::pair{&lora, &workspace.dy_b}, {&change, &workspace.change_dy_b}}) {
     if (beside->rank == 0) continue;
     T* dy_b = scratch->at_least(rows * beside->rank);
-    inner_backward(*beside, dy, rows, dy_b, workspace.product);
-    addends.push_back(kernels::gradient_addend<T>(*beside, dy_b, rows));
+    rank_gradient(*beside, dy, rows, dy_b, workspace.product);
+    epilogues.push_back(kernels::lora_a_epilogue<T>(*beside, dy_b, rows));
   }
   if (dx_TI.defined())
-    kernels::times<T>(kernel, {dy, rows, dy_TO.size(1)}, {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(addends)},
+    kernels::matmul_nn<T>(kernel, {dy, rows, dy_TO.size(1)}, {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(epilogues)},
                       workspace.product);
 }
 
@@ -110,19 +110,19 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     const auto& w_OI = saved[kLinearWeight];
     const int64_t tokens = x_TI.size(0);
     if (ctx->needs_input_grad(kLinearWeight)) out[kLinearWeight] = at::mm(dy_TO.t(), x_TI).to(w_OI.scalar_type());
-    const auto live = live_rows(dy_TO);
+    const auto live = nonzero_rows(dy_TO);
     if (live)
       for (auto* rows : {&dy_TO, &x_TI, &xa_TR}) *rows = rows->index_select(0, *live);
     auto lora = LoraView<T>::of(saved[kLinearA], saved[kLinearB], ctx->saved_data["scaling"].toDouble());
-    if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_place<T>(saved[kLinearA], out[kLinearA]);
-    if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_place<T>(saved[kLinearB], out[kLinearB]);
+    if (ctx->needs_input_grad(kLinearA)) lora.da = gradient_buffer<T>(saved[kLinearA], out[kLinearA]);
+    if (ctx->needs_input_grad(kLinearB)) lora.db = gradient_buffer<T>(saved[kLinearB], out[kLinearB]);
     const auto change = LoraView<T>::of(saved[kLinearChangeA], saved[kLinearChangeB], 1);
-    const kernels::Held<LinearWorkspace<T>> workspace(kernels::kept<LinearWorkspace<T>>());
+    const kernels::WorkspaceLease<LinearWorkspace<T>> workspace(kernels::workspace_pool<LinearWorkspace<T>>());
     at::Tensor dx_TI;
     if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
     input_gradient(kernels::StoredMatrix::of(w_OI, ctx->saved_data["scales"].toTensor()),
-                   ProductTable::unpacked(ctx->saved_data["products"].toIntVector())
-                       .at(ProductPlace::kLinear, Direction::kBackward, dy_TO.size(0)),
+                   MatmulTable::unpacked(ctx->saved_data["products"].toIntVector())
+                       .at(GemmContext::kLinear, Direction::kBackward, dy_TO.size(0)),
                    lora, change, dy_TO, dx_TI, *workspace);
     if (lora.rank > 0)
       kernels::factor_gradients(lora,

@@ -74,21 +74,21 @@ struct Wanted {
 };
 
 Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at::Tensor& targets_N,
-                const ProductTable& products, Wanted want) {
+                const MatmulTable& products, Wanted want) {
   const int64_t rows = hidden_ND.size(0), step = chunk_rows(rows, head.out());
   Parts parts{.logprobs_N = at::empty({rows}, hidden_ND.options()), .dhidden_ND = {}, .dhead_VD = {}};
   if (want.hidden) parts.dhidden_ND = at::empty_like(hidden_ND);
   if (want.head) parts.dhead_VD = at::zeros(head.values_OI.sizes(), hidden_ND.options());
-  const kernels::Held<LogitsRoom> kept(kernels::kept<LogitsRoom>());
+  const kernels::WorkspaceLease<LogitsRoom> kept(kernels::workspace_pool<LogitsRoom>());
   const int64_t bytes = step * head.out() * static_cast<int64_t>(hidden_ND.element_size());
   const auto room = at::from_blob(kept->bytes.at_least(bytes), {step, head.out()}, hidden_ND.options());
   for (int64_t n = 0; n < rows; n += step) {
     const int64_t count = std::min(step, rows - n);
     const auto hidden = hidden_ND.narrow(0, n, count);
     auto logits = room.narrow(0, 0, count);
-    times_transposed_out(logits, hidden, head, products);
+    matmul_nt_out(logits, hidden, head, products);
     finish(logits, targets_N.narrow(0, n, count), parts.logprobs_N.narrow(0, n, count), want.hidden || want.head);
-    if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(times(logits, head, products));
+    if (want.hidden) parts.dhidden_ND.narrow(0, n, count).copy_(matmul_nn(logits, head, products));
     if (want.head) parts.dhead_VD.addmm_(logits.t(), hidden);
   }
   return parts;
@@ -96,7 +96,7 @@ Parts in_chunks(const at::Tensor& hidden_ND, const FrozenWeight& head, const at:
 
 struct LossSettings {
   at::Tensor scales_V;
-  ProductTable products;
+  MatmulTable products;
   Wanted want;
   std::vector<int64_t> counts;  // of targets, for each sum
 };

@@ -10,19 +10,19 @@
 
 #include "base/system/dispatch.h"
 #include "nn/dense/frozen_weight.h"
-#include "nn/kernels/matmul/frozen_matmul.h"
+#include "nn/kernels/matmul/matmul.h"
 
 namespace evenkeel {
 namespace {
 
-using kernels::ProductScratch;
+using kernels::MatmulScratch;
 using kernels::StoredMatrix;
 
 constexpr int kRepeats = 5;
 
 // 64 MiB of weights, some more than what caches hold.
-std::vector<FrozenWeight> cold_weights(ProductPlace place, at::ScalarType stored) {
-  const int64_t out = place == ProductPlace::kExpert ? 1024 : 2048;
+std::vector<FrozenWeight> cold_weights(GemmContext place, at::ScalarType stored) {
+  const int64_t out = place == GemmContext::kExpert ? 1024 : 2048;
   const int64_t bytes = out * 2048 * static_cast<int64_t>(c10::elementSize(stored));
   std::vector<FrozenWeight> weights;
   for (int64_t i = 0; i < (int64_t{1} << 26) / bytes; ++i) {
@@ -38,14 +38,14 @@ StoredMatrix stored(const FrozenWeight& weight) { return StoredMatrix::of(weight
 
 struct ProbeOperands {
   at::Tensor x, y;
-  ProductScratch<float> scratch;
+  MatmulScratch<float> scratch;
 };
 
 struct ProbeCell {
-  ProductPlace place;
+  GemmContext place;
   Direction direction;
   int64_t rows;
-  ProductKernel kernel;
+  MatmulKernel kernel;
 };
 
 void multiply(const ProbeCell& cell, const FrozenWeight& weight, ProbeOperands& with) {
@@ -54,9 +54,9 @@ void multiply(const ProbeCell& cell, const FrozenWeight& weight, ProbeOperands& 
   const kernels::Activations x{with.x.const_data_ptr<float>(), cell.rows, forward ? w.in : w.out};
   const kernels::Result y{with.y.mutable_data_ptr<float>(), forward ? w.out : w.in};
   if (forward)
-    kernels::times_transposed<float>(cell.kernel, x, w, y, with.scratch);
+    kernels::matmul_nt<float>(cell.kernel, x, w, y, with.scratch);
   else
-    kernels::times<float>(cell.kernel, x, {w, y}, with.scratch);
+    kernels::matmul_nn<float>(cell.kernel, x, {w, y}, with.scratch);
 }
 
 // Seconds of one product with each weight: one after the other, or dealt to the threads.
@@ -67,7 +67,7 @@ double seconds(const ProbeCell& cell, std::span<const FrozenWeight> weights, std
     for (size_t i = next++; i < weights.size(); i = next++)
       multiply(cell, weights[i], operands[static_cast<size_t>(thread)]);
   };
-  if (cell.place == ProductPlace::kExpert)
+  if (cell.place == GemmContext::kExpert)
     at::parallel_for(0, static_cast<int64_t>(operands.size()), 1, work);
   else
     work(0, 1);
@@ -97,11 +97,11 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
   const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
   const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
   std::vector<Candidate> all;
-  for (const auto kernel : {ProductKernel::kOwn, ProductKernel::kDot, ProductKernel::kTile, ProductKernel::kNative,
-                            ProductKernel::kWiden}) {
-    if (kernel == ProductKernel::kDot && !has_bfloat16_dots()) continue;
-    if (kernel == ProductKernel::kTile && !has_bfloat16_tiles()) continue;
-    if (kernels::kernel_for(stored(weights[0]), kernel) != kernel) continue;
+  for (const auto kernel : {MatmulKernel::kFp32Exact, MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor,
+                            MatmulKernel::kUpcast}) {
+    if (kernel == MatmulKernel::kBf16Dot && !has_bfloat16_dots()) continue;
+    if (kernel == MatmulKernel::kBf16Tile && !has_bfloat16_tiles()) continue;
+    if (kernels::supported_kernel(stored(weights[0]), kernel) != kernel) continue;
     auto& one = all.emplace_back(Candidate{{cell.place, cell.direction, cell.rows, kernel}});
     seconds(one.cell, weights.first(1), operands);  // the library writes its code at the first product of a shape
     one.trial = seconds(one.cell, some, operands) / share;
@@ -111,7 +111,7 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
 
 // Kernels take turns, so that what disturbs the machine for a while disturbs all of them; one that is far behind on
 // some of the weights is not tried on all.
-MeasuredProduct measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
+MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
                         std::vector<ProbeOperands>& operands) {
   const int64_t numbers = weights[0].values_OI.numel();
   const auto used = weights.first(weights_for(cell.rows, numbers, operands.size(), weights.size()));
@@ -122,7 +122,7 @@ MeasuredProduct measure(const ProbeCell& cell, std::span<const FrozenWeight> wei
     for (auto& one : all)
       if (one.trial <= 2 * best) one.taken.push_back(seconds(one.cell, used, operands));
   const double work = 2e-9 * static_cast<double>(cell.rows * numbers) * static_cast<double>(used.size());
-  MeasuredProduct result{.place = cell.place, .direction = cell.direction, .rows = cell.rows};
+  MeasuredMatmul result{.place = cell.place, .direction = cell.direction, .rows = cell.rows};
   for (const auto& one : all)
     result.gflops[static_cast<size_t>(one.cell.kernel)] = work / (one.taken.empty() ? one.trial : median(one.taken));
   return result;
@@ -130,35 +130,35 @@ MeasuredProduct measure(const ProbeCell& cell, std::span<const FrozenWeight> wei
 
 }  // namespace
 
-ProductKernel MeasuredProduct::chosen() const {
-  auto best = ProductKernel::kOwn;
-  const auto speed = [&](ProductKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
-  for (const auto kernel : {ProductKernel::kDot, ProductKernel::kTile, ProductKernel::kNative, ProductKernel::kWiden})
+MatmulKernel MeasuredMatmul::chosen() const {
+  auto best = MatmulKernel::kFp32Exact;
+  const auto speed = [&](MatmulKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
+  for (const auto kernel : {MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast})
     if (speed(kernel) > 1.1 * speed(best)) best = kernel;
   return best;
 }
 
-std::vector<MeasuredProduct> measure_products(at::ScalarType stored) {
+std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored) {
   const c10::NoGradGuard no_grad;
-  constexpr int64_t kMostRows = ProductTable::kRows.back(), kWidest = 2048;
-  std::vector<MeasuredProduct> all;
-  for (const auto place : {ProductPlace::kExpert, ProductPlace::kLinear}) {
+  constexpr int64_t kMostRows = MatmulTable::kRows.back(), kWidest = 2048;
+  std::vector<MeasuredMatmul> all;
+  for (const auto place : {GemmContext::kExpert, GemmContext::kLinear}) {
     const auto weights = cold_weights(place, stored);
-    const int threads = place == ProductPlace::kExpert ? at::get_num_threads() : 1;
+    const int threads = place == GemmContext::kExpert ? at::get_num_threads() : 1;
     std::vector<ProbeOperands> operands(static_cast<size_t>(threads));
     for (auto& one : operands) {
       one.x = at::full({kMostRows, kWidest}, 0.5, at::kFloat);
       one.y = at::zeros({kMostRows, kWidest}, at::kFloat);
     }
     for (const auto direction : {Direction::kForward, Direction::kBackward})
-      for (const int64_t rows : ProductTable::typical_rows())
-        all.push_back(measure({place, direction, rows, ProductKernel::kOwn}, weights, operands));
+      for (const int64_t rows : MatmulTable::typical_rows())
+        all.push_back(measure({place, direction, rows, MatmulKernel::kFp32Exact}, weights, operands));
   }
   return all;
 }
 
-ProductTable fastest_products(const std::vector<MeasuredProduct>& measured) {
-  ProductTable table;
+MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured) {
+  MatmulTable table;
   for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.chosen());
   return table;
 }

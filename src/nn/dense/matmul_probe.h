@@ -12,29 +12,29 @@
 
 namespace evenkeel {
 
-/// One cell of the table: GFLOP/s of each ProductKernel on weights that are not in cache, medians.
-struct MeasuredProduct {
-  static constexpr size_t kKernels = names(ProductKernel{}).size();
+/// One cell of the table: GFLOP/s of each MatmulKernel on weights that are not in cache, medians.
+struct MeasuredMatmul {
+  static constexpr size_t kKernels = names(MatmulKernel{}).size();
 
-  ProductPlace place{};
+  GemmContext place{};
   Direction direction{};
   int64_t rows = 0;
   std::array<double, kKernels> gflops{};  ///< by kernel; 0: not tried, as processor or format lack it
   /// The first of own, dot, tile, native, widen that none after it beats by a tenth: less may be noise, own is exact,
   /// and bits of the last two depend on the number of threads.
-  ProductKernel chosen() const;
+  MatmulKernel chosen() const;
 };
 
 /// All cells, made as steps make them: experts of [1024, 2048], each by one of the threads at::get_num_threads() says,
 /// side by side; linears of [2048, 2048] by all of them; a bucket's rows are its typical ones. Takes some seconds, more
 /// where the machine is busy.
 /// \param stored  what the weights are: at::kBFloat16, or at::kChar for int8 with a scale per row
-std::vector<MeasuredProduct> measure_products(at::ScalarType stored = at::kBFloat16);
+std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored = at::kBFloat16);
 
 /// What every cell chooses: the fastest kernel of each, but for near ties.
-ProductTable fastest_products(const std::vector<MeasuredProduct>& measured);
+MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured);
 
 /// Weights of fewer numbers stay in a cache and gain nothing from a choice: models without a larger one take kOwn.
-constexpr int64_t kSmallestMeasuredWeight = int64_t{1} << 20;
+constexpr int64_t kMinMeasuredWeight = int64_t{1} << 20;
 
 }  // namespace evenkeel

@@ -17,7 +17,7 @@ constexpr size_t kProjections = 3;
 // The node's tensors, in the order of apply(). Of each projection: A and B of the adapter, A and B of the change.
 enum Input : size_t { kX, kWeights, kExperts, kGateUp, kDown, kFirstFactor, kInputs = kFirstFactor + 4 * kProjections };
 // What is kept behind them.
-enum Kept : size_t {
+enum SavedTensor : size_t {
   kOrder = kInputs,
   kToken,
   kPlace,
@@ -34,9 +34,9 @@ enum Kept : size_t {
 
 constexpr size_t factor_a(size_t projection, bool change) { return kFirstFactor + 4 * projection + (change ? 2 : 0); }
 
-/// Beside one stack: the projections `first` to `last`, each at its outputs; adapters first.
+/// LoraPair one stack: the projections `first` to `last`, each at its outputs; adapters first.
 struct StackFactors {
-  std::vector<Beside> parts;
+  std::vector<LoraPair> parts;
   std::vector<size_t> inputs;  // of each trained part, its A
   size_t trained() const { return inputs.size(); }
 };
@@ -58,7 +58,7 @@ StackFactors factors_of(const variable_list& tensors, const std::vector<double>&
 struct Product {
   at::Tensor base_SO, beside_SO;
   at::Tensor whole() { return beside_SO.defined() ? base_SO.add_(beside_SO) : base_SO; }
-  /// Sums of token-choices, taken before the two are added: there are fewer tokens.
+  /// Sums of token-choices, gather_rows before the two are added: there are fewer tokens.
   at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
     const auto sum = [&](const at::Tensor& y_SO) {
       return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);
@@ -172,8 +172,8 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
       const auto& part = beside.parts[i];
       const size_t a = beside.inputs[i], b = a + 1;
       // The packed B has the scaling already, hence dxa, and dA with it.
-      if (ctx->needs_input_grad(a)) out[a] = put_gradient(all[a], part_of_a(da, part, first), 1);
-      if (ctx->needs_input_grad(b)) out[b] = put_gradient(all[b], part_of_b(db, part, first), part.scaling);
+      if (ctx->needs_input_grad(a)) out[a] = accumulate_gradient(all[a], part_of_a(da, part, first), 1);
+      if (ctx->needs_input_grad(b)) out[b] = accumulate_gradient(all[b], part_of_b(db, part, first), part.scaling);
       first += part.a.size(1);
     }
   }
@@ -188,7 +188,7 @@ at::Tensor experts(const at::Tensor& x_TD, const Routing& routing, const at::Ten
   inputs.resize(kInputs, at::empty({0}, x_TD.options()));
   std::vector<double> scalings;
   for (size_t p = 0; p < kProjections; ++p) {
-    const auto put = [&](const Beside& part, bool change) {
+    const auto put = [&](const LoraPair& part, bool change) {
       if (!part.a.defined()) return;
       inputs[factor_a(p, change)] = part.a;
       inputs[factor_a(p, change) + 1] = part.b;

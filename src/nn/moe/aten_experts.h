@@ -13,7 +13,7 @@ namespace evenkeel::aten {
 
 /// What stands beside one projection of all experts: tensors undefined where there is nothing.
 struct ProjectionFactors {
-  Beside adapter, change;
+  LoraPair adapter, change;
 };
 
 /// As evenkeel::experts(). Kept for backward: x, per token-choice the outputs of gate and up and the adapters' ranks.

@@ -20,7 +20,7 @@ struct Sizes {
   int64_t tokens, hidden, width, experts, top_k, rank;
 };
 
-/// Beside which projections an adapter stands, and whether a change of the base does.
+/// LoraPair which projections an adapter stands, and whether a change of the base does.
 struct Shape {
   Sizes sizes;
   bool gate = true, up = true, down = true, change = false;

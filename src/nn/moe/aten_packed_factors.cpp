@@ -8,7 +8,7 @@ namespace evenkeel::aten {
 namespace {
 
 /// Writes parts from rank `at` on.
-void put(std::span<const Beside> parts, int64_t at, PackedFactors& packed) {
+void put(std::span<const LoraPair> parts, int64_t at, PackedFactors& packed) {
   for (const auto& part : parts) {
     const int64_t rank = part.a.size(1);
     packed.a_ERI.narrow(1, at, rank).copy_(part.a);
@@ -23,7 +23,7 @@ void put(std::span<const Beside> parts, int64_t at, PackedFactors& packed) {
 
 }  // namespace
 
-PackedFactors pack(std::span<const Beside> parts, size_t trained_parts, int64_t out, at::ScalarType type) {
+PackedFactors pack(std::span<const LoraPair> parts, size_t trained_parts, int64_t out, at::ScalarType type) {
   if (parts.empty()) return {};
   const auto trained = parts.first(trained_parts), frozen = parts.subspan(trained_parts);
   const int64_t first_frozen = packed_ranks(trained, type), ranks = first_frozen + packed_ranks(frozen, type);
@@ -36,18 +36,18 @@ PackedFactors pack(std::span<const Beside> parts, size_t trained_parts, int64_t 
   return packed;
 }
 
-int64_t packed_ranks(std::span<const Beside> parts, at::ScalarType type) {
+int64_t packed_ranks(std::span<const LoraPair> parts, at::ScalarType type) {
   const int64_t step = alignment(type);
   int64_t ranks = 0;
   for (const auto& part : parts) ranks += part.a.size(1);
   return (ranks + step - 1) / step * step;
 }
 
-at::Tensor part_of_a(const at::Tensor& da_ERI, const Beside& part, int64_t first_rank) {
+at::Tensor part_of_a(const at::Tensor& da_ERI, const LoraPair& part, int64_t first_rank) {
   return da_ERI.narrow(1, first_rank, part.a.size(1));
 }
 
-at::Tensor part_of_b(const at::Tensor& db_EOR, const Beside& part, int64_t first_rank) {
+at::Tensor part_of_b(const at::Tensor& db_EOR, const LoraPair& part, int64_t first_rank) {
   return db_EOR.narrow(1, part.first_out, part.b.size(1)).narrow(2, first_rank, part.a.size(1));
 }
 

@@ -12,7 +12,7 @@
 namespace evenkeel::aten {
 
 /// One pair: delta W[first_out:] = scaling B A.
-struct Beside {
+struct LoraPair {
   at::Tensor a;  ///< [E, r, I]
   at::Tensor b;  ///< [E, o, r]
   double scaling = 1;
@@ -24,14 +24,14 @@ struct PackedFactors {
 };
 
 /// \param trained_parts  so many of `parts` get gradients: they come first
-PackedFactors pack(std::span<const Beside> parts, size_t trained_parts, int64_t out, at::ScalarType type);
+PackedFactors pack(std::span<const LoraPair> parts, size_t trained_parts, int64_t out, at::ScalarType type);
 
 /// The columns that ranks of so many parts take, with what fills them up.
-int64_t packed_ranks(std::span<const Beside> parts, at::ScalarType type);
+int64_t packed_ranks(std::span<const LoraPair> parts, at::ScalarType type);
 
 /// Of the packed pair's gradients (their first `trained` columns) those of one part. \param first_rank  sum of the
 /// ranks before it
-at::Tensor part_of_a(const at::Tensor& da_ERI, const Beside& part, int64_t first_rank);
-at::Tensor part_of_b(const at::Tensor& db_EOR, const Beside& part, int64_t first_rank);
+at::Tensor part_of_a(const at::Tensor& da_ERI, const LoraPair& part, int64_t first_rank);
+at::Tensor part_of_b(const at::Tensor& db_EOR, const LoraPair& part, int64_t first_rank);
 
 }  // namespace evenkeel::aten

@@ -18,9 +18,9 @@ namespace {
 using kernels::ExpertBatch;
 using kernels::ExpertBatchGradients;
 using kernels::ExpertSlots;
-using kernels::Held;
+using kernels::WorkspaceLease;
 using kernels::kAdapter;
-using kernels::kBeside;
+using kernels::kLoraBranches;
 using kernels::kChange;
 using kernels::kDown;
 using kernels::kProjections;
@@ -29,19 +29,19 @@ using kernels::TokenRows;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Positions of the node's tensors among its inputs, in the order of apply(); what is kept follows them.
-enum Input : size_t { kX, kWeights, kExperts, kFirstFactor, kFirstMatrix = kFirstFactor + 2 * kProjections * kBeside };
-enum KeptRows : size_t { kKeptG, kKeptU, kKeptXA, kKeptRows };
+// Positions of the node's tensors among its inputs, in the order of apply(); what is saved follows them.
+enum Input : size_t { kX, kWeights, kExperts, kFirstFactor, kFirstMatrix = kFirstFactor + 2 * kProjections * kLoraBranches };
+enum SavedRows : size_t { kSavedG, kSavedU, kSavedXA, kSavedRows };
 
 constexpr size_t factor_a(size_t projection, size_t beside) {
-  return kFirstFactor + 2 * (projection * kBeside + beside);
+  return kFirstFactor + 2 * (projection * kLoraBranches + beside);
 }
 constexpr size_t factor_b(size_t projection, size_t beside) { return factor_a(projection, beside) + 1; }
 
 // What a call says besides its tensors.
 struct Settings {
   std::vector<double> scalings;  // of the adapters, by projection
-  ProductTable products;
+  MatmulTable products;
   std::vector<at::Tensor> scales;  // of the matrices, in their order; empty where they have none
   bool keep = true;                // for a backward pass
 };
@@ -62,7 +62,7 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
                        .width = inputs[kFirstMatrix].size(0),
                        .x = inputs[kX].const_data_ptr<T>(),
                        .weights = inputs[kWeights].const_data_ptr<T>(),
-                       .kept = {},
+                       .saved = {},
                        .lora = {},
                        .matrices = {},
                        .live = {}};
@@ -72,7 +72,7 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
       batch.matrices[p].push_back(kernels::StoredMatrix::of(
           inputs[kFirstMatrix + i], settings.scales.empty() ? at::Tensor() : settings.scales[i]));
     }
-    for (size_t i = 0; i < kBeside; ++i)
+    for (size_t i = 0; i < kLoraBranches; ++i)
       batch.lora[p][i] = kernels::LoraView<T>::of(inputs[factor_a(p, i)], inputs[factor_b(p, i)],
                                                   i == kAdapter ? settings.scalings[p] : 1.0);
   }
@@ -80,9 +80,9 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
 }
 
 template <typename T>
-void set_kept(ExpertBatch<T>& batch, std::span<const at::Tensor> kept) {
-  batch.kept = {kept[kKeptG].mutable_data_ptr<T>(), kept[kKeptU].mutable_data_ptr<T>(),
-                kept[kKeptXA].mutable_data_ptr<T>()};
+void set_saved(ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
+  batch.saved = {saved[kSavedG].mutable_data_ptr<T>(), saved[kSavedU].mutable_data_ptr<T>(),
+                saved[kSavedXA].mutable_data_ptr<T>()};
 }
 
 // Rows by slot on their way to tokens; none with one expert per token.
@@ -93,17 +93,17 @@ struct SlotRows {
 
 template <typename T>
 at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, const Settings& settings,
-                      variable_list& kept) {
+                      variable_list& saved) {
   const auto& x_TD = inputs[kX];
   auto batch = make_batch<T>(slots, inputs, settings);
   const auto total = static_cast<int64_t>(slots.token.size());
   if (settings.keep) {
     for (const int64_t width : {batch.width, batch.width, batch.ranks()})
-      kept.push_back(at::empty({total, width}, x_TD.options()));
-    set_kept<T>(batch, kept);
+      saved.push_back(at::empty({total, width}, x_TD.options()));
+    set_saved<T>(batch, saved);
   }
   auto y_TD = at::empty_like(x_TD);
-  const Held<SlotRows<T>> by_slot(kernels::kept<SlotRows<T>>());
+  const WorkspaceLease<SlotRows<T>> by_slot(kernels::workspace_pool<SlotRows<T>>());
   const TokenRows<T> y{y_TD.template mutable_data_ptr<T>(),
                        batch.top_k > 1 ? by_slot->memory.at_least(total * batch.hidden) : nullptr, batch.weights};
   experts_forward(batch, y);
@@ -112,7 +112,7 @@ at::Tensor forward_as(const ExpertSlots& slots, const variable_list& inputs, con
 
 // Which tokens a gradient flows through; empty: (nearly) all.
 std::vector<uint8_t> live_tokens(const at::Tensor& dy_TD) {
-  const auto live = live_rows(dy_TD);
+  const auto live = nonzero_rows(dy_TD);
   if (!live) return {};
   std::vector<uint8_t> tokens(static_cast<size_t>(dy_TD.size(0)), 0);
   for (int64_t i = 0; i < live->numel(); ++i) tokens[static_cast<size_t>(live->const_data_ptr<int64_t>()[i])] = 1;
@@ -137,15 +137,15 @@ ExpertBatchGradients<T> gradients_of_matrices(const AutogradContext* ctx, const 
 
 template <typename T>
 variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, const variable_list& inputs,
-                          const Settings& settings, std::span<const at::Tensor> kept, const at::Tensor& dy_TD) {
+                          const Settings& settings, std::span<const at::Tensor> saved, const at::Tensor& dy_TD) {
   variable_list out(inputs.size());
   auto batch = make_batch<T>(slots, inputs, settings);
-  set_kept<T>(batch, kept);
+  set_saved<T>(batch, saved);
   auto grads = gradients_of_matrices<T>(ctx, slots, inputs, out);
   const bool frozen =
       std::all_of(grads.matrices.begin(), grads.matrices.end(), [](const auto& m) { return m.empty(); });
   if (frozen) batch.live = live_tokens(dy_TD);
-  const Held<SlotRows<T>> by_slot(kernels::kept<SlotRows<T>>());
+  const WorkspaceLease<SlotRows<T>> by_slot(kernels::workspace_pool<SlotRows<T>>());
   if (ctx->needs_input_grad(kX)) {
     out[kX] = batch.live.empty() ? at::empty_like(inputs[kX]) : at::zeros_like(inputs[kX]);
     grads.dx.by_token = out[kX].template mutable_data_ptr<T>();
@@ -158,8 +158,8 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
   }
   for (size_t p = 0; p < kProjections; ++p) {
     const size_t a = factor_a(p, kAdapter), b = factor_b(p, kAdapter);
-    if (ctx->needs_input_grad(a)) batch.lora[p][kAdapter].da = gradient_place<T>(inputs[a], out[a]);
-    if (ctx->needs_input_grad(b)) batch.lora[p][kAdapter].db = gradient_place<T>(inputs[b], out[b]);
+    if (ctx->needs_input_grad(a)) batch.lora[p][kAdapter].da = gradient_buffer<T>(inputs[a], out[a]);
+    if (ctx->needs_input_grad(b)) batch.lora[p][kAdapter].db = gradient_buffer<T>(inputs[b], out[b]);
   }
   experts_backward(batch, dy_TD.const_data_ptr<T>(), grads);
   return out;
@@ -167,16 +167,16 @@ variable_list backward_as(const AutogradContext* ctx, const ExpertSlots& slots, 
 
 struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static at::Tensor forward(AutogradContext* ctx, at::TensorList tensors, const Settings& settings) {
-    variable_list inputs(tensors.begin(), tensors.end()), kept;
+    variable_list inputs(tensors.begin(), tensors.end()), saved;
     const auto num_experts = static_cast<int64_t>((inputs.size() - kFirstMatrix) / kProjections);
     const auto slots = sort_slots(inputs[kExperts], num_experts);
-    const auto y_TD = inputs[kX].scalar_type() == at::kDouble ? forward_as<double>(slots, inputs, settings, kept)
-                                                              : forward_as<float>(slots, inputs, settings, kept);
+    const auto y_TD = inputs[kX].scalar_type() == at::kDouble ? forward_as<double>(slots, inputs, settings, saved)
+                                                              : forward_as<float>(slots, inputs, settings, saved);
     if (!settings.keep) return y_TD;
     ctx->saved_data["scalings"] = settings.scalings;
     ctx->saved_data["products"] = settings.products.packed();
     ctx->saved_data["scales"] = settings.scales;
-    inputs.insert(inputs.end(), kept.begin(), kept.end());
+    inputs.insert(inputs.end(), saved.begin(), saved.end());
     ctx->save_for_backward(std::move(inputs));
     return y_TD;
   }
@@ -184,15 +184,15 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     auto inputs = ctx->get_saved_variables();
     const Settings settings{ctx->saved_data["scalings"].toDoubleVector(),
-                            ProductTable::unpacked(ctx->saved_data["products"].toIntVector()),
+                            MatmulTable::unpacked(ctx->saved_data["products"].toIntVector()),
                             ctx->saved_data["scales"].toTensorVector()};
-    const variable_list kept(inputs.end() - kKeptRows, inputs.end());
-    inputs.resize(inputs.size() - kKeptRows);
+    const variable_list saved(inputs.end() - kSavedRows, inputs.end());
+    inputs.resize(inputs.size() - kSavedRows);
     const auto num_experts = static_cast<int64_t>((inputs.size() - kFirstMatrix) / kProjections);
     const auto slots = sort_slots(inputs[kExperts], num_experts);
     const auto dy_TD = grads[0].contiguous();
-    auto out = dy_TD.scalar_type() == at::kDouble ? backward_as<double>(ctx, slots, inputs, settings, kept, dy_TD)
-                                                  : backward_as<float>(ctx, slots, inputs, settings, kept, dy_TD);
+    auto out = dy_TD.scalar_type() == at::kDouble ? backward_as<double>(ctx, slots, inputs, settings, saved, dy_TD)
+                                                  : backward_as<float>(ctx, slots, inputs, settings, saved, dy_TD);
     out.emplace_back();
     return out;
   }

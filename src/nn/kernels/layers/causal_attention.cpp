@@ -42,7 +42,7 @@ void for_each_queries(const CausalAttention<T>& of, const F& f) {
 template <typename T>
 T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
   T* scores = scratch.scores.at_least(queries.count * queries.keys());
-  times_transposed<T>(ProductKernel::kOwn, queries.rows(queries.of.q, queries.scale()), queries.seen(queries.of.k),
+  matmul_nt<T>(MatmulKernel::kFp32Exact, queries.rows(queries.of.q, queries.scale()), queries.seen(queries.of.k),
                       {scores, queries.keys()}, scratch.product);
   return scores;
 }
@@ -83,7 +83,7 @@ void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch
   for_each_queries(of, [&](const Queries<T>& queries) {
     T* scores = scores_of(queries, scratch);
     softmax_rows(queries, scores);
-    times<T>(ProductKernel::kOwn, {scores, queries.count, queries.keys()}, {queries.seen(of.v), queries.result(of.out)},
+    matmul_nn<T>(MatmulKernel::kFp32Exact, {scores, queries.count, queries.keys()}, {queries.seen(of.v), queries.result(of.out)},
              scratch.product);
   });
 }
@@ -97,14 +97,14 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
     const int64_t keys = queries.keys();
     T* scores = scores_of(queries, scratch);
     T* dscores = scratch.dscores.at_least(queries.count * keys);
-    times_transposed<T>(ProductKernel::kOwn, queries.rows(grads.dout), queries.seen(of.v), {dscores, keys},
+    matmul_nt<T>(MatmulKernel::kFp32Exact, queries.rows(grads.dout), queries.seen(of.v), {dscores, keys},
                         scratch.product);
     softmax_rows_backward(queries, grads.dout, scores, dscores);
-    times<T>(ProductKernel::kOwn, {dscores, queries.count, keys}, {queries.seen(of.k), queries.result(grads.dq)},
+    matmul_nn<T>(MatmulKernel::kFp32Exact, {dscores, queries.count, keys}, {queries.seen(of.k), queries.result(grads.dq)},
              scratch.product);
-    transposed_times<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
+    matmul_tn<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
                         scratch.product);
-    transposed_times<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), {grads.dk, of.kv_stride, true},
+    matmul_tn<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), {grads.dk, of.kv_stride, true},
                         scratch.product);
   });
 }

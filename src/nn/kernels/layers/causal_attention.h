@@ -1,18 +1,18 @@
 /// \file  Causal attention of one sequence on raw memory: the query heads that share one key head. Scores of some
 /// queries with all that they see are made at once, so memory does not grow with the square of the length, and no work
-/// goes to later tokens but within those queries. Sums are those of nn/kernels/matmul/packed_matmul.h: their order
+/// goes to later tokens but within those queries. Sums are those of nn/kernels/matmul/gemm.h: their order
 /// depends on nothing but the sequence. Dimension names: L tokens, M query heads of the key head, P head width.
 #pragma once
 
 #include <cstdint>
 
-#include "nn/kernels/matmul/frozen_matmul.h"
+#include "nn/kernels/matmul/matmul.h"
 
 namespace evenkeel::kernels {
 
 template <typename T>
 struct AttentionScratch {
-  ProductScratch<T> product;
+  MatmulScratch<T> product;
   Scratch<T> scores, dscores;
 };
 

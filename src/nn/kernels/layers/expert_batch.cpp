@@ -75,12 +75,12 @@ void forward_one(const ExpertBatch<T>& batch, int64_t e, const TokenRows<T>& out
   const auto slots = live_slots(batch, e, workspace);
   const auto rows = static_cast<int64_t>(slots.size()), first = batch.slots.first(e), ranks = batch.ranks();
   const T* x = gather_tokens(batch.x, batch, slots, batch.hidden, workspace.x);
-  const auto& all = batch.kept;
-  const ExpertKept<T> kept{all.g ? all.g + first * batch.width : workspace.g.at_least(rows * batch.width),
+  const auto& all = batch.saved;
+  const SavedActivations<T> saved{all.g ? all.g + first * batch.width : workspace.g.at_least(rows * batch.width),
                            all.u ? all.u + first * batch.width : workspace.u.at_least(rows * batch.width),
                            all.xa ? all.xa + first * ranks : workspace.xa.at_least(rows * ranks)};
   T* y = room(batch, out, e, slots.size(), workspace.y);
-  expert_forward(batch.expert(e), batch.products, x, rows, kept, y, workspace);
+  expert_forward(batch.expert(e), batch.products, x, rows, saved, y, workspace);
   if (!out.by_slot) put(batch, out, slots, y);
 }
 
@@ -92,9 +92,9 @@ void backward_one(const ExpertBatch<T>& batch, int64_t e, const T* dy_TD, const 
   if (rows == 0) return;
   const T* x = gather_tokens(batch.x, batch, slots, batch.hidden, workspace.x);
   const T* dy = gather_tokens(dy_TD, batch, slots, batch.hidden, workspace.dy);
-  const ExpertKept<T> kept{slot_rows(batch.kept.g, batch, e, slots, batch.width, workspace.g),
-                           slot_rows(batch.kept.u, batch, e, slots, batch.width, workspace.u),
-                           slot_rows(batch.kept.xa, batch, e, slots, batch.ranks(), workspace.xa)};
+  const SavedActivations<T> saved{slot_rows(batch.saved.g, batch, e, slots, batch.width, workspace.g),
+                           slot_rows(batch.saved.u, batch, e, slots, batch.width, workspace.u),
+                           slot_rows(batch.saved.xa, batch, e, slots, batch.ranks(), workspace.xa)};
   const auto choice = [&](int64_t i) { return batch.slots.choice[static_cast<size_t>(slots[static_cast<size_t>(i)])]; };
   workspace.row_weights.resize(2 * slots.size());
   T *weights = workspace.row_weights.data(), *dweights = weights + rows;
@@ -103,7 +103,7 @@ void backward_one(const ExpertBatch<T>& batch, int64_t e, const T* dy_TD, const 
   if (grads.dx.by_token) out.dx = room(batch, grads.dx, e, slots.size(), workspace.y);
   for (size_t p = 0; p < kProjections; ++p)
     if (!grads.matrices[p].empty()) out.weights[p] = grads.matrices[p][static_cast<size_t>(e)];
-  expert_backward<T>(batch.expert(e), batch.products, x, dy, weights, rows, kept, out, workspace);
+  expert_backward<T>(batch.expert(e), batch.products, x, dy, weights, rows, saved, out, workspace);
   for (int64_t i = 0; grads.dweights && i < rows; ++i) grads.dweights[choice(i)] = dweights[i];
   const bool in_place = grads.dx.by_slot && rows == batch.slots.rows(e);
   if (out.dx && !in_place) put<T>(batch, grads.dx, slots, out.dx);
@@ -135,7 +135,7 @@ ExpertView<T> ExpertBatch<T>::expert(int64_t e) const {
   ExpertView<T> view;
   for (size_t p = 0; p < kProjections; ++p) {
     view.weights[p] = matrices[p][static_cast<size_t>(e)];
-    for (size_t i = 0; i < kBeside; ++i)
+    for (size_t i = 0; i < kLoraBranches; ++i)
       if (lora[p][i].rank > 0) view.lora[p][i] = lora[p][i].expert(e);
   }
   return view;

@@ -15,11 +15,11 @@ namespace evenkeel::kernels {
 template <typename T>
 struct ExpertBatch {
   const ExpertSlots& slots;
-  ProductTable products;
+  MatmulTable products;
   int64_t top_k, hidden, width;
   const T *x, *weights;  ///< [T, D], [T, K]
-  ExpertKept<T> kept;    ///< by slot: [S, F], [S, F], [S, R]; null: nothing is kept
-  std::array<std::array<LoraView<T>, kBeside>, kProjections> lora;  ///< of expert 0, where the stacks begin
+  SavedActivations<T> saved;    ///< by slot: [S, F], [S, F], [S, R]; null: nothing is saved
+  std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< of expert 0, where the stacks begin
   std::array<std::vector<StoredMatrix>, kProjections> matrices;     ///< [E] each
   std::vector<uint8_t> live;  ///< [T], whether a gradient flows through a token's row; empty: through all
 
@@ -50,7 +50,7 @@ struct ExpertBatchGradients {
   std::array<std::vector<T*>, kProjections> matrices{};  ///< [E] x [out, in], empty when frozen
 };
 
-/// \param dy  [T, D]. REQUIRES what a forward pass kept.
+/// \param dy  [T, D]. REQUIRES what a forward pass saved.
 template <typename T>
 void experts_backward(const ExpertBatch<T>& batch, const T* dy_TD, const ExpertBatchGradients<T>& grads);
 

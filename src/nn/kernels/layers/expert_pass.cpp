@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/system/parallel.h"
-#include "nn/kernels/matmul/gemm.h"
+#include "nn/kernels/matmul/blas_gemm.h"
 #include "nn/kernels/primitives/vector.h"
 
 namespace evenkeel::kernels {
@@ -11,7 +11,7 @@ namespace {
 
 // Columns of a projection in [N, R]: those of the projections before it come first.
 template <typename T>
-int64_t first_column(const ExpertView<T>& expert, size_t projection, Beside which) {
+int64_t first_column(const ExpertView<T>& expert, size_t projection, LoraBranch which) {
   int64_t column = 0;
   for (size_t p = 0; p < projection; ++p) column += expert.lora[p][which].rank;
   return column;
@@ -19,13 +19,13 @@ int64_t first_column(const ExpertView<T>& expert, size_t projection, Beside whic
 
 // A projection's factors with their part of [N, R].
 template <typename T>
-struct InnerRows {
+struct LoraInput {
   const LoraView<T>& lora;
   T* xa;
   int64_t stride;
 };
 template <typename T>
-InnerRows<T> inner_rows(const ExpertView<T>& expert, size_t projection, Beside which, T* xa) {
+LoraInput<T> lora_input(const ExpertView<T>& expert, size_t projection, LoraBranch which, T* xa) {
   return {expert.lora[projection][which], xa + first_column(expert, projection, which), expert.rank_of(which)};
 }
 
@@ -36,50 +36,50 @@ struct Projected {
   T* y;
 };
 template <typename T>
-void project(const ExpertView<T>& expert, const ProductTable& products, const ActivationsOf<T>& x,
+void project(const ExpertView<T>& expert, const MatmulTable& products, const ActivationsOf<T>& x,
              std::initializer_list<Projected<T>> wanted, T* adapter_xa, ExpertWorkspace<T>& workspace) {
   T* change_xa = workspace.change_xa.at_least(x.rows * expert.rank_of(kChange));
-  std::vector<SideBySideOf<T>> inner_products, outputs;
+  std::vector<GroupedOperandOf<T>> lora_products, outputs;
   for (const auto& [p, y] : wanted) {
-    auto& output = outputs.emplace_back(SideBySideOf<T>{expert.weights[p], {y, expert.weights[p].out}});
+    auto& output = outputs.emplace_back(GroupedOperandOf<T>{expert.weights[p], {y, expert.weights[p].out}});
     for (const auto which : {kAdapter, kChange}) {
-      const auto inner = inner_rows(expert, p, which, which == kAdapter ? adapter_xa : change_xa);
+      const auto inner = lora_input(expert, p, which, which == kAdapter ? adapter_xa : change_xa);
       if (inner.lora.rank == 0) continue;
-      inner_products.push_back(inner_product(inner.lora, inner.xa, inner.stride));
-      output.addends.push_back(outer_addend<T>(inner.lora, inner.xa, inner.stride, x.rows));
+      lora_products.push_back(lora_a_operand(inner.lora, inner.xa, inner.stride));
+      output.epilogues.push_back(lora_b_epilogue<T>(inner.lora, inner.xa, inner.stride, x.rows));
     }
   }
-  times_transposed<T>(ProductKernel::kOwn, x, inner_products, workspace.product);
-  times_transposed<T>(products.at(ProductPlace::kExpert, Direction::kForward, x.rows), x, outputs, workspace.product);
+  matmul_nt<T>(MatmulKernel::kFp32Exact, x, lora_products, workspace.product);
+  matmul_nt<T>(products.at(GemmContext::kExpert, Direction::kForward, x.rows), x, outputs, workspace.product);
 }
 
 template <typename T>
 struct BackwardPass {
   const ExpertView<T>& expert;
-  ProductKernel kernel;
+  MatmulKernel kernel;
   int64_t rows;
   T* xa;
-  std::array<T*, kBeside> dy_b;  // [N, R] of each projection after the other
+  std::array<T*, kLoraBranches> dy_b;  // [N, R] of each projection after the other
   ExpertWorkspace<T>& workspace;
 
-  T* dy_b_of(Projection p, Beside which) const { return dy_b[which] + rows * first_column(expert, p, which); }
+  T* dy_b_of(Projection p, LoraBranch which) const { return dy_b[which] + rows * first_column(expert, p, which); }
   // dx (+)= dy W + what stands beside it
-  void weight(Projection p, const T* dy, T* dx, bool add, std::vector<AddendOf<T>> beside) const {
+  void weight(Projection p, const T* dy, T* dx, bool add, std::vector<LowRankEpilogueOf<T>> beside) const {
     const auto& w = expert.weights[p];
-    times<T>(kernel, {dy, rows, w.out}, {w, {dx, w.in, add}, std::move(beside)}, workspace.product);
+    matmul_nn<T>(kernel, {dy, rows, w.out}, {w, {dx, w.in, add}, std::move(beside)}, workspace.product);
   }
   // dy B of what stands beside W; appends what that adds to dx.
-  void beside(Projection p, const T* dy, std::vector<AddendOf<T>>& addends) const {
+  void beside(Projection p, const T* dy, std::vector<LowRankEpilogueOf<T>>& epilogues) const {
     for (const auto which : {kChange, kAdapter}) {
       const auto& lora = expert.lora[p][which];
       if (lora.rank == 0) continue;
-      inner_backward(lora, dy, rows, dy_b_of(p, which), workspace.product);
-      addends.push_back(gradient_addend<T>(lora, dy_b_of(p, which), rows));
+      rank_gradient(lora, dy, rows, dy_b_of(p, which), workspace.product);
+      epilogues.push_back(lora_a_epilogue<T>(lora, dy_b_of(p, which), rows));
     }
   }
   // Of the adapter's factors. `row_weights` null: dy has them.
   void gradients(Projection p, const T* x, const T* dy, const T* row_weights) const {
-    const auto inner = inner_rows(expert, p, kAdapter, xa);
+    const auto inner = lora_input(expert, p, kAdapter, xa);
     if (inner.lora.rank == 0) return;
     factor_gradients(inner.lora, {rows, x, dy, inner.xa, inner.stride, dy_b_of(p, kAdapter), row_weights},
                      workspace.lora, workspace.product);
@@ -88,47 +88,47 @@ struct BackwardPass {
 
 template <typename T>
 void weight_gradient(T* out, const T* dy, int64_t dy_width, const T* x, int64_t x_width, int64_t rows) {
-  if (out) gemm(Op::kTranspose, Op::kNone, dy_width, x_width, rows, T(1), dy, dy_width, x, x_width, T(0), out, x_width);
+  if (out) blas_gemm(Op::kTranspose, Op::kNone, dy_width, x_width, rows, T(1), dy, dy_width, x, x_width, T(0), out, x_width);
 }
 
 }  // namespace
 
 template <typename T>
-void expert_forward(const ExpertView<T>& expert, const ProductTable& products, const T* x, int64_t rows,
-                    const ExpertKept<T>& kept, T* y, ExpertWorkspace<T>& workspace) {
+void expert_forward(const ExpertView<T>& expert, const MatmulTable& products, const T* x, int64_t rows,
+                    const SavedActivations<T>& saved, T* y, ExpertWorkspace<T>& workspace) {
   const int64_t hidden = expert.hidden(), width = expert.width();
-  project<T>(expert, products, {x, rows, hidden}, {{kGate, kept.g}, {kUp, kept.u}}, kept.xa, workspace);
+  project<T>(expert, products, {x, rows, hidden}, {{kGate, saved.g}, {kUp, saved.u}}, saved.xa, workspace);
   T* h = workspace.h.at_least(rows * width);
   for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
     const int64_t at = begin * width;
-    swiglu<T>(kept.g + at, kept.u + at, h + at, (end - begin) * width);
+    swiglu<T>(saved.g + at, saved.u + at, h + at, (end - begin) * width);
   });
-  project<T>(expert, products, {h, rows, width}, {{kDown, y}}, kept.xa, workspace);
+  project<T>(expert, products, {h, rows, width}, {{kDown, y}}, saved.xa, workspace);
 }
 
 template <typename T>
-void expert_backward(const ExpertView<T>& expert, const ProductTable& products, const T* x, const T* dy,
-                     const T* row_weights, int64_t rows, const ExpertKept<T>& kept, const ExpertGradients<T>& grads,
+void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, const T* x, const T* dy,
+                     const T* row_weights, int64_t rows, const SavedActivations<T>& saved, const ExpertGradients<T>& grads,
                      ExpertWorkspace<T>& workspace) {
   const int64_t hidden = expert.hidden(), width = expert.width();
   T* h = workspace.h.at_least(rows * width);
   T* dh = workspace.dh.at_least(rows * width);
   T* du = workspace.du.at_least(rows * width);
   const BackwardPass<T> pass{expert,
-                             products.at(ProductPlace::kExpert, Direction::kBackward, rows),
+                             products.at(GemmContext::kExpert, Direction::kBackward, rows),
                              rows,
-                             kept.xa,
+                             saved.xa,
                              {workspace.dy_b.at_least(rows * expert.rank_of(kAdapter)),
                               workspace.change_dy_b.at_least(rows * expert.rank_of(kChange))},
                              workspace};
-  std::vector<AddendOf<T>> to_dh, to_dx;
+  std::vector<LowRankEpilogueOf<T>> to_dh, to_dx;
   pass.beside(kDown, dy, to_dh);
   pass.weight(kDown, dy, dh, false, std::move(to_dh));
   T* dg = dh;
   for_each_range(rows, row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin, at = n * width; n < end; ++n, at += width) {
       const T dweight =
-          swiglu_backward<T>(dh + at, kept.g + at, kept.u + at, row_weights[n], h + at, dg + at, du + at, width);
+          swiglu_backward<T>(dh + at, saved.g + at, saved.u + at, row_weights[n], h + at, dg + at, du + at, width);
       if (grads.dweights) grads.dweights[n] = dweight;
     }
   });
@@ -147,10 +147,10 @@ void expert_backward(const ExpertView<T>& expert, const ProductTable& products, 
 }
 
 #define EK_INSTANTIATE(T)                                                                                             \
-  template void expert_forward<T>(const ExpertView<T>&, const ProductTable&, const T*, int64_t, const ExpertKept<T>&, \
+  template void expert_forward<T>(const ExpertView<T>&, const MatmulTable&, const T*, int64_t, const SavedActivations<T>&, \
                                   T*, ExpertWorkspace<T>&);                                                           \
-  template void expert_backward<T>(const ExpertView<T>&, const ProductTable&, const T*, const T*, const T*, int64_t,  \
-                                   const ExpertKept<T>&, const ExpertGradients<T>&, ExpertWorkspace<T>&);
+  template void expert_backward<T>(const ExpertView<T>&, const MatmulTable&, const T*, const T*, const T*, int64_t,  \
+                                   const SavedActivations<T>&, const ExpertGradients<T>&, ExpertWorkspace<T>&);
 EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE

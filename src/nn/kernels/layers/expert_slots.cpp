@@ -45,7 +45,7 @@ ExpertSlots::ExpertSlots(std::span<const int64_t> experts, int64_t top_k, int64_
   std::stable_sort(by_load.begin(), by_load.end(), [&](int64_t l, int64_t r) { return rows(l) > rows(r); });
 }
 
-int64_t ExpertSlots::first_together(int64_t threads, int64_t work_per_slot) const {
+int64_t ExpertSlots::data_parallel_experts(int64_t threads, int64_t work_per_slot) const {
   const auto count = static_cast<int64_t>(by_load.size());
   if (threads == 1 || work_per_slot * static_cast<int64_t>(token.size()) < kLittleWork) return count;
   std::vector<double> experts;

@@ -30,7 +30,7 @@ struct ExpertSlots {
   /// How many of by_load's first are best done one after the other with all threads inside each, before the others are
   /// dealt out: those that one thread would be the last with, all where the work is little.
   /// \param work_per_slot  multiply-adds
-  int64_t first_together(int64_t threads, int64_t work_per_slot) const;
+  int64_t data_parallel_experts(int64_t threads, int64_t work_per_slot) const;
 };
 
 /// Calls f(expert, workspace) for every expert with a token: first for those that all threads do together, then for
@@ -39,14 +39,14 @@ struct ExpertSlots {
 template <typename Workspace, typename F>
 void for_each_expert(const ExpertSlots& slots, int64_t work_per_slot, const F& f) {
   const auto count = static_cast<int64_t>(slots.by_load.size());
-  const int64_t threads = at::get_num_threads(), together = slots.first_together(threads, work_per_slot);
+  const int64_t threads = at::get_num_threads(), together = slots.data_parallel_experts(threads, work_per_slot);
   {
-    const Held<Workspace> workspace(kept<Workspace>());
+    const WorkspaceLease<Workspace> workspace(workspace_pool<Workspace>());
     for (int64_t i = 0; i < together; ++i) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   }
   std::atomic<int64_t> next{together};
   at::parallel_for(0, together < count ? threads : 0, 1, [&](int64_t, int64_t) {
-    const Held<Workspace> workspace(kept<Workspace>());
+    const WorkspaceLease<Workspace> workspace(workspace_pool<Workspace>());
     for (int64_t i = next++; i < count; i = next++) f(slots.by_load[static_cast<size_t>(i)], *workspace);
   });
 }

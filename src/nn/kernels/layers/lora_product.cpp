@@ -33,13 +33,13 @@ void transpose(const T* in, int64_t rows, int64_t columns, T* out) {
 // of dy's it is full.
 template <typename T>
 void add_product_of_dy(const LoraView<T>& lora, const LoraPass<T>& pass, const T* xa, LoraScratch<T>& scratch,
-                       ProductScratch<T>& product) {
+                       MatmulScratch<T>& product) {
   const int64_t rows = pass.rows, rank = lora.rank, out = lora.out;
   if (rows < kWorthTransposing)
-    return transposed_times<T>({pass.dy, rows, out}, out, dense_matrix(xa, rows, rank), {lora.db, rank, true}, product);
+    return matmul_tn<T>({pass.dy, rows, out}, out, dense_matrix(xa, rows, rank), {lora.db, rank, true}, product);
   T* db = scratch.db.at_least(out * rank);
   transpose(lora.db, out, rank, db);
-  transposed_times<T>({xa, rows, rank}, rank, dense_matrix(pass.dy, rows, out), {db, out, true}, product);
+  matmul_tn<T>({xa, rows, rank}, rank, dense_matrix(pass.dy, rows, out), {db, out, true}, product);
   transpose(db, rank, out, lora.db);
 }
 
@@ -78,13 +78,13 @@ LoraView<T> LoraView<T>::expert(int64_t e) const {
 
 template <typename T>
 void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScratch<T>& scratch,
-                      ProductScratch<T>& product) {
+                      MatmulScratch<T>& product) {
   const int64_t rows = pass.rows, rank = lora.rank;
   const auto weight = [&](int64_t n) { return pass.row_weights ? pass.row_weights[n] : T(1); };
   if (lora.da) {
     for (int64_t n = 0; pass.row_weights && n < rows; ++n)
       scaled_copy(weight(n), pass.dy_b + n * rank, pass.dy_b + n * rank, rank);
-    transposed_times<T>({pass.dy_b, rows, rank}, rank, dense_matrix(pass.x, rows, lora.in), {lora.da, lora.in, true},
+    matmul_tn<T>({pass.dy_b, rows, rank}, rank, dense_matrix(pass.x, rows, lora.in), {lora.da, lora.in, true},
                         product);
   }
   if (lora.db) {
@@ -97,7 +97,7 @@ void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScra
 
 #define EK_INSTANTIATE(T)      \
   template struct LoraView<T>; \
-  template void factor_gradients<T>(const LoraView<T>&, const LoraPass<T>&, LoraScratch<T>&, ProductScratch<T>&);
+  template void factor_gradients<T>(const LoraView<T>&, const LoraPass<T>&, LoraScratch<T>&, MatmulScratch<T>&);
 EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "nn/kernels/matmul/frozen_matmul.h"
+#include "nn/kernels/matmul/matmul.h"
 
 namespace evenkeel::kernels {
 
@@ -41,26 +41,26 @@ StoredMatrix dense_matrix(const T* data, int64_t out, int64_t in, int64_t stride
 
 /// x A^T as one of the products with x. \param xa  [N, R], rows `stride` apart
 template <typename T>
-SideBySideOf<T> inner_product(const LoraView<T>& lora, T* xa, int64_t stride) {
+GroupedOperandOf<T> lora_a_operand(const LoraView<T>& lora, T* xa, int64_t stride) {
   return {lora.a, {xa, stride}};
 }
 
 /// scaling xa B^T beside x W^T. \param xa  [N, R], rows `stride` apart
 template <typename T>
-AddendOf<T> outer_addend(const LoraView<T>& lora, const T* xa, int64_t stride, int64_t rows) {
+LowRankEpilogueOf<T> lora_b_epilogue(const LoraView<T>& lora, const T* xa, int64_t stride, int64_t rows) {
   return {{xa, rows, stride, lora.scaling}, lora.b};
 }
 
 /// dy_b A beside dy W. \param dy_b  [N, R]
 template <typename T>
-AddendOf<T> gradient_addend(const LoraView<T>& lora, const T* dy_b, int64_t rows) {
+LowRankEpilogueOf<T> lora_a_epilogue(const LoraView<T>& lora, const T* dy_b, int64_t rows) {
   return {{dy_b, rows, lora.rank}, lora.a};
 }
 
 /// dy_b = scaling dy B. \param dy  [N, O]; dy_b [N, R]
 template <typename T>
-void inner_backward(const LoraView<T>& lora, const T* dy, int64_t rows, T* dy_b, ProductScratch<T>& scratch) {
-  times<T>(ProductKernel::kOwn, {dy, rows, lora.out, lora.scaling}, {lora.b, {dy_b, lora.rank}}, scratch);
+void rank_gradient(const LoraView<T>& lora, const T* dy, int64_t rows, T* dy_b, MatmulScratch<T>& scratch) {
+  matmul_nn<T>(MatmulKernel::kFp32Exact, {dy, rows, lora.out, lora.scaling}, {lora.b, {dy_b, lora.rank}}, scratch);
 }
 
 /// What the gradients of the factors of y += scaling (x A^T) B^T are made of.
@@ -82,6 +82,6 @@ struct LoraScratch {
 /// dA += dy_b^T x and dB += scaling dy^T xa, as far as they are asked for.
 template <typename T>
 void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScratch<T>& scratch,
-                      ProductScratch<T>& product);
+                      MatmulScratch<T>& product);
 
 }  // namespace evenkeel::kernels

@@ -1,61 +1,61 @@
-/// \file  Operands and results of the matrix products in this folder, and the memory that they work in.
+/// \file  Operands, results and scratch memory of the matrix products in this folder.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/system/dispatch.h"
+#include "nn/kernels/matmul/kernel_dispatcher.h"
 #include "nn/kernels/matmul/stored_matrix.h"
 #include "nn/kernels/primitives/scratch.h"
 
 namespace evenkeel::kernels {
 
-/// How a sum takes its terms. Those in bfloat16 are for weights in bfloat16 and int8.
-enum class Arithmetic : uint8_t { kSingles, kPairs, kTiles };
-
-/// Rows of numbers, `stride` numbers apart.
+/// The left operand of a product: `rows` rows that begin `stride` elements apart.
 template <typename T>
 struct ActivationsOf {
   const T* data = nullptr;
   int64_t rows = 0, stride = 0;
-  T scale = 1;  ///< times every number: LoRA's alpha / r
-  Arithmetic arithmetic = Arithmetic::kSingles;
+  T scale = 1;  ///< multiplies every element, for example LoRA's alpha / r
+  Arithmetic arithmetic = Arithmetic::kFp32;
 };
 using Activations = ActivationsOf<float>;
 
-/// Where a product goes, rows `stride` numbers apart. It may not overlap what it is made of.
+/// The result of a product: rows that begin `stride` elements apart. It must not overlap the operands.
 template <typename T>
 struct ResultOf {
   T* data = nullptr;
   int64_t stride = 0;
-  bool add = false;  ///< to what is there, instead of writing over it
+  bool add = false;  ///< true: the product is added to the present content; false: it overwrites it
 };
 using Result = ResultOf<float>;
 
-/// What products need beside their operands: the packed activations (at most 16 MiB, and those of addends) and, for
-/// each thread, a panel of the weight (16 KiB) and the sums of a share of the result (at most 512 KiB); in tiles, all
-/// panels of a share and its sums (at most 1 MiB each). Keep it between products.
-struct PackedScratch {
-  Scratch<float> x, w, addends;
-  Isa instructions = isa();  ///< tests set a lower one than the processor has
+/// Buffers of the GEMMs in gemm.h. Keep one between products, so that its memory is reused. It holds the packed
+/// activations (at most 16 MiB) and those of the epilogues. For each thread it also holds one packed panel of the weight
+/// (16 KiB) and the partial sums of a work tile (at most 512 KiB). With kBf16Tiles it holds all panels of a work tile
+/// and the partial sums, at most 1 MiB each. Threads: one product at a time.
+struct GemmScratch {
+  Scratch<float> x, w, epilogues;
+  Isa instructions = isa();  ///< the instruction set to use; tests set a lower one than the processor has
 };
 
-/// What is added to a product while its sums are in the cache, to the bits of a second product that adds to the first:
-/// x W^T beside x W^T, x W beside x W. Always in single terms.
+/// A low-rank product that is added to the main product while the main product's partial sums are in the cache, for
+/// example scaling (x A^T) B^T added to x W^T. The bits are those of a second product that is added to the first.
+/// The arithmetic is always kFp32.
 template <typename T>
-struct AddendOf {
-  ActivationsOf<T> x;  ///< as many rows as the product's
-  StoredMatrix w;      ///< with as many columns of the result; not int8
+struct LowRankEpilogueOf {
+  ActivationsOf<T> x;  ///< as many rows as the main product
+  StoredMatrix w;      ///< as many columns in the result as the main product; not int8
 };
-using Addend = AddendOf<float>;
+using LowRankEpilogue = LowRankEpilogueOf<float>;
 
-/// One of several products with the same activations.
+/// One weight of a grouped product. A group is several products with the same activations.
 template <typename T>
-struct SideBySideOf {
+struct GroupedOperandOf {
   StoredMatrix w;
   ResultOf<T> y;
-  std::vector<AddendOf<T>> addends{};  ///< in turn
+  std::vector<LowRankEpilogueOf<T>> epilogues{};  ///< added in this order
 };
-using SideBySide = SideBySideOf<float>;
+using GroupedOperand = GroupedOperandOf<float>;
 
 }  // namespace evenkeel::kernels

@@ -6,187 +6,189 @@
 #include <vector>
 
 #include "base/system/parallel.h"
-#include "nn/kernels/matmul/packed_kernels.h"
+#include "nn/kernels/matmul/gemm_kernels.h"
 
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kMostLanes = 16;
-constexpr int64_t kFewColumns = 64;
-constexpr RowRange kLyingFloat{3, 128};
-constexpr int64_t kMostPanelTerms = 16384;  // a panel of so many terms is 2 MiB
-constexpr int64_t kWorthPanels = 256;       // rows of a weight that pay for whole vectors of few rows of x
+constexpr int64_t kMaxLanes = 16;  // of all instruction sets
+constexpr int64_t kMaxNarrowColumns = 64;  // columns of y up to which a weight counts as narrow
+constexpr RowRange kUnpackedFloatRows{3, 128};  // rows of x for which a float32 weight is read in place
+constexpr int64_t kMaxPanelTerms = 16384;  // a panel of so many terms takes 2 MiB
+constexpr int64_t kMinStreamedColumns = 256;       // from so many columns of y on, stream() is not used even for few rows
 
-// What lies.
-struct Lying {
-  const PackedKernels& kernels;
-  StoredPart rows;
+// The operand that is read in place.
+struct UnpackedOperand {
+  const GemmKernels& kernels;
+  SubMatrix rows;
   float scale;
 };
 
-// What is packed, for one product or one addend of it: [block][step][width of the group].
-struct LyingTerms {
-  Lying lying;
+// A product or one of its epilogues. Layout of `packed`: [block][step][width of the group].
+struct Summand {
+  UnpackedOperand unpacked;
   const float* packed;
 };
 
-// Columns of what is packed that are multiplied at once, and where the result goes: y [rows, columns], or
-// [columns, rows] when it goes across.
-struct Group {
-  std::vector<LyingTerms> summands;  // that of the product, then those of addends
-  int64_t columns, width;            // asked for, and in the panel: at most lying_vectors
+// Columns of the packed operand that are multiplied at once, and their part of the result: y [rows, columns], or
+// [columns, rows] with transposed_result.
+struct PanelGroup {
+  std::vector<Summand> summands;  // the product, then its epilogues
+  int64_t columns, width;            // used columns; panel width, at most unpacked_vectors vectors
   Result y;
 };
 
-struct LyingProduct {
-  const PackedKernels& kernels;
-  int64_t rows;  // that lie
-  bool across;
-  std::vector<Group> groups;
+struct UnpackedGemm {
+  const GemmKernels& kernels;
+  int64_t rows;  // of the operand that is read in place
+  bool transposed_result;  // true: the weight is read in place; false: the activations are
+  std::vector<PanelGroup> groups;
 };
 
 // ---- multiplying
 
-// What comes into the cache while rows before these are multiplied.
-Ahead rows_after(const LyingTerms& terms, int64_t row, int64_t rows, int64_t all) {
-  const auto& lying = terms.lying.rows;
-  return Ahead(lying.part(row, 0, std::min(rows, all - row), lying.columns));
+// Returns a prefetcher for up to `rows` rows from `row` on, of `all` rows.
+Prefetcher prefetch_next_rows(const Summand& summand, int64_t row, int64_t rows, int64_t all) {
+  const auto& unpacked = summand.unpacked.rows;
+  return Prefetcher(unpacked.part(row, 0, std::min(rows, all - row), unpacked.columns));
 }
 
-void multiply_lying(const LyingTerms& terms, const Group& group, int64_t row, int64_t height, float* sums, bool add,
-                    Ahead& ahead) {
-  const auto& [kernels, rows, scale] = terms.lying;
+// Multiplies `height` rows with a panel, block by block.
+void multiply_unpacked(const Summand& summand, const PanelGroup& group, int64_t row, int64_t height, float* sums, bool add,
+                    Prefetcher& prefetcher) {
+  const auto& [kernels, rows, scale] = summand.unpacked;
   for (int64_t k = 0, terms_now; k < rows.columns; k += terms_now) {
-    terms_now = std::min(kernels.lying_terms, rows.columns - k);
-    const LyingRows block{rows.part(row, k, height, terms_now), scale};
-    const LyingPanel panel{terms.packed + kernels.steps(k) * group.width, group.width, group.columns};
-    kernels.multiply_lying(block, panel, sums, add || k > 0, ahead);
+    terms_now = std::min(kernels.unpacked_terms, rows.columns - k);
+    const UnpackedRows block{rows.part(row, k, height, terms_now), scale};
+    const PanelView panel{summand.packed + kernels.steps(k) * group.width, group.width, group.columns};
+    kernels.multiply_unpacked(block, panel, sums, add || k > 0, prefetcher);
   }
 }
 
-int64_t rows_at_once(const PackedKernels& kernels) { return std::max(kernels.lanes, kernels.lying_rows); }
+// Rows that are multiplied before their sums are stored.
+int64_t rows_per_pass(const GemmKernels& kernels) { return std::max(kernels.lanes, kernels.unpacked_rows); }
 
-// At most rows_at_once() of what lies; `ahead` is of the product's own terms.
-void multiply_rows(const LyingProduct& product, const Group& group, int64_t row, int64_t rows, Ahead& ahead) {
-  alignas(64) float sums[kMostLyingRows * kMostLyingVectors * kMostLanes];
-  for (const auto& terms : group.summands) {
-    const bool own = &terms == &group.summands.front();
-    Ahead addends_ahead;
-    if (!own && &group == &product.groups.front()) addends_ahead = rows_after(terms, row + rows, rows, product.rows);
-    const int64_t most = terms.lying.kernels.lying_rows;
+// Computes one group for at most rows_per_pass() rows. `prefetcher` belongs to the main product.
+void multiply_group(const UnpackedGemm& product, const PanelGroup& group, int64_t row, int64_t rows, Prefetcher& prefetcher) {
+  alignas(64) float sums[kMaxUnpackedRows * kMaxUnpackedVectors * kMaxLanes];
+  for (const auto& summand : group.summands) {
+    const bool is_main = &summand == &group.summands.front();
+    Prefetcher epilogue_prefetcher;
+    if (!is_main && &group == &product.groups.front()) epilogue_prefetcher = prefetch_next_rows(summand, row + rows, rows, product.rows);
+    const int64_t most = summand.unpacked.kernels.unpacked_rows;
     for (int64_t r = 0; r < rows; r += most)
-      multiply_lying(terms, group, row + r, std::min(most, rows - r), sums + r * group.width, !own,
-                     own ? ahead : addends_ahead);
+      multiply_unpacked(summand, group, row + r, std::min(most, rows - r), sums + r * group.width, !is_main,
+                     is_main ? prefetcher : epilogue_prefetcher);
   }
   const auto& y = group.y;
   const auto& kernels = product.kernels;
   for (int64_t r = 0; r < rows; r += kernels.lanes) {
-    float* first = y.data + (product.across ? row + r : (row + r) * y.stride);
+    float* first = y.data + (product.transposed_result ? row + r : (row + r) * y.stride);
     const TileResult to{.y = first, .stride = y.stride, .columns = group.columns};
-    (product.across ? kernels.put_across : kernels.put_lying)(sums + r * group.width, std::min(kernels.lanes, rows - r),
+    (product.transposed_result ? kernels.store_transposed : kernels.store_rows)(sums + r * group.width, std::min(kernels.lanes, rows - r),
                                                               group.width, to);
   }
 }
 
-// Of what lies, for a thread at once: four for each at least, as far as there are rows; of a weight, which comes from
-// memory, twice what is multiplied at once.
-int64_t piece_rows(const LyingProduct& product) {
-  const int64_t fewest = rows_at_once(product.kernels) * (product.across ? 2 : 1);
+// Returns how many rows a thread takes at once: at least four pieces per thread if there are enough rows. Pieces of a
+// weight, which is read from memory, have at least two passes.
+int64_t rows_per_piece(const UnpackedGemm& product) {
+  const int64_t fewest = rows_per_pass(product.kernels) * (product.transposed_result ? 2 : 1);
   const int64_t fair = product.rows / (4 * at::get_num_threads()) / fewest * fewest;
-  return std::clamp(fair, fewest, product.kernels.lying_piece);
+  return std::clamp(fair, fewest, product.kernels.unpacked_piece);
 }
 
-void run_lying(const LyingProduct& product, bool worth_threads) {
-  const int64_t piece = worth_threads ? piece_rows(product) : product.rows, most = rows_at_once(product.kernels);
+void run_unpacked(const UnpackedGemm& product, bool parallel) {
+  const int64_t piece = parallel ? rows_per_piece(product) : product.rows, most = rows_per_pass(product.kernels);
   const auto groups = static_cast<int64_t>(product.groups.size());
   for_each_piece((product.rows + piece - 1) / piece, [&](int64_t i) {
-    const InUse in_use(product.kernels);
+    const AmxTileScope tile_scope(product.kernels);
     const int64_t end = std::min((i + 1) * piece, product.rows);
     for (int64_t row = i * piece, rows; row < end; row += rows) {
       rows = std::min(most, end - row);
       const auto& terms = product.groups.front().summands.front();
-      Ahead ahead = rows_after(terms, row + rows, rows, product.rows);
-      ahead.spread_over(groups * terms.lying.rows.columns / 32);
-      for (const auto& group : product.groups) multiply_rows(product, group, row, rows, ahead);
+      Prefetcher prefetcher = prefetch_next_rows(terms, row + rows, rows, product.rows);
+      prefetcher.spread_over(groups * terms.unpacked.rows.columns / 32);
+      for (const auto& group : product.groups) multiply_group(product, group, row, rows, prefetcher);
     }
   });
 }
 
 // ---- packing
 
-int64_t whole_blocks(const PackedKernels& kernels, int64_t depth) {
-  return (kernels.steps(depth) + kBlock - 1) / kBlock * kBlock;
+int64_t whole_blocks(const GemmKernels& kernels, int64_t depth) {
+  return (kernels.steps(depth) + kBlockSteps - 1) / kBlockSteps * kBlockSteps;
 }
 
-// Terms of rows of activations, which become columns of a panel.
-struct Rows {
-  const PackedKernels& kernels;
-  TileSource x;
+// Rows of activations that are packed as columns of a panel.
+struct LhsRows {
+  const GemmKernels& kernels;
+  LhsSource x;
   int64_t depth;
 
-  int64_t numbers(int64_t vectors) const { return kernels.steps(depth) * vectors * kernels.lanes; }
+  int64_t elements(int64_t vectors) const { return kernels.steps(depth) * vectors * kernels.lanes; }
   void pack(int64_t first, int64_t rows, int64_t vectors, float* out) const {
     const int64_t width = vectors * kernels.lanes;
-    if (rows < width) std::fill_n(out, numbers(vectors), 0.0f);
+    if (rows < width) std::fill_n(out, elements(vectors), 0.0f);
     for (int64_t row = 0; row < rows; row += kernels.lanes) {
-      TileSource from = x;
+      LhsSource from = x;
       from.x += (first + row) * x.row_stride;
-      kernels.pack_lanes(from, std::min(kernels.lanes, rows - row), depth, out + row, width);
+      kernels.pack_lhs_lanes(from, std::min(kernels.lanes, rows - row), depth, out + row, width);
     }
   }
 };
 
-Rows rows_of(const PackedKernels& kernels, const Activations& x, int64_t depth) {
+LhsRows rows_of(const GemmKernels& kernels, const Activations& x, int64_t depth) {
   return {kernels, {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale}, depth};
 }
 
-// A piece of one weight, its terms packed; two vectors whatever its columns.
-void pack_columns(const PackedKernels& kernels, const StoredPart& w, bool transposed, float* out) {
+// Packs part of a weight as one panel of two vectors.
+void pack_columns(const GemmKernels& kernels, const SubMatrix& w, bool transposed, float* out) {
   const int64_t depth = transposed ? w.columns : w.rows;
-  for (int64_t k = 0; k < depth; k += kBlock) {
-    const int64_t terms = std::min(kBlock, depth - k);
+  for (int64_t k = 0; k < depth; k += kBlockSteps) {
+    const int64_t terms = std::min(kBlockSteps, depth - k);
     const auto block = transposed ? w.part(0, k, w.rows, terms) : w.part(k, 0, terms, w.columns);
     kernels.pack_panel(block, transposed, out + k * kernels.panel_width);
   }
 }
 
-bool worth_threads(int64_t rows, int64_t depth, int64_t columns) {
-  return rows * depth * columns >= kWorthThreads && !at::in_parallel_region();
+bool is_worth_threads(int64_t rows, int64_t depth, int64_t columns) {
+  return rows * depth * columns >= kMinParallelMacs && !at::in_parallel_region();
 }
 
-// x lies, the weights are packed.
-void with_few_columns(const Activations& x, std::span<const SideBySide> products, bool transposed,
-                      PackedScratch& scratch) {
-  const auto& kernels = packed_kernels(scratch.instructions, Arithmetic::kSingles);
+// Computes a group with narrow weights: x is read in place, the weights are packed.
+void multiply_narrow_weights(const Activations& x, std::span<const GroupedOperand> group, bool transposed,
+                      GemmScratch& scratch) {
+  const auto& kernels = gemm_kernels(scratch.instructions, Arithmetic::kFp32);
   const auto columns_of = [&](const StoredMatrix& w) { return transposed ? w.out : w.in; };
-  const int64_t depth = transposed ? products.front().w.in : products.front().w.out;
-  const int64_t width = kernels.panel_width, numbers = whole_blocks(kernels, depth) * width;
+  const int64_t depth = transposed ? group.front().w.in : group.front().w.out;
+  const int64_t width = kernels.panel_width, elements = whole_blocks(kernels, depth) * width;
   int64_t all_columns = 0, panels = 0;
-  for (const auto& product : products) {
+  for (const auto& product : group) {
     all_columns += columns_of(product.w);
     panels += (columns_of(product.w) + width - 1) / width;
   }
-  float* packed = scratch.w.at_least(panels * numbers);
-  LyingProduct lying{kernels, x.rows, false, {}};
-  for (const auto& [w, y, addends] : products)
-    for (int64_t column = 0; column < columns_of(w); column += width, packed += numbers) {
+  float* packed = scratch.w.at_least(panels * elements);
+  UnpackedGemm unpacked{kernels, x.rows, false, {}};
+  for (const auto& [w, y, epilogues] : group)
+    for (int64_t column = 0; column < columns_of(w); column += width, packed += elements) {
       const int64_t count = std::min(width, columns_of(w) - column);
       pack_columns(kernels,
-                   transposed ? all_of(w).part(column, 0, count, depth) : all_of(w).part(0, column, depth, count),
+                   transposed ? as_sub_matrix(w).part(column, 0, count, depth) : as_sub_matrix(w).part(0, column, depth, count),
                    transposed, packed);
-      const LyingTerms terms{{kernels, {x.data, c10::kFloat, x.stride, x.rows, depth}, x.scale}, packed};
-      lying.groups.push_back({{terms}, count, width, {y.data + column, y.stride}});
+      const Summand summand{{kernels, {x.data, c10::kFloat, x.stride, x.rows, depth}, x.scale}, packed};
+      unpacked.groups.push_back({{summand}, count, width, {y.data + column, y.stride}});
     }
-  run_lying(lying, worth_threads(x.rows, depth, all_columns));
+  run_unpacked(unpacked, is_worth_threads(x.rows, depth, all_columns));
 }
 
-// Some rows of x, as equal in number as whole vectors allow.
+// Some rows of x. Groups are as equal in size as whole vectors allow.
 struct RowGroup {
   int64_t first, rows, vectors;
 };
-std::vector<RowGroup> row_groups(const PackedKernels& kernels, int64_t rows) {
+std::vector<RowGroup> row_groups(const GemmKernels& kernels, int64_t rows) {
   const int64_t vectors = (rows + kernels.lanes - 1) / kernels.lanes;
-  const int64_t count = (vectors + kernels.lying_vectors - 1) / kernels.lying_vectors;
+  const int64_t count = (vectors + kernels.unpacked_vectors - 1) / kernels.unpacked_vectors;
   std::vector<RowGroup> groups;
   for (int64_t g = 0; g < count; ++g) {
     const int64_t begin = g * vectors / count, end = (g + 1) * vectors / count, first = begin * kernels.lanes;
@@ -201,55 +203,56 @@ int64_t vectors_of(const std::vector<RowGroup>& groups) {
   return vectors;
 }
 
-// The panels of each group; `out` is moved behind them.
-std::vector<const float*> packed_rows(const Rows& rows, const std::vector<RowGroup>& groups, float*& out) {
+// Packs x and returns the panel of each group. `out` is advanced past them.
+std::vector<const float*> packed_rows(const LhsRows& rows, const std::vector<RowGroup>& groups, float*& out) {
   std::vector<float*> places;
   for (const auto& group : groups) {
     places.push_back(out);
-    out += rows.numbers(group.vectors);
+    out += rows.elements(group.vectors);
   }
   const auto pack = [&](int64_t g) {
     const auto& [first, count, vectors] = groups[static_cast<size_t>(g)];
     rows.pack(first, count, vectors, places[static_cast<size_t>(g)]);
   };
   const auto count = static_cast<int64_t>(groups.size());
-  if (rows.numbers(vectors_of(groups)) * rows.kernels.terms > kWorthPacking)
+  if (rows.elements(vectors_of(groups)) * rows.kernels.terms_per_step > kMinParallelPacking)
     for_each_piece(count, pack);
   else
     for (int64_t g = 0; g < count; ++g) pack(g);
   return {places.begin(), places.end()};
 }
 
-// Each weight lies, x is packed.
-void with_packed_band(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
-  const auto &kernels = packed_kernels(scratch.instructions, x.arithmetic),
-             &single = packed_kernels(scratch.instructions, Arithmetic::kSingles);
+// Computes a group with weights that are read in place: x is packed.
+void multiply_row_band(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch) {
+  const auto &kernels = gemm_kernels(scratch.instructions, x.arithmetic),
+             &single = gemm_kernels(scratch.instructions, Arithmetic::kFp32);
   const auto groups = row_groups(kernels, x.rows);
-  const auto rows = rows_of(kernels, x, products.front().w.in);
-  float* room = scratch.x.at_least(rows.numbers(vectors_of(groups)));
-  const auto packed = packed_rows(rows, groups, room);
-  for (const auto& [w, y, addends] : products) {
-    LyingProduct lying{kernels, w.out, true, {}};
+  const auto rows = rows_of(kernels, x, group.front().w.in);
+  float* out = scratch.x.at_least(rows.elements(vectors_of(groups)));
+  const auto packed = packed_rows(rows, groups, out);
+  for (const auto& [w, y, epilogues] : group) {
+    UnpackedGemm unpacked{kernels, w.out, true, {}};
     for (size_t g = 0; g < groups.size(); ++g)
-      lying.groups.push_back({{{{kernels, all_of(w), 1}, packed[g]}},
+      unpacked.groups.push_back({{{{kernels, as_sub_matrix(w), 1}, packed[g]}},
                               groups[g].rows,
                               groups[g].vectors * kernels.lanes,
                               {y.data + groups[g].first * y.stride, y.stride}});
     int64_t ranks = 0;
-    for (const auto& addend : addends) ranks += addend.w.in;
-    room = scratch.addends.at_least(ranks * vectors_of(groups) * single.lanes);
-    for (const auto& [xa, b] : addends) {
-      const auto inner = packed_rows(rows_of(single, xa, b.in), groups, room);
-      for (size_t g = 0; g < groups.size(); ++g) lying.groups[g].summands.push_back({{single, all_of(b), 1}, inner[g]});
+    for (const auto& epilogue : epilogues) ranks += epilogue.w.in;
+    out = scratch.epilogues.at_least(ranks * vectors_of(groups) * single.lanes);
+    for (const auto& [xa, b] : epilogues) {
+      const auto inner = packed_rows(rows_of(single, xa, b.in), groups, out);
+      for (size_t g = 0; g < groups.size(); ++g) unpacked.groups[g].summands.push_back({{single, as_sub_matrix(b), 1}, inner[g]});
     }
-    run_lying(lying, worth_threads(w.out, rows.depth, x.rows));
+    run_unpacked(unpacked, is_worth_threads(w.out, rows.depth, x.rows));
   }
 }
 
-// Rows of x that are packed at once: of 2048 terms in bfloat16, 1 MiB that stays in a cache while the weights go by.
+// Rows of x that are packed at once. With 2048 terms in bfloat16 they take 1 MiB, which stays in the cache while the
+// weights are read.
 constexpr int64_t kBandRows = 256;
 
-void with_lying_weights(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
+void multiply_unpacked_weights(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch) {
   for (int64_t row = 0; row < x.rows; row += kBandRows) {
     const int64_t rows = std::min(kBandRows, x.rows - row);
     const auto band_of = [&](Activations all) {
@@ -257,64 +260,68 @@ void with_lying_weights(const Activations& x, std::span<const SideBySide> produc
       all.rows = rows;
       return all;
     };
-    std::vector<SideBySide> bands;
-    for (const auto& [w, y, addends] : products) {
-      auto& band = bands.emplace_back(SideBySide{w, {y.data + row * y.stride, y.stride}});
-      for (const auto& [xa, b] : addends) band.addends.push_back({band_of(xa), b});
+    std::vector<GroupedOperand> bands;
+    for (const auto& [w, y, epilogues] : group) {
+      auto& band = bands.emplace_back(GroupedOperand{w, {y.data + row * y.stride, y.stride}});
+      for (const auto& [xa, b] : epilogues) band.epilogues.push_back({band_of(xa), b});
     }
-    with_packed_band(band_of(x), bands, scratch);
+    multiply_row_band(band_of(x), bands, scratch);
   }
 }
 
-// ---- what lies well
+// ---- selection
 
-// For so many rows of x.
-bool lies_well(const PackedKernels& kernels, const StoredMatrix& w, int64_t rows) {
-  if (w.dtype == c10::kFloat) return kernels.terms == 1 && kLyingFloat.holds(rows);
-  return w.dtype == c10::kBFloat16 && kernels.lying_bfloat16.holds(rows) && w.in % (2 * kernels.whole_steps) == 0 &&
+// Returns whether reading the weight in place is faster than packing it, for `rows` rows of x, and possible: rows must
+// consist of whole, aligned 32-bit words.
+bool can_skip_packing(const GemmKernels& kernels, const StoredMatrix& w, int64_t rows) {
+  if (w.dtype == c10::kFloat) return kernels.terms_per_step == 1 && kUnpackedFloatRows.contains(rows);
+  return w.dtype == c10::kBFloat16 && kernels.unpacked_bf16_rows.contains(rows) && w.in % (2 * kernels.step_multiple) == 0 &&
          w.stride % 2 == 0 && reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
 }
 
-bool few_columns(const Activations& x, std::span<const SideBySide> products, bool transposed, Isa instructions) {
-  const auto fits = [&](const SideBySide& product) {
-    const auto& [w, y, addends] = product;
+// Returns whether multiply_narrow_weights() applies.
+bool weights_are_narrow(const Activations& x, std::span<const GroupedOperand> group, bool transposed, Isa instructions) {
+  const auto fits = [&](const GroupedOperand& product) {
+    const auto& [w, y, epilogues] = product;
     const int64_t depth = transposed ? w.in : w.out, columns = transposed ? w.out : w.in;
-    return !y.add && !w.scales && addends.empty() && columns <= kFewColumns && depth > 0 && depth <= kMostPanelTerms;
+    return !y.add && !w.scales && epilogues.empty() && columns <= kMaxNarrowColumns && depth > 0 && depth <= kMaxPanelTerms;
   };
-  return x.arithmetic == Arithmetic::kSingles &&
-         x.rows > packed_kernels(instructions, Arithmetic::kSingles).streamed_rows &&
-         std::all_of(products.begin(), products.end(), fits);
+  return x.arithmetic == Arithmetic::kFp32 &&
+         x.rows > gemm_kernels(instructions, Arithmetic::kFp32).max_streamed_rows &&
+         std::all_of(group.begin(), group.end(), fits);
 }
 
-bool weights_lie(const Activations& x, std::span<const SideBySide> products, Isa instructions) {
-  const auto &kernels = packed_kernels(instructions, x.arithmetic),
-             &single = packed_kernels(instructions, Arithmetic::kSingles);
-  const auto fits = [&](const SideBySide& product) {
-    const auto& [w, y, addends] = product;
-    return !y.add && w.in > 0 && (x.rows > kernels.streamed_rows || w.out >= kWorthPanels) &&
-           lies_well(kernels, w, x.rows) && std::all_of(addends.begin(), addends.end(), [&](const Addend& a) {
-             return x.arithmetic == Arithmetic::kTiles ? a.w.dtype == c10::kFloat : lies_well(single, a.w, x.rows);
+// Returns whether multiply_unpacked_weights() applies.
+bool weights_can_skip_packing(const Activations& x, std::span<const GroupedOperand> group, Isa instructions) {
+  const auto &kernels = gemm_kernels(instructions, x.arithmetic),
+             &single = gemm_kernels(instructions, Arithmetic::kFp32);
+  const auto fits = [&](const GroupedOperand& product) {
+    const auto& [w, y, epilogues] = product;
+    return !y.add && w.in > 0 && (x.rows > kernels.max_streamed_rows || w.out >= kMinStreamedColumns) &&
+           can_skip_packing(kernels, w, x.rows) && std::all_of(epilogues.begin(), epilogues.end(), [&](const LowRankEpilogue& epilogue) {
+             return x.arithmetic == Arithmetic::kBf16Tiles ? epilogue.w.dtype == c10::kFloat
+                                                        : can_skip_packing(single, epilogue.w, x.rows);
            });
   };
-  return kernels.lanes == single.lanes && std::all_of(products.begin(), products.end(), fits);
+  return kernels.lanes == single.lanes && std::all_of(group.begin(), group.end(), fits);
 }
 
 }  // namespace
 
-bool lying_times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch) {
-  if (few_columns(x, products, true, scratch.instructions))
-    with_few_columns(x, products, true, scratch);
-  else if (weights_lie(x, products, scratch.instructions))
-    with_lying_weights(x, products, scratch);
+bool gemm_nt_unpacked(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch) {
+  if (weights_are_narrow(x, group, true, scratch.instructions))
+    multiply_narrow_weights(x, group, true, scratch);
+  else if (weights_can_skip_packing(x, group, scratch.instructions))
+    multiply_unpacked_weights(x, group, scratch);
   else
     return false;
   return true;
 }
 
-bool lying_times(const Activations& x, const SideBySide& product, PackedScratch& scratch) {
+bool gemm_nn_unpacked(const Activations& x, const GroupedOperand& product, GemmScratch& scratch) {
   const auto one = std::span(&product, 1);
-  if (!few_columns(x, one, false, scratch.instructions)) return false;
-  with_few_columns(x, one, false, scratch);
+  if (!weights_are_narrow(x, one, false, scratch.instructions)) return false;
+  multiply_narrow_weights(x, one, false, scratch);
   return true;
 }
 

@@ -1,7 +1,9 @@
-/// \file  Products of which one operand is read as it lies, no copy of it made: activations that meet so few columns
-/// that packing them would take longer than multiplying them (LoRA's factors), and weights that so few rows meet (an
-/// expert's share of a small batch), or that tiles take as they lie, however many rows meet them. The sums of
-/// packed_product.h in the same order: to the same bits.
+/// \file  GEMM in which one operand is read in place instead of being packed. gemm.h calls these functions first. They
+/// handle two cases in which packing costs more than it saves:
+/// - Narrow weights (LoRA factors): the activations are read in place and the weight is packed.
+/// - Few rows of activations (an expert's part of a small batch), or kBf16Tiles with any number of rows: the weight is
+///   read in place and the activations are packed.
+/// The order of summation is that of gemm.h, so the bits are the same as with packing.
 #pragma once
 
 #include <span>
@@ -10,8 +12,10 @@
 
 namespace evenkeel::kernels {
 
-/// As times_transposed and times of packed_product.h. \return false where nothing lies well, and nothing was done
-bool lying_times_transposed(const Activations& x, std::span<const SideBySide> products, PackedScratch& scratch);
-bool lying_times(const Activations& x, const SideBySide& product, PackedScratch& scratch);
+/// Computes gemm_nt() of gemm.h if one of the two cases applies to the whole group. \return whether the product was
+/// computed; if false, nothing was written
+bool gemm_nt_unpacked(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch);
+/// Computes gemm_nn() of gemm.h if the weight is narrow. \return as gemm_nt_unpacked()
+bool gemm_nn_unpacked(const Activations& x, const GroupedOperand& operand, GemmScratch& scratch);
 
 }  // namespace evenkeel::kernels

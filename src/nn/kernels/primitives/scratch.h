@@ -1,4 +1,4 @@
-/// \file  Memory that a thread uses again and again.
+/// \file  A growing buffer that one thread reuses from call to call.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,22 @@
 
 namespace evenkeel::kernels {
 
-/// Reusable memory of one thread, on cache-line boundaries: the library's products may sum in another order when their
-/// operands are aligned otherwise, and a run must repeat to the bit. Much of it lies in huge pages where the system has
-/// them: rows of logits are 200 KB apart, each on a page of its own otherwise.
+/// A reusable buffer of numbers of type T. The memory begins at a cache line (64 bytes): the BLAS library may sum in
+/// another order when its operands are aligned differently, and runs must repeat to the bit. Buffers of two huge pages
+/// and more ask the system for huge pages, because rows of logits are some 200 KB apart and would each need a page.
+/// Threads: one at a time.
 template <typename T>
 class Scratch {
  public:
-  /// At least n numbers, uninitialised; the pointer is good until the next call with a larger n.
+  /// Returns memory for at least `n` numbers, uninitialised. The pointer is valid until the next call with a larger n.
   T* at_least(int64_t n) {
-    if (room_ < n) {
+    if (capacity_ < n) {
       memory_ = allocate(static_cast<size_t>(n) * sizeof(T));
-      room_ = n;
+      capacity_ = n;
     }
     return data();
   }
-  /// The same pointer again: what at_least() gave last, none before its first call.
+  /// Returns the pointer of the last at_least(), or null before its first call.
   T* data() const { return memory_.get(); }
 
  private:
@@ -41,7 +42,7 @@ class Scratch {
   }
 
   Memory memory_;
-  int64_t room_ = 0;
+  int64_t capacity_ = 0;
 };
 
 }  // namespace evenkeel::kernels

@@ -3,26 +3,26 @@
 namespace evenkeel::kernels {
 namespace {
 
-struct AllKept {
+struct AllPools {
   std::mutex mutex;
-  std::vector<KeptList*> lists;
+  std::vector<WorkspacePoolBase*> pools;
 };
 
-AllKept& all_kept() {
-  static AllKept& all = *new AllKept;
+AllPools& all_pools() {
+  static AllPools& all = *new AllPools;
   return all;
 }
 
 }  // namespace
 
-KeptList::KeptList() {
-  const std::scoped_lock lock(all_kept().mutex);
-  all_kept().lists.push_back(this);
+WorkspacePoolBase::WorkspacePoolBase() {
+  const std::scoped_lock lock(all_pools().mutex);
+  all_pools().pools.push_back(this);
 }
 
-void release_kept() {
-  const std::scoped_lock lock(all_kept().mutex);
-  for (auto* list : all_kept().lists) list->release();
+void release_workspaces() {
+  const std::scoped_lock lock(all_pools().mutex);
+  for (auto* pool : all_pools().pools) pool->release();
 }
 
 }  // namespace evenkeel::kernels

@@ -1,5 +1,8 @@
-/// \file  Workspaces that outlive a call: what one call gives back the next one takes, whatever thread it runs in, so
-/// that steps touch no fresh pages.
+/// \file  Pools of workspaces. A function takes a workspace from the pool of its type and gives it back when it
+/// returns, so later calls reuse the memory instead of faulting in fresh pages. Any thread may take any workspace.
+///
+/// Example:  const WorkspaceLease<MyBuffers> buffers(workspace_pool<MyBuffers>());
+///           float* x = buffers->x.at_least(n);
 #pragma once
 
 #include <memory>
@@ -9,35 +12,38 @@
 
 namespace evenkeel::kernels {
 
-/// Frees everything that no call holds at the moment: call it when a run's model goes.
-void release_kept();
+/// Frees the workspaces of all pools that are not leased. Call it when the model of a run is destroyed. Threads: any.
+void release_workspaces();
 
-/// A list of things of which any number can be held at once. As many are kept as ever were held at the same time.
-class KeptList {
+/// The common base of all pools, for release_workspaces().
+class WorkspacePoolBase {
  public:
-  virtual ~KeptList() = default;
+  virtual ~WorkspacePoolBase() = default;
+  /// Frees the workspaces that are not leased.
   virtual void release() = 0;
 
  protected:
-  KeptList();  // enters the list of all
+  WorkspacePoolBase();  // registers the pool
 };
 
+/// A pool of workspaces of type W. It grows to the largest number that was ever leased at the same time. Threads: any.
 template <typename W>
-class Kept final : public KeptList {
+class WorkspacePool final : public WorkspacePoolBase {
  public:
-  /// One that is free, or a new one; it goes back when the lease ends.
+  /// Owns one workspace of the pool until the end of its scope. The workspace is a free one, or a new one if none is
+  /// free. Its content is what the previous owner left.
   class Lease {
    public:
-    explicit Lease(Kept& from) : from_(from), held_(from.take()) {}
-    ~Lease() { from_.give(std::move(held_)); }
+    explicit Lease(WorkspacePool& pool) : pool_(pool), workspace_(pool.take()) {}
+    ~Lease() { pool_.give_back(std::move(workspace_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
-    W& operator*() const { return *held_; }
-    W* operator->() const { return held_.get(); }
+    W& operator*() const { return *workspace_; }
+    W* operator->() const { return workspace_.get(); }
 
    private:
-    Kept& from_;
-    std::unique_ptr<W> held_;
+    WorkspacePool& pool_;
+    std::unique_ptr<W> workspace_;
   };
 
   void release() override {
@@ -49,26 +55,26 @@ class Kept final : public KeptList {
   std::unique_ptr<W> take() {
     const std::scoped_lock lock(mutex_);
     if (free_.empty()) return std::make_unique<W>();
-    auto one = std::move(free_.back());
+    auto workspace = std::move(free_.back());
     free_.pop_back();
-    return one;
+    return workspace;
   }
-  void give(std::unique_ptr<W> one) {
+  void give_back(std::unique_ptr<W> workspace) {
     const std::scoped_lock lock(mutex_);
-    free_.push_back(std::move(one));
+    free_.push_back(std::move(workspace));
   }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<W>> free_;
 };
 
-/// The list of all W of the program.
+/// Returns the pool of type W, one per process.
 template <typename W>
-Kept<W>& kept() {
-  static Kept<W>& list = *new Kept<W>;  // never destroyed: threads may outlive main()
-  return list;
+WorkspacePool<W>& workspace_pool() {
+  static WorkspacePool<W>& pool = *new WorkspacePool<W>;  // never destroyed: threads may outlive main()
+  return pool;
 }
 template <typename W>
-using Held = typename Kept<W>::Lease;
+using WorkspaceLease = typename WorkspacePool<W>::Lease;
 
 }  // namespace evenkeel::kernels

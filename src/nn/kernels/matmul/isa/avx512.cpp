@@ -1,4 +1,5 @@
-// AVX-512: 32 registers, so a tile of 14 rows by 32 columns: 28 sums, two vectors of the weight, one number of x.
+// The kernels for AVX-512. There are 32 vector registers, so a tile has 14 rows by 32 columns: 28 registers of sums, two
+// of the weight, one of x.
 #if defined(__x86_64__)
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -8,10 +9,12 @@
 #include <utility>
 
 #include "base/plain/error.h"
-#include "nn/kernels/matmul/packed_kernels.h"
+#include "nn/kernels/matmul/gemm_kernels.h"
+#include "nn/kernels/matmul/isa/kernel_tables.h"
+#include "nn/kernels/matmul/isa/simd_traits.h"
 
 #if defined(__GNUC__) && \
-    !defined(__clang__)  // g++ 12 takes the intrinsics' own undefined operands for ours (GCC bug 105593)
+    !defined(__clang__)  // g++ 12 warns of undefined operands inside the intrinsics (GCC bug 105593)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -24,11 +27,11 @@ namespace avx512 {
 struct Simd {
   using F = __m512;
   using I = __m512i;
-  static constexpr int kTerms = 1, kLanes = 16, kTileRows = 14, kUnrolledSteps = 4, kStreamedRows = 8, kLyingRows = 8;
-  static constexpr RowRange kLyingBfloat16{};
+  static constexpr int kTermsPerStep = 1, kLanes = 16, kTileRows = 14, kUnrolledSteps = 4, kMaxStreamedRows = 8, kMaxUnpackedTileRows = 8;
+  static constexpr RowRange kUnpackedBf16Rows{};
 
   static EK_TARGET EK_INLINE F zero() { return _mm512_setzero_ps(); }
-  static EK_TARGET EK_INLINE F set(float x) { return _mm512_set1_ps(x); }
+  static EK_TARGET EK_INLINE F broadcast(float x) { return _mm512_set1_ps(x); }
   static EK_TARGET EK_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
   static EK_TARGET EK_INLINE void store(float* p, F v) { _mm512_storeu_ps(p, v); }
   static EK_TARGET EK_INLINE F load_first(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(low16(n), p); }
@@ -37,30 +40,29 @@ struct Simd {
   static EK_TARGET EK_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
   static EK_TARGET EK_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static EK_TARGET EK_INLINE F step(F a, F b, F c) { return fma(a, b, c); }
-  // step() of the lower half: half the work where the processor has 256 bits in a unit.
-  static EK_TARGET EK_INLINE F low_step(F a, F b, F c) {
+  // Processors with 256-bit execution units need half the time for a half vector.
+  static EK_TARGET EK_INLINE F step_low_half(F a, F b, F c) {
     return _mm512_castps256_ps512(
         _mm256_fmadd_ps(_mm512_castps512_ps256(a), _mm512_castps512_ps256(b), _mm512_castps512_ps256(c)));
   }
-  // Vectors half as long, for what has no more columns.
+  // Vectors of half the length, for panels of at most 8 columns.
   struct Half {
     using F = __m256;
     static constexpr int kLanes = 8;
     static EK_TARGET EK_INLINE F zero() { return _mm256_setzero_ps(); }
-    static EK_TARGET EK_INLINE F set(float x) { return _mm256_set1_ps(x); }
+    static EK_TARGET EK_INLINE F broadcast(float x) { return _mm256_set1_ps(x); }
     static EK_TARGET EK_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
     static EK_TARGET EK_INLINE void store(float* p, F v) { _mm256_storeu_ps(p, v); }
     static EK_TARGET EK_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
     static EK_TARGET EK_INLINE F step(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   };
-  // Quarters, two of which make a lower half: four numbers twice, and a beside b.
-  static EK_TARGET EK_INLINE F twice(const float* p) {
+  static EK_TARGET EK_INLINE F broadcast_quarter(const float* p) {
     return _mm512_castps256_ps512(_mm256_broadcast_ps(as<__m128>(p)));
   }
-  static EK_TARGET EK_INLINE F beside(F a, F b) {
+  static EK_TARGET EK_INLINE F join_quarters(F a, F b) {
     return _mm512_castps256_ps512(_mm256_mask_blend_ps(0xf0, _mm512_castps512_ps256(a), _mm512_castps512_ps256(b)));
   }
-  static EK_TARGET EK_INLINE void put_quarters(float* first, float* second, F v, bool add) {
+  static EK_TARGET EK_INLINE void store_quarters(float* first, float* second, F v, bool add) {
     const __m128 a = _mm512_castps512_ps128(v), b = _mm512_extractf32x4_ps(v, 1);
     _mm_storeu_ps(first, add ? _mm_add_ps(_mm_loadu_ps(first), a) : a);
     _mm_storeu_ps(second, add ? _mm_add_ps(_mm_loadu_ps(second), b) : b);
@@ -69,19 +71,18 @@ struct Simd {
   static EK_TARGET EK_INLINE I as_words(F v) { return _mm512_castps_si512(v); }
   static EK_TARGET EK_INLINE I zero_words() { return _mm512_setzero_si512(); }
 
-  // 64 bytes as they lie; float16, which has no number per half of a word, widened.
+  // Loads up to 64 bytes unchanged. float16 is converted to float32.
   template <typename E>
-  static EK_TARGET EK_INLINE I first_words(const E* p, int64_t n) {
+  static EK_TARGET EK_INLINE I load_words(const E* p, int64_t n) {
     const auto bytes = n * static_cast<int64_t>(sizeof(E));
     return _mm512_maskz_loadu_epi8(bytes >= 64 ? ~__mmask64{0} : (__mmask64{1} << bytes) - 1, p);
   }
-  static EK_TARGET EK_INLINE I first_words(const c10::Half* p, int64_t n) {
-    return _mm512_castps_si512(first_widened(p, n));
+  static EK_TARGET EK_INLINE I load_words(const c10::Half* p, int64_t n) {
+    return _mm512_castps_si512(load_first_widened(p, n));
   }
 
-  // Number J of each word.
   template <typename E, int J>
-  static EK_TARGET EK_INLINE F number(I v) {
+  static EK_TARGET EK_INLINE F element(I v) {
     if constexpr (std::is_same_v<E, c10::BFloat16>)
       return as_floats(J == 0 ? _mm512_slli_epi32(v, 16) : _mm512_and_si512(v, _mm512_set1_epi32(-65536)));
     else if constexpr (std::is_same_v<E, int8_t>)
@@ -90,32 +91,32 @@ struct Simd {
       return as_floats(v);
   }
 
-  static EK_TARGET EK_INLINE F widened(const float* p) { return load(p); }
-  static EK_TARGET EK_INLINE F widened(const c10::BFloat16* p) {
+  static EK_TARGET EK_INLINE F load_widened(const float* p) { return load(p); }
+  static EK_TARGET EK_INLINE F load_widened(const c10::BFloat16* p) {
     return from_bfloat16(_mm256_loadu_si256(as<__m256i>(p)));
   }
-  static EK_TARGET EK_INLINE F widened(const c10::Half* p) {
+  static EK_TARGET EK_INLINE F load_widened(const c10::Half* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(as<__m256i>(p)));
   }
-  static EK_TARGET EK_INLINE F widened(const int8_t* p) { return from_int8(_mm_loadu_si128(as<__m128i>(p))); }
-  static EK_TARGET EK_INLINE F first_widened(const float* p, int64_t n) { return load_first(p, n); }
-  static EK_TARGET EK_INLINE F first_widened(const c10::BFloat16* p, int64_t n) {
+  static EK_TARGET EK_INLINE F load_widened(const int8_t* p) { return from_int8(_mm_loadu_si128(as<__m128i>(p))); }
+  static EK_TARGET EK_INLINE F load_first_widened(const float* p, int64_t n) { return load_first(p, n); }
+  static EK_TARGET EK_INLINE F load_first_widened(const c10::BFloat16* p, int64_t n) {
     return from_bfloat16(_mm256_maskz_loadu_epi16(low16(n), p));
   }
-  static EK_TARGET EK_INLINE F first_widened(const c10::Half* p, int64_t n) {
+  static EK_TARGET EK_INLINE F load_first_widened(const c10::Half* p, int64_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(low16(n), p));
   }
-  static EK_TARGET EK_INLINE F first_widened(const int8_t* p, int64_t n) {
+  static EK_TARGET EK_INLINE F load_first_widened(const int8_t* p, int64_t n) {
     return from_int8(_mm_maskz_loadu_epi8(low16(n), p));
   }
 
-  // v[j] = word j of each of 16 rows. Quarters of rows are put side by side while they are loaded, which takes no
+  // v[j] = word j of each of 16 rows. Quarters of rows are store_result side by side while they are loaded, which takes no
   // shuffle, then 4 x 4 words change places in each quarter. A line is used up at once: 16 rows of 4 KiB do not fit
   // into a set of the first-level cache.
   template <typename E>
   static EK_TARGET EK_INLINE void load_transposed(const E* w, int64_t stride, I (&v)[kLanes]) {
     if constexpr (std::is_same_v<E, c10::Half>) {
-      for (int r = 0; r < kLanes; ++r) v[r] = first_words(w + r * stride, kLanes);
+      for (int r = 0; r < kLanes; ++r) v[r] = load_words(w + r * stride, kLanes);
       transpose(v);
     } else {
 #pragma GCC unroll 4
@@ -160,7 +161,7 @@ struct Simd {
     return as_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
   }
   static EK_TARGET EK_INLINE F from_int8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
-  // In each 128 bits, word c of v[i] becomes word i of v[c].
+  // Transposes 4 x 4 words in each 128 bits: word c of v[i] becomes word i of v[c].
   static EK_TARGET EK_INLINE void transpose_quarters(I* v) {
     const I a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
     const I c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
@@ -170,8 +171,9 @@ struct Simd {
     v[3] = _mm512_unpackhi_epi64(b, d);
   }
 };
+static_assert(SimdTraits<Simd>);
 
-#include "nn/kernels/matmul/packed_loops.inc"
+#include "nn/kernels/matmul/loops/all.inc"
 
 }  // namespace avx512
 
@@ -181,12 +183,12 @@ struct Simd {
 namespace avx512_pairs {
 
 struct Simd : avx512::Simd {
-  static constexpr int kTerms = 2;
-  static constexpr RowRange kLyingBfloat16{3, 128};
+  static constexpr int kTermsPerStep = 2;
+  static constexpr RowRange kUnpackedBf16Rows{3, 128};
   static EK_TARGET EK_INLINE F step(F a, F b, F sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
-  static EK_TARGET EK_INLINE F low_step(F a, F b, F sum) {
+  static EK_TARGET EK_INLINE F step_low_half(F a, F b, F sum) {
     return _mm512_castps256_ps512(_mm256_dpbf16_ps(_mm512_castps512_ps256(sum),
                                                    reinterpret_cast<__m256bh>(_mm512_castps512_ps256(a)),
                                                    reinterpret_cast<__m256bh>(_mm512_castps512_ps256(b))));
@@ -196,11 +198,11 @@ struct Simd : avx512::Simd {
       return _mm256_dpbf16_ps(sum, reinterpret_cast<__m256bh>(a), reinterpret_cast<__m256bh>(b));
     }
   };
-  static EK_TARGET EK_INLINE F pair(F low, F high) {
+  static EK_TARGET EK_INLINE F make_pair(F low, F high) {
     return as_floats(_mm512_or_si512(_mm512_srli_epi32(as_words(low), 16), as_words(high)));
   }
-  // A panel's width of two rows, number by number in turn.
-  static EK_TARGET EK_INLINE void interleaved(const c10::BFloat16* rows, int64_t stride, F (&columns)[2]) {
+  // The elements of the two rows alternate.
+  static EK_TARGET EK_INLINE void load_interleaved(const c10::BFloat16* rows, int64_t stride, F (&columns)[2]) {
     const I low = _mm512_loadu_si512(rows), high = _mm512_loadu_si512(rows + stride);
     const I lanes = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,
                                      36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
@@ -208,17 +210,18 @@ struct Simd : avx512::Simd {
     const I later = _mm512_add_epi16(lanes, _mm512_set1_epi16(16));
     columns[1] = as_floats(_mm512_permutex2var_epi16(low, later, high));
   }
-  static EK_TARGET EK_INLINE I narrowed(F first, F second) {
+  static EK_TARGET EK_INLINE I narrow_pair(F first, F second) {
     return reinterpret_cast<I>(_mm512_cvtne2ps_pbh(second, first));
   }
 };
+static_assert(PairSimdTraits<Simd>);
 
-#include "nn/kernels/matmul/packed_loops.inc"
+#include "nn/kernels/matmul/loops/all.inc"
 
 }  // namespace avx512_pairs
 
-const PackedKernels& packed_kernels_avx512() { return avx512::kTable; }
-const PackedKernels& packed_kernels_avx512_pairs() { return avx512_pairs::kTable; }
+const GemmKernels& gemm_kernels_avx512() { return avx512::kTable; }
+const GemmKernels& gemm_kernels_avx512_pairs() { return avx512_pairs::kTable; }
 
 }  // namespace evenkeel::kernels
 #undef EK_TARGET

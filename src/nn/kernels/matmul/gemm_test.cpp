@@ -1,4 +1,4 @@
-#include "nn/kernels/matmul/packed_matmul.h"
+#include "nn/kernels/matmul/gemm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -40,9 +40,9 @@ Weight weight(at::ScalarType dtype, int64_t out, int64_t in, int64_t gap = 3) {
 
 struct Format {
   at::ScalarType dtype;
-  Arithmetic arithmetic = Arithmetic::kSingles;
+  Arithmetic arithmetic = Arithmetic::kFp32;
 
-  bool rounds() const { return arithmetic != Arithmetic::kSingles; }
+  bool rounds() const { return arithmetic != Arithmetic::kFp32; }
   std::string name() const {
     constexpr std::array kNames{"", " in pairs", " in tiles"};
     return concat(c10::toString(dtype), kNames[static_cast<size_t>(arithmetic)]);
@@ -52,12 +52,12 @@ constexpr std::array kFormats{Format{at::kFloat},
                               Format{at::kBFloat16},
                               Format{at::kHalf},
                               Format{at::kChar},
-                              Format{at::kBFloat16, Arithmetic::kPairs},
-                              Format{at::kChar, Arithmetic::kPairs},
-                              Format{at::kBFloat16, Arithmetic::kTiles},
-                              Format{at::kChar, Arithmetic::kTiles}};
+                              Format{at::kBFloat16, Arithmetic::kBf16Pairs},
+                              Format{at::kChar, Arithmetic::kBf16Pairs},
+                              Format{at::kBFloat16, Arithmetic::kBf16Tiles},
+                              Format{at::kChar, Arithmetic::kBf16Tiles}};
 
-Activations activations(const at::Tensor& x, float scale = 1, Arithmetic arithmetic = Arithmetic::kSingles) {
+Activations activations(const at::Tensor& x, float scale = 1, Arithmetic arithmetic = Arithmetic::kFp32) {
   return {.data = x.const_data_ptr<float>(),
           .rows = x.size(0),
           .stride = x.stride(0),
@@ -90,8 +90,8 @@ struct Shape {
 };
 
 // The scratch of every instruction set that this processor has.
-std::vector<PackedScratch> every_instruction_set() {
-  std::vector<PackedScratch> all;
+std::vector<GemmScratch> every_instruction_set() {
+  std::vector<GemmScratch> all;
   for (const auto set : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
     if (set > isa()) continue;
     all.emplace_back();
@@ -100,13 +100,13 @@ std::vector<PackedScratch> every_instruction_set() {
   return all;
 }
 
-void multiply(bool forward, const Activations& x, const StoredMatrix& w, const Result& y, PackedScratch& scratch) {
-  forward ? times_transposed(x, w, y, scratch) : times(x, w, y, scratch);
+void multiply(bool forward, const Activations& x, const StoredMatrix& w, const Result& y, GemmScratch& scratch) {
+  forward ? gemm_nt(x, w, y, scratch) : gemm_nn(x, w, y, scratch);
 }
 
 // Both directions, with and without `add`, of one shape and format. In pairs and tiles it is x rounded to bfloat16
 // that is multiplied; where rows of an int8 weight scale it, it is rounded after.
-void expect_products(const Shape& shape, const Format& format, PackedScratch& scratch) {
+void expect_products(const Shape& shape, const Format& format, GemmScratch& scratch) {
   SCOPED_TRACE(concat("rows ", shape.rows, " out ", shape.out, " in ", shape.in, " ", format.name(), " instructions ",
                       static_cast<int>(scratch.instructions)));
   const auto w = weight(format.dtype, shape.out, shape.in);
@@ -128,7 +128,7 @@ void expect_products(const Shape& shape, const Format& format, PackedScratch& sc
   }
 }
 
-TEST(PackedProduct, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
+TEST(Gemm, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
   at::manual_seed(1);
   for (auto& scratch : every_instruction_set())
     for (const auto& format : kFormats) {
@@ -145,7 +145,7 @@ TEST(PackedProduct, EqualsFloat64AtOddSizesInEveryFormatAndInstructionSet) {
     }
 }
 
-// What the header says: 32 terms at a time, the even ones and the odd ones; of scaled rows, blocks of 256 terms.
+// The order that gemm.h states for tiles: 32 terms at a time, even and odd ones; scaled rows in blocks of 256 terms.
 float tiles_in_order(const at::Tensor& x, const at::Tensor& column, const float* scale, float before) {
   const int64_t terms = column.size(0);
   float y = before, sum = 0;
@@ -162,8 +162,8 @@ float tiles_in_order(const at::Tensor& x, const at::Tensor& column, const float*
 // Blocks of 128 terms, each from 0, one fused multiply-add per term; in pairs of 256, the later term of two first.
 float in_order(const at::Tensor& x, const at::Tensor& column, const float* scales, float before,
                Arithmetic arithmetic) {
-  if (arithmetic == Arithmetic::kTiles) return tiles_in_order(x, column, scales, before);
-  const bool pairs = arithmetic == Arithmetic::kPairs;
+  if (arithmetic == Arithmetic::kBf16Tiles) return tiles_in_order(x, column, scales, before);
+  const bool pairs = arithmetic == Arithmetic::kBf16Pairs;
   const int64_t terms = column.size(0), block = pairs ? 256 : 128, step = pairs ? 2 : 1;
   const float scale = scales ? *scales : 1.0f;
   float y = before;
@@ -177,7 +177,7 @@ float in_order(const at::Tensor& x, const at::Tensor& column, const float* scale
   return y;
 }
 
-TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
+TEST(Gemm, SumsEveryElementInTheStatedOrder) {
   at::manual_seed(4);
   for (auto& scratch : every_instruction_set()) {
     if (scratch.instructions == Isa::kBaseline) continue;  // without fused multiply-add
@@ -187,7 +187,7 @@ TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
         const auto w = weight(dtype, 3, 277);
         const auto x = at::randn({rows, 277});
         auto y = at::full({rows, 3}, 0.25f);
-        times_transposed(activations(x, 1, arithmetic), w.matrix, result(y, true), scratch);
+        gemm_nt(activations(x, 1, arithmetic), w.matrix, result(y, true), scratch);
         const auto multiplied = format.rounds() ? x.to(at::kBFloat16).to(at::kFloat) : x;
         for (int64_t o = 0; o < 3; ++o)
           EXPECT_EQ(y[rows - 1][o].item<float>(),
@@ -197,7 +197,7 @@ TEST(PackedProduct, SumsEveryElementInTheOneOrderThatIsStated) {
   }
 }
 
-TEST(PackedProduct, RowHasTheSameBitsAloneAndAmongOthers) {
+TEST(Gemm, RowHasTheSameBitsAloneAndAmongOthers) {
   at::manual_seed(5);
   for (auto& scratch : every_instruction_set())
     for (const auto& format : kFormats)
@@ -214,7 +214,7 @@ TEST(PackedProduct, RowHasTheSameBitsAloneAndAmongOthers) {
       }
 }
 
-TEST(PackedProduct, ColumnHasTheSameBitsAloneAndAmongOthers) {
+TEST(Gemm, ColumnHasTheSameBitsAloneAndAmongOthers) {
   at::manual_seed(12);
   for (auto& scratch : every_instruction_set())
     for (const auto& format : kFormats)
@@ -235,18 +235,18 @@ TEST(PackedProduct, ColumnHasTheSameBitsAloneAndAmongOthers) {
       }
 }
 
-TEST(PackedProduct, ThreadsDoNotChangeBits) {
+TEST(Gemm, ThreadsDoNotChangeBits) {
   at::manual_seed(6);
   const int before = at::get_num_threads();
-  PackedScratch scratch;
-  for (const auto& [shape, arithmetic] : {std::pair{Shape{5, 1030, 700}, Arithmetic::kSingles},
-                                          {Shape{5, 1030, 700}, Arithmetic::kPairs},
-                                          {Shape{5, 1030, 704}, Arithmetic::kTiles},
-                                          {Shape{40, 300, 515}, Arithmetic::kSingles},
-                                          {Shape{40, 300, 515}, Arithmetic::kPairs},
-                                          {Shape{40, 300, 515}, Arithmetic::kTiles},
-                                          {Shape{1100, 70, 130}, Arithmetic::kSingles},
-                                          {Shape{1100, 70, 130}, Arithmetic::kTiles}})
+  GemmScratch scratch;
+  for (const auto& [shape, arithmetic] : {std::pair{Shape{5, 1030, 700}, Arithmetic::kFp32},
+                                          {Shape{5, 1030, 700}, Arithmetic::kBf16Pairs},
+                                          {Shape{5, 1030, 704}, Arithmetic::kBf16Tiles},
+                                          {Shape{40, 300, 515}, Arithmetic::kFp32},
+                                          {Shape{40, 300, 515}, Arithmetic::kBf16Pairs},
+                                          {Shape{40, 300, 515}, Arithmetic::kBf16Tiles},
+                                          {Shape{1100, 70, 130}, Arithmetic::kFp32},
+                                          {Shape{1100, 70, 130}, Arithmetic::kBf16Tiles}})
     for (const bool forward : {true, false}) {
       const auto w = weight(at::kBFloat16, shape.out, shape.in);
       const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
@@ -261,11 +261,11 @@ TEST(PackedProduct, ThreadsDoNotChangeBits) {
   at::set_num_threads(before);
 }
 
-// Of few columns, whose shares are bands of rows.
-TEST(PackedProduct, ThreadsDoNotChangeBitsOfAGradientOfAFactor) {
+// With few columns, the work tiles are bands of rows.
+TEST(Gemm, ThreadsDoNotChangeBitsOfAGradientOfAFactor) {
   at::manual_seed(14);
   const int before = at::get_num_threads();
-  PackedScratch scratch;
+  GemmScratch scratch;
   for (const auto& [width, in] : {std::pair<int64_t, int64_t>{1040, 20}, {20, 1040}, {7, 3100}}) {
     const auto w = weight(at::kFloat, 130, in);
     const auto x = at::randn({130, width});
@@ -273,14 +273,14 @@ TEST(PackedProduct, ThreadsDoNotChangeBitsOfAGradientOfAFactor) {
     for (const int threads : {1, 2, 3, 16}) {
       at::set_num_threads(threads);
       by_threads.push_back(at::ones({width, in}));
-      transposed_times(activations(x), width, w.matrix, result(by_threads.back(), true), scratch);
+      gemm_tn(activations(x), width, w.matrix, result(by_threads.back(), true), scratch);
     }
     for (const auto& y : by_threads) EXPECT_TRUE(at::equal(by_threads[0], y)) << width;
   }
   at::set_num_threads(before);
 }
 
-TEST(PackedProduct, SmallIntegersAreExact) {
+TEST(Gemm, SmallIntegersAreExact) {
   at::manual_seed(7);
   for (auto& scratch : every_instruction_set())
     for (const auto& [dtype, arithmetic] : kFormats)
@@ -302,22 +302,22 @@ TEST(PackedProduct, SmallIntegersAreExact) {
         }
 }
 
-TEST(PackedProduct, WhatIsNotFiniteStaysWithItsRowAndColumn) {
+TEST(Gemm, NonFiniteNumbersAffectOnlyTheirRowAndColumn) {
   at::manual_seed(8);
   const float infinite = std::numeric_limits<float>::infinity();
   for (auto& scratch : every_instruction_set())
-    for (const auto& [rows, arithmetic] : {std::pair{2, Arithmetic::kSingles},
-                                           {19, Arithmetic::kSingles},
-                                           {2, Arithmetic::kPairs},
-                                           {19, Arithmetic::kPairs},
-                                           {2, Arithmetic::kTiles},
-                                           {19, Arithmetic::kTiles}}) {
+    for (const auto& [rows, arithmetic] : {std::pair{2, Arithmetic::kFp32},
+                                           {19, Arithmetic::kFp32},
+                                           {2, Arithmetic::kBf16Pairs},
+                                           {19, Arithmetic::kBf16Pairs},
+                                           {2, Arithmetic::kBf16Tiles},
+                                           {19, Arithmetic::kBf16Tiles}}) {
       auto w = weight(at::kBFloat16, 37, 45);
       w.stored[5][44].fill_(std::numeric_limits<float>::quiet_NaN());
       auto x = at::randn({rows, 45});
       x[1][0].fill_(infinite);
       auto y = at::zeros({rows, 37});
-      times_transposed(activations(x, 1, arithmetic), w.matrix, result(y), scratch);
+      gemm_nt(activations(x, 1, arithmetic), w.matrix, result(y), scratch);
       auto expected = at::zeros({rows, 37}, at::kBool);
       expected.narrow(0, 1, 1).fill_(true);
       expected.narrow(1, 5, 1).fill_(true);
@@ -325,68 +325,68 @@ TEST(PackedProduct, WhatIsNotFiniteStaysWithItsRowAndColumn) {
     }
 }
 
-TEST(PackedProduct, WithoutTermsTheResultIsZeroOrWhatWasThere) {
-  PackedScratch scratch;
+TEST(Gemm, WithoutTermsTheResultIsZeroOrUnchanged) {
+  GemmScratch scratch;
   const auto w = weight(at::kFloat, 3, 4);
   auto matrix = w.matrix;
   matrix.in = 0;
   const auto x = at::randn({2, 4});
   auto y = at::full({2, 3}, 5.0f);
-  times_transposed(activations(x), matrix, result(y, true), scratch);
+  gemm_nt(activations(x), matrix, result(y, true), scratch);
   EXPECT_TRUE(y.eq(5).all().item<bool>());
-  times_transposed(activations(x), matrix, result(y, false), scratch);
+  gemm_nt(activations(x), matrix, result(y, false), scratch);
   EXPECT_TRUE(y.eq(0).all().item<bool>());
 }
 
-TEST(PackedProduct, RefusesOtherTypesAndUnequalWidths) {
-  PackedScratch scratch;
+TEST(Gemm, RejectsOtherTypesAndUnequalWidths) {
+  GemmScratch scratch;
   const auto wide = at::zeros({3, 4}, at::kDouble), x = at::zeros({2, 4});
   auto y = at::zeros({2, 3});
   const StoredMatrix w{.data = wide.const_data_ptr(), .dtype = at::kDouble, .out = 3, .in = 4, .stride = 4};
-  EXPECT_THROW(times_transposed(activations(x), w, result(y), scratch), Error);
+  EXPECT_THROW(gemm_nt(activations(x), w, result(y), scratch), Error);
   EXPECT_THROW(
-      times_transposed(activations(x, 1, Arithmetic::kPairs), weight(at::kHalf, 3, 4).matrix, result(y), scratch),
+      gemm_nt(activations(x, 1, Arithmetic::kBf16Pairs), weight(at::kHalf, 3, 4).matrix, result(y), scratch),
       Error);
   EXPECT_THROW(
-      times_transposed(activations(x, 1, Arithmetic::kTiles), weight(at::kFloat, 3, 4).matrix, result(y), scratch),
+      gemm_nt(activations(x, 1, Arithmetic::kBf16Tiles), weight(at::kFloat, 3, 4).matrix, result(y), scratch),
       Error);
   const auto four = weight(at::kFloat, 3, 4), five = weight(at::kFloat, 3, 5);
-  const std::vector<SideBySide> uneven{{four.matrix, result(y)}, {five.matrix, result(y)}};
-  EXPECT_THROW(times_transposed(activations(x), uneven, scratch), Error);
+  const std::vector<GroupedOperand> uneven{{four.matrix, result(y)}, {five.matrix, result(y)}};
+  EXPECT_THROW(gemm_nt(activations(x), uneven, scratch), Error);
 }
 
-TEST(PackedProduct, TransposedTimesIsTheGradientOfAFactor) {
+TEST(Gemm, TnIsTheGradientOfAFactor) {
   at::manual_seed(2);
-  PackedScratch scratch;
+  GemmScratch scratch;
   for (const auto& [rows, width, in] : {std::array<int64_t, 3>{1, 5, 37}, {31, 20, 70}, {300, 3, 33}, {7, 45, 20}}) {
     const auto w = weight(at::kFloat, rows, in);
     const auto x = at::randn({rows, width});
     auto y = at::full({width, in}, 2.0f);
-    transposed_times(activations(x, 2), width, w.matrix, result(y, true), scratch);
+    gemm_tn(activations(x, 2), width, w.matrix, result(y, true), scratch);
     const auto x_t = x.to(at::kDouble).t();
     expect_close(y, at::mm(x_t * 2, w.exact_OI) + 2, at::mm(x_t.abs() * 2, w.exact_OI.abs()) + 2);
   }
 }
 
-TEST(PackedProduct, WeightsSideBySideEachGetTheirOwnProduct) {
+TEST(Gemm, GroupedWeightsEachGetTheirOwnProduct) {
   at::manual_seed(3);
-  PackedScratch scratch;
+  GemmScratch scratch;
   const auto gate = weight(at::kBFloat16, 45, 66), up = weight(at::kChar, 33, 66), a = weight(at::kFloat, 20, 66);
   const auto x = at::randn({9, 66});
   std::vector<at::Tensor> alone, together;
-  std::vector<SideBySide> products;
+  std::vector<GroupedOperand> products;
   for (const auto* w : {&gate, &up, &a}) {
     alone.push_back(at::ones({9, w->matrix.out}));
     together.push_back(at::ones({9, w->matrix.out}));
     const bool add = w == &up;
-    times_transposed(activations(x), w->matrix, result(alone.back(), add), scratch);
+    gemm_nt(activations(x), w->matrix, result(alone.back(), add), scratch);
     products.push_back({w->matrix, result(together.back(), add)});
   }
-  times_transposed(activations(x), products, scratch);
+  gemm_nt(activations(x), products, scratch);
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(at::equal(alone[i], together[i]));
 }
 
-TEST(PackedProduct, AddendsAreAddedToTheBitsOfProductsOfTheirOwn) {
+TEST(Gemm, EpiloguesGiveTheBitsOfSeparateProducts) {
   at::manual_seed(9);
   for (auto& scratch : every_instruction_set())
     for (const auto& format : kFormats)
@@ -399,53 +399,54 @@ TEST(PackedProduct, AddendsAreAddedToTheBitsOfProductsOfTheirOwn) {
           const auto b = forward ? weight(at::kFloat, columns, 20) : weight(at::kFloat, 20, columns),
                      change = forward ? weight(at::kBFloat16, columns, 170) : weight(at::kBFloat16, 170, columns);
           auto alone = at::ones({rows, columns}), together = at::ones({rows, columns});
-          const SideBySide product{w.matrix,
+          const GroupedOperand product{w.matrix,
                                    result(together, !forward),
                                    {{activations(few, 0.7f), b.matrix}, {activations(many), change.matrix}}};
           multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(alone, !forward), scratch);
           multiply(forward, activations(few, 0.7f), b.matrix, result(alone, true), scratch);
           multiply(forward, activations(many), change.matrix, result(alone, true), scratch);
-          forward ? times_transposed(activations(x, 1, format.arithmetic), std::span(&product, 1), scratch)
-                  : times(activations(x, 1, format.arithmetic), product, scratch);
+          forward ? gemm_nt(activations(x, 1, format.arithmetic), std::span(&product, 1), scratch)
+                  : gemm_nn(activations(x, 1, format.arithmetic), product, scratch);
           EXPECT_TRUE(at::equal(alone, together)) << format.name() << (forward ? " forward " : " backward ") << rows;
         }
 }
 
-// What is added to 0 is packed; what is written is read as it lies where that is faster (lying_product.h).
-void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w, const std::vector<Addend>& addends,
-                                PackedScratch& scratch) {
+// A product that is added to zeros is packed. One that overwrites is read in place where that is faster
+// (unpacked_gemm.h).
+void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w, const std::vector<LowRankEpilogue>& epilogues,
+                                GemmScratch& scratch) {
   const int64_t columns = forward ? w.matrix.out : w.matrix.in;
   const auto packed = at::zeros({x.rows, columns});
   auto frame = framed(x.rows, columns);
-  const auto lying = inner(frame, x.rows, columns);
-  for (const auto& y : {result(packed, true), result(lying)}) {
-    const SideBySide product{w.matrix, y, addends};
-    forward ? times_transposed(x, std::span(&product, 1), scratch) : times(x, product, scratch);
+  const auto unpacked = inner(frame, x.rows, columns);
+  for (const auto& y : {result(packed, true), result(unpacked)}) {
+    const GroupedOperand product{w.matrix, y, epilogues};
+    forward ? gemm_nt(x, std::span(&product, 1), scratch) : gemm_nn(x, product, scratch);
   }
-  EXPECT_TRUE(at::equal(packed, lying)) << (forward ? "forward " : "backward ") << x.rows << " rows";
+  EXPECT_TRUE(at::equal(packed, unpacked)) << (forward ? "forward " : "backward ") << x.rows << " rows";
   expect_frame_untouched(frame, x.rows, columns);
 }
 
-TEST(PackedProduct, AWeightThatLiesGivesTheBitsOfOneThatIsPacked) {
+TEST(Gemm, AnUnpackedWeightGivesTheBitsOfAPackedOne) {
   at::manual_seed(10);
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
-    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16}, Format{at::kBFloat16, Arithmetic::kPairs},
-                               Format{at::kBFloat16, Arithmetic::kTiles}})
+    for (const auto& format : {Format{at::kFloat}, Format{at::kBFloat16}, Format{at::kBFloat16, Arithmetic::kBf16Pairs},
+                               Format{at::kBFloat16, Arithmetic::kBf16Tiles}})
       for (const int64_t rows : {1, 3, 5, 8, 9, 16, 17, 20, 21, 24, 25, 33, 36, 40, 41, 64, 100, 128, 129})
         for (const int threads : {1, 3}) {
           at::set_num_threads(threads);
-          const int64_t terms = format.arithmetic == Arithmetic::kTiles ? 608 : 602;
+          const int64_t terms = format.arithmetic == Arithmetic::kBf16Tiles ? 608 : 602;
           const auto w = weight(format.dtype, 270, terms, 4), b = weight(at::kFloat, 270, 20);
           const auto x = at::randn({rows, terms}), xa = at::randn({rows, 20});
-          const std::vector<Addend> addends{{activations(xa, 0.7f), b.matrix}};
+          const std::vector<LowRankEpilogue> epilogues{{activations(xa, 0.7f), b.matrix}};
           expect_the_bits_of_packing(true, activations(x, 0.3f, format.arithmetic), w, {}, scratch);
-          expect_the_bits_of_packing(true, activations(x, 0.3f, format.arithmetic), w, addends, scratch);
+          expect_the_bits_of_packing(true, activations(x, 0.3f, format.arithmetic), w, epilogues, scratch);
         }
   at::set_num_threads(before);
 }
 
-TEST(PackedProduct, ActivationsThatLieGiveTheBitsOfPackedOnes) {
+TEST(Gemm, UnpackedActivationsGiveTheBitsOfPackedOnes) {
   at::manual_seed(11);
   const int before = at::get_num_threads();
   for (auto& scratch : every_instruction_set())
@@ -463,7 +464,7 @@ TEST(PackedProduct, ActivationsThatLieGiveTheBitsOfPackedOnes) {
   at::set_num_threads(before);
 }
 
-TEST(PackedProduct, EveryInstructionSetGivesTheBitsOfTheOthers) {
+TEST(Gemm, AllInstructionSetsGiveTheSameBits) {
   at::manual_seed(13);
   for (const auto& format : kFormats)
     for (const auto& shape : {Shape{2, 64, 96}, {20, 64, 96}, {47, 96, 352}, {130, 33, 300}})
@@ -472,7 +473,7 @@ TEST(PackedProduct, EveryInstructionSetGivesTheBitsOfTheOthers) {
         const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
         std::vector<at::Tensor> results;
         for (auto& scratch : every_instruction_set()) {
-          const bool rounds_twice = scratch.instructions == Isa::kBaseline && format.arithmetic != Arithmetic::kTiles;
+          const bool rounds_twice = scratch.instructions == Isa::kBaseline && format.arithmetic != Arithmetic::kBf16Tiles;
           if (rounds_twice) continue;
           results.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
           multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(results.back()), scratch);
@@ -481,13 +482,13 @@ TEST(PackedProduct, EveryInstructionSetGivesTheBitsOfTheOthers) {
       }
 }
 
-TEST(PackedProduct, RefusesAddendsOfOtherShapes) {
-  PackedScratch scratch;
+TEST(Gemm, RejectsEpiloguesOfOtherShapes) {
+  GemmScratch scratch;
   const auto w = weight(at::kFloat, 30, 40), narrow = weight(at::kFloat, 29, 5);
   const auto x = at::randn({9, 40}), xa = at::randn({9, 5});
   auto y = at::zeros({9, 30});
-  const SideBySide product{w.matrix, result(y), {{activations(xa), narrow.matrix}}};
-  EXPECT_THROW(times_transposed(activations(x), std::span(&product, 1), scratch), Error);
+  const GroupedOperand product{w.matrix, result(y), {{activations(xa), narrow.matrix}}};
+  EXPECT_THROW(gemm_nt(activations(x), std::span(&product, 1), scratch), Error);
 }
 
 }  // namespace

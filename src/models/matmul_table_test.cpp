@@ -11,10 +11,10 @@
 namespace evenkeel {
 namespace {
 
-const ForwardOptions kOwn{.compute = {.products = ProductKernel::kOwn}};
-const std::array kRounding{ForwardOptions{.compute = {.products = ProductKernel::kNative}},
-                           ForwardOptions{.compute = {.products = ProductKernel::kDot}},
-                           ForwardOptions{.compute = {.products = ProductKernel::kTile}}};
+const ForwardOptions kOwn{.compute = {.products = MatmulKernel::kFp32Exact}};
+const std::array kRounding{ForwardOptions{.compute = {.products = MatmulKernel::kBf16Vendor}},
+                           ForwardOptions{.compute = {.products = MatmulKernel::kBf16Dot}},
+                           ForwardOptions{.compute = {.products = MatmulKernel::kBf16Tile}}};
 
 std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64_t vocabulary) {
   return testing::make_model(family, BaseDtype::kBFloat16,
@@ -29,7 +29,7 @@ std::unique_ptr<CausalLm> model_of(std::string_view family, int64_t width, int64
 
 double apart(const at::Tensor& x, const at::Tensor& y) { return ((x - y).norm() / y.norm()).item<double>(); }
 
-TEST(ProductTables, OfACallReachTheFeedForwardBlocks) {
+TEST(MatmulTables, OfACallReachTheFeedForwardBlocks) {
   const c10::NoGradGuard no_grad;
   for (const std::string_view family : {"olmoe", "olmo"}) {
     const auto model = model_of(family, 1030, 11);
@@ -44,7 +44,7 @@ TEST(ProductTables, OfACallReachTheFeedForwardBlocks) {
   }
 }
 
-TEST(ProductTables, OfACallReachTheHead) {
+TEST(MatmulTables, OfACallReachTheHead) {
   const c10::NoGradGuard no_grad;
   const auto model = model_of("olmo", 7, 1030);
   const auto batch = pack_ids(testing::kSequences);

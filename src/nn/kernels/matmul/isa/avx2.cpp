@@ -1,4 +1,5 @@
-// AVX2: 16 registers, so a tile of 6 rows by 16 columns: 12 sums, two vectors of the weight, one number of x.
+// The kernels for AVX2. There are 16 vector registers, so a tile has 6 rows by 16 columns: 12 registers of sums, two of
+// the weight, one of x.
 #if defined(__x86_64__)
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -10,7 +11,9 @@
 #include <utility>
 
 #include "base/plain/error.h"
-#include "nn/kernels/matmul/packed_kernels.h"
+#include "nn/kernels/matmul/gemm_kernels.h"
+#include "nn/kernels/matmul/isa/kernel_tables.h"
+#include "nn/kernels/matmul/isa/simd_traits.h"
 
 #define EK_TARGET __attribute__((target("avx2,fma")))
 
@@ -20,11 +23,11 @@ namespace avx2 {
 struct Simd {
   using F = __m256;
   using I = __m256i;
-  static constexpr int kTerms = 1, kLanes = 8, kTileRows = 6, kUnrolledSteps = 2, kStreamedRows = 8, kLyingRows = 4;
-  static constexpr RowRange kLyingBfloat16{6, 64};
+  static constexpr int kTermsPerStep = 1, kLanes = 8, kTileRows = 6, kUnrolledSteps = 2, kMaxStreamedRows = 8, kMaxUnpackedTileRows = 4;
+  static constexpr RowRange kUnpackedBf16Rows{6, 64};
 
   static EK_TARGET EK_INLINE F zero() { return _mm256_setzero_ps(); }
-  static EK_TARGET EK_INLINE F set(float x) { return _mm256_set1_ps(x); }
+  static EK_TARGET EK_INLINE F broadcast(float x) { return _mm256_set1_ps(x); }
   static EK_TARGET EK_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
   static EK_TARGET EK_INLINE void store(float* p, F v) { _mm256_storeu_ps(p, v); }
   static EK_TARGET EK_INLINE F load_first(const float* p, int64_t n) { return _mm256_maskload_ps(p, low8(n)); }
@@ -37,20 +40,19 @@ struct Simd {
   static EK_TARGET EK_INLINE I as_words(F v) { return _mm256_castps_si256(v); }
   static EK_TARGET EK_INLINE I zero_words() { return _mm256_setzero_si256(); }
 
-  // 32 bytes as they lie; float16, which has no number per half of a word, widened.
+  // Loads up to 32 bytes unchanged. float16 is converted to float32.
   template <typename E>
-  static EK_TARGET EK_INLINE I first_words(const E* p, int64_t n) {
+  static EK_TARGET EK_INLINE I load_words(const E* p, int64_t n) {
     alignas(32) char bytes[32] = {};
     std::memcpy(bytes, p, static_cast<size_t>(std::min<int64_t>(n * static_cast<int64_t>(sizeof(E)), 32)));
     return _mm256_load_si256(as<I>(bytes));
   }
-  static EK_TARGET EK_INLINE I first_words(const c10::Half* p, int64_t n) {
-    return _mm256_castps_si256(first_widened(p, n));
+  static EK_TARGET EK_INLINE I load_words(const c10::Half* p, int64_t n) {
+    return _mm256_castps_si256(load_first_widened(p, n));
   }
 
-  // Number J of each word.
   template <typename E, int J>
-  static EK_TARGET EK_INLINE F number(I v) {
+  static EK_TARGET EK_INLINE F element(I v) {
     if constexpr (std::is_same_v<E, c10::BFloat16>)
       return as_floats(J == 0 ? _mm256_slli_epi32(v, 16) : _mm256_and_si256(v, _mm256_set1_epi32(-65536)));
     else if constexpr (std::is_same_v<E, int8_t>)
@@ -59,28 +61,27 @@ struct Simd {
       return as_floats(v);
   }
 
-  static EK_TARGET EK_INLINE F widened(const float* p) { return load(p); }
-  static EK_TARGET EK_INLINE F widened(const c10::BFloat16* p) {
+  static EK_TARGET EK_INLINE F load_widened(const float* p) { return load(p); }
+  static EK_TARGET EK_INLINE F load_widened(const c10::BFloat16* p) {
     return as_floats(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(as<__m128i>(p))), 16));
   }
-  static EK_TARGET EK_INLINE F widened(const c10::Half* p) { return first_widened(p, kLanes); }
-  static EK_TARGET EK_INLINE F widened(const int8_t* p) {
+  static EK_TARGET EK_INLINE F load_widened(const c10::Half* p) { return load_first_widened(p, kLanes); }
+  static EK_TARGET EK_INLINE F load_widened(const int8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(as<__m128i>(p))));
   }
   template <typename E>
-  static EK_TARGET EK_INLINE F first_widened(const E* p, int64_t n) {
+  static EK_TARGET EK_INLINE F load_first_widened(const E* p, int64_t n) {
     alignas(32) float numbers[kLanes] = {};
     for (int64_t i = 0; i < std::min<int64_t>(n, kLanes); ++i) numbers[i] = static_cast<float>(p[i]);
     return _mm256_load_ps(numbers);
   }
 
-  // v[j] = word j of each of 8 rows.
   template <typename E>
   static EK_TARGET EK_INLINE void load_transposed(const E* w, int64_t stride, I (&v)[kLanes]) {
 #pragma GCC unroll 8
     for (int r = 0; r < kLanes; ++r) {
       if constexpr (std::is_same_v<E, c10::Half>)
-        v[r] = first_words(w + r * stride, kLanes);
+        v[r] = load_words(w + r * stride, kLanes);
       else
         v[r] = _mm256_loadu_si256(as<I>(w + r * stride));
     }
@@ -107,7 +108,7 @@ struct Simd {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(std::min<int64_t>(n, kLanes))),
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
-  // In each 128 bits, word c of v[i] becomes word i of v[c].
+  // Transposes 4 x 4 words in each 128 bits: word c of v[i] becomes word i of v[c].
   static EK_TARGET EK_INLINE void transpose_halves(I* v) {
     const I a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
     const I c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
@@ -117,22 +118,24 @@ struct Simd {
     v[3] = _mm256_unpackhi_epi64(b, d);
   }
 };
+static_assert(SimdTraits<Simd>);
 
-#include "nn/kernels/matmul/packed_loops.inc"
+#include "nn/kernels/matmul/loops/all.inc"
 
 }  // namespace avx2
 
 namespace avx2_pairs {
 
 using Singles = avx2::Simd;
-#include "nn/kernels/matmul/packed_pairs.inc"
+#include "nn/kernels/matmul/isa/emulated_pairs.inc"
+static_assert(PairSimdTraits<Simd>);
 
-#include "nn/kernels/matmul/packed_loops.inc"
+#include "nn/kernels/matmul/loops/all.inc"
 
 }  // namespace avx2_pairs
 
-const PackedKernels& packed_kernels_avx2() { return avx2::kTable; }
-const PackedKernels& packed_kernels_avx2_pairs() { return avx2_pairs::kTable; }
+const GemmKernels& gemm_kernels_avx2() { return avx2::kTable; }
+const GemmKernels& gemm_kernels_avx2_pairs() { return avx2_pairs::kTable; }
 
 }  // namespace evenkeel::kernels
 #undef EK_TARGET

@@ -1,4 +1,4 @@
-// For processors of other kinds: the same loops over four numbers, in plain C++.
+// The kernels for all other processors: the same loops with vectors of four numbers in plain C++.
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -8,18 +8,20 @@
 #include <utility>
 
 #include "base/plain/error.h"
-#include "nn/kernels/matmul/packed_kernels.h"
-#include "nn/kernels/matmul/packed_matmul.h"
+#include "nn/kernels/matmul/gemm_kernels.h"
+#include "nn/kernels/matmul/isa/kernel_tables.h"
+#include "nn/kernels/matmul/isa/simd_traits.h"
 
 #define EK_TARGET
 
 namespace evenkeel::kernels {
 namespace {
 
-// In no namespace of loops: a function of theirs that takes one of its vectors would be found beside another's.
-struct PlainSimd {
-  static constexpr int kTerms = 1, kLanes = 4, kTileRows = 4, kUnrolledSteps = 4, kStreamedRows = 1, kLyingRows = 4;
-  static constexpr RowRange kLyingBfloat16{};
+// Outside the namespaces of the loops: both include the loops, and argument-dependent lookup of a function that takes a
+// vector would find two.
+struct PortableSimd {
+  static constexpr int kTermsPerStep = 1, kLanes = 4, kTileRows = 4, kUnrolledSteps = 4, kMaxStreamedRows = 1, kMaxUnpackedTileRows = 4;
+  static constexpr RowRange kUnpackedBf16Rows{};
   struct F {
     float x[kLanes];
   };
@@ -28,10 +30,10 @@ struct PlainSimd {
   };
 
   static EK_INLINE F zero() { return {}; }
-  static EK_INLINE F set(float x) { return {{x, x, x, x}}; }
+  static EK_INLINE F broadcast(float x) { return {{x, x, x, x}}; }
   static EK_INLINE F load(const float* p) { return {{p[0], p[1], p[2], p[3]}}; }
   static EK_INLINE void store(float* p, F v) { std::memcpy(p, v.x, sizeof(v)); }
-  static EK_INLINE F load_first(const float* p, int64_t n) { return first_widened(p, n); }
+  static EK_INLINE F load_first(const float* p, int64_t n) { return load_first_widened(p, n); }
   static EK_INLINE void store_first(float* p, F v, int64_t n) {
     for (int64_t i = 0; i < std::min<int64_t>(n, kLanes); ++i) p[i] = v.x[i];
   }
@@ -53,16 +55,15 @@ struct PlainSimd {
   static EK_INLINE I zero_words() { return {}; }
 
   template <typename E>
-  static EK_INLINE I first_words(const E* p, int64_t n) {
+  static EK_INLINE I load_words(const E* p, int64_t n) {
     I words{};
     std::memcpy(words.x, p, static_cast<size_t>(std::min<int64_t>(n * static_cast<int64_t>(sizeof(E)), sizeof(words))));
     return words;
   }
-  static EK_INLINE I first_words(const c10::Half* p, int64_t n) { return std::bit_cast<I>(first_widened(p, n)); }
+  static EK_INLINE I load_words(const c10::Half* p, int64_t n) { return std::bit_cast<I>(load_first_widened(p, n)); }
 
-  // Number J of each word, the first in its low bits.
   template <typename E, int J>
-  static EK_INLINE F number(I v) {
+  static EK_INLINE F element(I v) {
     F out;
     for (int i = 0; i < kLanes; ++i) {
       if constexpr (std::is_same_v<E, c10::BFloat16>)
@@ -76,11 +77,11 @@ struct PlainSimd {
   }
 
   template <typename E>
-  static EK_INLINE F widened(const E* p) {
-    return first_widened(p, kLanes);
+  static EK_INLINE F load_widened(const E* p) {
+    return load_first_widened(p, kLanes);
   }
   template <typename E>
-  static EK_INLINE F first_widened(const E* p, int64_t n) {
+  static EK_INLINE F load_first_widened(const E* p, int64_t n) {
     F out{};
     for (int64_t i = 0; i < std::min<int64_t>(n, kLanes); ++i) out.x[i] = static_cast<float>(p[i]);
     return out;
@@ -88,7 +89,7 @@ struct PlainSimd {
 
   template <typename E>
   static EK_INLINE void load_transposed(const E* w, int64_t stride, I (&v)[kLanes]) {
-    for (int r = 0; r < kLanes; ++r) v[r] = first_words(w + r * stride, 16);
+    for (int r = 0; r < kLanes; ++r) v[r] = load_words(w + r * stride, 16);
     transpose(v);
   }
   static EK_INLINE void transpose(I (&v)[kLanes]) {
@@ -99,41 +100,27 @@ struct PlainSimd {
 
 }  // namespace
 
-namespace plain {
+namespace portable {
 
-using Simd = PlainSimd;
-#include "nn/kernels/matmul/packed_loops.inc"
+using Simd = PortableSimd;
+static_assert(SimdTraits<Simd>);
 
-}  // namespace plain
+#include "nn/kernels/matmul/loops/all.inc"
 
-namespace plain_pairs {
+}  // namespace portable
 
-using Singles = PlainSimd;
-#include "nn/kernels/matmul/packed_pairs.inc"
+namespace portable_pairs {
 
-#include "nn/kernels/matmul/packed_loops.inc"
+using Singles = PortableSimd;
+#include "nn/kernels/matmul/isa/emulated_pairs.inc"
+static_assert(PairSimdTraits<Simd>);
 
-}  // namespace plain_pairs
+#include "nn/kernels/matmul/loops/all.inc"
 
-#if defined(__x86_64__)
-const PackedKernels& packed_kernels_avx512();
-const PackedKernels& packed_kernels_avx512_pairs();
-const PackedKernels& packed_kernels_avx2();
-const PackedKernels& packed_kernels_avx2_pairs();
-#endif
+}  // namespace portable_pairs
 
-const PackedKernels& packed_kernels_tiles(Isa isa);
-
-const PackedKernels& packed_kernels([[maybe_unused]] Isa isa, Arithmetic arithmetic) {
-  if (arithmetic == Arithmetic::kTiles) return packed_kernels_tiles(isa);
-  const bool pairs = arithmetic == Arithmetic::kPairs;
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512 && pairs && has_bfloat16_dots()) return packed_kernels_avx512_pairs();
-  if (isa == Isa::kAvx512 && !pairs) return packed_kernels_avx512();
-  if (isa != Isa::kBaseline) return pairs ? packed_kernels_avx2_pairs() : packed_kernels_avx2();
-#endif
-  return pairs ? plain_pairs::kTable : plain::kTable;
-}
+const GemmKernels& gemm_kernels_portable() { return portable::kTable; }
+const GemmKernels& gemm_kernels_portable_pairs() { return portable_pairs::kTable; }
 
 }  // namespace evenkeel::kernels
 #undef EK_TARGET
