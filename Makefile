@@ -11,7 +11,7 @@
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
-SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
+SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc')
 
 .PHONY: demo test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose clean
 .DEFAULT_GOAL := build

@@ -71,8 +71,7 @@ void packed(const Setting& setting, const at::Tensor& x, const at::Tensor& w, co
   const kernels::Activations rows{
       .data = x.const_data_ptr<float>(), .rows = x.size(0), .stride = x.size(1), .arithmetic = setting.arithmetic()};
   const kernels::Result result{.data = y.mutable_data_ptr<float>(), .stride = y.size(1)};
-  setting.forward ? kernels::gemm_nt(rows, matrix, result, scratch)
-                  : kernels::gemm_nn(rows, matrix, result, scratch);
+  setting.forward ? kernels::gemm_nt(rows, matrix, result, scratch) : kernels::gemm_nn(rows, matrix, result, scratch);
 }
 
 // 512 rows of the weight at a time, as wide as a panel may be without falling out of the cache.

@@ -19,7 +19,7 @@ at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const 
   aten::IndexUpload upload;
   const aten::RowIndexUpload rows(aten::numbers(rows_N), hidden_RD.size(0), upload);
   upload.send(hidden_RD.device());
-  return aten::taken(hidden_RD, rows.sent(upload));
+  return aten::gather_rows(hidden_RD, rows.sent(upload));
 }
 
 }  // namespace

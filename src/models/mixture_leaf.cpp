@@ -142,7 +142,7 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
 void MixtureLeaf::record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const {
   const auto& rows_T = pass.batch.rows_T;
   const auto each = [&](const at::Tensor& x) {
-    if (pass.layout) return pass.layout->copies.defined() ? aten::taken(x, pass.layout->copies) : x;
+    if (pass.layout) return pass.layout->copies.defined() ? aten::gather_rows(x, pass.layout->copies) : x;
     return rows_T.defined() ? x.index_select(0, rows_T) : x;
   };
   const auto counts_of = [&](const at::Tensor& experts_TK) {

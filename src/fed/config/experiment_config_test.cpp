@@ -105,7 +105,7 @@ TEST(ExperimentConfig, ABaseStoredWideIsComputedWide) {
 
 TEST(ExperimentConfig, WhatAMachineChoseIsWrittenDownAndReadsBackEqual) {
   MatmulTable chosen;
-  chosen.put(GemmContext::kLinear, Direction::kForward, 300, MatmulKernel::kBf16Vendor);
+  chosen.set(GemmContext::kLinear, Direction::kForward, 300, MatmulKernel::kBf16Vendor);
   auto config = read("");
   config.settle({.products = chosen});
   EXPECT_EQ(config.model.compute_dtype, ComputeDtype::kMeasured);

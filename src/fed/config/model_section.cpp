@@ -60,7 +60,7 @@ MatmulTable ProductsSection::table() const {
   MatmulTable products;
   for_each_list(*this, [&](GemmContext place, Direction direction, const Kernels& kernels) {
     for (size_t i = 0; i < kernels.size(); ++i)
-      products.put(place, direction, MatmulTable::kRows[i], find_kernel(kernels[i])->value);
+      products.set(place, direction, MatmulTable::kRows[i], find_kernel(kernels[i])->value);
   });
   return products;
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/plain/json.h"
-#include "fed/store/journal.h"
 #include "fed/exchange/message.h"
+#include "fed/store/journal.h"
 #include "methods/protocol.h"
 #include "nn/moe/router_options.h"
 #include "scoring/task_score.h"

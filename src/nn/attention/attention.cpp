@@ -96,7 +96,8 @@ void for_each_attention(const Attended& of, std::span<const int64_t> offsets, co
   const int64_t kv_heads = of.k_TGP.size(1), sequences = static_cast<int64_t>(offsets.size()) - 1;
   for_each_piece(sequences * kv_heads, [&](int64_t i) {
     const auto b = static_cast<size_t>(i / kv_heads);
-    const kernels::WorkspaceLease<kernels::AttentionScratch<T>> scratch(kernels::workspace_pool<kernels::AttentionScratch<T>>());
+    const kernels::WorkspaceLease<kernels::AttentionScratch<T>> scratch(
+        kernels::workspace_pool<kernels::AttentionScratch<T>>());
     f(SequenceHeads<T>{of, offsets[b], offsets[b + 1] - offsets[b], i % kv_heads}, *scratch);
   });
 }

@@ -112,8 +112,8 @@ template <typename T>
 class HeadPass {
  public:
   /// \param q  of the piece's first query and this head; rows of queries and of `out` are `stride` apart
-  HeadPass(const QueryPiece& piece, std::span<const RunQueries> meetings, const KvShape& shape, int64_t layer, int64_t kv_head,
-           AttentionScratch<T>& scratch)
+  HeadPass(const QueryPiece& piece, std::span<const RunQueries> meetings, const KvShape& shape, int64_t layer,
+           int64_t kv_head, AttentionScratch<T>& scratch)
       : piece_(piece),
         meetings_(meetings),
         shape_(shape),
@@ -138,8 +138,8 @@ class HeadPass {
     const T* keys = rows_of<T>(meeting, shape_, layer_, 0, head_, scratch_);
     T* scores = scores_of(meeting);
     if (use_gemm(meeting))
-      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale, q,
-                           stride, keys, width, T(0), scores, next);
+      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kTranspose, meeting.count, meeting.keys, width, scale,
+                                q, stride, keys, width, T(0), scores, next);
     for (int64_t row = 0; row < meeting.count; ++row) {
       kernels::dots(q + row * stride, keys, meeting.keys, width, scores + row * next);
       kernels::scaled_copy(scale, scores + row * next, scores + row * next, meeting.keys);
@@ -162,8 +162,8 @@ class HeadPass {
     const T* values = rows_of<T>(meeting, shape_, layer_, 1, head_, scratch_);
     const T* weights = scores_of(meeting);
     if (use_gemm(meeting))
-      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1), weights,
-                           next, values, width, T(1), out, stride);
+      return kernels::blas_gemm(kernels::Op::kNone, kernels::Op::kNone, meeting.count, width, meeting.keys, T(1),
+                                weights, next, values, width, T(1), out, stride);
     for (int64_t row = 0; row < meeting.count; ++row)
       kernels::add_rows(weights + row * next, values, meeting.keys, width, out + row * stride);
   }

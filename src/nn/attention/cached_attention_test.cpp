@@ -110,8 +110,7 @@ TEST(CachedAttention, SequencesShareWhatTheyBeginWithAndNothingElse) {
   auto prefix = opened({20});
   append(prefix, {{&root, 0, 20}});
   KvCache cache(prefix.shape());
-  cache.sequences = {prefix.sequences[0].prefix(20), prefix.sequences[0].prefix(20),
-                     prefix.sequences[0].prefix(12)};
+  cache.sequences = {prefix.sequences[0].prefix(20), prefix.sequences[0].prefix(20), prefix.sequences[0].prefix(12)};
   for (const size_t b : {0, 1, 2}) cache.open(b, 6);
   const std::vector<Part> own{{&one, 20, 26}, {&other, 20, 23}, {&shorter, 12, 17}};
   EXPECT_LT(max_difference(append(cache, own), expected(own)), 1e-12);

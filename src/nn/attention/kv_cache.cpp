@@ -32,8 +32,8 @@ KvSequence KvSequence::prefix(int64_t tokens) const {
 void KvCache::open(size_t sequence, int64_t tokens) { open({&sequence, 1}, tokens); }
 
 void KvCache::open(std::span<const size_t> together, int64_t tokens) {
-  const auto room = std::make_shared<KvBlock>(shape_, tokens);
-  for (const size_t sequence : together) sequences[sequence].room = append_block;
+  const auto block = std::make_shared<KvBlock>(shape_, tokens);
+  for (const size_t sequence : together) sequences[sequence].append_block = block;
 }
 
 void KvCache::extend(std::span<const int64_t> offsets) {

@@ -52,7 +52,7 @@ struct KvRun {
 };
 
 struct KvSequence {
-  std::vector<KvRun> runs{};          ///< position after position
+  std::vector<KvRun> runs{};                ///< position after position
   std::shared_ptr<KvBlock> append_block{};  ///< where new tokens go; others may append to it as well
 
   int64_t length() const;

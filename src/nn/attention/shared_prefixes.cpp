@@ -72,7 +72,9 @@ SharedRows::SharedRows(const at::Tensor& rows_T) : rows_T_(rows_T) {
 }
 
 at::Tensor SharedRows::expand(const at::Tensor& x_R) const { return rows_T_.defined() ? gathered(x_R, rows_T_) : x_R; }
-at::Tensor SharedRows::representatives(const at::Tensor& x_T) const { return rows_T_.defined() ? gathered(x_T, first_R_) : x_T; }
+at::Tensor SharedRows::representatives(const at::Tensor& x_T) const {
+  return rows_T_.defined() ? gathered(x_T, first_R_) : x_T;
+}
 
 at::Tensor SharedRows::scatter_to_representatives(const at::Tensor& x_R) const {
   if (!rows_T_.defined()) return x_R;

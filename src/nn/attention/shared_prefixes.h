@@ -20,7 +20,7 @@ class SharedRows {
   at::Tensor expand(const at::Tensor& x_R) const;
   /// [T, ...] -> [R, ...]: of each row the first token's, where all are equal but for rounding.
   at::Tensor representatives(const at::Tensor& x_T) const;
-  /// The transpose of firsts(): [R, ...] -> [T, ...], zero at the tokens after the first.
+  /// The transpose of representatives(): [R, ...] -> [T, ...], zero at the tokens after the first.
   at::Tensor scatter_to_representatives(const at::Tensor& x_R) const;
   /// The transpose of expand(): [T, ...] -> [R, ...], sums in the tokens' order whatever the threads.
   at::Tensor sum_by_row(const at::Tensor& x_T) const;

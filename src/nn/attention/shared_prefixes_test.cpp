@@ -24,7 +24,7 @@ TEST(SharedRows, ATokensCopyIsItsRow) {
 TEST(SharedRows, FirstsUndoCopies) {
   const SharedRows shared(rows_of(kRows));
   const auto x_R = random_tensor({4, 7}, 1, at::kFloat);
-  EXPECT_TRUE(at::equal(shared.firsts(shared.expand(x_R)), x_R));
+  EXPECT_TRUE(at::equal(shared.representatives(shared.expand(x_R)), x_R));
 }
 
 TEST(SharedRows, TransposesPairWithWhatTheyTranspose) {
@@ -39,8 +39,8 @@ TEST(SharedRows, TransposesPairWithWhatTheyTranspose) {
 TEST(SharedRows, WithoutThemEverythingStaysWhatItIs) {
   const SharedRows none;
   const auto x = random_tensor({4, 7}, 1);
-  EXPECT_TRUE(none.expand(x).is_same(x) && none.representatives(x).is_same(x) && none.scatter_to_representatives(x).is_same(x) &&
-              none.sum_by_row(x).is_same(x));
+  EXPECT_TRUE(none.expand(x).is_same(x) && none.representatives(x).is_same(x) &&
+              none.scatter_to_representatives(x).is_same(x) && none.sum_by_row(x).is_same(x));
 }
 
 TEST(SharedRows, RefusesRowsThatAreNotNumberedAsTheyAppear) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/format/config_table.h"
 
@@ -77,6 +78,18 @@ class MatmulTable {
   /// Sets the kernel of the bucket that contains `rows`.
   void set(GemmContext context, Direction direction, int64_t rows, MatmulKernel kernel) {
     cells_[cell(context, direction, rows)] = kernel;
+  }
+  /// Returns the kernels as a list of integers, the form in which an autograd node can save them.
+  std::vector<int64_t> to_list() const {
+    std::vector<int64_t> kernels;
+    for (const auto kernel : cells_) kernels.push_back(static_cast<int64_t>(kernel));
+    return kernels;
+  }
+  /// Returns the table that to_list() made `kernels` of. Throws std::out_of_range for a shorter list.
+  static MatmulTable from_list(const std::vector<int64_t>& kernels) {
+    MatmulTable table;
+    for (size_t i = 0; i < kCells; ++i) table.cells_[i] = static_cast<MatmulKernel>(kernels.at(i));
+    return table;
   }
   bool operator==(const MatmulTable&) const = default;
 

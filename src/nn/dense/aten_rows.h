@@ -1,5 +1,5 @@
-/// \file  Rows gather_rows from other rows by an index, with a way back for their gradients that uses no atomics: sums in the
-/// index's order, the same whenever they are made. Any device. Dimension names: R rows, N gather_rows from them.
+/// \file  Gathers rows by an index, with a backward pass that uses no atomics: gradients are summed in the order of the
+/// index, so that their bits are the same in every run. Any device. Dimension names: R source rows, N gathered rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +12,10 @@ namespace evenkeel::aten {
 
 /// An index of rows and what its transpose needs, all int64 on one device.
 struct RowIndex {
-  at::Tensor from_N;     ///< the row that each is gather_rows from
-  at::Tensor order_N;    ///< those gather_rows, by the row they come from; undefined: they lie so already
-  at::Tensor lengths_R;  ///< how many are gather_rows from each row
-  bool repeats = false;  ///< some row is gather_rows more than once
+  at::Tensor from_N;     ///< the source row of each gathered row
+  at::Tensor order_N;    ///< the gathered rows sorted by source row; undefined: they are sorted already
+  at::Tensor lengths_R;  ///< the number of gathered rows of each source row
+  bool repeats = false;  ///< whether some source row is gathered more than once
   bool defined() const { return from_N.defined(); }
 };
 

@@ -72,8 +72,7 @@ FrozenWeight quantized(const at::Tensor& w_OI) {
   return result;
 }
 
-void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w,
-                          const MatmulTable& products) {
+void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products) {
   multiply_out(Direction::kForward, x_TI, w, products, out_TO);
 }
 

@@ -34,8 +34,7 @@ FrozenWeight quantized(const at::Tensor& w_OI);
 /// x W^T. \param x  [T, I] float32 (float64 in tests), contiguous. \return [T, O] of x's type
 at::Tensor matmul_nt(const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products = {});
 /// The same into `out` [T, O].
-void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w,
-                          const MatmulTable& products);
+void matmul_nt_out(at::Tensor& out_TO, const at::Tensor& x_TI, const FrozenWeight& w, const MatmulTable& products);
 /// dY W. \param dy  [T, O], contiguous. \return [T, I]
 at::Tensor matmul_nn(const at::Tensor& dy_TO, const FrozenWeight& w, const MatmulTable& products = {});
 

@@ -64,8 +64,7 @@ TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes
 TEST(FrozenWeight, TilesAndTheLibraryLeaveEachOtherTheirProducts) {
   const auto x = random_tensor({70, 512}, 1, at::kFloat);
   const FrozenWeight w(random_tensor({600, 512}, 2, at::kBFloat16));
-  const auto tiles = matmul_nt(x, w, MatmulKernel::kBf16Tile),
-             native = matmul_nt(x, w, MatmulKernel::kBf16Vendor);
+  const auto tiles = matmul_nt(x, w, MatmulKernel::kBf16Tile), native = matmul_nt(x, w, MatmulKernel::kBf16Vendor);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(at::equal(matmul_nt(x, w, MatmulKernel::kBf16Tile), tiles));
     EXPECT_TRUE(at::equal(matmul_nt(x, w, MatmulKernel::kBf16Vendor), native));
@@ -88,14 +87,14 @@ TEST(FrozenWeight, QuantisedToInt8IsWithinHalfAStepOfItsRow) {
 
 TEST(MatmulTable, KeepsAKernelForEveryPlaceDirectionAndBucketOfRows) {
   MatmulTable table(MatmulKernel::kUpcast);
-  table.put(GemmContext::kLinear, Direction::kBackward, 64, MatmulKernel::kBf16Vendor);
+  table.set(GemmContext::kLinear, Direction::kBackward, 64, MatmulKernel::kBf16Vendor);
   for (const int64_t rows : {64, 65, 127})
     EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kBackward, rows), MatmulKernel::kBf16Vendor) << rows;
   for (const int64_t rows : {0, 1, 63, 128, 5000})
     EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kBackward, rows), MatmulKernel::kUpcast) << rows;
   EXPECT_EQ(table.at(GemmContext::kExpert, Direction::kBackward, 64), MatmulKernel::kUpcast);
   EXPECT_EQ(table.at(GemmContext::kLinear, Direction::kForward, 64), MatmulKernel::kUpcast);
-  EXPECT_EQ(MatmulTable::unpacked(table.packed()), table);
+  EXPECT_EQ(MatmulTable::from_list(table.to_list()), table);
   EXPECT_NE(table, MatmulTable(MatmulKernel::kUpcast));
 }
 

@@ -54,8 +54,8 @@ void linear_forward(const variable_list& tensors, const LinearSettings& settings
   }
   const kernels::ActivationsOf<T> x{x_TI.const_data_ptr<T>(), rows, x_TI.size(1)};
   kernels::matmul_nt<T>(MatmulKernel::kFp32Exact, x, lora_products, workspace->product);
-  kernels::matmul_nt<T>(settings.products.at(GemmContext::kLinear, Direction::kForward, rows), x,
-                               std::span(&output, 1), workspace->product);
+  kernels::matmul_nt<T>(settings.products.at(GemmContext::kLinear, Direction::kForward, rows), x, std::span(&output, 1),
+                        workspace->product);
 }
 
 // dx = dy W + what stands beside W. Leaves dy B of the adapter in workspace.dy_b.
@@ -73,8 +73,8 @@ void input_gradient(const kernels::StoredMatrix& w, MatmulKernel kernel, const L
     epilogues.push_back(kernels::lora_a_epilogue<T>(*beside, dy_b, rows));
   }
   if (dx_TI.defined())
-    kernels::matmul_nn<T>(kernel, {dy, rows, dy_TO.size(1)}, {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(epilogues)},
-                      workspace.product);
+    kernels::matmul_nn<T>(kernel, {dy, rows, dy_TO.size(1)},
+                          {w, {dx_TI.mutable_data_ptr<T>(), w.in}, std::move(epilogues)}, workspace.product);
 }
 
 struct LinearNode : torch::autograd::Function<LinearNode> {
@@ -92,7 +92,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     ctx->save_for_backward(std::move(tensors));
     ctx->saved_data["scaling"] = settings.scaling;
     ctx->saved_data["scales"] = settings.scales_O;
-    ctx->saved_data["products"] = settings.products.packed();
+    ctx->saved_data["products"] = settings.products.to_list();
     return y_TO;
   }
 
@@ -121,7 +121,7 @@ struct LinearNode : torch::autograd::Function<LinearNode> {
     at::Tensor dx_TI;
     if (ctx->needs_input_grad(kLinearX)) dx_TI = at::empty({dy_TO.size(0), w_OI.size(1)}, dy_TO.options());
     input_gradient(kernels::StoredMatrix::of(w_OI, ctx->saved_data["scales"].toTensor()),
-                   MatmulTable::unpacked(ctx->saved_data["products"].toIntVector())
+                   MatmulTable::from_list(ctx->saved_data["products"].toIntVector())
                        .at(GemmContext::kLinear, Direction::kBackward, dy_TO.size(0)),
                    lora, change, dy_TO, dx_TI, *workspace);
     if (lora.rank > 0)

@@ -97,8 +97,8 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
   const auto some = weights.first(std::max(std::min(operands.size(), weights.size()), weights.size() / 4));
   const double share = static_cast<double>(some.size()) / static_cast<double>(weights.size());
   std::vector<Candidate> all;
-  for (const auto kernel : {MatmulKernel::kFp32Exact, MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor,
-                            MatmulKernel::kUpcast}) {
+  for (const auto kernel : {MatmulKernel::kFp32Exact, MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile,
+                            MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast}) {
     if (kernel == MatmulKernel::kBf16Dot && !has_bfloat16_dots()) continue;
     if (kernel == MatmulKernel::kBf16Tile && !has_bfloat16_tiles()) continue;
     if (kernels::supported_kernel(stored(weights[0]), kernel) != kernel) continue;
@@ -112,7 +112,7 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
 // Kernels take turns, so that what disturbs the machine for a while disturbs all of them; one that is far behind on
 // some of the weights is not tried on all.
 MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weights,
-                        std::vector<ProbeOperands>& operands) {
+                       std::vector<ProbeOperands>& operands) {
   const int64_t numbers = weights[0].values_OI.numel();
   const auto used = weights.first(weights_for(cell.rows, numbers, operands.size(), weights.size()));
   auto all = candidates(cell, used, operands);
@@ -133,7 +133,8 @@ MeasuredMatmul measure(const ProbeCell& cell, std::span<const FrozenWeight> weig
 MatmulKernel MeasuredMatmul::chosen() const {
   auto best = MatmulKernel::kFp32Exact;
   const auto speed = [&](MatmulKernel kernel) { return gflops[static_cast<size_t>(kernel)]; };
-  for (const auto kernel : {MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast})
+  for (const auto kernel :
+       {MatmulKernel::kBf16Dot, MatmulKernel::kBf16Tile, MatmulKernel::kBf16Vendor, MatmulKernel::kUpcast})
     if (speed(kernel) > 1.1 * speed(best)) best = kernel;
   return best;
 }
@@ -159,7 +160,7 @@ std::vector<MeasuredMatmul> measure_matmuls(at::ScalarType stored) {
 
 MatmulTable fastest_kernels(const std::vector<MeasuredMatmul>& measured) {
   MatmulTable table;
-  for (const auto& cell : measured) table.put(cell.place, cell.direction, cell.rows, cell.chosen());
+  for (const auto& cell : measured) table.set(cell.place, cell.direction, cell.rows, cell.chosen());
   return table;
 }
 

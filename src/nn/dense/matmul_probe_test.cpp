@@ -10,9 +10,9 @@ namespace {
 TEST(ProductProbe, LeavesOurOwnKernelsOnlyForWhatIsClearlyFaster) {
   const auto cell = [](double own, double widen, double native, double dot = 0, double tile = 0) {
     return MeasuredMatmul{.place = GemmContext::kLinear,
-                           .direction = Direction::kBackward,
-                           .rows = 16,
-                           .gflops = {own, widen, native, dot, tile}};
+                          .direction = Direction::kBackward,
+                          .rows = 16,
+                          .gflops = {own, widen, native, dot, tile}};
   };
   EXPECT_EQ(cell(100, 105, 20).chosen(), MatmulKernel::kFp32Exact);
   EXPECT_EQ(cell(100, 111, 20).chosen(), MatmulKernel::kUpcast);

@@ -58,7 +58,7 @@ StackFactors factors_of(const variable_list& tensors, const std::vector<double>&
 struct Product {
   at::Tensor base_SO, beside_SO;
   at::Tensor whole() { return beside_SO.defined() ? base_SO.add_(beside_SO) : base_SO; }
-  /// Sums of token-choices, gather_rows before the two are added: there are fewer tokens.
+  /// Sums of token-choices, gathered before the two are added: there are fewer tokens.
   at::Tensor summed(const variable_list& all, const at::Tensor& weights_TK = {}) const {
     const auto sum = [&](const at::Tensor& y_SO) {
       return summed_choices(y_SO, all[kPlace], all[kExperts].size(1), weights_TK);

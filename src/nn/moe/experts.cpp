@@ -18,19 +18,25 @@ namespace {
 using kernels::ExpertBatch;
 using kernels::ExpertBatchGradients;
 using kernels::ExpertSlots;
-using kernels::WorkspaceLease;
 using kernels::kAdapter;
-using kernels::kLoraBranches;
 using kernels::kChange;
 using kernels::kDown;
+using kernels::kLoraBranches;
 using kernels::kProjections;
 using kernels::Scratch;
 using kernels::TokenRows;
+using kernels::WorkspaceLease;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Positions of the node's tensors among its inputs, in the order of apply(); what is saved follows them.
-enum Input : size_t { kX, kWeights, kExperts, kFirstFactor, kFirstMatrix = kFirstFactor + 2 * kProjections * kLoraBranches };
+enum Input : size_t {
+  kX,
+  kWeights,
+  kExperts,
+  kFirstFactor,
+  kFirstMatrix = kFirstFactor + 2 * kProjections * kLoraBranches
+};
 enum SavedRows : size_t { kSavedG, kSavedU, kSavedXA, kSavedRows };
 
 constexpr size_t factor_a(size_t projection, size_t beside) {
@@ -82,7 +88,7 @@ ExpertBatch<T> make_batch(const ExpertSlots& slots, const variable_list& inputs,
 template <typename T>
 void set_saved(ExpertBatch<T>& batch, std::span<const at::Tensor> saved) {
   batch.saved = {saved[kSavedG].mutable_data_ptr<T>(), saved[kSavedU].mutable_data_ptr<T>(),
-                saved[kSavedXA].mutable_data_ptr<T>()};
+                 saved[kSavedXA].mutable_data_ptr<T>()};
 }
 
 // Rows by slot on their way to tokens; none with one expert per token.
@@ -174,7 +180,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
                                                               : forward_as<float>(slots, inputs, settings, saved);
     if (!settings.keep) return y_TD;
     ctx->saved_data["scalings"] = settings.scalings;
-    ctx->saved_data["products"] = settings.products.packed();
+    ctx->saved_data["products"] = settings.products.to_list();
     ctx->saved_data["scales"] = settings.scales;
     inputs.insert(inputs.end(), saved.begin(), saved.end());
     ctx->save_for_backward(std::move(inputs));
@@ -184,7 +190,7 @@ struct ExpertsNode : torch::autograd::Function<ExpertsNode> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     auto inputs = ctx->get_saved_variables();
     const Settings settings{ctx->saved_data["scalings"].toDoubleVector(),
-                            MatmulTable::unpacked(ctx->saved_data["products"].toIntVector()),
+                            MatmulTable::from_list(ctx->saved_data["products"].toIntVector()),
                             ctx->saved_data["scales"].toTensorVector()};
     const variable_list saved(inputs.end() - kSavedRows, inputs.end());
     inputs.resize(inputs.size() - kSavedRows);

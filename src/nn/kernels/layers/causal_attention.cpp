@@ -43,7 +43,7 @@ template <typename T>
 T* scores_of(const Queries<T>& queries, AttentionScratch<T>& scratch) {
   T* scores = scratch.scores.at_least(queries.count * queries.keys());
   matmul_nt<T>(MatmulKernel::kFp32Exact, queries.rows(queries.of.q, queries.scale()), queries.seen(queries.of.k),
-                      {scores, queries.keys()}, scratch.product);
+               {scores, queries.keys()}, scratch.product);
   return scores;
 }
 
@@ -83,8 +83,8 @@ void causal_attention(const CausalAttention<T>& of, AttentionScratch<T>& scratch
   for_each_queries(of, [&](const Queries<T>& queries) {
     T* scores = scores_of(queries, scratch);
     softmax_rows(queries, scores);
-    matmul_nn<T>(MatmulKernel::kFp32Exact, {scores, queries.count, queries.keys()}, {queries.seen(of.v), queries.result(of.out)},
-             scratch.product);
+    matmul_nn<T>(MatmulKernel::kFp32Exact, {scores, queries.count, queries.keys()},
+                 {queries.seen(of.v), queries.result(of.out)}, scratch.product);
   });
 }
 
@@ -98,14 +98,14 @@ void causal_attention_backward(const CausalAttention<T>& of, const CausalAttenti
     T* scores = scores_of(queries, scratch);
     T* dscores = scratch.dscores.at_least(queries.count * keys);
     matmul_nt<T>(MatmulKernel::kFp32Exact, queries.rows(grads.dout), queries.seen(of.v), {dscores, keys},
-                        scratch.product);
+                 scratch.product);
     softmax_rows_backward(queries, grads.dout, scores, dscores);
-    matmul_nn<T>(MatmulKernel::kFp32Exact, {dscores, queries.count, keys}, {queries.seen(of.k), queries.result(grads.dq)},
-             scratch.product);
+    matmul_nn<T>(MatmulKernel::kFp32Exact, {dscores, queries.count, keys},
+                 {queries.seen(of.k), queries.result(grads.dq)}, scratch.product);
     matmul_tn<T>({scores, queries.count, keys}, keys, queries.matrix(grads.dout), {grads.dv, of.kv_stride, true},
-                        scratch.product);
+                 scratch.product);
     matmul_tn<T>({dscores, queries.count, keys}, keys, queries.matrix(of.q), {grads.dk, of.kv_stride, true},
-                        scratch.product);
+                 scratch.product);
   });
 }
 

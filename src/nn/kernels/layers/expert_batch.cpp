@@ -77,8 +77,8 @@ void forward_one(const ExpertBatch<T>& batch, int64_t e, const TokenRows<T>& out
   const T* x = gather_tokens(batch.x, batch, slots, batch.hidden, workspace.x);
   const auto& all = batch.saved;
   const SavedActivations<T> saved{all.g ? all.g + first * batch.width : workspace.g.at_least(rows * batch.width),
-                           all.u ? all.u + first * batch.width : workspace.u.at_least(rows * batch.width),
-                           all.xa ? all.xa + first * ranks : workspace.xa.at_least(rows * ranks)};
+                                  all.u ? all.u + first * batch.width : workspace.u.at_least(rows * batch.width),
+                                  all.xa ? all.xa + first * ranks : workspace.xa.at_least(rows * ranks)};
   T* y = room(batch, out, e, slots.size(), workspace.y);
   expert_forward(batch.expert(e), batch.products, x, rows, saved, y, workspace);
   if (!out.by_slot) put(batch, out, slots, y);
@@ -93,8 +93,8 @@ void backward_one(const ExpertBatch<T>& batch, int64_t e, const T* dy_TD, const 
   const T* x = gather_tokens(batch.x, batch, slots, batch.hidden, workspace.x);
   const T* dy = gather_tokens(dy_TD, batch, slots, batch.hidden, workspace.dy);
   const SavedActivations<T> saved{slot_rows(batch.saved.g, batch, e, slots, batch.width, workspace.g),
-                           slot_rows(batch.saved.u, batch, e, slots, batch.width, workspace.u),
-                           slot_rows(batch.saved.xa, batch, e, slots, batch.ranks(), workspace.xa)};
+                                  slot_rows(batch.saved.u, batch, e, slots, batch.width, workspace.u),
+                                  slot_rows(batch.saved.xa, batch, e, slots, batch.ranks(), workspace.xa)};
   const auto choice = [&](int64_t i) { return batch.slots.choice[static_cast<size_t>(slots[static_cast<size_t>(i)])]; };
   workspace.row_weights.resize(2 * slots.size());
   T *weights = workspace.row_weights.data(), *dweights = weights + rows;

@@ -17,10 +17,10 @@ struct ExpertBatch {
   const ExpertSlots& slots;
   MatmulTable products;
   int64_t top_k, hidden, width;
-  const T *x, *weights;  ///< [T, D], [T, K]
-  SavedActivations<T> saved;    ///< by slot: [S, F], [S, F], [S, R]; null: nothing is saved
+  const T *x, *weights;       ///< [T, D], [T, K]
+  SavedActivations<T> saved;  ///< by slot: [S, F], [S, F], [S, R]; null: nothing is saved
   std::array<std::array<LoraView<T>, kLoraBranches>, kProjections> lora;  ///< of expert 0, where the stacks begin
-  std::array<std::vector<StoredMatrix>, kProjections> matrices;     ///< [E] each
+  std::array<std::vector<StoredMatrix>, kProjections> matrices;           ///< [E] each
   std::vector<uint8_t> live;  ///< [T], whether a gradient flows through a token's row; empty: through all
 
   bool is_live(int64_t token) const { return live.empty() || live[static_cast<size_t>(token)]; }

@@ -88,7 +88,8 @@ struct BackwardPass {
 
 template <typename T>
 void weight_gradient(T* out, const T* dy, int64_t dy_width, const T* x, int64_t x_width, int64_t rows) {
-  if (out) blas_gemm(Op::kTranspose, Op::kNone, dy_width, x_width, rows, T(1), dy, dy_width, x, x_width, T(0), out, x_width);
+  if (out)
+    blas_gemm(Op::kTranspose, Op::kNone, dy_width, x_width, rows, T(1), dy, dy_width, x, x_width, T(0), out, x_width);
 }
 
 }  // namespace
@@ -108,8 +109,8 @@ void expert_forward(const ExpertView<T>& expert, const MatmulTable& products, co
 
 template <typename T>
 void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, const T* x, const T* dy,
-                     const T* row_weights, int64_t rows, const SavedActivations<T>& saved, const ExpertGradients<T>& grads,
-                     ExpertWorkspace<T>& workspace) {
+                     const T* row_weights, int64_t rows, const SavedActivations<T>& saved,
+                     const ExpertGradients<T>& grads, ExpertWorkspace<T>& workspace) {
   const int64_t hidden = expert.hidden(), width = expert.width();
   T* h = workspace.h.at_least(rows * width);
   T* dh = workspace.dh.at_least(rows * width);
@@ -146,10 +147,10 @@ void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, c
   weight_gradient<T>(grads.weights[kDown], dy, hidden, h, width, rows);
 }
 
-#define EK_INSTANTIATE(T)                                                                                             \
-  template void expert_forward<T>(const ExpertView<T>&, const MatmulTable&, const T*, int64_t, const SavedActivations<T>&, \
-                                  T*, ExpertWorkspace<T>&);                                                           \
-  template void expert_backward<T>(const ExpertView<T>&, const MatmulTable&, const T*, const T*, const T*, int64_t,  \
+#define EK_INSTANTIATE(T)                                                                                           \
+  template void expert_forward<T>(const ExpertView<T>&, const MatmulTable&, const T*, int64_t,                      \
+                                  const SavedActivations<T>&, T*, ExpertWorkspace<T>&);                             \
+  template void expert_backward<T>(const ExpertView<T>&, const MatmulTable&, const T*, const T*, const T*, int64_t, \
                                    const SavedActivations<T>&, const ExpertGradients<T>&, ExpertWorkspace<T>&);
 EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)

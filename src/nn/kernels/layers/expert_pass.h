@@ -61,7 +61,7 @@ struct ExpertGradients {
 /// down output is never needed. \param x, dy  [N, D]; row_weights [N]
 template <typename T>
 void expert_backward(const ExpertView<T>& expert, const MatmulTable& products, const T* x, const T* dy,
-                     const T* row_weights, int64_t rows, const SavedActivations<T>& saved, const ExpertGradients<T>& grads,
-                     ExpertWorkspace<T>& workspace);
+                     const T* row_weights, int64_t rows, const SavedActivations<T>& saved,
+                     const ExpertGradients<T>& grads, ExpertWorkspace<T>& workspace);
 
 }  // namespace evenkeel::kernels

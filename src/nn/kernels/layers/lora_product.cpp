@@ -84,8 +84,7 @@ void factor_gradients(const LoraView<T>& lora, const LoraPass<T>& pass, LoraScra
   if (lora.da) {
     for (int64_t n = 0; pass.row_weights && n < rows; ++n)
       scaled_copy(weight(n), pass.dy_b + n * rank, pass.dy_b + n * rank, rank);
-    matmul_tn<T>({pass.dy_b, rows, rank}, rank, dense_matrix(pass.x, rows, lora.in), {lora.da, lora.in, true},
-                        product);
+    matmul_tn<T>({pass.dy_b, rows, rank}, rank, dense_matrix(pass.x, rows, lora.in), {lora.da, lora.in, true}, product);
   }
   if (lora.db) {
     T* xa = scratch.xa.at_least(rows * rank);

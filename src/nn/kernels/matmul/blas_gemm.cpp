@@ -13,8 +13,8 @@ void dgemm_(const char*, const char*, const int*, const int*, const int*, const 
 namespace evenkeel::kernels {
 
 template <typename T>
-void blas_gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b, int64_t ldb,
-          T beta, T* c, int64_t ldc) {
+void blas_gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b,
+               int64_t ldb, T beta, T* c, int64_t ldc) {
   if (m == 0 || n == 0) return;
   // BLAS is column-major: it computes c^T = op(b)^T op(a)^T.
   const char ta = static_cast<char>(op_a), tb = static_cast<char>(op_b);
@@ -26,9 +26,9 @@ void blas_gemm(Op op_a, Op op_b, int64_t m, int64_t n, int64_t k, T alpha, const
     dgemm_(&tb, &ta, &mi, &ni, &ki, &alpha, b, &bi, a, &ai, &beta, c, &ci);
 }
 
-template void blas_gemm<float>(Op, Op, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*, int64_t, float,
-                          float*, int64_t);
-template void blas_gemm<double>(Op, Op, int64_t, int64_t, int64_t, double, const double*, int64_t, const double*, int64_t,
-                           double, double*, int64_t);
+template void blas_gemm<float>(Op, Op, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*, int64_t,
+                               float, float*, int64_t);
+template void blas_gemm<double>(Op, Op, int64_t, int64_t, int64_t, double, const double*, int64_t, const double*,
+                                int64_t, double, double*, int64_t);
 
 }  // namespace evenkeel::kernels

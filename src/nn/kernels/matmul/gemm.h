@@ -2,13 +2,14 @@
 /// with one scale per row. The weight is converted to float32 block by block while it is packed. There is no separate
 /// pass over the whole weight or the whole result.
 ///
-/// Layers call matmul.h, which selects between these functions and those of libraries. docs/kernels.md explains packing,
-/// tiling and the order of summation.
+/// Layers call matmul.h, which selects between these functions and those of libraries. docs/kernels.md explains
+/// packing, tiling and the order of summation.
 ///
 /// Order of summation. Every element of the result is a sum of its own, in an order that depends only on the number of
 /// terms k. So the bits of a row do not depend on other rows, on the number of threads, or on the vector width.
 ///
-/// - Arithmetic::kFp32: the terms are divided into blocks of 128. y (+)= block 0, then += block 1, and so on. A block is
+/// - Arithmetic::kFp32: the terms are divided into blocks of 128. y (+)= block 0, then += block 1, and so on. A block
+/// is
 ///   ((0 + x_0 w_0) + x_1 w_1) + ..., one fused multiply-add per term. Processors without FMA round twice per term.
 /// - Arithmetic::kBf16Pairs: x is rounded to bfloat16, so every product of two numbers is exact in float32. Blocks have
 ///   256 terms. A block is ((0 + x_1 w_1) + x_0 w_0) + x_3 w_3 + x_2 w_2 + ..., each addition rounded.

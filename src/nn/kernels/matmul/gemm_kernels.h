@@ -2,8 +2,8 @@
 /// set and arithmetic. Each source file in isa/ provides a GemmKernels table; kernel_dispatcher.h selects one.
 ///
 /// Terms. A *step* is what one multiply-add consumes of a row of x and a column of the weight: one float32 term, or a
-/// pair of bfloat16 terms in the same 32 bits. A *block* is kBlockSteps steps of the summation index k. A *tile* is some
-/// rows of x, and a *panel* is the columns of y that a tile updates at once. docs/kernels.md has a picture.
+/// pair of bfloat16 terms in the same 32 bits. A *block* is kBlockSteps steps of the summation index k. A *tile* is
+/// some rows of x, and a *panel* is the columns of y that a tile updates at once. docs/kernels.md has a picture.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -16,11 +16,11 @@
 
 namespace evenkeel::kernels {
 
-constexpr int64_t kBlockSteps = 128;                        ///< steps summed from 0 before the sum is added to y
-constexpr int64_t kMaxUnpackedVectors = 3;                  ///< vectors per row of a panel for multiply_unpacked()
-constexpr int64_t kMaxUnpackedRows = 32;                    ///< rows per call of multiply_unpacked()
-constexpr int64_t kMinParallelMacs = int64_t{1} << 21;      ///< multiply-adds from which a GEMM uses several threads
-constexpr int64_t kMinParallelPacking = int64_t{1} << 16;   ///< elements of x from which several threads pack them
+constexpr int64_t kBlockSteps = 128;                       ///< steps summed from 0 before the sum is added to y
+constexpr int64_t kMaxUnpackedVectors = 3;                 ///< vectors per row of a panel for multiply_unpacked()
+constexpr int64_t kMaxUnpackedRows = 32;                   ///< rows per call of multiply_unpacked()
+constexpr int64_t kMinParallelMacs = int64_t{1} << 21;     ///< multiply-adds from which a GEMM uses several threads
+constexpr int64_t kMinParallelPacking = int64_t{1} << 16;  ///< elements of x from which several threads pack them
 
 /// A rectangular part of a stored weight. `data` points at its first element; the stride is in elements.
 struct SubMatrix {

@@ -344,12 +344,10 @@ TEST(Gemm, RejectsOtherTypesAndUnequalWidths) {
   auto y = at::zeros({2, 3});
   const StoredMatrix w{.data = wide.const_data_ptr(), .dtype = at::kDouble, .out = 3, .in = 4, .stride = 4};
   EXPECT_THROW(gemm_nt(activations(x), w, result(y), scratch), Error);
-  EXPECT_THROW(
-      gemm_nt(activations(x, 1, Arithmetic::kBf16Pairs), weight(at::kHalf, 3, 4).matrix, result(y), scratch),
-      Error);
-  EXPECT_THROW(
-      gemm_nt(activations(x, 1, Arithmetic::kBf16Tiles), weight(at::kFloat, 3, 4).matrix, result(y), scratch),
-      Error);
+  EXPECT_THROW(gemm_nt(activations(x, 1, Arithmetic::kBf16Pairs), weight(at::kHalf, 3, 4).matrix, result(y), scratch),
+               Error);
+  EXPECT_THROW(gemm_nt(activations(x, 1, Arithmetic::kBf16Tiles), weight(at::kFloat, 3, 4).matrix, result(y), scratch),
+               Error);
   const auto four = weight(at::kFloat, 3, 4), five = weight(at::kFloat, 3, 5);
   const std::vector<GroupedOperand> uneven{{four.matrix, result(y)}, {five.matrix, result(y)}};
   EXPECT_THROW(gemm_nt(activations(x), uneven, scratch), Error);
@@ -400,8 +398,8 @@ TEST(Gemm, EpiloguesGiveTheBitsOfSeparateProducts) {
                      change = forward ? weight(at::kBFloat16, columns, 170) : weight(at::kBFloat16, 170, columns);
           auto alone = at::ones({rows, columns}), together = at::ones({rows, columns});
           const GroupedOperand product{w.matrix,
-                                   result(together, !forward),
-                                   {{activations(few, 0.7f), b.matrix}, {activations(many), change.matrix}}};
+                                       result(together, !forward),
+                                       {{activations(few, 0.7f), b.matrix}, {activations(many), change.matrix}}};
           multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(alone, !forward), scratch);
           multiply(forward, activations(few, 0.7f), b.matrix, result(alone, true), scratch);
           multiply(forward, activations(many), change.matrix, result(alone, true), scratch);
@@ -413,8 +411,8 @@ TEST(Gemm, EpiloguesGiveTheBitsOfSeparateProducts) {
 
 // A product that is added to zeros is packed. One that overwrites is read in place where that is faster
 // (unpacked_gemm.h).
-void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w, const std::vector<LowRankEpilogue>& epilogues,
-                                GemmScratch& scratch) {
+void expect_the_bits_of_packing(bool forward, const Activations& x, const Weight& w,
+                                const std::vector<LowRankEpilogue>& epilogues, GemmScratch& scratch) {
   const int64_t columns = forward ? w.matrix.out : w.matrix.in;
   const auto packed = at::zeros({x.rows, columns});
   auto frame = framed(x.rows, columns);
@@ -473,7 +471,8 @@ TEST(Gemm, AllInstructionSetsGiveTheSameBits) {
         const auto x = at::randn({shape.rows, forward ? shape.in : shape.out});
         std::vector<at::Tensor> results;
         for (auto& scratch : every_instruction_set()) {
-          const bool rounds_twice = scratch.instructions == Isa::kBaseline && format.arithmetic != Arithmetic::kBf16Tiles;
+          const bool rounds_twice =
+              scratch.instructions == Isa::kBaseline && format.arithmetic != Arithmetic::kBf16Tiles;
           if (rounds_twice) continue;
           results.push_back(at::empty({shape.rows, forward ? shape.out : shape.in}));
           multiply(forward, activations(x, 1, format.arithmetic), w.matrix, result(results.back()), scratch);

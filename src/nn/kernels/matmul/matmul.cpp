@@ -54,26 +54,24 @@ UpcastRows<T> upcast_rows(const StoredMatrix& w, int64_t first, int64_t rows, Sc
 }
 
 template <typename T>
-void upcast_nt(const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
-                     MatmulScratch<T>& scratch) {
+void upcast_nt(const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y, MatmulScratch<T>& scratch) {
   const int64_t step = w.dtype == c10::CppTypeToScalarType<T>::value ? w.out : upcast_block_rows(w);
   for (int64_t o = 0; o < w.out; o += step) {
     const int64_t n = std::min(step, w.out - o);
     const auto panel = upcast_rows(w, o, n, scratch.upcast);
     blas_gemm(Op::kNone, Op::kTranspose, x.rows, n, w.in, x.scale, x.data, x.stride, panel.data, panel.stride,
-         T(y.add ? 1 : 0), y.data + o, y.stride);
+              T(y.add ? 1 : 0), y.data + o, y.stride);
   }
 }
 
 template <typename T>
-void upcast_nn(const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y,
-                      MatmulScratch<T>& scratch) {
+void upcast_nn(const ActivationsOf<T>& x, const StoredMatrix& w, const ResultOf<T>& y, MatmulScratch<T>& scratch) {
   const int64_t step = w.dtype == c10::CppTypeToScalarType<T>::value ? w.out : upcast_block_rows(w);
   for (int64_t o = 0; o < w.out; o += step) {
     const int64_t n = std::min(step, w.out - o);
     const auto panel = upcast_rows(w, o, n, scratch.upcast);
     blas_gemm(Op::kNone, Op::kNone, x.rows, w.in, n, x.scale, x.data + o, x.stride, panel.data, panel.stride,
-         T(y.add || o > 0 ? 1 : 0), y.data, y.stride);
+              T(y.add || o > 0 ? 1 : 0), y.data, y.stride);
   }
 }
 
@@ -83,7 +81,7 @@ at::Tensor bf16_view(const void* data, int64_t rows, int64_t columns, int64_t st
 
 // Calls LibTorch's bfloat16 GEMM. It reads and writes bfloat16, so the activations and the result are converted.
 void vendor_bf16_matmul(const Activations& x, const StoredMatrix& w, Direction direction, const Result& y,
-                    MatmulScratch<float>& scratch) {
+                        MatmulScratch<float>& scratch) {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const bool forward = direction == Direction::kForward;
   const int64_t in = forward ? w.in : w.out, out = forward ? w.out : w.in;
@@ -107,8 +105,8 @@ void vendor_bf16_matmul(const Activations& x, const StoredMatrix& w, Direction d
 
 // The kernels that gemm.h implements, with their arithmetic.
 constexpr std::array kOwnKernels{std::pair{MatmulKernel::kFp32Exact, Arithmetic::kFp32},
-                           std::pair{MatmulKernel::kBf16Dot, Arithmetic::kBf16Pairs},
-                           std::pair{MatmulKernel::kBf16Tile, Arithmetic::kBf16Tiles}};
+                                 std::pair{MatmulKernel::kBf16Dot, Arithmetic::kBf16Pairs},
+                                 std::pair{MatmulKernel::kBf16Tile, Arithmetic::kBf16Tiles}};
 
 bool rounds_activations(MatmulKernel kernel) {
   return kernel == MatmulKernel::kBf16Dot || kernel == MatmulKernel::kBf16Tile;
@@ -136,7 +134,7 @@ void add_epilogues(Direction direction, const GroupedOperandOf<T>& product, Matm
 // Computes one product and its epilogues with a library.
 template <typename T>
 void multiply_with_library(MatmulKernel kernel, Direction direction, const ActivationsOf<T>& x,
-                    const GroupedOperandOf<T>& product, MatmulScratch<T>& scratch) {
+                           const GroupedOperandOf<T>& product, MatmulScratch<T>& scratch) {
   const auto& [w, y, epilogues] = product;
   if constexpr (std::is_same_v<T, float>)
     if (kernel == MatmulKernel::kBf16Vendor) {
@@ -153,13 +151,14 @@ MatmulKernel supported_kernel(const StoredMatrix& w, MatmulKernel requested) {
   const bool large = w.out * w.in >= kMinRoundedWeight;
   if (rounds_activations(requested))
     return large && (w.dtype == c10::kBFloat16 || w.dtype == c10::kChar) ? requested : MatmulKernel::kFp32Exact;
-  if (requested == MatmulKernel::kBf16Vendor) return large && w.dtype == c10::kBFloat16 ? requested : MatmulKernel::kFp32Exact;
+  if (requested == MatmulKernel::kBf16Vendor)
+    return large && w.dtype == c10::kBFloat16 ? requested : MatmulKernel::kFp32Exact;
   return w.dtype == c10::kBFloat16 || w.dtype == c10::kHalf ? requested : MatmulKernel::kFp32Exact;
 }
 
 template <typename T>
 void matmul_nt(MatmulKernel kernel, const ActivationsOf<T>& x, std::span<const GroupedOperandOf<T>> products,
-                      MatmulScratch<T>& scratch) {
+               MatmulScratch<T>& scratch) {
   if constexpr (std::is_same_v<T, double>) {
     for (const auto& product : products)
       multiply_with_library(MatmulKernel::kUpcast, Direction::kForward, x, product, scratch);
@@ -180,7 +179,7 @@ void matmul_nt(MatmulKernel kernel, const ActivationsOf<T>& x, std::span<const G
 
 template <typename T>
 void matmul_nn(MatmulKernel kernel, const ActivationsOf<T>& x, const GroupedOperandOf<T>& product,
-           MatmulScratch<T>& scratch) {
+               MatmulScratch<T>& scratch) {
   if constexpr (std::is_same_v<T, double>) {
     multiply_with_library(MatmulKernel::kUpcast, Direction::kBackward, x, product, scratch);
   } else {
@@ -193,20 +192,20 @@ void matmul_nn(MatmulKernel kernel, const ActivationsOf<T>& x, const GroupedOper
 
 template <typename T>
 void matmul_tn(const ActivationsOf<T>& x, int64_t width, const StoredMatrix& w, const ResultOf<T>& y,
-                      MatmulScratch<T>& scratch) {
+               MatmulScratch<T>& scratch) {
   if constexpr (std::is_same_v<T, float>)
     gemm_tn(x, width, w, y, scratch.gemm);
   else
     blas_gemm(Op::kTranspose, Op::kNone, width, w.in, x.rows, x.scale, x.data, x.stride, static_cast<const T*>(w.data),
-         w.stride, T(y.add ? 1 : 0), y.data, y.stride);
+              w.stride, T(y.add ? 1 : 0), y.data, y.stride);
 }
 
-#define EK_INSTANTIATE(T)                                                                                      \
-  template void matmul_nt<T>(MatmulKernel, const ActivationsOf<T>&, std::span<const GroupedOperandOf<T>>,  \
-                                    MatmulScratch<T>&);                                                       \
-  template void matmul_nn<T>(MatmulKernel, const ActivationsOf<T>&, const GroupedOperandOf<T>&, MatmulScratch<T>&);  \
-  template void matmul_tn<T>(const ActivationsOf<T>&, int64_t, const StoredMatrix&, const ResultOf<T>&, \
-                                    MatmulScratch<T>&);
+#define EK_INSTANTIATE(T)                                                                                           \
+  template void matmul_nt<T>(MatmulKernel, const ActivationsOf<T>&, std::span<const GroupedOperandOf<T>>,           \
+                             MatmulScratch<T>&);                                                                    \
+  template void matmul_nn<T>(MatmulKernel, const ActivationsOf<T>&, const GroupedOperandOf<T>&, MatmulScratch<T>&); \
+  template void matmul_tn<T>(const ActivationsOf<T>&, int64_t, const StoredMatrix&, const ResultOf<T>&,             \
+                             MatmulScratch<T>&);
 EK_INSTANTIATE(float)
 EK_INSTANTIATE(double)
 #undef EK_INSTANTIATE

@@ -18,9 +18,9 @@ namespace evenkeel::kernels {
 /// Buffers of one product. Keep one between products. Threads: one product at a time.
 template <typename T>
 struct MatmulScratch {
-  GemmScratch gemm;                      // kFp32Exact, kBf16Dot, kBf16Tile
-  Scratch<T> upcast;                     // kUpcast: rows of the weight in T
-  Scratch<uint16_t> bf16_in, bf16_out;   // kBf16Vendor: operand and result in bfloat16
+  GemmScratch gemm;                     // kFp32Exact, kBf16Dot, kBf16Tile
+  Scratch<T> upcast;                    // kUpcast: rows of the weight in T
+  Scratch<uint16_t> bf16_in, bf16_out;  // kBf16Vendor: operand and result in bfloat16
 };
 
 /// NT: computes y (+)= x W^T for each weight of the group. x is [rows, in], W is [out, in], y is [rows, out]. Each

@@ -31,9 +31,9 @@ struct ResultOf {
 using Result = ResultOf<float>;
 
 /// Buffers of the GEMMs in gemm.h. Keep one between products, so that its memory is reused. It holds the packed
-/// activations (at most 16 MiB) and those of the epilogues. For each thread it also holds one packed panel of the weight
-/// (16 KiB) and the partial sums of a work tile (at most 512 KiB). With kBf16Tiles it holds all panels of a work tile
-/// and the partial sums, at most 1 MiB each. Threads: one product at a time.
+/// activations (at most 16 MiB) and those of the epilogues. For each thread it also holds one packed panel of the
+/// weight (16 KiB) and the partial sums of a work tile (at most 512 KiB). With kBf16Tiles it holds all panels of a work
+/// tile and the partial sums, at most 1 MiB each. Threads: one product at a time.
 struct GemmScratch {
   Scratch<float> x, w, epilogues;
   Isa instructions = isa();  ///< the instruction set to use; tests set a lower one than the processor has

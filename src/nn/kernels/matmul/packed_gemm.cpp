@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kMaxPackedElements = int64_t{1} << 22;  // elements of x that are packed at once (16 MiB)
 constexpr int64_t kMaxWorkTileRows = 512;
-constexpr int64_t kCacheLineElements = 32;     // 16-bit elements of a cache line
-constexpr int64_t kStreamedSums = 16384;  // elements of the sums of a streamed work tile: 64 KiB
+constexpr int64_t kCacheLineElements = 32;                 // 16-bit elements of a cache line
+constexpr int64_t kStreamedSums = 16384;                   // elements of the sums of a streamed work tile: 64 KiB
 constexpr int64_t kStreamWorkspace = kStreamedSums + 256;  // plus padding to whole vectors
 
 // The left operand of a GEMM, x [rows, depth], and how it is divided. Packed layout: [block][tile][step][row].
@@ -83,8 +83,8 @@ struct WorkTile {
   int64_t column, columns, tile, end_tile;
 };
 
-// Calls f(i, next, thread) for every i in [0, count). Each thread takes the next index when it is free, so a slow thread
-// does not delay the others. `next` is the index that the same thread will take afterwards, or count.
+// Calls f(i, next, thread) for every i in [0, count). Each thread takes the next index when it is free, so a slow
+// thread does not delay the others. `next` is the index that the same thread will take afterwards, or count.
 template <typename F>
 void for_each_work_tile(int64_t count, int64_t threads, const F& f) {
   std::atomic<int64_t> taken{0};
@@ -133,8 +133,8 @@ struct WorkTileSize {
   }
 };
 
-// Divides the result so that each thread gets at least one work tile, if the result is large enough. Columns are divided
-// first, because every band packs the weight again.
+// Divides the result so that each thread gets at least one work tile, if the result is large enough. Columns are
+// divided first, because every band packs the weight again.
 WorkTileSize work_tile_size(const GroupedGemm& gemm, int64_t threads) {
   const auto& lhs = gemm.lhs;
   const int64_t width = lhs.kernels.panel_width, tiles = lhs.tiles();
@@ -153,7 +153,7 @@ std::vector<WorkTile> work_tiles_of(const GroupedGemm& gemm, int64_t threads) {
     for (int64_t band = 0; band < bands; ++band)
       for (int64_t column = 0; column < operand.columns; column += most)
         work_tiles.push_back({&operand, column, std::min(most, operand.columns - column), band * tiles / bands,
-                          (band + 1) * tiles / bands});
+                              (band + 1) * tiles / bands});
   return work_tiles;
 }
 
@@ -219,8 +219,7 @@ class PartialSums {
 // Computes a work tile of few rows without packing the weight.
 void stream(const GroupedGemm& gemm, const KRange& range, const WorkTile& work, float* sums) {
   const auto& [kernels, x, rows, depth, transposed] = gemm.lhs;
-  const auto w =
-      gemm.lhs.part(work.operand->w, range.begin, range.end - range.begin, work.column, work.columns);
+  const auto w = gemm.lhs.part(work.operand->w, range.begin, range.end - range.begin, work.column, work.columns);
   const auto y = result_of(work, 0, work.column, work.columns, range.begin > 0 || work.operand->y.add);
   kernels.stream(rows, range.packed, w, transposed, y, sums);
 }
@@ -253,28 +252,30 @@ void multiply_block(const PackedLhs& lhs, const SubMatrix& w, const WorkTile& wo
   if (lhs.packs_all_panels())
     lhs.kernels.pack_panel(lhs.part(w, block.k, block.depth, work.column, work.columns), false, panel);
   for (int64_t column = 0; column < work.columns; column += lhs.kernels.panel_width)
-    multiply_panel(lhs, w, work, work.column + column, block, panel + (lhs.packs_all_panels() ? column * kBlockSteps : 0),
-                   sums, prefetcher);
+    multiply_panel(lhs, w, work, work.column + column, block,
+                   panel + (lhs.packs_all_panels() ? column * kBlockSteps : 0), sums, prefetcher);
 }
 
 // Adds an epilogue to the sums of a work tile.
-void add_epilogue(const PackedEpilogue& epilogue, const WorkTile& work, bool last, float* panel, const PartialSums& sums) {
+void add_epilogue(const PackedEpilogue& epilogue, const WorkTile& work, bool last, float* panel,
+                  const PartialSums& sums) {
   const auto& lhs = epilogue.lhs;
   Prefetcher none;
   for (int64_t k = 0; k < lhs.depth; k += lhs.block()) {
     const KBlock block{.k = k,
-                      .depth = std::min(lhs.block(), lhs.depth - k),
-                      .x = epilogue.packed + lhs.packed_offset(k),
-                      .first = false,
-                      .last = last && k + lhs.block() >= lhs.depth,
-                      .scaled = false};
+                       .depth = std::min(lhs.block(), lhs.depth - k),
+                       .x = epilogue.packed + lhs.packed_offset(k),
+                       .first = false,
+                       .last = last && k + lhs.block() >= lhs.depth,
+                       .scaled = false};
     multiply_block(lhs, epilogue.w, work, block, panel, sums, none);
   }
 }
 
-// Computes a work tile. The next block of the weight is prefetched meanwhile; after the last block it is the first block
-// of `next`, if not null.
-void multiply(const GroupedGemm& gemm, const KRange& range, const WorkTile& work, const WorkTile* next, float* workspace) {
+// Computes a work tile. The next block of the weight is prefetched meanwhile; after the last block it is the first
+// block of `next`, if not null.
+void multiply(const GroupedGemm& gemm, const KRange& range, const WorkTile& work, const WorkTile* next,
+              float* workspace) {
   const auto& lhs = gemm.lhs;
   const int64_t block = lhs.block();
   const auto block_of = [&](const WorkTile& of, int64_t k) {
@@ -283,7 +284,7 @@ void multiply(const GroupedGemm& gemm, const KRange& range, const WorkTile& work
   std::span<const PackedEpilogue> epilogues;
   if (range.end == lhs.depth) epilogues = work.operand->packed_epilogues;
   const PartialSums sums(gemm, work, range.begin > 0 || work.operand->y.add,
-                       workspace + lhs.panel_elements(work.columns));
+                         workspace + lhs.panel_elements(work.columns));
   for (int64_t k = range.begin; k < range.end; k += block) {
     Prefetcher prefetcher;
     if (k + block < range.end)
@@ -292,10 +293,10 @@ void multiply(const GroupedGemm& gemm, const KRange& range, const WorkTile& work
       prefetcher = Prefetcher(block_of(*next, range.begin));
     prefetcher.spread_over(lhs.panels_of(work.columns) * (work.end_tile - work.tile) * kBlockSteps / 16);
     const KBlock now{.k = k,
-                    .depth = std::min(block, range.end - k),
-                    .x = range.packed + lhs.packed_offset(k - range.begin),
-                    .first = k == range.begin,
-                    .last = k + block >= range.end && epilogues.empty()};
+                     .depth = std::min(block, range.end - k),
+                     .x = range.packed + lhs.packed_offset(k - range.begin),
+                     .first = k == range.begin,
+                     .last = k + block >= range.end && epilogues.empty()};
     multiply_block(lhs, work.operand->w, work, now, workspace, sums, prefetcher);
   }
   for (const auto& epilogue : epilogues) add_epilogue(epilogue, work, &epilogue == &epilogues.back(), workspace, sums);
@@ -334,12 +335,12 @@ void pack_epilogues(GroupedGemm& gemm, GemmScratch& scratch, int64_t threads) {
   for (auto& operand : gemm.operands)
     for (const auto& [x, w] : operand.epilogues) {
       operand.packed_epilogues.push_back({{gemm_kernels(scratch.instructions, Arithmetic::kFp32),
-                                         {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
-                                         lhs.rows,
-                                         lhs.transposed ? w.in : w.out,
-                                         lhs.transposed},
-                                        as_sub_matrix(w),
-                                        nullptr});
+                                           {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
+                                           lhs.rows,
+                                           lhs.transposed ? w.in : w.out,
+                                           lhs.transposed},
+                                          as_sub_matrix(w),
+                                          nullptr});
       elements += lhs.rows * operand.packed_epilogues.back().lhs.depth;
     }
   float* packed = scratch.epilogues.at_least(elements);
@@ -357,7 +358,8 @@ void multiply_all(const GroupedGemm& gemm, GemmScratch& scratch, int64_t threads
   const auto work_tiles = work_tiles_of(gemm, threads);
   const auto count = static_cast<int64_t>(work_tiles.size());
   // The last tile of a block may be read as if it had row_multiple rows.
-  float* x = scratch.x.at_least(lhs.packed_offset(std::min(most_terms, lhs.depth)) + lhs.kernels.row_multiple * kBlockSteps);
+  float* x =
+      scratch.x.at_least(lhs.packed_offset(std::min(most_terms, lhs.depth)) + lhs.kernels.row_multiple * kBlockSteps);
   const int64_t elements_per_thread = workspace_elements(lhs, work_tiles);
   float* workspaces = scratch.w.at_least(threads * elements_per_thread);
   for (int64_t k = 0; k < lhs.depth; k += most_terms) {
@@ -368,7 +370,7 @@ void multiply_all(const GroupedGemm& gemm, GemmScratch& scratch, int64_t threads
       const auto& work = work_tiles[static_cast<size_t>(i)];
       float* workspace = workspaces + thread * elements_per_thread;
       lhs.streamed() ? stream(gemm, range, work, workspace)
-                       : multiply(gemm, range, work, next < count ? &work + (next - i) : nullptr, workspace);
+                     : multiply(gemm, range, work, next < count ? &work + (next - i) : nullptr, workspace);
     });
   }
 }
@@ -408,14 +410,14 @@ SubMatrix as_sub_matrix(const StoredMatrix& w) { return {w.data, w.dtype, w.stri
 void gemm_nt(const Activations& x, std::span<const GroupedOperand> group, GemmScratch& scratch) {
   if (group.empty()) return;
   GroupedGemm gemm{.lhs = {gemm_kernels(scratch.instructions, x.arithmetic),
-                            {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
-                            x.rows,
-                            group.front().w.in,
-                            true},
-                  .operands = {}};
+                           {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale},
+                           x.rows,
+                           group.front().w.in,
+                           true},
+                   .operands = {}};
   for (const auto& [w, y, epilogues] : group) {
-    EK_CHECK(w.in == gemm.lhs.depth, kShape, "a product: weights side by side have ", gemm.lhs.depth, " and ",
-             w.in, " columns, expected as many each");
+    EK_CHECK(w.in == gemm.lhs.depth, kShape, "a product: weights side by side have ", gemm.lhs.depth, " and ", w.in,
+             " columns, expected as many each");
     gemm.operands.push_back({as_sub_matrix(w), w.out, w.scales, y, epilogues});
   }
   check(gemm);
@@ -430,11 +432,11 @@ void gemm_nt(const Activations& x, const StoredMatrix& w, const Result& y, GemmS
 void gemm_nn(const Activations& x, const GroupedOperand& operand, GemmScratch& scratch) {
   const auto& [w, y, epilogues] = operand;
   GroupedGemm packed{.lhs = {gemm_kernels(scratch.instructions, x.arithmetic),
-                           {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
-                           x.rows,
-                           w.out,
-                           false},
-                 .operands = {{as_sub_matrix(w), w.in, nullptr, y, epilogues}}};
+                             {.x = x.data, .row_stride = x.stride, .k_stride = 1, .scale = x.scale, .scales = w.scales},
+                             x.rows,
+                             w.out,
+                             false},
+                     .operands = {{as_sub_matrix(w), w.in, nullptr, y, epilogues}}};
   check(packed);
   if (!gemm_nn_unpacked(x, operand, scratch)) run_gemm(std::move(packed), scratch);
 }
@@ -443,16 +445,15 @@ void gemm_nn(const Activations& x, const StoredMatrix& w, const Result& y, GemmS
   gemm_nn(x, GroupedOperand{w, y}, scratch);
 }
 
-void gemm_tn(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y,
-                      GemmScratch& scratch) {
+void gemm_tn(const Activations& x, int64_t width, const StoredMatrix& w, const Result& y, GemmScratch& scratch) {
   EK_CHECK(x.rows == w.out, kShape, "a product: the operands have ", x.rows, " and ", w.out, " rows, expected as many");
   run_gemm({.lhs = {gemm_kernels(scratch.instructions, Arithmetic::kFp32),
-                 {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
-                 width,
-                 w.out,
-                 false},
-       .operands = {{as_sub_matrix(w), w.in, nullptr, y, {}}}},
-      scratch);
+                    {.x = x.data, .row_stride = 1, .k_stride = x.stride, .scale = x.scale, .scales = w.scales},
+                    width,
+                    w.out,
+                    false},
+            .operands = {{as_sub_matrix(w), w.in, nullptr, y, {}}}},
+           scratch);
 }
 
 }  // namespace evenkeel::kernels

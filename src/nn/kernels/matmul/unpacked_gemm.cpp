@@ -11,11 +11,11 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kMaxLanes = 16;  // of all instruction sets
-constexpr int64_t kMaxNarrowColumns = 64;  // columns of y up to which a weight counts as narrow
+constexpr int64_t kMaxLanes = 16;               // of all instruction sets
+constexpr int64_t kMaxNarrowColumns = 64;       // columns of y up to which a weight counts as narrow
 constexpr RowRange kUnpackedFloatRows{3, 128};  // rows of x for which a float32 weight is read in place
-constexpr int64_t kMaxPanelTerms = 16384;  // a panel of so many terms takes 2 MiB
-constexpr int64_t kMinStreamedColumns = 256;       // from so many columns of y on, stream() is not used even for few rows
+constexpr int64_t kMaxPanelTerms = 16384;       // a panel of so many terms takes 2 MiB
+constexpr int64_t kMinStreamedColumns = 256;    // from so many columns of y on, stream() is not used even for few rows
 
 // The operand that is read in place.
 struct UnpackedOperand {
@@ -34,13 +34,13 @@ struct Summand {
 // [columns, rows] with transposed_result.
 struct PanelGroup {
   std::vector<Summand> summands;  // the product, then its epilogues
-  int64_t columns, width;            // used columns; panel width, at most unpacked_vectors vectors
+  int64_t columns, width;         // used columns; panel width, at most unpacked_vectors vectors
   Result y;
 };
 
 struct UnpackedGemm {
   const GemmKernels& kernels;
-  int64_t rows;  // of the operand that is read in place
+  int64_t rows;            // of the operand that is read in place
   bool transposed_result;  // true: the weight is read in place; false: the activations are
   std::vector<PanelGroup> groups;
 };
@@ -54,8 +54,8 @@ Prefetcher prefetch_next_rows(const Summand& summand, int64_t row, int64_t rows,
 }
 
 // Multiplies `height` rows with a panel, block by block.
-void multiply_unpacked(const Summand& summand, const PanelGroup& group, int64_t row, int64_t height, float* sums, bool add,
-                    Prefetcher& prefetcher) {
+void multiply_unpacked(const Summand& summand, const PanelGroup& group, int64_t row, int64_t height, float* sums,
+                       bool add, Prefetcher& prefetcher) {
   const auto& [kernels, rows, scale] = summand.unpacked;
   for (int64_t k = 0, terms_now; k < rows.columns; k += terms_now) {
     terms_now = std::min(kernels.unpacked_terms, rows.columns - k);
@@ -69,24 +69,26 @@ void multiply_unpacked(const Summand& summand, const PanelGroup& group, int64_t 
 int64_t rows_per_pass(const GemmKernels& kernels) { return std::max(kernels.lanes, kernels.unpacked_rows); }
 
 // Computes one group for at most rows_per_pass() rows. `prefetcher` belongs to the main product.
-void multiply_group(const UnpackedGemm& product, const PanelGroup& group, int64_t row, int64_t rows, Prefetcher& prefetcher) {
+void multiply_group(const UnpackedGemm& product, const PanelGroup& group, int64_t row, int64_t rows,
+                    Prefetcher& prefetcher) {
   alignas(64) float sums[kMaxUnpackedRows * kMaxUnpackedVectors * kMaxLanes];
   for (const auto& summand : group.summands) {
     const bool is_main = &summand == &group.summands.front();
     Prefetcher epilogue_prefetcher;
-    if (!is_main && &group == &product.groups.front()) epilogue_prefetcher = prefetch_next_rows(summand, row + rows, rows, product.rows);
+    if (!is_main && &group == &product.groups.front())
+      epilogue_prefetcher = prefetch_next_rows(summand, row + rows, rows, product.rows);
     const int64_t most = summand.unpacked.kernels.unpacked_rows;
     for (int64_t r = 0; r < rows; r += most)
       multiply_unpacked(summand, group, row + r, std::min(most, rows - r), sums + r * group.width, !is_main,
-                     is_main ? prefetcher : epilogue_prefetcher);
+                        is_main ? prefetcher : epilogue_prefetcher);
   }
   const auto& y = group.y;
   const auto& kernels = product.kernels;
   for (int64_t r = 0; r < rows; r += kernels.lanes) {
     float* first = y.data + (product.transposed_result ? row + r : (row + r) * y.stride);
     const TileResult to{.y = first, .stride = y.stride, .columns = group.columns};
-    (product.transposed_result ? kernels.store_transposed : kernels.store_rows)(sums + r * group.width, std::min(kernels.lanes, rows - r),
-                                                              group.width, to);
+    (product.transposed_result ? kernels.store_transposed : kernels.store_rows)(
+        sums + r * group.width, std::min(kernels.lanes, rows - r), group.width, to);
   }
 }
 
@@ -158,7 +160,7 @@ bool is_worth_threads(int64_t rows, int64_t depth, int64_t columns) {
 
 // Computes a group with narrow weights: x is read in place, the weights are packed.
 void multiply_narrow_weights(const Activations& x, std::span<const GroupedOperand> group, bool transposed,
-                      GemmScratch& scratch) {
+                             GemmScratch& scratch) {
   const auto& kernels = gemm_kernels(scratch.instructions, Arithmetic::kFp32);
   const auto columns_of = [&](const StoredMatrix& w) { return transposed ? w.out : w.in; };
   const int64_t depth = transposed ? group.front().w.in : group.front().w.out;
@@ -173,9 +175,10 @@ void multiply_narrow_weights(const Activations& x, std::span<const GroupedOperan
   for (const auto& [w, y, epilogues] : group)
     for (int64_t column = 0; column < columns_of(w); column += width, packed += elements) {
       const int64_t count = std::min(width, columns_of(w) - column);
-      pack_columns(kernels,
-                   transposed ? as_sub_matrix(w).part(column, 0, count, depth) : as_sub_matrix(w).part(0, column, depth, count),
-                   transposed, packed);
+      pack_columns(
+          kernels,
+          transposed ? as_sub_matrix(w).part(column, 0, count, depth) : as_sub_matrix(w).part(0, column, depth, count),
+          transposed, packed);
       const Summand summand{{kernels, {x.data, c10::kFloat, x.stride, x.rows, depth}, x.scale}, packed};
       unpacked.groups.push_back({{summand}, count, width, {y.data + column, y.stride}});
     }
@@ -234,15 +237,16 @@ void multiply_row_band(const Activations& x, std::span<const GroupedOperand> gro
     UnpackedGemm unpacked{kernels, w.out, true, {}};
     for (size_t g = 0; g < groups.size(); ++g)
       unpacked.groups.push_back({{{{kernels, as_sub_matrix(w), 1}, packed[g]}},
-                              groups[g].rows,
-                              groups[g].vectors * kernels.lanes,
-                              {y.data + groups[g].first * y.stride, y.stride}});
+                                 groups[g].rows,
+                                 groups[g].vectors * kernels.lanes,
+                                 {y.data + groups[g].first * y.stride, y.stride}});
     int64_t ranks = 0;
     for (const auto& epilogue : epilogues) ranks += epilogue.w.in;
     out = scratch.epilogues.at_least(ranks * vectors_of(groups) * single.lanes);
     for (const auto& [xa, b] : epilogues) {
       const auto inner = packed_rows(rows_of(single, xa, b.in), groups, out);
-      for (size_t g = 0; g < groups.size(); ++g) unpacked.groups[g].summands.push_back({{single, as_sub_matrix(b), 1}, inner[g]});
+      for (size_t g = 0; g < groups.size(); ++g)
+        unpacked.groups[g].summands.push_back({{single, as_sub_matrix(b), 1}, inner[g]});
     }
     run_unpacked(unpacked, is_worth_threads(w.out, rows.depth, x.rows));
   }
@@ -275,16 +279,19 @@ void multiply_unpacked_weights(const Activations& x, std::span<const GroupedOper
 // consist of whole, aligned 32-bit words.
 bool can_skip_packing(const GemmKernels& kernels, const StoredMatrix& w, int64_t rows) {
   if (w.dtype == c10::kFloat) return kernels.terms_per_step == 1 && kUnpackedFloatRows.contains(rows);
-  return w.dtype == c10::kBFloat16 && kernels.unpacked_bf16_rows.contains(rows) && w.in % (2 * kernels.step_multiple) == 0 &&
-         w.stride % 2 == 0 && reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
+  return w.dtype == c10::kBFloat16 && kernels.unpacked_bf16_rows.contains(rows) &&
+         w.in % (2 * kernels.step_multiple) == 0 && w.stride % 2 == 0 &&
+         reinterpret_cast<uintptr_t>(w.data) % sizeof(float) == 0;
 }
 
 // Returns whether multiply_narrow_weights() applies.
-bool weights_are_narrow(const Activations& x, std::span<const GroupedOperand> group, bool transposed, Isa instructions) {
+bool weights_are_narrow(const Activations& x, std::span<const GroupedOperand> group, bool transposed,
+                        Isa instructions) {
   const auto fits = [&](const GroupedOperand& product) {
     const auto& [w, y, epilogues] = product;
     const int64_t depth = transposed ? w.in : w.out, columns = transposed ? w.out : w.in;
-    return !y.add && !w.scales && epilogues.empty() && columns <= kMaxNarrowColumns && depth > 0 && depth <= kMaxPanelTerms;
+    return !y.add && !w.scales && epilogues.empty() && columns <= kMaxNarrowColumns && depth > 0 &&
+           depth <= kMaxPanelTerms;
   };
   return x.arithmetic == Arithmetic::kFp32 &&
          x.rows > gemm_kernels(instructions, Arithmetic::kFp32).max_streamed_rows &&
@@ -298,9 +305,10 @@ bool weights_can_skip_packing(const Activations& x, std::span<const GroupedOpera
   const auto fits = [&](const GroupedOperand& product) {
     const auto& [w, y, epilogues] = product;
     return !y.add && w.in > 0 && (x.rows > kernels.max_streamed_rows || w.out >= kMinStreamedColumns) &&
-           can_skip_packing(kernels, w, x.rows) && std::all_of(epilogues.begin(), epilogues.end(), [&](const LowRankEpilogue& epilogue) {
+           can_skip_packing(kernels, w, x.rows) &&
+           std::all_of(epilogues.begin(), epilogues.end(), [&](const LowRankEpilogue& epilogue) {
              return x.arithmetic == Arithmetic::kBf16Tiles ? epilogue.w.dtype == c10::kFloat
-                                                        : can_skip_packing(single, epilogue.w, x.rows);
+                                                           : can_skip_packing(single, epilogue.w, x.rows);
            });
   };
   return kernels.lanes == single.lanes && std::all_of(group.begin(), group.end(), fits);

@@ -1,6 +1,6 @@
-// The kernels for tiles of bfloat16: one AMX instruction multiplies 32 terms of 16 rows and 16 columns. Processors without
-// AMX run loops that give the same bits. Rows of x, and of a weight that is read in place, are row-major; panels have the
-// layout of the pair kernels.
+// The kernels for tiles of bfloat16: one AMX instruction multiplies 32 terms of 16 rows and 16 columns. Processors
+// without AMX run loops that give the same bits. Rows of x, and of a weight that is read in place, are row-major;
+// panels have the layout of the pair kernels.
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr int64_t kSide = 16;  // rows, columns and steps (of two terms) of a ti
 constexpr int64_t kMaxTileRows = 2 * kSide, kMaxColumns = 2 * kSide;
 static_assert(kMaxTileRows <= kMaxUnpackedRows);
 
-// A product sums = initial + rows * panel. Whole tile registers are read and written, even if `height` and `columns` are
-// smaller.
+// A product sums = initial + rows * panel. Whole tile registers are read and written, even if `height` and `columns`
+// are smaller.
 struct TileGemm {
   const void* rows;    // [height][steps]
   int64_t row_bytes;   // distance between rows
@@ -225,32 +225,33 @@ struct TileKernels {
   static void multiply(int64_t height, int64_t steps, const float* tile, const float* panel, const TileResult& y,
                        Prefetcher& prefetcher) {
     const TileGemm product{.rows = tile,
-                              .row_bytes = steps * static_cast<int64_t>(sizeof(float)),
-                              .panel = panel,
-                              .panel_stride = width(),
-                              .height = height,
-                              .columns = y.columns,
-                              .steps = steps,
-                              .initial = y.initial,
-                              .initial_stride = y.initial_stride,
-                              .sums = y.y,
-                              .sums_stride = y.stride};
+                           .row_bytes = steps * static_cast<int64_t>(sizeof(float)),
+                           .panel = panel,
+                           .panel_stride = width(),
+                           .height = height,
+                           .columns = y.columns,
+                           .steps = steps,
+                           .initial = y.initial,
+                           .initial_stride = y.initial_stride,
+                           .sums = y.y,
+                           .sums_stride = y.stride};
     const bool whole = height % kSide == 0 && y.columns % kSide == 0 && !y.scales;
     whole ? Machine::multiply(product, prefetcher) : multiply_via_buffer<Machine>(product, y, prefetcher);
   }
-  static void multiply_unpacked(const UnpackedRows& unpacked, const PanelView& panel, float* sums, bool add, Prefetcher& prefetcher) {
+  static void multiply_unpacked(const UnpackedRows& unpacked, const PanelView& panel, float* sums, bool add,
+                                Prefetcher& prefetcher) {
     const auto& w = unpacked.rows;
     TileGemm product{.rows = w.data,
-                        .row_bytes = w.bytes(w.stride),
-                        .panel = panel.steps,
-                        .panel_stride = panel.width,
-                        .height = w.rows,
-                        .columns = panel.columns,
-                        .steps = w.columns / 2,
-                        .initial = add ? sums : nullptr,
-                        .initial_stride = panel.width,
-                        .sums = sums,
-                        .sums_stride = panel.width};
+                     .row_bytes = w.bytes(w.stride),
+                     .panel = panel.steps,
+                     .panel_stride = panel.width,
+                     .height = w.rows,
+                     .columns = panel.columns,
+                     .steps = w.columns / 2,
+                     .initial = add ? sums : nullptr,
+                     .initial_stride = panel.width,
+                     .sums = sums,
+                     .sums_stride = panel.width};
     if (w.rows % kSide == 0) return Machine::multiply(product, prefetcher);
     alignas(64) char copies[kMaxTileRows * kBlockSteps * sizeof(float)];
     for (int64_t k = 0; k < w.columns; k += 2 * kBlockSteps, product.initial = sums) {

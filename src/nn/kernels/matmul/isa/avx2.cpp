@@ -23,7 +23,8 @@ namespace avx2 {
 struct Simd {
   using F = __m256;
   using I = __m256i;
-  static constexpr int kTermsPerStep = 1, kLanes = 8, kTileRows = 6, kUnrolledSteps = 2, kMaxStreamedRows = 8, kMaxUnpackedTileRows = 4;
+  static constexpr int kTermsPerStep = 1, kLanes = 8, kTileRows = 6, kUnrolledSteps = 2, kMaxStreamedRows = 8,
+                       kMaxUnpackedTileRows = 4;
   static constexpr RowRange kUnpackedBf16Rows{6, 64};
 
   static EK_TARGET EK_INLINE F zero() { return _mm256_setzero_ps(); }

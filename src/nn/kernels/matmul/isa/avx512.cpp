@@ -1,5 +1,5 @@
-// The kernels for AVX-512. There are 32 vector registers, so a tile has 14 rows by 32 columns: 28 registers of sums, two
-// of the weight, one of x.
+// The kernels for AVX-512. There are 32 vector registers, so a tile has 14 rows by 32 columns: 28 registers of sums,
+// two of the weight, one of x.
 #if defined(__x86_64__)
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -27,7 +27,8 @@ namespace avx512 {
 struct Simd {
   using F = __m512;
   using I = __m512i;
-  static constexpr int kTermsPerStep = 1, kLanes = 16, kTileRows = 14, kUnrolledSteps = 4, kMaxStreamedRows = 8, kMaxUnpackedTileRows = 8;
+  static constexpr int kTermsPerStep = 1, kLanes = 16, kTileRows = 14, kUnrolledSteps = 4, kMaxStreamedRows = 8,
+                       kMaxUnpackedTileRows = 8;
   static constexpr RowRange kUnpackedBf16Rows{};
 
   static EK_TARGET EK_INLINE F zero() { return _mm512_setzero_ps(); }
@@ -110,8 +111,8 @@ struct Simd {
     return from_int8(_mm_maskz_loadu_epi8(low16(n), p));
   }
 
-  // v[j] = word j of each of 16 rows. Quarters of rows are store_result side by side while they are loaded, which takes no
-  // shuffle, then 4 x 4 words change places in each quarter. A line is used up at once: 16 rows of 4 KiB do not fit
+  // v[j] = word j of each of 16 rows. Quarters of rows are store_result side by side while they are loaded, which takes
+  // no shuffle, then 4 x 4 words change places in each quarter. A line is used up at once: 16 rows of 4 KiB do not fit
   // into a set of the first-level cache.
   template <typename E>
   static EK_TARGET EK_INLINE void load_transposed(const E* w, int64_t stride, I (&v)[kLanes]) {

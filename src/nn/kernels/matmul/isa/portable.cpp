@@ -20,7 +20,8 @@ namespace {
 // Outside the namespaces of the loops: both include the loops, and argument-dependent lookup of a function that takes a
 // vector would find two.
 struct PortableSimd {
-  static constexpr int kTermsPerStep = 1, kLanes = 4, kTileRows = 4, kUnrolledSteps = 4, kMaxStreamedRows = 1, kMaxUnpackedTileRows = 4;
+  static constexpr int kTermsPerStep = 1, kLanes = 4, kTileRows = 4, kUnrolledSteps = 4, kMaxStreamedRows = 1,
+                       kMaxUnpackedTileRows = 4;
   static constexpr RowRange kUnpackedBf16Rows{};
   struct F {
     float x[kLanes];
