@@ -23,7 +23,9 @@ struct LoraFactors {
   at::Tensor b{};        ///< [*, out, r]
   at::Tensor core{};     ///< [*, r, r]; undefined unless the method trains a core (Fed-SB)
   double scaling = 1.0;  ///< the update of the weight is scaling * B (core) A
-  at::Tensor ranks{};  ///< [E] int64 when the experts of a stack differ in rank: rows and columns beyond are zero, and
+  /// The ranks [E] int64 of the experts of a stack when they differ. Rows of A and columns of B beyond an expert's rank
+  /// are zero and are not sent. Undefined: all experts have rank r.
+  at::Tensor ranks{};
   /// Returns r. REQUIRES at least one defined factor.
   int64_t rank() const { return a.defined() ? a.size(-2) : b.defined() ? b.size(-1) : core.size(-1); }
 };
@@ -57,8 +59,7 @@ struct GgufPlace {
 struct Site {
   int64_t experts = 0;      ///< E, or 0 for a dense linear
   int64_t in = 0, out = 0;  ///< number of inputs and outputs
-  std::string
-      moe_layer{};  ///< key of these experts' routing statistics, e.g. "model.layers.0.mlp"; empty for a dense linear
+  std::string moe_layer{};  ///< key of the experts' routing statistics, e.g. "model.layers.0.mlp"; empty when dense
   SiteRole role = SiteRole::kMlp;
   std::vector<std::string> modules{};  ///< names of its linears in the checkpoint: one, or one per expert
   FusedPlace fused{};

@@ -34,9 +34,8 @@ struct EncodedPayload {
   at::Tensor bytes;                      ///< [N] uint8: a safetensors file
   std::map<std::string, int64_t> parts;  ///< bytes by content, see payload_parts()
 
-  int64_t size() const {
-    return bytes.defined() ? bytes.numel() : 0;
-  }  ///< length in bytes, as traffic reports count it
+  /// Returns the length in bytes, as traffic reports count it.
+  int64_t size() const { return bytes.defined() ? bytes.numel() : 0; }
 };
 
 /// Converts floating-point tensors to the transport precision and returns the bytes. \param sites  show which sites are
