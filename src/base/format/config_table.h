@@ -1,5 +1,6 @@
-/// \file  Strict configuration: plain structs that list their fields once; one visitor reads them from TOML, one writes
-/// the resolved TOML, one prints the reference. Knows nothing of torch. toml++ is included in config.cpp only.
+/// \file  Reads and writes strict configuration. A struct lists its fields once in visit(). Reader reads them from
+/// TOML, and Writer writes the resolved TOML or the reference of all keys. Does not depend on LibTorch. Only
+/// config_table.cpp includes toml++.
 ///
 /// Example:
 ///   struct OptimizerConfig {
@@ -12,13 +13,15 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a nested struct
-/// with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key is not there),
-/// or a struct that may be said as a list (ListOrTable). Sub-tables whose names the file chooses are a map:
-/// `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of
-/// the wrong type says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called
-/// when its fields are read: it fills in what depends on other keys and checks values, with Table's checks, which name
-/// key, value, what is allowed, file and line. Reading does nothing else.
+/// The type of a field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a
+/// nested struct with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key
+/// is absent), or a struct that TOML may give as a list (ListOrTable). Sub-tables with names that the file chooses are
+/// a map: `field.tables(sets, defaults)`.
+///
+/// An unknown key is an error that names its path and lists the known keys. The error for a value of the wrong type
+/// names the expected type. A struct may have `resolve(const config::Table&)`, which is called after its fields were
+/// read. It sets values that depend on other keys and checks values with Table's checks; their errors name key, value,
+/// allowed values, file and line.
 #pragma once
 
 #include <array>
