@@ -35,7 +35,7 @@ class TemporaryFolder {
     path_ = pattern;
   }
   ~TemporaryFolder() {
-    std::error_code ignored;  // a destructor does not throw; what is left lies in the temporary folder
+    std::error_code ignored;  // a destructor does not throw; leftovers stay in the temporary folder
     fs::remove_all(path_, ignored);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
