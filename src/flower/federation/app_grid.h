@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-/// Sends each call of Grid as a request to the app. All calls throw Interrupted when the app has gone, and kData when
-/// it reports an error.
+/// Sends each call of Grid as a request to the app. All calls but forget() throw Interrupted when the app has gone, and
+/// kData when it reports an error.
 class AppGrid : public Grid {
  public:
   /// Listens at `socket` and waits for the app to connect. \param stop polled while waiting for the app, and once per
