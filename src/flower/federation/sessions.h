@@ -1,6 +1,5 @@
-/// \file  The conversations of one exchange: with each client the offer if its node does not know the run (it may be a
-/// new life of it), what all hold alike if it does not know that, and the task; then its reply, checked. Private to
-/// FleetFabric.
+/// \file  Runs the dialogues of one exchange. With each client: the offer if its node does not know the run (it may
+/// have restarted), the shared state if it lacks it, then the task; the reply is validated. Private to FleetFabric.
 #pragma once
 
 #include <chrono>
@@ -18,26 +17,26 @@ namespace evenkeel {
 Envelope offer_envelope(const Offer& offer);
 /// \throws kData when the envelope is something else.
 Acceptance acceptance_in(const Envelope& envelope);
-/// For envelopes that bring nothing but words.
+/// Throws kData if an envelope that must have no payload has one.
 void no_payload(const Envelope& envelope, int64_t payload_bytes);
 
 class Sessions {
  public:
-  /// Both borrowed.
+  /// Fleet and exchange are borrowed.
   Sessions(Fleet& fleet, const Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
-  ~Sessions();  ///< whatever is under way is forgotten
+  ~Sessions();  ///< forgets all open messages
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
-  /// A client that is to do a task, which is made when its node is there.
+  /// Adds a client that gets a task. The task is made when its node is online.
   void begin(const ClientProfile& client);
-  /// A client that is to learn something, and is not waited for when its node is away.
+  /// Adds a client that gets an update. It is given up if its node stays away.
   void tell(const ClientProfile& client, const StateUpdate& news);
-  /// A client that is to have the final adapter. `taken` is called when it has it.
+  /// Adds a client that gets the final adapter. `taken` is called when it has confirmed it.
   void bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken);
-  /// A client that is told that the run is over.
+  /// Adds a client that gets the message that the run is over.
   void send_shutdown(const ClientProfile& client);
-  /// Until all have replied or are lost.
+  /// Runs until all clients have replied or are lost.
   void run();
 
  private:

@@ -38,7 +38,7 @@ class Connection {
   /// Starts the deadlines of body and answer.
   void head_is_read() { phase_begin_ = progress_at_ = Clock::now(), in_head_ = false, phase_bytes_ = 0; }
 
-  /// -1 on an error or past a deadline, 0 at the end.
+  /// Reads up to `size` bytes. Returns their number, 0 at the end, -1 on an error or past a deadline.
   ssize_t read(char* data, size_t size);
   /// Writes all bytes. Returns their number, or -1 on an error or past a deadline.
   ssize_t write(const char* data, size_t size);

@@ -42,7 +42,7 @@ class Mailbox {
   void end_run();
   bool ended() const;
 
-  // ---- a node's calls. \throws Refusal
+  // ---- calls of a node; all may throw Refusal
   /// Returns the oldest message that the node has not fetched, or fetched without using it in the last ten seconds.
   PullMessagesResponse pull(uint64_t node);
   struct Borrowed {
