@@ -43,18 +43,18 @@ class Sessions {
   using Clock = std::chrono::steady_clock;
   struct Session {
     ClientProfile client;
-    std::string name;      // of the node, for messages
-    bool is_told = false;  // and not waited for long; else it has a task
-    Envelope own{};        // what it is told, or its task, which is empty until it is made
-    std::string type{};    // of its message: "train", "evaluate", "query"
+    std::string name;      // name of the node, for messages
+    bool is_told = false;  // true: it gets a message and is not awaited for long; false: it gets a task
+    Envelope own{};        // the message or task for it; a task is empty until it is made
+    std::string type{};    // type of its message:
     int64_t round = 0;
-    std::string waiting{};  // for the answer to this message; empty: for its node
+    std::string waiting{};  // id of the message that awaits an answer; empty: none is under way
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
     double moved = 0;
-    int words = 0;  // how many envelopes of its node were heard
+    int words = 0;  // number of envelopes received from its node
     bool open = true;
-    std::function<void()> taken{};  // of what may take long to send: the node is waited for while it is online
+    std::function<void()> taken{};  // set for the final adapter: its node is awaited while it is online
   };
 
   void advance();
@@ -76,7 +76,7 @@ class Sessions {
   const Exchange& exchange_;
   EnvelopePacker packer_;
   std::vector<Session> sessions_;
-  Envelope offer_{}, whole_{};  // made when somebody needs them
+  Envelope offer_{}, whole_{};  // made at first use
   Clock::time_point begun_ = Clock::now();
   int64_t replies_ = 0;
 };

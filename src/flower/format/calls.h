@@ -95,7 +95,7 @@ struct PushObjectResponse {
 };
 struct PullObjectResponse {
   bool found = false, available = false;
-  std::string_view content{};  ///< of the bytes that were decoded
+  std::string_view content{};  ///< view of the decoded bytes
   bool operator==(const PullObjectResponse&) const = default;
 };
 struct ConfirmRequest {

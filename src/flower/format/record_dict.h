@@ -1,5 +1,5 @@
-/// \file  What a message holds, as plain data: named records of configuration, of metrics and of arrays. Flower's
-/// RecordDict with its ConfigRecord, MetricRecord and ArrayRecord; bytes and integers, no tensors. Example:
+/// \file  Declares the content of a message as plain data: named records of configuration, metrics and arrays. They are
+/// Flower's RecordDict with its ConfigRecord, MetricRecord and ArrayRecord, without tensors. Example:
 ///   Content content;
 ///   content.add("config", Config{{"server-round", int64_t{3}}, {"layout", "9f2c"}});
 ///   content.add("arrays", pack_arrays(std::move(arrays), {.owner = bundle}));
@@ -128,9 +128,10 @@ struct ReceiveBuffers {
   std::vector<std::span<std::byte>> arrays;  ///< one buffer per Content::heads(), of exactly its number of bytes
   std::shared_ptr<void> owner{};             ///< kept alive until the message is complete or given up
 };
-/// Returns buffers for a message's arrays. It is called once per message, by a thread of the transport, when the
-/// message's structure is known and before any data is stored. An exception refuses the message, and the sender gets
-/// what(). Data is written to the buffers before it is verified; it is valid only when the message is complete.
+/// Returns buffers for a message's arrays. It is called once per message, when the message's structure is known and
+/// before any data is stored; the calling thread may be one of the transport. An exception refuses the message, and the
+/// sender gets what(). Data is written to the buffers before it is verified; it is valid only when the message is
+/// complete.
 using BufferAllocator = std::function<ReceiveBuffers(const Content&)>;
 
 /// The limits of a message. A message beyond any of them is refused.

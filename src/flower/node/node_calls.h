@@ -17,8 +17,9 @@ namespace evenkeel::wire {
 /// Flower's error code for a call about a run that is over.
 inline constexpr int kRunNotRunning = 2007;
 
-/// Holds a node's key and its connections. call() may run on several threads, each with a connection of its own; all
-/// other functions are for one thread.
+/// Holds a node's key and its connections. call() may run on several threads, each with a connection of its own.
+/// headers() and sleep() may be called by any thread. within() must not run at the same time as other functions, except
+/// headers().
 class NodeCalls {
  public:
   /// Reads the key file. \throws kConfig without a CA file, unless `insecure` is set

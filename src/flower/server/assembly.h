@@ -72,9 +72,8 @@ class Assembly {
   /// Verifies an object against its id and stores it. An object that is stored already is accepted. \throws kData when
   /// it is not of this message, damaged or inconsistent; also what `place` throws
   void take(std::string_view id, std::string_view content);
-  bool announces(std::string_view id) const {
-    return known_ids_.contains(id);
-  }  ///< true: the object belongs to this message
+  /// Returns true if the object belongs to this message.
+  bool announces(std::string_view id) const { return known_ids_.contains(id); }
   bool has(std::string_view id) const;
   bool complete() const;
   bool failed() const;  ///< true: an error ended the assembly

@@ -1,5 +1,6 @@
-/// \file  A server of Flower's Fleet protocol: nodes of ours and stock `flower-supernode`s join it, take what is sent
-/// to them, and what they reply is put where it belongs as it arrives. No Control or Runtime API, no Python. Example:
+/// \file  Implements a server of Flower's Fleet protocol, for nodes of evenkeel and stock `flower-supernode`s. It
+/// delivers messages and writes the arrays of replies straight to their buffers. It has no Control or Runtime API and
+/// needs no Python. Example:
 ///   Coordinator coordinator({.host = "0.0.0.0", .port = 8000, .tls = TlsFiles{"server.pem", "server.key"},
 ///                            .allowed = read_allow_list("keys.txt"), .folder = run / "federation"});
 ///   for (const auto& node : coordinator.nodes())
