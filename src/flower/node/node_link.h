@@ -1,5 +1,6 @@
-/// \file  A node at a SuperLink of Flower's, or at a coordinator of ours: joins, takes instructions, pulls what they
-/// hold to where it belongs, pushes replies, leaves. Flower's Fleet protocol over HTTP/1.1. Example:
+/// \file  Connects a node to a SuperLink of Flower or a coordinator of evenkeel, with Flower's Fleet protocol over
+/// HTTP/1.1. It joins, takes instructions, pulls their arrays straight into buffers, pushes replies and leaves.
+/// Example:
 ///   NodeLink link({.server = {.host = "server", .port = 8000, .ca_file = "ca.pem"}, .key_file = "node.pem"});
 ///   link.join();
 ///   while (!stopped())
