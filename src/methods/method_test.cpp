@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/plain/mapped_files.h"
 #include "base/testing.h"
 #include "lora/testing.h"
 

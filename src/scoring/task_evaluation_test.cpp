@@ -13,6 +13,7 @@
 #include "data/text_metrics.h"
 #include "models/testing.h"
 #include "scoring/answer_journal.h"
+#include "scoring/answering.h"
 #include "scoring/generation.h"
 #include "scoring/likelihood.h"
 #include "tokenizer/bpe_training.h"

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+
+#include "base/testing.h"
 
 namespace evenkeel::config {
 namespace {

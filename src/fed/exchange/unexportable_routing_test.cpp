@@ -73,7 +73,7 @@ TEST_F(Served, WhatIsScoredAsExportedIsTheExportedFile) {
   save_peft_adapter(root() / "adapter", adapter, e.server.sites, peft_info("model", adapter));
   std::map<ServedBy, std::vector<std::string>> scored;
   for (const auto& point : evaluation_points(e.server, state)) {
-    const auto one = score(e.server, e.fabric, state, point, {.task = "builtin:sizes", .predictions = true});
+    const auto one = score(e.server, e.fabric, state, point, {.task = "builtin:sizes", .predictions = true}).value();
     EXPECT_EQ(one.score.served_by, point.served_by);
     scored[point.served_by] = outputs(one.predictions);
     const auto file_gates =

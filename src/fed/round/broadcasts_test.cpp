@@ -8,7 +8,7 @@ namespace {
 
 const void* bytes_of(const EncodedPayload& encoded) { return encoded.bytes.const_data_ptr(); }
 
-struct Sent : testing::Test {
+struct Sent : ::testing::Test {
   Payload payload{.adapters = {{"q_proj", {.a = at::randn({3, 40}), .b = at::randn({50, 3}), .scaling = 2}}},
                   .extras = {{"mlp.phi", at::randn({8})}}};
   Broadcasts broadcasts;

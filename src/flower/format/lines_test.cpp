@@ -1,3 +1,4 @@
+#include "flower/format/objects.h"
 #include "flower/format/record_lines.h"
 
 #include <fcntl.h>
