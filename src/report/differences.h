@@ -22,9 +22,8 @@ struct Difference {
 };
 
 /// Compares compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating,
-/// simulated client profiles and scored rows. Runs with configs that
-/// differ only in name, seed and folder form a group; the groups' sets of seeds are compared too. Returns nothing for
-/// one run.
+/// simulated client profiles and scored rows. Runs with configs that differ only in name, seed and folder form a group;
+/// the groups' sets of seeds are compared too. Returns nothing for one run.
 std::vector<Difference> differences(std::span<const RunRecords> runs);
 
 /// Formats the differences as a title and one line each; empty if there are none.
