@@ -18,7 +18,7 @@ from tokenizers import Regex, pre_tokenizers
 from tokenizer_peer import CODE_POINTS
 
 NIGHTLY = bool(os.environ.get("EVENKEEL_NIGHTLY"))
-HEADER = pathlib.Path(__file__).parents[2] / "src" / "tokenizer" / "unicode_properties.h"
+HEADER = pathlib.Path(__file__).parents[2] / "src" / "base" / "unicode" / "unicode_properties.h"
 
 ALL = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 # Every code point that Unicode gave something to since version 14 is in the sample, with its neighbours.
