@@ -380,8 +380,8 @@ struct ExperimentConfig {
   /// Renames keys of earlier versions in `table` to their current names.
   /// \return one message per renamed key
   static std::vector<std::string> rename_keys(config::Table& table);
-  /// Reads all sections and checks all values that can be checked without opening files. Keys may have their earlier
-  /// names.
+  /// Reads all sections and checks all values that can be checked without opening files. Earlier key names are
+  /// accepted.
   /// \throws kConfig
   static ExperimentConfig read(config::Table table);
   /// Loads a file and applies settings to it. Warns about keys with earlier names.

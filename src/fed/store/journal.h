@@ -77,12 +77,11 @@ class RoundJournal {
 
   /// Reads the client's record. \throws kCheckpoint when it is missing or damaged
   ClientRecord record(int64_t client) const;
-  /// Reads the client's upload. Its tensors are views of the mapped file.
-  /// \throws kCheckpoint when a file is damaged, as upload's other readers below do
+  /// Reads the client's upload. Its tensors are views of the mapped file. \throws kCheckpoint when a file is damaged
   ClientUpdate update(const ClientProfile& client) const;
   /// Returns the path of the client's upload. REQUIRES holds(client)
   std::filesystem::path upload(int64_t client) const;
-  /// Returns a copy of the client's memory; empty if it keeps none.
+  /// Returns a copy of the client's memory; empty if it keeps none. \throws kCheckpoint when a file is damaged
   TensorMap memory(int64_t client) const;
 
  private:
