@@ -39,8 +39,8 @@ class BytePairEncoder {
   using Vocabulary = std::unordered_map<std::string, int64_t>;
 
   /// \param merges  in order of rank
-  /// \throws kData if a merge or unk_token refers to a token outside the vocabulary, or byte_level and byte_fallback
-  /// are combined.
+  /// \throws kData if a merge or unk_token refers to a token outside the vocabulary, or if byte_level and byte_fallback
+  /// are set and a character of the alphabet is outside the vocabulary.
   BytePairEncoder(const Vocabulary& vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
                   const BpeOptions& options);
 
