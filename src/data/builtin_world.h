@@ -47,8 +47,8 @@ std::string open_question(int64_t animal, int64_t relation);
 /// question tests knowledge and not search in a list. \param gap  text between two choices.
 std::string numbered(std::string_view label, std::span<const std::string_view> choices, std::string_view gap);
 
-/// Returns true for the quarter of facts that are kept for testing: training rows never ask about them. \param kind
-/// kind of question. \param a, b  what the question is about, e.g. animal and relation.
+/// Returns true for the quarter of facts that are kept for testing: training rows never ask about them.
+/// \param kind  kind of question, any number \param a, b  subject of the question, e.g. animal and relation
 bool held_out(uint64_t kind, uint64_t a, uint64_t b);
 
 }  // namespace evenkeel::world

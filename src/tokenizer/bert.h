@@ -37,11 +37,9 @@ inline constexpr uint8_t kBertIdeograph = 16;   ///< CJK
 /// Thread-safe.
 const uint8_t* bert_flags();
 
-/// Calls `use(word)` for each word of normalised text: runs without white space or punctuation, and each punctuation
-/// character by itself.
-template <typename Use>
 /// Calls `use(word)` for each word of a normalised text: each run without white space or punctuation, and each
 /// punctuation character. The words are views into `text`. REQUIRES valid UTF-8.
+template <typename Use>
 void bert_words(std::string_view text, Use&& use) {
   const uint8_t* flags = bert_flags();
   size_t begin = 0;

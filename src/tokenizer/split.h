@@ -28,11 +28,9 @@ class PreTokenizer {
   /// \throws kData with the place of an unsupported kind, key or pattern.
   explicit PreTokenizer(const JsonView& json);
 
-  /// Calls `use(word)` for each word of `text`, in order; `first`: it stands at the beginning of the whole text.
-  /// Thread-safe.
-  template <typename Use>
   /// Calls `use(word)` for each word of `text`, in order. The words are valid during the call only. \param first  true
   /// if `text` begins the whole text (Metaspace with prepend_scheme "first" depends on it).
+  template <typename Use>
   void split(std::string_view text, bool first, Use&& use) const {
     if (steps_.empty()) return finish(text, use);
     std::deque<std::string> written;
