@@ -1,4 +1,4 @@
-/// \file  The families of tasks that come with the program. Private to the tasks folder and its table.
+/// \file  Declares the built-in task families. Only data/tasks.cpp and the files of this folder include it.
 #pragma once
 
 #include "data/task_family.h"
