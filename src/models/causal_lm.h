@@ -209,7 +209,7 @@ struct ModelEntry {
   /// JSON object with the config.json keys that a very small model of the family needs besides the usual ones. The
   /// contract tests (tests/contract) build their models from it. A sparse family has 6 experts, 3 per token.
   std::string_view example{};
-  /// Builds the model that `config` describes from `source`. Every tensor of the source must be used.
+  /// Builds the model that `config` describes from `source`. load_model() then checks that every tensor was taken.
   std::unique_ptr<CausalLm> (*make)(const ModelConfig& config, TensorSource& source) = nullptr;
 };
 /// Returns all registered families.
