@@ -34,6 +34,7 @@ struct AttentionSpec {
   AttentionNames names{};
 };
 
+/// An attention block of one layer.
 class AttentionLeaf {
  public:
   /// Takes the tensors of the block from `model`.

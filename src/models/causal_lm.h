@@ -99,7 +99,7 @@ class CausalLm {
   /// \param options  the options of the call of hidden() that made the rows
   /// \return [N, V] float32
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
-  /// Computes the sum of the losses over the batch's targets. The head is applied to the target rows only.
+  /// Computes the loss over the batch's targets as a sum and a count. The head is applied to the target rows only.
   LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
   /// Computes the loss of each micro-batch of the batch in one forward pass.
   std::vector<LossSum> losses(const PackedBatch& batch, const ForwardOptions& options) const;

@@ -24,6 +24,7 @@ struct DecoderNames {
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp";
 };
 
+/// Describes a feed-forward block, dense or sparse.
 using FeedForwardSpec = std::variant<MlpSpec, MixtureSpec>;
 
 /// Factors of some families; 1: not used.

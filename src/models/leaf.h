@@ -96,6 +96,7 @@ class FrozenLinear {
 /// Returns the adapter's factors and those of the change of the base at a site.
 SiteFactors factors_at(const ForwardOptions& options, const std::string& site);
 
+/// Selects the normalisation of hidden states.
 enum class NormKind {
   kRms,        ///< RMSNorm with a weight
   kLayerNorm,  ///< LayerNorm without parameters
@@ -105,6 +106,7 @@ struct NormSpec {
   double eps = 1e-5;
 };
 
+/// A normalisation of hidden states.
 class Norm {
  public:
   Norm() = default;
@@ -117,6 +119,7 @@ class Norm {
   at::Tensor weight_D_;
 };
 
+/// Selects the activation of a feed-forward block.
 enum class Activation { kSilu, kGelu, kGeluTanh };
 constexpr auto names(Activation) {  // the spellings of hidden_act
   return std::array{config::EnumName<Activation>{"silu", Activation::kSilu},
@@ -126,6 +129,7 @@ constexpr auto names(Activation) {  // the spellings of hidden_act
 /// Reads hidden_act from config.json. The default is silu.
 /// \throws kCheckpoint listing the supported names
 Activation read_activation(const ModelConfig& config);
+/// Applies an activation element by element.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
 }  // namespace evenkeel

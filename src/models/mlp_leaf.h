@@ -25,6 +25,7 @@ struct MlpSpec {
   std::string_view gguf_suffix = "";  ///< suffix of llama.cpp's names "ffn_gate", "ffn_up" and "ffn_down"
 };
 
+/// A dense feed-forward block of one layer.
 class MlpLeaf {
  public:
   /// Takes the tensors of the block from `model`.

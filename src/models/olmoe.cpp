@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-/// Checks that the heads are as wide together as the hidden states, which the QK-norm needs.
+/// Checks that the total width of the heads equals hidden_size, because the QK-norm has that width.
 void require_heads_of_hidden_size(const DecoderSpec& spec, const ModelConfig& config) {
   const auto& heads = spec.attention;
   EK_CHECK(heads.heads * heads.head_width == spec.model.hidden_size, kCheckpoint, config.origin(), ": head_dim ",

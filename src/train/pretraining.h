@@ -107,8 +107,8 @@ MemoryPlan memory_plan(const PretrainConfig& config);
 /// its SHA-256.
 /// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
 /// \return false when `stop` ended the call, true when the model is complete
-/// \throws kIo when `out` contains anything else or is in use; kCheckpoint naming a damaged file. Neither changes
-/// `out`.
+/// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another
+/// config; kCheckpoint naming a damaged file. `out` is not changed in these cases.
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop);
 
 }  // namespace evenkeel
