@@ -198,7 +198,7 @@ void write_random_model(const std::filesystem::path& config_json, const std::fil
 std::filesystem::path resolve_model_path(const std::string& path);
 
 class ModelConfig;   // models/checkpoint.h
-class TensorSource;  // models/checkpoint.h
+class TensorSource;  // models/tensor_source.h
 
 /// Describes a model family: one entry of the registry (models/model_registry.cpp).
 struct ModelEntry {
