@@ -64,21 +64,12 @@ constexpr auto names(TransportDtype) {
 /// Values of this machine for keys that a config leaves open (fed/config/arithmetic.h measures them).
 struct MachineChoices {
   int64_t threads = 1;
-<<<<<<< HEAD
   MatmulTable products;
-  std::string device = "cpu";  ///< what "auto" is: "cpu" or "cuda"
-};
-
-/// Which kernel makes a product with the base, by the number of rows: lists of MatmulTable::kRows.size() names, own,
-/// widen, native, dot or tile. All four, or none.
-=======
-  ProductTable products;
   std::string device = "cpu";  ///< value of device = "auto": "cpu" or "cuda"
 };
 
 /// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
-/// ProductTable::kRows.size() names out of own, widen, native, dot and tile. Either all four lists are given or none.
->>>>>>> c-fed
+/// MatmulTable::kRows.size() names out of own, widen, native, dot and tile. Either all four lists are given or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
   void visit(auto& field) {
@@ -92,15 +83,10 @@ struct ProductsSection {
   void resolve(const config::Table& table) const;
   /// Returns true if the lists are given.
   bool given() const { return !expert_forward.empty(); }
-<<<<<<< HEAD
-  static ProductsSection of(const MatmulTable& table);
-  MatmulTable table() const;
-=======
   /// Makes the section that lists the kernels of `table`.
-  static ProductsSection of(const ProductTable& table);
+  static ProductsSection of(const MatmulTable& table);
   /// Returns the product table of the lists.
-  ProductTable table() const;
->>>>>>> c-fed
+  MatmulTable table() const;
 };
 
 /// `[model]`: the base model and its arithmetic.
@@ -143,24 +129,14 @@ struct ModelSection {
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
   /// Replaces "auto" in device, engine and, by settle_products(), arithmetic. \throws kConfig as check_engine()
   void settle(const MachineChoices& machine);
-<<<<<<< HEAD
-  /// Of products with the base, once that is settled.
-  MatmulTable product_table() const;
-  /// Who computes, and how.
-  Compute compute() const;
-  /// Replaces auto by what was chosen.
-  void settle_products(const MatmulTable& chosen);
-  /// How the weights are loaded, on the processor. \param beside  the run folder
-=======
   /// Returns the product table of a section with settled products.
-  ProductTable product_table() const;
+  MatmulTable product_table() const;
   /// Returns the engine and its arithmetic. REQUIRES a settled section
   Compute compute() const;
   /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
-  void settle_products(const ProductTable& chosen);
+  void settle_products(const MatmulTable& chosen);
   /// Returns how to load the weights, on the processor.
   /// \param beside  the run folder; the default int8 cache is in its parent folder
->>>>>>> c-fed
   BaseStorage storage(const std::filesystem::path& beside) const;
   /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
   bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
