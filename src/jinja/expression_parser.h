@@ -122,6 +122,7 @@ class ExpressionParser {
   const Node* filter(const Node* subject);
   const Node* test(const Node* subject);
   void arguments(Node& node);
+  void argument(Node& node);
 
   TokenStream& tokens_;
   Syntax& syntax_;

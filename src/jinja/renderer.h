@@ -115,6 +115,7 @@ class Renderer {
   Value called_builtin(std::string_view name, Arguments& arguments);
   Value range(Arguments& arguments);
   Arguments arguments(const Node& node, const Scope& scope);
+  void add_named(const Value& more, Arguments& out);
   Value call_with(const Node& node, const Scope& scope, const Value* caller);
 
   Budget budget_;

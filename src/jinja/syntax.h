@@ -69,6 +69,7 @@ struct Node {
   Value constant{};
   std::vector<const Node*> children{};  ///< of calls, filters and tests: the subject, then the positional arguments
   std::vector<std::pair<std::string, const Node*>> named{};  ///< keyword arguments
+  const Node *spread = nullptr, *named_spread = nullptr;     ///< of a call: *spread and **named_spread, or null
   std::vector<std::vector<const Node*>> bodies{};
   uint8_t extras = 0;  ///< of a macro: the Extra bits that its body uses
 };
