@@ -13,7 +13,7 @@ PYTHON_V4 := .venv-v4/bin/python
 NINJA := tools/ninja -j $(JOBS)
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.inc')
 
-.PHONY: demo test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose clean
+.PHONY: demo test test-slow test-debug fuzz fuzz-smoke fuzz-replay build build-all build-sanitized bench bench-smoke bench-peers format format-check floors sizes prose words clean
 .DEFAULT_GOAL := build
 
 build: build/build.ninja
@@ -94,6 +94,9 @@ floors:
 
 sizes:
 	@python3 tools/sizes.py
+
+words:
+	@python3 tools/words.py
 
 prose:
 	@python3 tools/prose.py && python3 bench/tables.py --check

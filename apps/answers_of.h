@@ -1,4 +1,5 @@
-/// \file  What the answers of an evaluation without a run depend on, as keys of their journal.
+/// \file  Makes the keys under which an evaluation without a run stores its answers. A key covers everything that the
+/// answers depend on.
 #pragma once
 
 #include <span>
@@ -9,11 +10,11 @@
 
 namespace evenkeel {
 
-/// Of model, adapter and options: digests of the files as they are. Cost: one read of the weights, where they are not
-/// known yet (base/format/fingerprint.h).
+/// Returns the key of model, adapter and options, from digests of the files' contents. Cost: one read of the weights,
+/// unless their fingerprints are known (base/format/fingerprint.h).
 std::string answers_of(const ModelOptions& flags, const OpenedModel& opened, const EvaluationOptions& options);
 
-/// Of a task and the rows that it asks.
+/// Returns the key of a task and its rows.
 std::string key_of(const TaskInfo& task, std::span<const Row> rows);
 
 }  // namespace evenkeel

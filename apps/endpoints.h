@@ -1,4 +1,4 @@
-/// \file  HOST:PORT on the command line.
+/// \file  Parses HOST:PORT on the command line.
 #pragma once
 
 #include <string>
@@ -8,8 +8,10 @@
 
 namespace evenkeel {
 
-/// "host:8000", "10.0.0.1:8000", "[::1]:8000". \param least  0 where any free port will do. \throws kConfig naming
-/// `flag`
+/// Parses "host:8000", "10.0.0.1:8000" or "[::1]:8000".
+/// \param flag   name of the flag, for the error message
+/// \param least  lowest port allowed; 0 if any free port will do
+/// \throws kConfig naming `flag`
 wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least = 1);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  Reading an export back with this program's own readers, as it lies on disk.
+/// \file  Reads an export back from disk with this program's own readers and compares it with what was to be written.
 #pragma once
 
 #include <filesystem>
@@ -8,15 +8,15 @@
 
 namespace evenkeel {
 
-/// What was exported.
+/// The model that was exported. Borrows the adapters.
 struct WrittenModel {
-  std::string base_model;  ///< folder
+  std::string base_model;  ///< folder of the base model
   const AdapterState& adapters;
-  RouterOptions router;  ///< of the run's evaluations; what cannot travel is left out here
+  RouterOptions router;  ///< router options of the run's evaluations; those that an export cannot hold are ignored
 };
 
-/// One line: the largest difference of factors (adapters) and of logits on a few random ids between what lies in
-/// `folder` and what was to be written.
+/// Compares an export with the model.
+/// \return one line with the largest difference of factors (adapters) and of logits on a few random token ids
 std::string read_back(const std::filesystem::path& folder, ExportFormat format, const WrittenModel& written);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  Input files of commands that take one JSON value a line.
+/// \file  Reads input files with one JSON value per line.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,24 @@
 
 namespace evenkeel {
 
-/// Calls `use` for each line that is not blank, of "-" as soon as standard input has it; errors begin with
-/// "<file> line <number>". \throws kIo when the file cannot be read or is longer than 1 GiB, kData when it holds no
-/// lines.
-/// \param on_fault  told of each line that is not JSON or that `use` refuses (kData), before the next is read; without
-/// it such a line is an error
+/// Calls `use` for each line that is not blank. "-" is standard input, whose lines are used as they arrive. Errors
+/// begin with "<file> line <number>".
+/// \param on_fault  receives each line that is not JSON or that `use` rejects (kData), before the next line is read;
+/// empty: such a line is an error
+/// \throws kIo when the file cannot be read or is longer than 1 GiB; kData when it has no lines
 void for_each_json_line(const std::string& file, const std::function<void(const JsonView&)>& use,
                         const std::function<void(const Error&)>& on_fault = {});
 
-/// Rows of a command that could not be used while the others were.
+/// Counts the rows of a command that could not be used while others were.
 class RowFaults {
  public:
-  /// What is wrong with a row, without the kind of the error; it is counted.
+  /// Counts a faulty row. \return the error message without its kind
   std::string note(const Error& error);
-  /// A row that is as it should be.
+  /// Counts a valid row.
   void good() { ++rows_; }
-  /// \throws kData when there is any: how many of how many, and the first. \param undone  "scored", "compared"
+  /// Ends the command.
+  /// \param undone  what was not done with faulty rows, "scored" or "compared"
+  /// \throws kData when there are faulty rows, with their number and the first message
   void finish(std::string_view undone) const;
 
  private:

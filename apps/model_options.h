@@ -1,5 +1,4 @@
-/// \file  What evaluate, score and generate share: which model, with which adapter, in which precision, with how many
-/// experts; or which run.
+/// \file  Flags that evaluate, score and generate share: the model, adapter, precision and experts per token, or a run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,6 +15,7 @@
 
 namespace evenkeel {
 
+/// Values of the flags that name a model.
 struct ModelOptions {
   std::string model, adapter;
   std::string dtype = "checkpoint", gate_norm = "olmoe_native";
@@ -23,12 +23,12 @@ struct ModelOptions {
   int64_t threads = 0;
   std::string device;
 
-  /// Adds --model, --adapter, --top-k, --gate-norm, --dtype, --threads, --device. \return --model, for the
-  /// caller to require or not.
+  /// Adds --model, --adapter, --top-k, --gate-norm, --dtype, --threads, --device.
+  /// \return the option --model, so that the caller can require it
   CLI::Option* add_to(CLI::App& command);
 };
 
-/// A model with what its forward calls need. The adapter is borrowed by forward(): keep this object alive.
+/// A loaded model with its adapter and options. The result of forward() borrows the adapter, so keep this object alive.
 struct OpenedModel {
   std::filesystem::path folder;
   std::unique_ptr<CausalLm> model;
@@ -41,35 +41,37 @@ struct OpenedModel {
   }
 };
 
-/// Adds --device, which takes a device's name; whether it is there, find_device() says.
+/// Adds --device. The flag takes any device name; find_device() checks later that the device exists.
 void add_device_flag(CLI::App& command, std::string& name);
 
-/// Sets the number of threads that --threads asks for; 0: all cores. \throws kConfig when it is out of range.
+/// Sets the process's number of threads. \param threads  0: all cores
+/// \throws kConfig when it is out of range
 void use_threads(int64_t threads);
 
-/// Sets the number of threads, loads model and adapter onto the device. \throws kConfig for a flag out of range,
-/// kCheckpoint for a bad folder.
+/// Sets the number of threads and loads model and adapter onto the device.
+/// \throws kConfig for a flag out of range; kCheckpoint for a folder that is not a valid model or adapter
 OpenedModel open_model(const ModelOptions& options);
 
-/// What score and generate work with: a model as ModelOptions say, or a run.
+/// Values of the flags of score and generate, which take a model or a run.
 struct SourceOptions : ModelOptions {
   std::string run, reading;
   std::optional<double> budget;
   CLI::App* command = nullptr;
 
-  /// Adds --run, --budget, --reading, and what ModelOptions has.
+  /// Adds --run, --budget, --reading and the flags of ModelOptions.
   void add_to(CLI::App& app);
 };
 
+/// The model or the run that SourceOptions names, loaded.
 class Source {
  public:
-  /// \throws kConfig for flags that do not go together, and as open_model() or RunAtBudget.
+  /// Loads the model or the run. \throws kConfig for flags that exclude each other; as open_model() or RunAtBudget
   explicit Source(const SourceOptions& options);
 
   const CausalLm& model() const { return run_ ? run_->model() : *opened_.model; }
   ForwardOptions forward() const { return run_ ? run_->forward() : opened_.forward(); }
-  const Tokenizer& tokenizer() const;  ///< read when it is first asked for
-  PromptTemplate form() const;         ///< the run's; of a model kPlain
+  const Tokenizer& tokenizer() const;  ///< loaded on first use
+  PromptTemplate form() const;         ///< prompt template: the run's, or kPlain for a model
   /// \see Tokenizer::use_chat_template
   void use_chat_template(const std::filesystem::path& file);
   /// \see Tokenizer::use_date
@@ -81,7 +83,7 @@ class Source {
   mutable std::optional<Tokenizer> tokenizer_;
 };
 
-/// A flag's value as an enumerator. \throws kConfig listing what is allowed.
+/// Parses a flag's value as an enumerator. \throws kConfig listing the allowed values
 template <config::NamedEnum E>
 E parse_enum(std::string_view flag, std::string_view text) {
   std::vector<std::string_view> allowed;

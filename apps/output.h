@@ -1,5 +1,5 @@
-/// \file  Standard output of the program: what is printed arrives, or the program says that it did not. While an Output
-/// lives, std::cout writes through it, and nothing else writes to stdout.
+/// \file  Standard output of the program, with detection of lost output. While an Output exists, std::cout writes
+/// through it. Nothing else may write to stdout.
 #pragma once
 
 #include <array>
@@ -9,24 +9,26 @@
 
 namespace evenkeel {
 
-/// Thrown out of std::cout when stdout takes no more: a command need not go on. Output::finish() says what it means.
-/// What is printed after it throws the stream's own std::ios_base::failure.
+/// Thrown by std::cout when stdout cannot be written, so that the command stops. Output::finish() decides the exit
+/// code. Later writes throw the stream's own std::ios_base::failure.
 struct OutputLost : std::ios_base::failure {
   OutputLost() : failure("standard output cannot be written") {}
 };
 
+/// The stream buffer of std::cout while it exists.
 class Output final : public std::streambuf {
  public:
-  /// Makes sure that descriptors 0 to 2 are taken, so that no file of ours can become stdout: a closed stdout is held
-  /// by something that cannot be written, a closed stderr by something that takes everything. From here on a broken
-  /// pipe or a file beyond its limit is a failed write, not the end of the process: a training outlives its log.
+  /// Opens descriptors 0 to 2 if they are closed, so that no file gets their numbers. A closed stdout is replaced by a
+  /// descriptor that cannot be written, a closed stderr by one that discards all data. SIGPIPE and SIGXFSZ are ignored
+  /// from here on, so a broken pipe or a full file is a failed write and does not end the process.
   Output();
   ~Output() override;
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Writes what is left. \return `code`; but where that is 0 and something printed could not be written, 1 and one
-  /// line on stderr. A reader that has gone away (`| head`) has seen enough: 0.
+  /// Flushes the buffer.
+  /// \return `code`, or 1 with a line on stderr if `code` is 0 and output was lost. A reader that closed its pipe (`|
+  /// head`) is not an error.
   int finish(int code);
 
  protected:
@@ -38,12 +40,12 @@ class Output final : public std::streambuf {
   void write_out();
   void write(std::string_view text);
 
-  std::array<char, 1 << 15> buffer_{};  ///< unused on a terminal, where a line is seen when it is printed
+  std::array<char, 1 << 15> buffer_{};  ///< unused on a terminal, where text is written at once
   std::streambuf* before_;
-  int error_ = 0;  ///< errno of the first write that failed
+  int error_ = 0;  ///< errno of the first failed write; 0: none
 };
 
-/// std::printf through std::cout.
+/// Formats like std::printf and writes to std::cout.
 [[gnu::format(printf, 1, 2)]] void print(const char* format, ...);
 
 }  // namespace evenkeel

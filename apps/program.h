@@ -1,15 +1,15 @@
-/// \file  The program as one function: for the main() of evenkeel, and for programs that bring methods or families of
-/// their own (docs/tutorial-new-method.md, docs/tutorial-new-family.md).
+/// \file  The program as a function, for the main() of evenkeel and of programs that add their own methods or model
+/// families (docs/tutorial-new-method.md, docs/tutorial-new-family.md).
 #pragma once
 
 namespace evenkeel {
 
-/// Parses argv and does what one sub-command says; an error ends in one line on stderr. \return the exit code: 0 done,
-/// 1 the input is wrong or the output cannot be written (apps/output.h), 2 our fault, 130 interrupted with the state
-/// saved.
+/// Parses argv and runs one sub-command. Prints an error as one line on stderr.
+/// \return the exit code: 0 success; 1 invalid input or unwritable output (apps/output.h); 2 internal error; 130
+/// interrupted with the state saved
 int run_program(int argc, char** argv);
-/// run_program(), then the end of the process without destroying what is static: to take LibTorch down takes longer
-/// than most short commands do.
+/// Calls run_program() and exits without destroying static objects, because shutting LibTorch down takes longer than
+/// most short commands.
 [[noreturn]] void run_and_exit(int argc, char** argv);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  What train and serve share: the round that a run goes on from.
+/// \file  The flag --from-round, which train and serve share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@ inline void add_from_round_flag(CLI::App& command, std::optional<int64_t>& round
       "from the beginning)");
 }
 
-/// \throws kConfig for a round of no run that goes on, and for a negative one.
+/// Checks the value of --from-round. \throws kConfig when it is negative or given without --resume
 inline void check_from_round(const std::optional<int64_t>& round, bool resume) {
   EK_CHECK(!round || resume, kConfig, "--from-round is ", *round,
            ", which is a round of the run that --resume goes on with");

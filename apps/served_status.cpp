@@ -14,9 +14,9 @@ namespace {
 
 fs::path federation_of(const fs::path& run) { return run / "federation"; }
 
-/// Runs of an earlier version have sessions.jsonl.
+/// Runs of an earlier version have talks.jsonl.
 fs::path session_file(const fs::path& federation) {
-  const auto earlier = federation / "sessions.jsonl";
+  const auto earlier = federation / "talks.jsonl";
   return path_exists(earlier) ? earlier : federation / "sessions.jsonl";
 }
 

@@ -1,4 +1,4 @@
-/// \file  What `evenkeel status` shows of a federation beside what it shows of every run.
+/// \file  Formats what `evenkeel status` shows of a federation in addition to the status of any run.
 #pragma once
 
 #include <filesystem>
@@ -6,17 +6,17 @@
 
 namespace evenkeel {
 
-/// Where a server is asked for its figures.
+/// Address of a server that is asked for its metrics.
 struct ServerAddress {
   std::string server, ca;
   bool insecure = false;
 };
 
-/// Whether a server made the folder.
+/// Returns true if the run folder was made by a server (`evenkeel serve`).
 bool is_served(const std::filesystem::path& run);
-/// Who has joined, and what came of the last exchange with each client. REQUIRES is_served()
+/// Returns the nodes that joined and the result of the last exchange with each client. REQUIRES is_served(run)
 std::string clients_status(const std::filesystem::path& run);
-/// The server's own figures, without the lines that explain them.
+/// Fetches the server's metrics and returns them without their comment lines.
 std::string server_status(const ServerAddress& address);
 
 }  // namespace evenkeel

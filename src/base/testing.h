@@ -1,4 +1,5 @@
-/// \file  Folders and files of a test's own: several test programs may run at once. Memory of its own, freed.
+/// \file  Helpers of tests: temporary folders and files that are unique, so that several test programs may run at once,
+/// and probes of the process' memory.
 #pragma once
 
 #include <malloc.h>
@@ -18,14 +19,14 @@
 
 namespace evenkeel::testing {
 
-/// The folder of data that is no part of the project, which $EVENKEEL_DATA names; without it one that is not there, so
-/// that tests skip and say so.
+/// Returns the folder of external test data, $EVENKEEL_DATA. If the variable is not set, the returned path does not
+/// exist, and tests that need it are skipped with a message.
 inline fs::path data_folder() {
   const char* given = std::getenv("EVENKEEL_DATA");
   return given ? given : "$EVENKEEL_DATA";
 }
 
-/// A new empty folder of a name that no other process has, removed with all it holds when the object goes.
+/// Creates a new empty folder with a unique name. The destructor removes it with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -34,7 +35,7 @@ class TemporaryFolder {
     path_ = pattern;
   }
   ~TemporaryFolder() {
-    std::error_code ignored;  // a destructor does not throw; what is left lies in the temporary folder
+    std::error_code ignored;  // a destructor does not throw; leftovers stay in the temporary folder
     fs::remove_all(path_, ignored);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -45,7 +46,8 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-/// A file with a content, in a folder of its own. Example:  load_json(TemporaryFile("[1]").path())
+/// Creates a file with the given content in a temporary folder of its own. Example:
+/// load_json(TemporaryFile("[1]").path())
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string_view content, std::string_view name = "file.json") : path_(folder_.path() / name) {
@@ -58,7 +60,7 @@ class TemporaryFile {
   fs::path path_;
 };
 
-/// Kibibytes of mapped files of a folder that are in this process' memory.
+/// Returns how many KiB of mapped files of `folder` are resident in this process.
 inline int64_t resident_kib(const fs::path& folder) {
   std::ifstream maps("/proc/self/smaps");
   int64_t kib = 0;
@@ -71,7 +73,8 @@ inline int64_t resident_kib(const fs::path& folder) {
   return kib;
 }
 
-/// 128 MiB that were freed and stay with the process by themselves: something above them is kept.
+/// Allocates 128 MiB in pieces and frees all but the last one. The freed memory stays with the process, because the
+/// kept piece has the highest address.
 class FreedMemory {
  public:
   FreedMemory() {
@@ -84,15 +87,15 @@ class FreedMemory {
     pieces.clear();
     resident_ = resident();
   }
-  /// Whether it was glibc's allocator: sanitizers bring another.
+  /// Returns true when glibc's allocator served the memory. Sanitizers bring another allocator.
   bool is_glibcs() const { return is_glibcs_; }
-  /// Whether the system has most of it again.
+  /// Returns true when more than half of the freed memory has left this process.
   bool went_back() const { return resident() < resident_ - static_cast<int64_t>(kPiece * kPieces / 2); }
 
  private:
   static constexpr size_t kPiece = size_t{1} << 16, kPieces = size_t{1} << 11;
 
-  /// Bytes of this process.
+  /// Returns the resident bytes of this process.
   static int64_t resident() {
     int64_t total = 0, pages = 0;
     std::ifstream("/proc/self/statm") >> total >> pages;
@@ -104,7 +107,7 @@ class FreedMemory {
   bool is_glibcs_ = false;
 };
 
-/// What the Error says that `use` throws; "no error" where it throws none.
+/// Calls `use` and returns the message of the Error that it throws, or "no error".
 template <typename Use>
 std::string refusal(Use&& use) {
   try {

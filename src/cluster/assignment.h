@@ -1,4 +1,4 @@
-/// \file  Which rank trains which clients of a round. The deal changes how long a round takes, and nothing else.
+/// \file  Assigns the clients of a round to ranks. The assignment changes the duration of a round but not its result.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,10 @@
 
 namespace evenkeel::cluster {
 
-/// Largest first, each to the rank that has least so far; the lowest of those that have alike. Rank 0 gets the first.
-/// \param costs  one per client. \return indices into it, per rank, in the order they were dealt
+/// Assigns clients in order of decreasing cost, each to the rank with the lowest total cost so far; ties go to the
+/// lowest rank. Rank 0 gets the first client.
+/// \param costs  one per client
+/// \return indices into `costs` for each rank, in the order of assignment
 std::vector<std::vector<size_t>> deal(std::span<const double> costs, int ranks);
 
 }  // namespace evenkeel::cluster

@@ -1,5 +1,5 @@
-/// \file  The clients of a run, dealt out to its ranks: what rank 0 has in place of a LocalFabric. Every rank holds the
-/// base and all rows, draws and prepares as the server does, and trains its share; rank 0 owns the run.
+/// \file  Distributes the clients of a run over its ranks; rank 0 uses it in place of a LocalFabric. Every rank holds
+/// the base and all rows and trains its share of the clients. Rank 0 owns the run.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace evenkeel::cluster {
 
-/// Sums over all ranks of a group.
+/// Reduces values over all ranks of a group.
 class GroupReduction : public Reduction {
  public:
   explicit GroupReduction(ProcessGroup& member) : member_(member) {}
@@ -21,20 +21,22 @@ class GroupReduction : public Reduction {
   ProcessGroup& member_;
 };
 
+/// The clients of all ranks, as rank 0 sees them. Not thread-safe.
 class ClusterFabric : public Fabric {
  public:
-  /// \param log  gets a line per deal: which rank trains whom
+  /// \param log  file to which one line per assignment is appended: which rank trains which client
   ClusterFabric(ProcessGroup& member, Experiment& experiment, std::filesystem::path log);
 
   void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
-  /// Training is dealt out, and so are gradients of clients' own rows; all else is rank 0's.
+  /// Distributes training, and gradients of clients' own rows, over the ranks. Rank 0 does everything else.
   void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
   void remember(const ClientMemories& memories) override { here_.remember(memories); }
   const Reduction& sums(const RoundView& round) override;
-  /// With `cluster.regroup`: those who are left form a new group.
+  /// With `cluster.regroup`, forms a new group of the remaining ranks after a loss. Returns false when the run cannot
+  /// go on.
   bool recovers() override;
 
-  /// Dismisses the others, when all is done: whoever is lost by then is not missed.
+  /// Dismisses the other ranks after the run is complete. A rank that cannot be reached causes only a warning.
   void end();
 
  private:

@@ -1,6 +1,6 @@
-/// \file  What the processes of a run on several machines exchange, in bytes and integers: a store of small values that
-/// all can see, and operations of a group that all its members call at once. Tensors are another room's business, and
-/// what carries the bytes is one file's (cluster/gloo.cpp).
+/// \file  Declares how the processes of a distributed run communicate: a key-value store for small values that all
+/// ranks can read, and collective operations on bytes and integers. Only cluster/gloo.cpp implements them. Tensors are
+/// handled elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -12,56 +12,61 @@
 
 namespace evenkeel::cluster {
 
-/// Keys and small values that all ranks see; never bulk. Every call may \throw kIo when the store is out of reach.
+/// A key-value store that all ranks share, for small values. Every call may \throw kIo when the store cannot be
+/// reached.
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Does not wait.
+  /// Returns the value of `key`, or nothing if it is not set. Does not wait.
   virtual std::optional<std::string> find(const std::string& key) = 0;
-  /// The number under `key` afterwards; it begins at 0.
+  /// Adds `by` to the number under `key`, which starts at 0, and returns the new number.
   virtual int64_t add(const std::string& key, int64_t by) = 0;
 };
 
-/// Where the store is.
+/// Network address of the store.
 struct BoardAddress {
   std::string host;
   uint16_t port = 0;
-  bool here = false;   ///< this process keeps it
-  int listening = -1;  ///< a socket that does already, for who keeps it; -1: none
+  bool here = false;   ///< this process hosts the store
+  int listening = -1;  ///< for the host: a socket that already listens on the port, or -1
 };
 
-/// A group of ranks, numbered from 0. All but send and receive are called by all members, in one order. An operation
-/// in which nothing moves for the group's timeout \throws kIo, and one whose peer died does within moments.
+/// A group of ranks, numbered from 0. All members call each operation in the same order, except send and receive. An
+/// operation \throws kIo when no data moves for the group's timeout, and within moments when the peer process has died.
 class Collective {
  public:
   virtual ~Collective() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Copies the bytes of rank `root` to all members.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-  /// Everybody gets it.
+  /// Replace each value by its sum or maximum over all members.
   virtual void sum(std::span<int64_t> values) = 0;
   virtual void max(std::span<int64_t> values) = 0;
+  /// Send bytes to, or receive them from, one member. Both sides must pass the same length.
   virtual void send(std::span<const std::byte> bytes, int to) = 0;
   virtual void receive(std::span<std::byte> bytes, int from) = 0;
 };
 
-/// Bytes per operation: large ones go in slices, whose staging memory is bounded.
+/// Maximum bytes per transfer. Larger operations are split, which bounds the staging memory.
 constexpr size_t kSlice = size_t{16} << 20;
 
-/// Whether this program can run in a group at all: its LibTorch brings Gloo.
+/// Returns true when this LibTorch contains Gloo, so that this program can run in a group.
 bool has_gloo();
 
-/// \param timeout_s  to reach it at first. \throws kIo naming the address; kConfig without Gloo
+/// Connects to the store, or hosts it if `address.here`. \param timeout_s  seconds to wait for the first connection
+/// \throws kIo naming the address; kConfig without Gloo.
 std::unique_ptr<RendezvousStore> make_board(const BoardAddress& address, double timeout_s);
 
+/// Describes the membership of this process in a group.
 struct GroupPlace {
-  std::string name;  ///< of the group: keys of another group are not these
+  std::string name;  ///< name of the group, the prefix of its keys in the store
   int rank = 0, size = 1;
-  std::string device{};  ///< network interface; empty: the one that leads to the store
-  double timeout_s = 60;
+  std::string device{};   ///< network interface, e.g. "eth0"; empty: the one that leads to the store
+  double timeout_s = 60;  ///< seconds without transferred data after which an operation fails
 };
-/// Waits until all members are there. \param store  of make_board()
+/// Joins a group. Waits until all members have joined. \param store  a result of make_board()
 std::unique_ptr<Collective> make_group(RendezvousStore& store, const BoardAddress& address, const GroupPlace& place);
 
 }  // namespace evenkeel::cluster

@@ -1,5 +1,5 @@
-/// \file  What rank 0 asks of the others, one command after the other: a line of JSON on the store, and behind it, for
-/// some, bytes to all.
+/// \file  Defines the commands that rank 0 sends to the other ranks, one after another. A command is a line of JSON in
+/// the store; some are followed by a broadcast of bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace evenkeel::cluster {
 
+/// The kinds of commands.
 enum class Order {
-  kNews,       ///< bytes: what all clients learn
-  kTrain,      ///< bytes: the state; the clients' memories
-  kSum,        ///< the sums of the round that was trained last
-  kGradients,  ///< `ask`, by the clients
+  kNews,       ///< followed by bytes: the change of the shared state, for all clients
+  kTrain,      ///< followed by bytes: the server state, then the clients' memories
+  kSum,        ///< take part in the sums of the round that was trained last
+  kGradients,  ///< compute the gradient sums `ask` for the rank's clients
   kEnd
 };
 constexpr auto names(Order) {
@@ -26,14 +27,15 @@ constexpr auto names(Order) {
                     config::EnumName<Order>{"end", Order::kEnd}};
 }
 
+/// One command. Fields that its order does not use keep their defaults.
 struct Command {
   Order order = Order::kEnd;
   int64_t round = 0;
-  int64_t exchange = 0;                        ///< counts those that clients answer
-  std::vector<std::vector<int64_t>> shares{};  ///< ids of clients, by group_rank
-  std::vector<int64_t> participants{};         ///< kTrain: who was drawn; kSum: who is left of them
+  int64_t exchange = 0;                        ///< serial number among commands that clients answer
+  std::vector<std::vector<int64_t>> shares{};  ///< client ids for each group_rank
+  std::vector<int64_t> participants{};         ///< kTrain: the drawn clients; kSum: those that remain of them
   std::optional<SumGradients> ask{};
-  int64_t bytes = 0, memory_bytes = 0;
+  int64_t bytes = 0, memory_bytes = 0;  ///< lengths of the broadcasts that follow
 
   void visit(auto& field) {  // base/format/record.h
     field("order", order);
@@ -47,28 +49,33 @@ struct Command {
   }
 };
 
-/// Both ends of the commands of one group.
+/// Sends and receives the commands of one group.
 class Commands {
  public:
   explicit Commands(ProcessGroup& member) : member_(member) {}
+  /// Sends a command to all ranks (rank 0). \throws as ProcessGroup::check().
   void give(const Command& command);
-  Command take();  ///< waits
-  /// [n] uint8 from rank 0 to all.
+  /// Waits for the next command and returns it (other ranks).
+  Command take();
+  /// Broadcasts bytes [N] uint8 from rank 0. Rank 0 calls share(); the others call shared() with the length and receive
+  /// them. \param what  the content, for errors
   void share(const at::Tensor& bytes_N, const std::string& what);
   at::Tensor shared(int64_t size, const std::string& what);
-  void begin_again() { next_ = 0; }  ///< in a new group
+  void begin_again() { next_ = 0; }  ///< restarts the numbering in a new group
 
  private:
   ProcessGroup& member_;
   int64_t next_ = 0;
 };
 
-/// What a client's training costs, for the deal: its tokens times its experts.
+/// Returns the training cost of a client for deal(): its number of tokens times its experts per token.
 double cost_of(const ClientProfile& client, std::span<const Example> rows);
 
+/// Returns the ids of clients, in order.
 std::vector<int64_t> ids_of(std::span<const ClientProfile> clients);
 
-/// "ready/3/1": the exchange and the group_rank. And of the grant to send.
+/// Return keys of the store, e.g. "ready/3/1" from exchange and group_rank. A rank sets `ready` when its replies are
+/// complete, rank 0 sets `grant` when the rank may send them, and the rank reports steps and tokens in `progress`.
 std::string ready_key(int64_t exchange, int group_rank);
 std::string grant_key(int64_t exchange, int group_rank);
 std::string progress_key(int64_t exchange, int group_rank);

@@ -1,4 +1,4 @@
-/// \file  The beat of a rank, and the watch over the others'.
+/// \file  Sends the heartbeat of a rank and monitors those of other ranks.
 #pragma once
 
 #include <atomic>
@@ -15,42 +15,50 @@
 
 namespace evenkeel::cluster {
 
-/// What a rank hears about the others.
+/// Describes a failure that ends the group.
 struct PeerFailure {
+  /// kLost: a rank sent no heartbeat for the timeout, or rank 0 starts a new group. kLeft: a member reported an error
+  /// and left, or the store cannot be reached. kStop: a member was interrupted.
   enum class Kind { kNone, kLost, kLeft, kStop };
   Kind kind = Kind::kNone;
-  std::string text{};
+  std::string text{};  ///< for messages
 };
 
-/// Two threads, never joined: one beats on a store of its own and watches, the other ends the process when the first is
-/// stuck for longer than anything may take: a store whose keeper is frozen answers nobody.
+/// Runs two detached threads. The first sends a heartbeat ten times a second over its own connection to the store, and
+/// monitors other ranks. The second ends the process with exit code 1 when the first is blocked for more than timeout_s
+/// + 5 seconds: if rank 0 is frozen, calls to its store never return. The object must live as long as the process.
 class Heartbeat {
  public:
   struct Settings {
     int rank = 0;
-    std::string beat, epoch;  ///< keys: in front of a rank; of the newest epoch
+    std::string beat, epoch;  ///< keys in the store: prefix of the heartbeat of a rank; number of the newest group
+    /// Seconds without a heartbeat after which a rank is lost: after its first heartbeat, and before it.
     double timeout_s = 60, start_timeout_s = 300;
   };
 
   Heartbeat(std::unique_ptr<RendezvousStore> store, Settings settings);
+  /// Starts the threads.
   void start();
 
-  /// A group: whom to watch, and where its trouble is told.
+  /// Describes a group to monitor.
   struct Watch {
-    std::vector<int> ranks{};
-    int64_t epoch = 0;
-    std::string trouble_key{};
+    std::vector<int> ranks{};   ///< ranks to monitor
+    int64_t epoch = 0;          ///< number of the group
+    std::string trouble_key{};  ///< key under which a member reports why it leaves
   };
+  /// Replaces the monitored group and clears the recorded failure.
   void watch(Watch watch);
+  /// Returns the first failure of the monitored group. Threads: any.
   PeerFailure trouble() const;
-  /// Seconds since the rank's last beat.
+  /// Returns the seconds since the rank's last heartbeat.
   double silence(int rank) const;
+  /// Disables the second thread: the process is no longer ended.
   void retire() { retired_ = true; }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Beat {
-    int64_t count = 0;
+    int64_t count = 0;  ///< newest value of the rank's counter
     Clock::time_point last = Clock::now();
   };
   [[noreturn]] void beat_for_ever();
@@ -58,6 +66,7 @@ class Heartbeat {
   void look();
   void look_at(int rank, int64_t epoch);
   Watch watch() const;
+  /// Records a failure of group `epoch`, unless one is recorded already.
   void raise(PeerFailure trouble, int64_t epoch);
 
   const std::unique_ptr<RendezvousStore> store_;

@@ -1,4 +1,4 @@
-/// \file  What all ranks of a run must have alike: config, data, base weights, sites, program.
+/// \file  Checks that all ranks of a run have the same config, data, base weights, sites and program.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace evenkeel::cluster {
 
+/// Returns the name of this machine.
 std::string host_name();
 
-/// Digests, and where they were made.
+/// Digests of everything that must be equal, and the machine that computed them.
 struct Identity {
   std::string host, processor;
   std::string config, data, base, layout, build;
@@ -27,14 +28,16 @@ struct Identity {
   }
 };
 
-/// Cost: one read of all input files.
+/// Computes the digests. Cost: reads all input files, except large files whose fingerprint is cached.
 Identity identity_of(const Experiment& experiment);
 
-/// A line per rank that has something else than rank 0: who, what. Empty: all are alike.
+/// Returns one line for each rank that differs from rank 0, naming the rank and the digests. An empty result means that
+/// all are equal.
 std::vector<std::string> differences(const std::vector<Identity>& ranks);
 
-/// Exchanges identities with all ranks. \throws kConfig naming who differs in what; a log line per rank on rank 0
-/// \return by rank
+/// Exchanges identities with all ranks and returns them by rank. Rank 0 logs differences, and warns when processors
+/// differ.
+/// \throws kConfig naming the ranks that differ.
 std::vector<Identity> meet(ProcessGroup& member, const Experiment& experiment);
 
 }  // namespace evenkeel::cluster

@@ -1,5 +1,5 @@
-/// \file  Which rank of how many this process is, and where the ranks find each other: from `[cluster]`, or from what
-/// torchrun, Open MPI, PMI (MPICH) or Slurm leave in the environment.
+/// \file  Finds the rank of this process, the number of ranks and the address of the store, from `[cluster]` or from
+/// the environment variables of torchrun, Open MPI, PMI (MPICH) or Slurm.
 #pragma once
 
 #include <functional>
@@ -11,26 +11,32 @@
 
 namespace evenkeel::cluster {
 
+/// Result of find_launch().
 struct Launch {
   int rank = 0, size = 1;
   BoardAddress store{};
-  std::string attempt = "0";  ///< how often the launcher has begun anew: keys of an earlier attempt are not this one's
-  std::string launcher{};     ///< who says so, for messages
+  /// Number of the launcher's restart. It is part of all keys, so keys of earlier attempts are not read.
+  std::string attempt = "0";
+  std::string launcher{};  ///< source of rank and size, for messages
 };
 
-/// Reads an environment variable.
+/// Returns the value of an environment variable, or nothing.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+/// Returns a function that reads the variables of this process.
 Environment this_environment();
 
-/// Precedence: the options, torchrun, Open MPI, PMI, Slurm; nobody: one rank. Slurm counts within a step of srun, and
-/// where nobody else does: it may have started the launcher, and a batch script is no rank.
-/// \throws kConfig for a rank without a size, two launchers that disagree, several ranks without an address.
+/// Order of precedence: the options, torchrun, Open MPI, PMI, Slurm. Slurm's variables count only inside an srun step
+/// and only if no other launcher has set its own, because srun may have started that launcher; a batch script itself is
+/// not a rank. If nothing is set, the run has one rank.
+/// \throws kConfig for a rank without a size, for two launchers that disagree, and for several ranks without an
+/// address.
 Launch find_launch(const ClusterOptions& options, const Environment& environment = this_environment());
 
-/// "node07" of "node[07-09,12],gpu1".
+/// Returns the first host of a Slurm node list, e.g. "node07" of "node[07-09,12],gpu1".
 std::string first_host(const std::string& node_list);
 
-/// One sentence where `threads` cannot all run: fewer processors are left to this process. Empty: all is well.
+/// Returns a warning when this process has fewer processors than its share of `threads` needs, otherwise an empty
+/// string.
 std::string threads_warning(int64_t threads, int64_t processors, int ranks_here, const std::string& launcher);
 
 }  // namespace evenkeel::cluster

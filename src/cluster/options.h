@@ -1,5 +1,5 @@
-/// \file  `[cluster]`: how the ranks of a run reach each other. Nothing of it changes a result, so it is no part of a
-/// run's config: the same run goes on with another number of ranks, or with none.
+/// \file  Defines the `[cluster]` section: how the ranks of a run reach each other. These options do not change results
+/// and are not part of a run's config, so a run can be resumed with another number of ranks or without a cluster.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,12 @@ struct ClusterOptions {
     field("scratch", scratch, "folder for uploads that stay with their rank; empty: the system's for temporary files");
   }
 
+  /// Checks the values. \throws kConfig.
   void resolve(const config::Table& table) const;
 
-  /// As the file and the settings of `request` say. \throws kConfig
+  /// Reads the section from the config file and the settings of `request`. \throws kConfig.
   static ClusterOptions of(const RunRequest& request);
-  /// The TOML text of the section, each key with its meaning.
+  /// Returns the section as TOML, with the meaning of each key.
   std::string text() const;
 };
 

@@ -1,6 +1,6 @@
-/// \file  A process as one of the ranks of a run: what all of them see, who is still there, and the group that they
-/// form. A thread of its own beats on the store and watches the others' beats, so that nobody needs to sit in an
-/// operation to learn of a loss. Nothing of it waits when it is destroyed: who leaves, leaves.
+/// \file  Represents this process as a rank of a run: access to the shared store, failure detection and the current
+/// group. A separate thread sends heartbeats and monitors other ranks, so a failure is detected without a collective
+/// operation. Destruction does not wait for other ranks.
 #pragma once
 
 #include <functional>
@@ -17,46 +17,53 @@ namespace evenkeel::cluster {
 
 class Heartbeat;
 
-/// Keys of one group: a launcher's attempt and the group's number are in front, so that what an earlier one left is not
-/// seen.
+/// Returns the name of a key in the store. It contains the launcher's attempt and the number of the group, so keys of
+/// earlier attempts and groups are not read. \param epoch  number of the group; negative: a key for all groups
 std::string key_of(const std::string& attempt, int64_t epoch, const std::string& key);
 
+/// The membership of this process in the group. Not thread-safe.
 class ProcessGroup {
  public:
-  /// Reaches the store, or keeps it, and begins to beat.
+  /// Connects to the store, or hosts it, and starts the heartbeat. \throws kIo when the store cannot be reached.
   ProcessGroup(const Launch& launch, const ClusterOptions& options);
 
   int rank() const { return launch_.rank; }
-  int launched() const { return launch_.size; }
-  bool leads() const { return launch_.rank == 0; }
+  int launched() const { return launch_.size; }     ///< number of ranks at start
+  bool leads() const { return launch_.rank == 0; }  ///< true on rank 0
   const ClusterOptions& options() const { return options_; }
-  int64_t epoch() const { return epoch_; }
-  /// The ranks of the group, in order: all, but for those that were lost.
+  int64_t epoch() const { return epoch_; }  ///< number of the group, from 0
+  /// Returns the ranks of the group in ascending order: all ranks that are not lost.
   const std::vector<int>& members() const { return members_; }
-  int group_rank() const;  ///< own place among them
+  int group_rank() const;  ///< index of this rank in members()
 
+  /// Write and read a key of the current group. \throws kIo when the store cannot be reached.
   void post(const std::string& key, const std::string& value);
   std::optional<std::string> read(const std::string& key);
-  /// \throws as check(), as long as it takes
+  /// Waits for a key without a time limit and returns its value. \throws as check().
   std::string wait_for(const std::string& key);
-  /// \throws kIo naming the rank that is lost, what another rank left with, Interrupted when one was asked to stop.
+  /// Checks for failures of the group. \throws kIo naming the lost rank or the error of another rank, Interrupted when
+  /// a rank was interrupted.
   void check();
-  /// Sleeps a little between two looks at the store.
+  /// Sleeps 2 ms, for loops that poll the store.
   static void pause();
-  /// For the others, before this one leaves; who leads gives them time to hear it.
+  /// Reports to the other ranks why this rank leaves. Rank 0 then waits 0.4 s, so that they can read it before the
+  /// store is gone.
   void tell(const std::string& trouble) noexcept;
+  /// Reports that this rank was interrupted, as tell().
   void tell_stop(const std::string& why) noexcept;
 
-  /// All ranks that were launched, once; waits for them.
+  /// Forms the group of members(), which are all launched ranks at first. Waits for them.
   void form_group();
-  /// Runs `work` on the group. \throws what it does, saying rank and `what`; the group is broken then
+  /// Runs `work` with the group. \throws the error of `work` with the rank and `what` in front; the group is broken
+  /// after it. Also \throws as check().
   void together(const std::string& what, const std::function<void(Collective& group)>& work);
 
-  /// Whether a rank was lost, so that regroup() makes sense.
+  /// Returns true when the group cannot go on, so that regroup() is needed.
   bool broken() const { return broken_; }
-  /// Forms a group of those who are still there, the leader among them. Who leads finds them; the others run_worker.
+  /// Forms a new group of rank 0 and all ranks that are not lost. Each of them must call it. \throws kIo when rank 0 is
+  /// lost.
   void regroup();
-  /// Ends the watch: others may leave without being missed.
+  /// From now on this process is not ended when the store stops answering. Call it before the ranks exit.
   void retire();
 
  private:
@@ -72,8 +79,8 @@ class ProcessGroup {
   Launch launch_;
   ClusterOptions options_;
   std::unique_ptr<RendezvousStore> store_;
-  Heartbeat* pulse_;   // lives as long as the process: its threads may be stuck
-  Collective* group_;  // likewise
+  Heartbeat* pulse_;   // never deleted, because its threads may be blocked
+  Collective* group_;  // never deleted either
   std::vector<int> members_;
   int64_t epoch_ = 0;
   bool broken_ = false;

@@ -1,4 +1,4 @@
-/// \file  A run of several ranks from beginning to end, as `evenkeel train` starts it: what rank 0 and others do.
+/// \file  Runs a distributed training from start to end, as `evenkeel train` calls it on rank 0 and on the other ranks.
 #pragma once
 
 #include <functional>
@@ -10,15 +10,17 @@
 
 namespace evenkeel::cluster {
 
-/// How rank 0 begins or resumes the run.
+/// Starts or resumes the run on rank 0.
 using OpenRun = std::function<Run(const RunHooks& hooks)>;
 
-/// Rank 0: opens the run, waits for ranks that are like it, completes it and dismisses them. \param conclude  what is
-/// left to do with the run then. \throws as complete_run(); kConfig where ranks differ, kIo where one is lost
+/// Runs rank 0: opens the run, waits for ranks with equal inputs, completes the run and dismisses the other ranks.
+/// \param conclude  called after the last round with the run and its final scores
+/// \throws as complete_run(); kConfig when ranks differ, kIo when a rank is lost.
 void lead(const Launch& launch, const ClusterOptions& options, const OpenRun& open, const StopRequest& stop,
           const std::function<void(const Run& run, const std::vector<TaskScore>& scores)>& conclude);
 
-/// Any other rank. \param request  must ask for the run that rank 0 has
+/// Runs any other rank until rank 0 dismisses it. \param request  must describe the same run as on rank 0
+/// \throws kConfig when it does not, otherwise as lead().
 void run_worker(const Launch& launch, const ClusterOptions& options, const RunRequest& request,
                 const StopRequest& stop);
 

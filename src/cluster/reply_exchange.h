@@ -1,5 +1,5 @@
-/// \file  A client's reply on its way from the rank that trained it to rank 0: 64 bytes that say what it is, then its
-/// parts one after the other.
+/// \file  Sends a client's reply from the rank that trained it to rank 0: a header of 64 bytes, then the parts of the
+/// reply.
 #pragma once
 
 #include <array>
@@ -10,23 +10,24 @@
 
 namespace evenkeel::cluster {
 
-/// Eight numbers. What comes from another group, round or model is refused by them.
+/// Eight numbers in front of a reply. The receiver uses them to refuse replies of another group, round or model.
 struct ReplyHeader {
-  int64_t layout = 0;  ///< layout_of() the sender
+  int64_t layout = 0;  ///< layout_of() the sender's sites
   int64_t client = 0, round = 0, epoch = 0;
-  int64_t message = 0, payload = 0, memory = 0, crossed = 0;  ///< bytes of the parts
+  int64_t message = 0, payload = 0, memory = 0, crossed = 0;  ///< lengths of the parts in bytes
 
-  /// \throws kData naming what `got` differs in.
+  /// Compares epoch, round and layout. \throws kData naming the first that differs in `got`.
   void check(const ReplyHeader& got) const;
 };
 static_assert(sizeof(ReplyHeader) == 64);
 
-/// A number that models with other sites have not.
+/// Returns a hash of site names and sizes.
 int64_t layout_of(const Sites& sites);
 
-/// \param payload  its bytes where it goes along; empty: it stays
+/// Sends a reply to rank `to`. A payload without bytes stays on this rank. \throws kIo.
 void send_reply(Collective& group, int to, ReplyHeader header, const Reply& reply);
-/// \param expected  layout, round and epoch
+/// Receives a reply of rank `from`. \param expected  layout, round and epoch that the reply must have
+/// \throws kData when it has others or is malformed, kIo when the transfer fails.
 Reply receive_reply(Collective& group, int from, const ReplyHeader& expected);
 
 }  // namespace evenkeel::cluster

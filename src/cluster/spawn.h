@@ -1,13 +1,16 @@
-/// \file  Several ranks on this machine, without a launcher: processes of this one, which ends them all when one fails.
+/// \file  Starts several ranks on this machine without a launcher, as child processes. When one fails, the others are
+/// ended.
 #pragma once
 
 #include "cluster/launch.h"
 
 namespace evenkeel::cluster {
 
-/// Returns in each of `ranks` new processes, which find each other over loopback. This one never returns: it hands on
-/// signals to rank 0, waits for all, and ends with rank 0's exit code or that of the first that failed. REQUIRES that
-/// no threads run yet. \param others_go_on  whether the loss of a rank but the first is theirs to deal with
+/// Forks `ranks` child processes and returns in each of them; the children connect over loopback. It never returns in
+/// the calling process, which forwards SIGINT and SIGTERM to rank 0, waits for all children, and exits with the code of
+/// rank 0 or of the first child that failed. REQUIRES that no other threads exist.
+/// \param others_go_on  true: the loss of a rank other than 0 does not end the others
+/// \throws kIo when a process cannot be created.
 Launch spawn(int ranks, bool others_go_on);
 
 }  // namespace evenkeel::cluster

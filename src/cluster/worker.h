@@ -1,4 +1,4 @@
-/// \file  What every rank but the first does: rank 0's commands, one after the other, until it is dismissed.
+/// \file  Runs a rank other than 0: executes the commands of rank 0 until it is dismissed.
 #pragma once
 
 #include "base/system/interrupt.h"
@@ -7,8 +7,8 @@
 
 namespace evenkeel::cluster {
 
-/// Until rank 0 says that all is done. \param stop  asked after every step and while waiting
-/// \throws what went wrong here, or with the others; Interrupted
+/// Executes commands until kEnd. \param stop  called after every step and while waiting
+/// \throws the error of this rank or of another one; Interrupted.
 void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop);
 
 }  // namespace evenkeel::cluster

@@ -1,6 +1,6 @@
-/// \file  The small world that the built-in text tells of and the built-in tasks ask about: animals with a colour, a
-/// home and a food, ordered by size; tools and what they are for; routines, whose steps follow one another. Fixed: it
-/// does not depend on any seed, so that a model trained on the text knows what the tasks ask.
+/// \file  Defines the built-in world: facts that the built-in text states and the built-in tasks ask about. It has
+/// animals (with a colour, a home, a food and a size), tools with their purposes, and routines with their steps. It is
+/// fixed and depends on no seed, so a model trained on the text knows the answers.
 #pragma once
 
 #include <array>
@@ -11,16 +11,17 @@
 
 namespace evenkeel::world {
 
-/// What is told of every animal.
+/// Attributes of an animal.
 enum Relation : int64_t { kColour, kHome, kFood };
 constexpr int64_t kRelationCount = 3;
 
+/// Returns the names of the animals. An `animal` below is an index into this list.
 std::span<const std::string_view> animals();
-/// "red", ...; "forest", ...; "nuts", ...
+/// Returns the values of a relation: "red", ... (kColour); "forest", ... (kHome); "nuts", ... (kFood).
 std::span<const std::string_view> values(int64_t relation);
-/// Index of the value of `relation` that is true of `animal`. Every value is true of equally many animals.
+/// Returns the index of the animal's value of `relation`. Every value occurs equally often.
 int64_t value_of(int64_t animal, int64_t relation);
-/// Rank by size, all different: larger is bigger.
+/// Returns the animal's rank by size. Ranks are distinct, and a larger rank is a larger animal.
 int64_t size_of(int64_t animal);
 
 struct Tool {
@@ -28,24 +29,26 @@ struct Tool {
 };
 std::span<const Tool> tools();
 
-/// Activities in their order.
+/// A named activity and its steps in order.
 struct Routine {
   std::string_view name;  ///< "in the morning"
   std::array<std::string_view, 6> steps;
 };
 std::span<const Routine> routines();
 
-/// "the fox lives in the forest" / "does the fox live in the forest" / "where does the fox live".
+/// Returns a sentence such as "the fox lives in the forest". \param value  index into values(relation).
 std::string statement(int64_t animal, int64_t relation, int64_t value);
+/// Returns a question such as "does the fox live in the forest".
 std::string yes_no_question(int64_t animal, int64_t relation, int64_t value);
+/// Returns a question such as "where does the fox live".
 std::string open_question(int64_t animal, int64_t relation);
 
-/// Choices under numbered labels: "Answer1: red Answer2: blue". They stand in a fixed order, so that a question asks
-/// for knowledge and for the name of a choice, not for a search in a list.
-/// \param gap  what stands between two choices.
+/// Returns numbered choices: "Answer1: red Answer2: blue". The built-in tasks give choices in a fixed order, so that a
+/// question tests knowledge and not search in a list. \param gap  text between two choices.
 std::string numbered(std::string_view label, std::span<const std::string_view> choices, std::string_view gap);
 
-/// True for the quarter of things that training rows never ask about. \param a, b, kind  which thing, any numbers.
+/// Returns true for the quarter of facts that are kept for testing: training rows never ask about them.
+/// \param kind  kind of question, any number \param a, b  subject of the question, e.g. animal and relation
 bool held_out(uint64_t kind, uint64_t a, uint64_t b);
 
 }  // namespace evenkeel::world

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 
-/// Where words begin: each with the blanks before it. The last entry is the end of the text.
+/// Returns the offset of each word, including the blanks before it. The last entry is the end of the text.
 std::vector<size_t> word_starts(std::string_view text) {
   std::vector<size_t> starts;
   for (size_t at = 0; at < text.size();) {
@@ -20,7 +20,7 @@ std::vector<size_t> word_starts(std::string_view text) {
   return starts;
 }
 
-/// A run of words [first, last) that grows and shrinks around those that stay.
+/// A run of words [first, last) that grows and shrinks around the kept words.
 class Window {
  public:
   Window(std::string_view text, KeptSpan kept) : text_(text), starts_(word_starts(text)) {
@@ -48,7 +48,7 @@ class Window {
     }
   }
 
-  /// Gives back the word farthest out. \return whether there was one to give.
+  /// Removes the word farthest from the kept words. \return false if only the kept words are left.
   bool shrink() {
     if (last_ - kept_last_ > kept_first_ - first_)
       --last_;

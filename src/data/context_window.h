@@ -1,4 +1,4 @@
-/// \file  Shortening a row's context until its prompt fits, so that neither question nor answer is ever cut.
+/// \file  Shortens a row's context until its prompt fits, so that the question and the answer are never cut.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace evenkeel {
 
-/// Bytes [begin, end) of a context that have to stay. Empty: none, and the context loses its tail.
+/// The bytes [begin, end) of a context that must be kept. If empty, the context is shortened at its end only.
 struct KeptSpan {
   size_t begin = 0, end = 0;
 };
 
-/// Whole words of `context` around `kept`, to both sides alike, with which `tokens_with(window)` is at most `limit`.
-/// Words are added by their own tokens; where tokens join otherwise in the whole text, words at the edge go again.
-/// \param tokens_with  tokens of the whole text with this much of the context.
-/// \return nothing when not even the kept words (without any: the first one) fit.
+/// Returns a run of whole words of `context` around `kept` with tokens_with(run) <= `limit`. Words are added
+/// alternately on both sides, by their own token counts. If the whole text then exceeds `limit`, words are removed from
+/// the edges again. \param tokens_with  counts the tokens of the whole text with the given context.
+/// \return nothing if the kept words (without any: the first word) do not fit.
 /// Cost: one pass over the context, and two or three calls of `tokens_with`.
 std::optional<std::string> context_window(std::string_view context, KeptSpan kept, int64_t limit,
                                           const Tokenizer& tokenizer,

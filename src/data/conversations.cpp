@@ -74,13 +74,13 @@ class MessageReader {
     return turn;
   }
 
-  /// Whether role and a text are all there is.
+  /// Returns true if the message has only a role and a text.
   bool is_plain() const {
     const auto& json = message_.json();
     return json.size() == 2 && json.contains(content_key()) && json[content_key()].is_string();
   }
 
-  /// All keys, under OpenAI's names.
+  /// Returns all keys, with ShareGPT's names replaced by OpenAI's.
   OrderedJson all_keys(const OrderedJson& message, const std::string& role) const {
     OrderedJson renamed = OrderedJson::object();
     for (const auto& [key, value] : message.items()) {
@@ -126,7 +126,7 @@ void add_variable(const std::string& name, const OrderedJson& value, const std::
   into.variables.emplace_back(name, chat_value(value, place));
 }
 
-/// What names it cannot have: those that the conversation itself gives.
+/// Rejects names of variables that the conversation itself defines.
 void check_name(const JsonView& variable) {
   const auto& name = variable.key();
   variable.require(name != "messages" && name != "add_generation_prompt", " is given by the row itself");

@@ -1,4 +1,5 @@
-/// \file  The messages of a row, with all their keys: OpenAI's spelling (role, content) and ShareGPT's (from, value).
+/// \file  Reads the messages of a row, with all their keys. OpenAI's keys (role, content) and ShareGPT's (from, value)
+/// are supported.
 #pragma once
 
 #include <functional>
@@ -13,15 +14,16 @@
 
 namespace evenkeel {
 
-/// A row of a file, whose keys can be had in their order, as templates see them. The order costs a second reading,
-/// which is made only where it is asked for.
+/// One row of a file, as JSON. in_order() gives its keys in the order of the file, which chat templates see. It parses
+/// the row a second time, on the first call only. Not thread-safe.
 class SourceRow {
  public:
-  /// \param in_order  reads the same row again
+  /// \param in_order  parses the same row again, keeping the order of keys
   SourceRow(JsonView view, std::function<OrderedJson()> in_order)
       : view_(std::move(view)), read_in_order_(std::move(in_order)) {}
   const JsonView& view() const { return view_; }
-  /// \throws kData where an object has more keys than kMostKeys: each is looked up among all those before it.
+  /// Returns the row with its keys in the order of the file.
+  /// \throws kData if an object has more than kMostKeys keys (a look-up is linear in the number of keys).
   const OrderedJson& in_order() const;
 
  private:
@@ -31,18 +33,20 @@ class SourceRow {
   mutable std::optional<OrderedJson> ordered_;
 };
 
+/// Says which keys of a message are allowed.
 enum class MessageKeys {
-  kAll,        ///< a chat template takes them
-  kTextAlone,  ///< role and text are all that is written: a message that says more is refused
+  kAll,        ///< all; a chat template receives them
+  kTextAlone,  ///< role and text; a message with other keys is an error, because the template could not render them
 };
 
-/// The list of messages under `key`. Content is a text, or a list of parts {"type": "text", "text": ...}; an assistant
-/// that calls tools may have none. `weight` 0 takes an answer out of the loss.
-/// \throws kData (place, what is wrong with it)
+/// Reads the list of messages under `key`. The content of a message is a string, or a list of parts {"type": "text",
+/// "text": ...}; an assistant's message that calls tools needs no content. `weight` 0 excludes an assistant's message
+/// from the loss. \throws kData with the place and the error.
 std::vector<Turn> read_turns(const SourceRow& row, std::string_view key, MessageKeys keys);
 
-/// What the row gives its template beside messages: `tools`, `documents` and the entries of `chat_template_kwargs`.
-/// `tools` may be JSON in a string.
+/// Reads the template variables of a row into Row::variables: `tools`, `documents` and the entries of
+/// `chat_template_kwargs`. `tools` and `documents` may also be strings that contain JSON. \throws kData with the place;
+/// with kTextAlone also if any of them is given.
 void read_variables(const SourceRow& row, MessageKeys keys, Row& into);
 
 }  // namespace evenkeel

@@ -35,7 +35,7 @@ class Packer {
     batch_.offsets.push_back(start + length);
   }
 
-  /// What was added since the last one.
+  /// Ends the micro-batch of the examples added since the previous call.
   void end_micro_batch() { batch_.ends.push_back({batch_.tokens(), static_cast<int64_t>(targets_.size())}); }
 
   PackedBatch finish() {
@@ -50,7 +50,7 @@ class Packer {
  private:
   static constexpr int64_t kNone = -1;
 
-  /// The row of `id` behind the token of row `before`.
+  /// Returns the row of token `id` if it follows the token of row `before`.
   int64_t row_of(int64_t before, int64_t id, int64_t position) {
     const auto fresh = static_cast<int64_t>(ids_.size());
     if (shared_) {

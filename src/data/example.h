@@ -1,5 +1,5 @@
-/// \file  Rows of a task, tokenised examples, and packed batches: the forms data takes on its way to the model.
-/// Dimension names: T tokens of a packed batch on R rows, B sequences, N targets.
+/// \file  Defines the forms of training data: rows of a task, tokenised examples and packed batches. Dimension names: T
+/// tokens of a packed batch, R rows (of hidden states) that the model computes, B sequences, N targets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,73 +17,88 @@ namespace evenkeel {
 
 /// One message of a conversation.
 struct Turn {
-  std::string role, content;  ///< the text of its content; of several parts all, one behind the other
-  bool is_target = true;      ///< of an assistant's turn: false where its weight is 0, or where it is part of a prompt
-  jinja::Value message{};     ///< all keys, as a template sees them; undefined where role and content are all
-  std::string more{};         ///< these as JSON, which tells messages apart; empty where role and content are all
+  std::string role, content;  ///< role, and text of the content; several parts are concatenated
+  /// For an assistant's turn, false excludes it from the loss: its weight is 0 or it is part of a prompt.
+  bool is_target = true;
+  jinja::Value message{};  ///< all keys, for the chat template; undefined if the message has role and content only
+  std::string more{};      ///< `message` as JSON, used to compare rows; empty if `message` is undefined
 };
 
-/// One row in the LLM-Adapters format. `input` is empty in the commonsense files.
+/// One row of a task, in the LLM-Adapters format. `input` is the context; it is empty in the commonsense files.
 struct Row {
   std::string instruction, input, output, answer;
-  std::string label{};  ///< what partitions group by: the task kind, a document, a spec; empty when there is none
-  std::vector<std::string> options{};     ///< a choice: the answers allowed; empty: as the task or the instruction say
-  std::vector<std::string> references{};  ///< free text: the accepted answers
-  std::vector<Turn>
-      turns{};  ///< a conversation, the last turn an assistant's, whose text is `output`; the rest is empty then
-  std::vector<std::pair<std::string, jinja::Value>> variables{};  ///< of a conversation: tools, documents and the like
-  std::string variables_json{};                                   ///< these as JSON; empty when there are none
-  int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins, -1: nowhere
+  /// Group for partitions: the kind of task, a document or a specification. Empty if there is none.
+  std::string label{};
+  /// Allowed answers of a multiple-choice row. If empty, the task or the instruction defines them.
+  std::vector<std::string> options{};
+  std::vector<std::string> references{};  ///< free text: accepted answers
+  /// Turns of a conversation. The last turn is an assistant's and its text is also `output`; `instruction` and `input`
+  /// are empty. Empty for a row that is no conversation.
+  std::vector<Turn> turns{};
+  std::vector<std::pair<std::string, jinja::Value>> variables{};  ///< of a conversation: template variables such as
+                                                                  ///< tools and documents
+  std::string variables_json{};                                   ///< `variables` as JSON; empty if there are none
+  int64_t answer_at = -1;  ///< free text: byte of `input` where the answer begins; -1: not in `input`
 };
 
-/// What a row asks: equal for rows that ask the same in the same context. Views into the row.
+/// Returns the parts of the row that form the question, context included. Two rows ask the same if the results are
+/// equal. The views point into `row`.
 std::vector<std::string_view> question_of(const Row& row);
 
-/// Positions [begin, end) of a sequence.
+/// The half-open range [begin, end) of positions in a sequence.
 struct IdSpan {
   int64_t begin = 0, end = 0;
   bool operator==(const IdSpan&) const = default;
 };
 
-/// A tokenised row. Position i predicts ids[i + 1]; only ids from `first_target` on are predicted in the loss, and of
-/// these none that lies `between` the answers of a conversation.
+/// A tokenised row. Position i predicts ids[i + 1]. The targets of the loss are the ids from index `first_target` on,
+/// except those in `between`.
 struct Example {
   std::vector<int64_t> ids;
-  int64_t first_target = 1;       ///< index of the first id that is a target, >= 1; ids.size() when none is left
-  std::vector<IdSpan> between{};  ///< in order, apart from each other, at or behind first_target; empty for one answer
+  int64_t first_target = 1;  ///< index of the first target, >= 1; ids.size() if there is none
+  /// Ranges without targets, between the answers of a conversation and after the last one. They are disjoint, ascending
+  /// and not before first_target. Empty for a row with one answer.
+  std::vector<IdSpan> between{};
+  /// Returns the number of targets.
   int64_t targets() const;
 };
 
-/// What of a packed batch lies before the end of one of its micro-batches.
+/// Number of tokens and targets of a packed batch up to the end of a micro-batch.
 struct MicroBatchEnd {
   int64_t tokens = 0, targets = 0;
 };
 
-/// Sequences laid end to end, without padding. Attention is causal within each sequence. Rows are what goes through the
-/// model: one a token, or one for all tokens that stand behind the same tokens of their sequences.
+/// Sequences concatenated without padding. Attention is causal within each sequence. The model computes R rows: one per
+/// token, or, with prefix sharing, one for all tokens with the same tokens before them.
 struct PackedBatch {
-  at::Tensor ids;                ///< [R] int64
-  at::Tensor positions;          ///< [R] int64, position within the sequence (plus its cached length when generating)
-  std::vector<int64_t> offsets;  ///< B + 1 starts of sequences, in tokens; the last is T
-  at::Tensor rows_T{};     ///< [T] int64, each token's row, numbered as they first appear; undefined: one of its own
-  at::Tensor target_rows;  ///< [N] int64, rows of [R] whose hidden state predicts a target; one may predict several
-  at::Tensor targets;      ///< [N] int64
-  std::vector<MicroBatchEnd> ends{};  ///< of its micro-batches, in order, each some sequences; empty: it is one
+  at::Tensor ids;  ///< [R] int64, token of each row
+  /// [R] int64, position within the sequence (when generating: plus the cached length).
+  at::Tensor positions;
+  std::vector<int64_t> offsets;  ///< [B + 1] starts of the sequences, in tokens; the last is T
+  /// [T] int64, row of each token, numbered in order of first appearance. Undefined if row and token index are the
+  /// same.
+  at::Tensor rows_T{};
+  /// [N] int64, row in [0, R) that predicts each target. With prefix sharing a row may predict several targets.
+  at::Tensor target_rows;
+  at::Tensor targets;  ///< [N] int64, token ids
+  /// End of each micro-batch, in order. Empty if the batch is a single micro-batch.
+  std::vector<MicroBatchEnd> ends{};
   int64_t tokens() const { return offsets.empty() ? 0 : offsets.back(); }
   int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  /// Returns `ends`, or the end of the batch if `ends` is empty.
   std::vector<MicroBatchEnd> micro_batch_ends() const;
 };
 
-/// Packs examples in the order given. REQUIRES none is empty.
-/// \param micro_batch  so many of them each; 0: all
+/// Packs examples in the given order, one row per token. \param micro_batch  examples per micro-batch; 0: all.
+/// \throws kInternal when an example is empty or the number of examples is not a multiple of `micro_batch`.
 PackedBatch pack(std::span<const Example* const> examples, int64_t micro_batch = 0);
 PackedBatch pack(std::span<const Example> examples, int64_t micro_batch = 0);
 
-/// The same with rows shared where at least a sixteenth of all tokens need none of their own; else as pack().
+/// Packs examples with prefix sharing if it saves at least 1/16 of the T rows; otherwise packs them as pack() does.
 PackedBatch pack_shared(std::span<const Example* const> examples, int64_t micro_batch = 0);
 PackedBatch pack_shared(std::span<const Example> examples, int64_t micro_batch = 0);
 
-/// Packs bare id sequences with every position from the second on a target (scoring, pre-training).
+/// Packs token sequences for scoring or pre-training: every token except the first of a sequence is a target.
 PackedBatch pack_ids(std::span<const std::vector<int64_t>> sequences);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  Which files are one and the same, whatever they are called: names, links and copies. Paths are compared
-/// nowhere as texts.
+/// \file  Finds files that are the same file under several names, links or copies. Files are compared by device and
+/// inode, or by content, never by path.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@
 
 namespace evenkeel {
 
-/// Files by identity. Not thread-safe.
+/// A set of files. Not thread-safe.
 class KnownFiles {
  public:
-  /// Adds a file. \return false when it is there already: under the same name, another path to it, or a link.
+  /// Adds a file. \return false if the same file (device and inode) is in the set. \throws kIo if the file cannot be
+  /// read.
   bool add(const std::string& file);
-  /// The file among these with the same content, itself or a copy; nothing when there is none. Cost: a file is read
-  /// only where another one has its length. \throws kIo when one cannot be read
+  /// Returns a file of the set with the same content as `file` (the file itself or a copy), or nothing. Cost: files are
+  /// hashed only if their sizes are equal. \throws kIo if a file cannot be read.
   std::optional<std::string> with_content_of(const std::string& file);
 
  private:
   struct Known {
-    std::string file, digest;  ///< the digest is empty until it is asked for
+    std::string file, digest;  ///< digest: computed at first use, empty until then
   };
   std::set<std::pair<uint64_t, uint64_t>> nodes_;  // device and inode
   std::multimap<uint64_t, Known> by_size_;

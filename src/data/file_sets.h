@@ -1,4 +1,5 @@
-/// \file  `[data.files]`: sets of rows of people's own, and how each is scored. Read by tasks/files.cpp.
+/// \file  Defines the config section `[data.files]`: sets of the user's own rows and how each set is scored. The task
+/// family "files" (tasks/file_task.cpp) uses it.
 #pragma once
 
 #include <array>
@@ -12,12 +13,13 @@
 
 namespace evenkeel {
 
-/// How an answer is compared with what a row says.
+/// Selects how an answer is compared with the answers of a row.
 enum class Scoring {
-  kChoice,  ///< one of the allowed answers: read from generated text, and ranked by likelihood
-  kF1,      ///< in any words: exact match and F1 of words, both as SQuAD's scripts count them
-  kExact,   ///< the same, but a match is one to the letter, white space around it aside
-  kNll,     ///< nothing is generated: mean negative log-likelihood of the answers' tokens, and perplexity
+  /// The answer is one of the allowed ones. It is extracted from generated text, and also ranked by likelihood.
+  kChoice,
+  kF1,     ///< free text, scored with SQuAD's exact match and word F1
+  kExact,  ///< free text, scored as kF1, but exact match compares all characters except surrounding white space
+  kNll,    ///< nothing is generated; scored by mean negative log-likelihood of the answer tokens and by perplexity
 };
 constexpr auto names(Scoring) {
   return std::array{config::EnumName<Scoring>{"choice", Scoring::kChoice},
@@ -25,6 +27,7 @@ constexpr auto names(Scoring) {
                     config::EnumName<Scoring>{"nll", Scoring::kNll}};
 }
 
+/// One set of rows. visit() documents the keys.
 struct FileSet {
   std::vector<std::string> train, test;
   double held_out = 0.1;
@@ -47,32 +50,35 @@ struct FileSet {
     field("options", options, "choice: the answers of rows that have no options of their own");
     field("label", label, "key of a row that partition.key = \"label\" groups by; empty: the set's name");
   }
+  /// Checks the values. \throws kConfig naming the key.
   void resolve(const config::Table& table) const;
+  /// Returns true if the set has test rows: test files, or held-out training rows.
   bool tests() const { return !test.empty() || (held_out > 0 && !train.empty()); }
 };
 
-/// What one client brings.
+/// The rows of one client.
 struct ClientFiles : FileSet {
-  std::string who;  ///< in front of what is wrong with it
+  std::string who;  ///< prefix of error messages about this client's rows
 };
 
-/// One set in `[data.files]` itself, or several in `[data.files.NAME]`, which the keys of `[data.files]` are then the
-/// defaults of.
+/// The section `[data.files]`: one set in the section itself, or several in `[data.files.NAME]`. In the second case the
+/// keys of `[data.files]` are the defaults of the sets.
 struct FilesConfig : FileSet {
+  /// The sets of `[data.files.NAME]`, by name.
   std::map<std::string, FileSet> sets;
-  /// Where clients bring rows of their own, as their tables say (fed/config/experiment_config.h): the rows of all of
-  /// them, one client's after the other's, are those of the task "files".
+  /// Rows that clients bring, from their config tables (fed/config/experiment_config.h). If not empty, the task "files"
+  /// consists of the rows of all clients, one client after the other.
   std::vector<ClientFiles> clients;
   void visit(auto& field) {
     FileSet::visit(field);
     field.tables(sets, static_cast<const FileSet&>(*this));
   }
   void resolve(const config::Table& table) const;
-  /// Each set under the name of its task: "files", or "files:NAME". Empty when there are no files.
+  /// Returns each set by the name of its task: "files" or "files:NAME". Empty if no files are named.
   std::map<std::string, FileSet> by_task() const;
-  /// Replaces what every pattern begins with, see expand_data_path().
+  /// Expands $EVENKEEL_DATA/ at the start of each pattern (expand_data_path()). \throws kConfig.
   void expand_paths();
-  /// Replaces every pattern by the files it stands for.
+  /// Replaces each pattern by the files that it matches (found_files()). \throws kData or kIo, naming the key.
   void find_files();
 };
 

@@ -57,13 +57,13 @@ bool is_mark(uint32_t c) {
 
 bool is_of_word(uint32_t c) { return (unicode::flags()[c] & (unicode::kLetter | unicode::kNumber)) != 0 || is_mark(c); }
 
-/// Whether a word may go on from one code point to the next.
+/// Returns true if there is no word boundary between two adjacent code points.
 bool goes_on(uint32_t before, uint32_t behind) {
   if (!is_of_word(before) || !is_of_word(behind)) return false;
   return is_mark(behind) || (!is_in(kUnspaced, before) && !is_in(kUnspaced, behind));
 }
 
-/// \param with_particles  whether Hangul may follow Hangul
+/// Returns true at a word boundary. \param with_particles  true: Hangul may follow Hangul
 bool ends_word(std::string_view text, size_t at, bool with_particles) {
   if (at == 0 || at == text.size()) return true;
   const uint32_t before = unicode::decode_before(text.data(), text.data() + at).value;
@@ -71,7 +71,7 @@ bool ends_word(std::string_view text, size_t at, bool with_particles) {
   return !goes_on(before, behind) || (with_particles && is_in(kHangul, before) && is_in(kHangul, behind));
 }
 
-/// Where `option` first stands for itself: not as a part of a longer word or number.
+/// Returns the first offset at which `option` is a whole word, not a part of a longer word or number.
 size_t whole_hit(std::string_view text, std::string_view option, bool with_particles) {
   if (option.empty()) return text.npos;
   for (size_t at = text.find(option); at != text.npos; at = text.find(option, at + 1))

@@ -1,10 +1,9 @@
-/// \file  Where one of several options stands in a text, as a word of its own. Texts are UTF-8; what is not counts as
-/// U+FFFD.
+/// \file  Finds answer options in a text as whole words. Texts are UTF-8; invalid bytes count as U+FFFD.
 ///
-/// A word goes on over letters, marks, digits and joiners of every script (Unicode 16). In scripts that put no spaces
-/// between words (Han, Hiragana, Thai, Lao, Khmer, Myanmar and the others of Unicode's class SA, Javanese, Balinese) a
-/// word may begin and end at every letter; no script parts a mark from the letter it stands on. Korean writes particles
-/// behind a word without a space: where no option stands for itself, one that Hangul goes on behind does.
+/// A word consists of letters, marks, digits and joiners (Unicode 16). Scripts without spaces between words have a word
+/// boundary at every letter: Han, Hiragana, Thai, Lao, Khmer, Myanmar and the rest of Unicode's class SA, Javanese and
+/// Balinese. A mark is never separated from its letter. Korean appends particles to a word without a space: if no
+/// option is found as a whole word, an option that is followed by Hangul counts too.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +14,17 @@
 
 namespace evenkeel {
 
+/// An option found in a text.
 struct OptionPlace {
-  size_t option = 0;  ///< number of the option, 0 = the first
-  size_t at = 0;      ///< byte of the text where it begins
+  size_t option = 0;  ///< index of the option, from 0
+  size_t at = 0;      ///< byte offset in the text
 };
 
-/// The leftmost place of any of the options; at the same place the longest, of equal ones the first. None that is empty
-/// is found.
+/// Returns the leftmost option in the text. At the same position the longest option wins; of equal options the first.
+/// Empty options are ignored. Returns nothing if there is none.
 std::optional<OptionPlace> first_option(std::span<const std::string> options, std::string_view text);
 
-/// Every letter's lower case, one for one.
+/// Converts each character to lower case, one code point to one code point. Invalid bytes become U+FFFD.
 std::string lower_case(std::string_view text);
 
 }  // namespace evenkeel

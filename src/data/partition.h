@@ -1,4 +1,4 @@
-/// \file  Splits rows over clients. Source: Yurochkin et al. 2019; Hsu et al. 2019.
+/// \file  Distributes rows over clients. Source: Yurochkin et al. 2019; Hsu et al. 2019.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,17 @@
 
 namespace evenkeel {
 
+/// Selects how rows are distributed.
+/// - kIid: shuffled, then cut into equal parts.
+/// - kSequential: cut into equal parts in file order.
+/// - kDirichlet: skewed by label, with proportions drawn from a Dirichlet distribution.
 enum class PartitionKind { kIid, kSequential, kDirichlet };
+/// Selects what the Dirichlet proportions apply to.
 enum class DirichletScheme {
-  kClient,  ///< B, Hsu-like, the paper's wording: each client draws its mixture over groups; equal sizes
-  kGroup,   ///< A, Yurochkin: each group is cut over clients; unequal sizes
+  /// Each client draws its own mixture of groups; clients have equal sizes. This is the UB-SMoE paper's description
+  /// (Hsu et al.).
+  kClient,
+  kGroup,  ///< each group is divided over the clients; clients have unequal sizes (Yurochkin et al.)
 };
 constexpr auto names(PartitionKind) {
   return std::array{config::EnumName<PartitionKind>{"iid", PartitionKind::kIid},
@@ -25,6 +32,7 @@ constexpr auto names(DirichletScheme) {
                     config::EnumName<DirichletScheme>{"group", DirichletScheme::kGroup}};
 }
 
+/// The config section `[partition]`. visit() documents the keys.
 struct PartitionConfig {
   PartitionKind kind = PartitionKind::kIid;
   double alpha = 0.1;
@@ -40,10 +48,10 @@ struct PartitionConfig {
   void resolve(const config::Table& table) const { table.check_above_zero("alpha", alpha); }
 };
 
-/// Row indices of each client, disjoint, together all rows (kClient may leave up to clients-1 rows over; they are dealt
-/// out).
-/// \param labels  one per row; used by kDirichlet only.
-/// \throws kConfig when there are more clients than rows, or a client would be empty.
+/// Returns the row indices of each client: disjoint and together all rows. Deterministic in `seed`.
+/// \param labels  one per row; only kDirichlet reads their values.
+/// \throws kConfig if there are more clients than rows, alpha is not above 0, or kGroup leaves a client empty in 1,000
+/// draws.
 std::vector<std::vector<int64_t>> partition(std::span<const std::string> labels, int64_t clients,
                                             const PartitionConfig& config, uint64_t seed);
 

@@ -44,7 +44,7 @@ std::string blocks(std::string_view first, std::string_view second) {
   return concat(first, first.empty() || second.empty() ? "" : "\n\n", second);
 }
 
-/// A conversation of one answer as instruction and output.
+/// Converts a conversation with one answer to instruction and output.
 Row without_turns(const Row& row) {
   if (row.turns.empty()) return row;
   const auto& turns = row.turns;
@@ -87,7 +87,7 @@ std::vector<jinja::Value> messages_of(std::span<const Turn> turns) {
   return messages;
 }
 
-/// Whether a content that is a list stands in the text as Python writes lists: the template takes texts alone.
+/// Returns true if a content of several parts was printed as a Python list: the template supports strings only.
 bool prints_parts(const Turn& turn, const std::string& text) {
   const auto* content = turn.message.is_dict() ? turn.message.entries().find("content") : nullptr;
   if (content == nullptr || !content->is_list()) return false;
@@ -151,7 +151,7 @@ std::optional<int64_t> Prompts::first_special(std::string_view text) const {
   return first == ids.end() ? std::nullopt : std::optional(*first);
 }
 
-/// Of two texts that begin and end otherwise: what both conversations have behind them is the template's.
+/// Returns what the template writes after an answer: the common suffix of two conversations with different answers.
 std::string Prompts::behind_last(std::vector<Turn> turns, const ChatVariables& variables) const {
   const auto with = [&](std::string_view answer) {
     turns.back() = {"assistant", std::string(answer)};
@@ -167,7 +167,7 @@ bool Prompts::ends_answers(std::span<const Turn> turns, const ChatVariables& var
   return first_special(behind_last({turns.begin(), turns.end()}, variables)).has_value();
 }
 
-/// A message of a role that the template does not know would be left out without a word.
+/// Rejects roles that the template does not know: it would omit their messages silently.
 void Prompts::check_roles(std::span<const Turn> turns, const ChatVariables& variables) const {
   for (size_t i = 0; i < turns.size(); ++i) {
     if (is_known_role(turns[i].role) || turns[i].content.empty()) continue;
@@ -189,7 +189,7 @@ Transcript Prompts::transcript(const Row& row) const {
   return made;
 }
 
-/// Behind the prompt, without the blanks that a template writes behind its end-of-turn token.
+/// Returns the answer's bytes: from the end of the prompt, without the blanks after the end-of-turn token.
 jinja::ByteSpan Prompts::answer_span(const std::string& prompt, const std::string& whole) const {
   const auto answer = without_blanks_behind(std::string_view(whole).substr(prompt.size()));
   const auto ids = encode(answer);
@@ -211,7 +211,7 @@ std::optional<jinja::ByteSpan> Prompts::answer_of(std::span<const Turn> turns, s
   return answer_span(prompt, until);
 }
 
-/// What {% generation %} marked, a span for each assistant's turn, without those that are no targets.
+/// Returns the spans that {% generation %} marked, without those of turns that are not targets.
 std::vector<jinja::ByteSpan> Prompts::marked_answers(std::span<const Turn> turns,
                                                      std::vector<jinja::ByteSpan> marked) const {
   std::vector<bool> targets;

@@ -1,5 +1,5 @@
-/// \file  How rows become text: prompt templates byte for byte as published, or the tokenizer's own chat template; and
-/// tokenising of rows for training. Documented in docs/prompts.md.
+/// \file  Renders rows as text with a prompt template or the tokenizer's chat template, and tokenises rows for
+/// training. The templates are byte for byte as published (docs/prompts.md).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,13 @@
 
 namespace evenkeel {
 
+/// Selects how rows are rendered.
 enum class PromptTemplate {
-  kPaper,        ///< the paper's Alpaca prompt, no indentation
-  kLlmAdapters,  ///< LLM-Adapters' finetune.py / commonsense_evaluate.py: indented, training and evaluation differ
-  kChat,         ///< the tokenizer's chat template, as transformers' apply_chat_template renders it
-  kPlain,        ///< the instruction as it stands, the answer right behind it
+  kPaper,  ///< Alpaca prompt of the UB-SMoE paper, without indentation
+  /// Prompts of LLM-Adapters' finetune.py (training) and commonsense_evaluate.py (evaluation), with their indentation.
+  kLlmAdapters,
+  kChat,   ///< chat template of the tokenizer, rendered as transformers' apply_chat_template does
+  kPlain,  ///< instruction and context (a blank line between them), followed directly by the answer
 };
 constexpr auto names(PromptTemplate) {
   return std::array{config::EnumName<PromptTemplate>{"paper", PromptTemplate::kPaper},
@@ -30,52 +32,56 @@ constexpr auto names(PromptTemplate) {
                     config::EnumName<PromptTemplate>{"plain", PromptTemplate::kPlain}};
 }
 
-/// The text before the answer, in training / in evaluation, by every template but kChat. For kPaper and kPlain they are
-/// the same. A row with `input` (context) uses the template's context branch; in one of turns what the system says
-/// stands in front of the question. \throws kData for a conversation of several answers, which only kChat can write
+/// Returns the text before the answer in training, for any template but kChat. A row with `input` uses the template's
+/// context branch. In a conversation the system message precedes the question.
+/// \throws kData for a conversation with more than one answer (only kChat supports it); kInternal for kChat.
 std::string training_prompt(const Row& row, PromptTemplate form);
+/// Returns the text before the answer in evaluation. It differs from training_prompt() for kLlmAdapters only. Throws
+/// likewise.
 std::string evaluation_prompt(const Row& row, PromptTemplate form);
 
-/// A row as text: all of it, and which bytes of it are answers, in order.
+/// A row rendered as text, with the byte ranges of its answers.
 struct Transcript {
   std::string text;
-  std::vector<jinja::ByteSpan> answers;
-  bool ended = false;      ///< the text itself says where the last answer ends: no eos is needed
-  bool last_only = false;  ///< earlier answers are not among `answers`: see Prompts::transcript
+  std::vector<jinja::ByteSpan> answers;  ///< in order; without turns that are not targets
+  bool ended = false;      ///< true: the text ends its last answer with a special token, so no eos is appended
+  bool last_only = false;  ///< true: `answers` has only the last answer (see Prompts::transcript)
 };
 
-/// A template together with the tokenizer whose tokens it makes: what training, evaluation and generation share.
-/// Immutable; borrows the tokenizer.
+/// Renders rows with one template and one tokenizer, for training, evaluation and generation. Immutable and
+/// thread-safe. The tokenizer is borrowed and must outlive the object.
 class Prompts {
  public:
-  /// \throws kData when `form` is kChat and the tokenizer's folder has no chat template, or one that cannot be read.
+  /// \throws kData if `form` is kChat and the tokenizer's folder has no readable chat template.
   Prompts(const Tokenizer& tokenizer, PromptTemplate form);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
-  /// The text before the (last) answer, in training / when a model is to answer.
+  /// Returns the text before the last answer, in training. With kChat it equals evaluation_prompt().
   std::string training_prompt(const Row& row) const;
+  /// Returns the text that a model continues with its answer.
   std::string evaluation_prompt(const Row& row) const;
 
-  /// The row with its answers. Of a conversation every assistant's turn is an answer, from behind what opens it to its
-  /// end-of-turn token: as the template's {% generation %} says where it has that; else found by rendering the
-  /// conversation up to each answer. Where a template writes earlier answers otherwise than the last one (Qwen3 takes
-  /// their thinking out), only the last is one. \throws kData when not even the last can be told from its prompt
+  /// Renders the row with its answers. In a conversation each assistant's turn is an answer; it extends to the
+  /// end-of-turn token. The byte ranges come from the template's {% generation %} blocks; without them, the
+  /// conversation is rendered up to each answer and the texts are compared. Some templates render earlier answers
+  /// differently from the last one (Qwen3 removes their thinking); then only the last is an answer. \throws kData if
+  /// the last answer cannot be located.
   Transcript transcript(const Row& row) const;
 
-  /// A conversation as the template writes it, whoever speaks last. REQUIRES kChat.
+  /// Renders all turns of a conversation, including the last, whatever its role. REQUIRES kChat.
   std::string conversation_text(const Row& row, bool add_generation_prompt) const;
 
-  /// Token ids of a prompt, or of a prompt with its answer. kPlain adds the special tokens that the tokenizer puts
-  /// around a text; other templates hold theirs.
+  /// Tokenises a rendered text. With kPlain the tokenizer adds its special tokens; the other templates contain theirs.
   std::vector<int64_t> encode(std::string_view text) const;
 
-  /// Ids that end an answer beside the model's eos: the tokenizer's eos_token and the template's end-of-turn token.
-  /// Empty for all templates but kChat.
+  /// Returns the ids that end an answer in addition to the model's eos: the tokenizer's eos_token and the template's
+  /// end-of-turn token. Empty unless the template is kChat.
   const std::vector<int64_t>& stops() const { return stops_; }
 
-  /// The row with as much of its context, from the beginning, as leaves its evaluation prompt at most `limit` tokens;
-  /// as it was when it has none or the prompt fits. \throws kData when the prompt is longer without the context.
+  /// Returns the row with its context shortened at the end until the evaluation prompt has at most `limit` tokens.
+  /// Returns the row unchanged if the prompt fits or the row has no context. \throws kData if the prompt is too long
+  /// even without context.
   Row fit_context(const Row& row, int64_t limit) const;
 
  private:
@@ -96,15 +102,20 @@ class Prompts {
   PromptTemplate form_;
   std::shared_ptr<const ChatTemplate> chat_;
   std::vector<int64_t> stops_;
-  std::optional<bool> ends_answers_;  ///< whether the template ends an answer by a special token; nothing: not known
+  /// True if the template ends an answer with a special token. Empty if the constructor could not determine it.
+  std::optional<bool> ends_answers_;
 };
 
+/// Options of tokenize_rows().
 struct TokenizeOptions {
   PromptTemplate form = PromptTemplate::kPaper;
-  int64_t cutoff = 256;     ///< tokens kept; without context: right truncation, eos is added only when there is room
-  bool mask_prompt = true;  ///< loss on the answers only; otherwise on every position
-  int64_t eos = -1;  ///< id appended to a row that was not cut and does not say itself that it ends; the model's,
-                     ///< so no key of a config
+  /// Largest number of tokens per row. A longer row without context is truncated on the right. eos is added only if it
+  /// fits.
+  int64_t cutoff = 256;
+  bool mask_prompt = true;  ///< true: the loss covers the answers only; false: every position
+  /// Id appended to rows that were not truncated and do not end with an end-of-turn token; -1: none. It comes from the
+  /// model, so it is no config key.
+  int64_t eos = -1;
 
   void visit(auto& field) {
     field("template", form, "prompt: paper, llm_adapters, chat (the tokenizer's own) or plain");
@@ -115,17 +126,19 @@ struct TokenizeOptions {
   void resolve(const config::Table& table) const { table.check_integer("cutoff", cutoff, 2, limits::kTokens); }
 };
 
+/// Result of tokenize_rows().
 struct TokenizedRows {
-  std::vector<Example> examples;  ///< one per row that kept at least one target
-  std::vector<int64_t> rows;      ///< index of the row each example came from
+  std::vector<Example> examples;  ///< one per row that has at least one target
+  std::vector<int64_t> rows;      ///< index of the row of each example
   int64_t cut = 0;                ///< rows longer than the cutoff
-  int64_t windowed = 0;           ///< of these, rows that kept all but a part of their context
-  int64_t last_only = 0;          ///< conversations of which only the last answer is a target (Prompts::transcript)
-  int64_t without_target = 0;     ///< rows dropped because the cutoff left no room for a target; never trained on
+  int64_t windowed = 0;           ///< of these, rows that lost a part of their context only
+  int64_t last_only = 0;          ///< conversations with only the last answer as target (Prompts::transcript)
+  int64_t without_target = 0;     ///< rows dropped because no target fits within the cutoff
 };
 
-/// A row with context that is too long keeps question, output and eos, and a window of the context around its answer.
-/// \throws kData naming the row (0 = the first) that its template refuses.
+/// Tokenises rows for training. A row with context that is too long keeps its question, output and eos, and a window of
+/// the context around the answer. \throws kData naming the row (0 = the first) that the template refuses; kConfig for a
+/// cutoff below 2.
 TokenizedRows tokenize_rows(std::span<const Row> rows, const Tokenizer& tokenizer, const TokenizeOptions& options);
 
 }  // namespace evenkeel

@@ -61,7 +61,7 @@ void check_answers(const JsonView& messages, std::span<const Turn> turns) {
                      "] of the assistant is empty");
 }
 
-/// Of a conversation that is learnt from.
+/// Checks a training conversation.
 void check_conversation(const JsonView& messages, std::span<const Turn> turns) {
   const auto any = [&](const auto& is) { return std::any_of(turns.begin(), turns.end(), is); };
   messages.require(any([](const Turn& turn) { return turn.role == "user" && !is_blank(turn.content); }),
@@ -73,7 +73,7 @@ void check_conversation(const JsonView& messages, std::span<const Turn> turns) {
                    ": every answer has the weight 0, nothing is left to learn from");
 }
 
-/// What templates without turns can write of roles.
+/// Checks that a template without turns can render the roles.
 void check_roles(const JsonView& messages, std::span<const Turn> turns) {
   for (size_t i = 0; i < turns.size(); ++i) {
     const auto& who = turns[i].role;
@@ -84,7 +84,7 @@ void check_roles(const JsonView& messages, std::span<const Turn> turns) {
   }
 }
 
-/// A question and its answer, in the fields of a template that knows no turns.
+/// Moves the question and answer of a conversation to instruction and output, for templates without turns.
 void flatten(const JsonView& json, Row& row) {
   auto& turns = row.turns;
   const bool system = turns.front().role == "system";
@@ -96,7 +96,7 @@ void flatten(const JsonView& json, Row& row) {
   turns.clear();
 }
 
-/// Messages end to end; what a prompt answers is no target.
+/// Appends turns. Answers in a prompt are not targets.
 void append_turns(std::vector<Turn> more, bool is_prompt, std::vector<Turn>& turns) {
   for (auto& turn : more) {
     turn.is_target = turn.is_target && !(is_prompt && turn.role == "assistant");
@@ -165,7 +165,7 @@ class RowReader {
     return row;
   }
 
-  /// What the system says, and pairs of earlier questions and answers.
+  /// Reads a row with a system message or earlier pairs of question and answer.
   Row of_history(const JsonView& json) const {
     Row row;
     const auto system = json.string_or("system", "");
@@ -259,7 +259,7 @@ constexpr std::array kOtherFiles = {OtherFile{"\x1F\x8B", "is compressed (gzip)"
                                     OtherFile{"\xFF\xFE", "is UTF-16 text", "save it as UTF-8"},
                                     OtherFile{"\xFE\xFF", "is UTF-16 text", "save it as UTF-8"}};
 
-/// Whether a value begins in the text that does not end in it.
+/// Returns true if a JSON value begins in the text but does not end there.
 bool is_open(std::string_view text) {
   int64_t depth = 0;
   bool quoted = false;
@@ -292,7 +292,7 @@ class FileReader {
   }
 
  private:
-  /// Files that hold rows in a form that is not read.
+  /// Rejects files in a known but unsupported format.
   void check_container(std::string_view text) const {
     for (const auto& [begin, what, remedy] : kOtherFiles)
       EK_CHECK(!text.starts_with(begin), kData, file_, ": ", what, ", allowed: JSON or JSON lines as text; ", remedy);
@@ -358,7 +358,7 @@ class FileReader {
     ++kept_;
   }
 
-  /// One row, which may be left out where `strict` is off.
+  /// Reads one row; if `strict` is false, a row with an error is left out.
   template <typename Add>
   void take(const Add& add_row) {
     ++seen_;

@@ -1,17 +1,17 @@
-/// \file  Rows of people's own, from the files they have them in: JSON (one list of rows) or JSON lines.
+/// \file  Reads the user's own rows from files. A file is JSON (one list of rows) or JSON lines (one row per line).
 ///
-///   alpaca             {"instruction": "...", "input": "...", "output": "..."}; input may be missing; with `system` or
-///                      `history` (pairs of a question and its answer) a conversation
-///   dolly              {"instruction": "...", "context": "...", "response": "..."}; context may be missing
+///   alpaca             {"instruction": "...", "input": "...", "output": "..."}; `input` is optional; with `system` or
+///                      `history` (pairs of a question and its answer) the row is a conversation
+///   dolly              {"instruction": "...", "context": "...", "response": "..."}; `context` is optional
 ///   messages           {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}
 ///   sharegpt           {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}
-///   prompt_completion  {"prompt": "...", "completion": "..."}, both texts or both lists of messages
-///   text               {"text": "..."}, all of it an answer to nothing, for the template plain
+///   prompt_completion  {"prompt": "...", "completion": "..."}, both strings or both lists of messages
+///   text               {"text": "..."}, an answer without a question, for the template plain
 ///
-/// A list of rows may be the `data` of an object. Text is UTF-8, with or without a byte order mark; lines end in LF or
-/// CRLF, and empty ones count for nothing but the numbers of the others. Other keys are left alone, but for `options`
-/// (or `choices`) and `answer` where choices are asked for, the one that `label_field` names, and what a conversation
-/// gives its template (data/conversations.h).
+/// The list of rows may also be the value of `data` in an object. Text is UTF-8, with or without a byte order mark.
+/// Lines end in LF or CRLF; empty lines are skipped but counted in line numbers. Other keys are ignored, except:
+/// `options` (or `choices`) and `answer` if FileRows::choices is set, the key that `label_field` names, and the
+/// template variables of a conversation (data/conversations.h).
 ///
 /// Example:  auto set = file_rows({.patterns = {"a.jsonl", "more/*.jsonl"}, .strict = false});
 ///           if (!set.note.empty()) log::warning("[data] ", set.note);
@@ -26,8 +26,10 @@
 
 namespace evenkeel {
 
+/// Selects the format of the rows of a file.
 enum class RowFormat {
-  kAuto,  ///< of each file, what the keys of its first row say
+  /// The keys of the first row of each file determine its format.
+  kAuto,
   kAlpaca,
   kDolly,
   kMessages,
@@ -45,42 +47,52 @@ constexpr auto names(RowFormat) {
                     config::EnumName<RowFormat>{"text", RowFormat::kText}};
 }
 
-/// Rows, and where they come from.
+/// Rows, with a report on where they were read from.
 struct TaskRows {
   std::vector<Row> rows;
-  std::vector<std::string> files{};  ///< what was read for training, for the manifest; empty when generated
-  std::string note{};    ///< e.g. that a stand-in is used, or that rows were left out; shown as a warning; empty when
-                         ///< there is nothing to say
+  std::vector<std::string> files{};  ///< training files that were read, for the manifest; empty if the rows were
+                                     ///< generated
+  /// Warning for the user, e.g. that a stand-in file was used or rows were left out; empty if there is none.
+  std::string note{};
   int64_t left_out = 0;  ///< rows that could not be read
-  std::string read{};    ///< what was found, e.g. "1204 rows of a.jsonl (alpaca)"; empty when the task says it all
+  /// Summary of what was read, e.g. "1204 rows of a.jsonl (alpaca)"; may be empty.
+  std::string read{};
 };
 
-/// Puts `part` behind what `all` holds.
+/// Appends the rows, files, counts and texts of `part` to `all`.
 void append(TaskRows part, TaskRows& all);
 
-/// Which files, and what is made of their rows.
+/// Options of file_rows().
 struct FileRows {
-  std::vector<std::string> patterns{};  ///< files, or globs (*, ?, [...]) that stand for what they match, by name
+  /// Paths or globs (*, ?, [...]). The matches of a glob are sorted by name.
+  std::vector<std::string> patterns{};
   RowFormat format = RowFormat::kAuto;
-  bool strict = true;         ///< a row that cannot be read is refused; false: it is left out, counted and noted
-  std::string label{};        ///< Row::label of all
-  std::string label_field{};  ///< or the key of a row that says its label, text or a whole number
-  bool choices = false;       ///< answers are one of the row's options; \see Row::options
-  std::vector<std::string> options{};  ///< of rows that name none themselves
-  bool conversations = false;  ///< messages stay turns; false: a question and its answer become instruction and output,
-                               ///< what the system says in front of the instruction
-  bool texts = false;          ///< the template adds nothing to a text, so that one may be all there is
-  bool compared = false;       ///< answers are compared with text: a row whose answer has none is refused
+  /// True: a row that cannot be read is an error. False: it is left out, counted and mentioned in TaskRows::note.
+  bool strict = true;
+  std::string label{};  ///< Row::label of all rows, unless label_field is set
+  /// Key of a row that holds its label, a string or an integer. Empty: `label` is used.
+  std::string label_field{};
+  /// True: each answer must be one of the row's options (Row::options).
+  bool choices = false;
+  std::vector<std::string> options{};  ///< options of rows without options of their own
+  /// True: messages become Row::turns. False: a question and its answer become instruction and output, with the system
+  /// message before the instruction.
+  bool conversations = false;
+  /// True: rows of the format `text` are allowed, because the prompt template adds nothing to a text.
+  bool texts = false;
+  bool compared = false;  ///< true: answers are compared as text, so a row with an empty answer is an error
 };
 
-/// The files that patterns stand for, each once whatever its names, in the order of the patterns.
-/// \throws kData for a pattern that matches no file, kIo for a file that is not there.
+/// Returns the files that the patterns match, in the order of the patterns. Each file is returned once, even if several
+/// paths or links name it.
+/// \throws kData for a glob that matches no file; kIo for a path that does not exist or cannot be searched.
 std::vector<std::string> found_files(std::span<const std::string> patterns);
 
-/// The rows of all files, in order; Row::references and Row::answer hold the answer of each.
-/// \throws kData "a.jsonl:17: output is missing" (in a JSON list: "a.json: row 16: ...", counted from 0) for the first
-/// row that cannot be read, or when no row of a file can; kConfig for a conversation of several turns where
-/// `conversations` is false.
+/// Reads the rows of all files, in order. Row::answer and Row::references hold the answer of each row. A file that is a
+/// copy of another is read too, and adds a note.
+/// \throws kData for the first row that cannot be read, or for a file without a readable row: "a.jsonl:17: output is
+/// missing" (in a JSON list "a.json: row 16: ...", counted from 0). \throws kConfig for a conversation with several
+/// answers if `conversations` is false; kIo.
 TaskRows file_rows(const FileRows& what);
 
 }  // namespace evenkeel

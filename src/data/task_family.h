@@ -1,5 +1,5 @@
-/// \file  What a family of tasks is: its tasks, which rows are asked for, and the functions that read them. The
-/// registry of all families is data/tasks.h.
+/// \file  Defines a task family: its tasks, the options for loading rows, and the functions that load them. The
+/// registry of families is data/tasks.h.
 #pragma once
 
 #include <cstdint>
@@ -16,41 +16,49 @@
 
 namespace evenkeel {
 
+/// Describes one task.
 struct TaskInfo {
-  std::string name;                  ///< as in configs: "arc_c", "builtin:recall"
-  std::string file;                  ///< its rows, below the family's folder; empty when they are elsewhere
-  std::vector<std::string> answers;  ///< allowed answers, in the order a tie prefers; empty: any, or as each row says
-  std::string source;                ///< one line for `evenkeel list tasks`
-  Scoring scoring = Scoring::kChoice;
-  std::string family{};  ///< one of families(); the table fills it in
-  bool tests = true;     ///< false: it has rows to train on alone
+  std::string name;                  ///< name in configs, e.g. "arc_c" or "builtin:facts"
+  std::string file;                  ///< file of the test rows, relative to the family's folder; empty if there is none
+  std::vector<std::string> answers;  ///< allowed answers, in order of preference at ties; empty: any answer, or the
+                                     ///< row's own options
+  std::string source;                ///< description in one line, for `evenkeel list tasks`
+  Scoring scoring = Scoring::kChoice;  ///< how answers are scored
+  std::string family{};                ///< name of its family; set by the registry
+  bool tests = true;                   ///< false: the task has training rows only
+  /// Returns true if answers are free text that is compared with references.
   bool free_text() const { return scoring == Scoring::kF1 || scoring == Scoring::kExact; }
 };
 
-/// Which rows.
+/// Selects the rows to load.
 struct RowOptions {
-  std::filesystem::path path{};  ///< folder of a family's files, or folder of such folders, each named as its family
-  int64_t limit = 0;             ///< rows, 0: all (training on generated rows: their default number)
-  uint64_t seed = 42;            ///< which rows a limit draws; the order of built-in test rows
-  std::string label = "label";   ///< what Row::label says, one of label_keys()
-  TelequadConfig telequad{};
-  FilesConfig files{};
-  PromptTemplate form = PromptTemplate::kPaper;  ///< what its rows are written by: chat keeps turns, \see FileRows
+  std::filesystem::path path{};  ///< folder of the family's files, or a parent that has a folder named as each family
+  int64_t limit = 0;             ///< largest number of rows; 0: all (generated training rows: the default number)
+  uint64_t seed = 42;            ///< seed of the draw for `limit` and of the order of generated test rows
+  std::string label = "label";   ///< what Row::label holds: one of label_keys()
+  TelequadConfig telequad{};     ///< split of TeleQuAD
+  FilesConfig files{};           ///< the user's own files
+  /// Prompt template that the rows are for. kChat keeps conversations as turns (FileRows::conversations).
+  PromptTemplate form = PromptTemplate::kPaper;
 };
 
-/// A family of tasks: one entry of the registry. Its functions get the folder of this family alone as `path`.
+/// Defines a task family: one entry of the registry. The registry passes the folder of this family as `path`.
 struct TaskFamily {
-  std::string_view name;                                             ///< as in data.task
-  std::vector<TaskInfo> (*tasks)(const RowOptions& from) = nullptr;  ///< in the order of reports
+  std::string_view name;  ///< name in data.task
+  /// Returns the tasks of the family, in the order of reports. Required.
+  std::vector<TaskInfo> (*tasks)(const RowOptions& from) = nullptr;
   /// Returns all training rows of the family. The registry applies RowOptions::limit afterwards, unless `generates` is
-  /// set: then this function applies it.
+  /// set: then this function applies it. Required.
   TaskRows (*training_rows)(const RowOptions& from) = nullptr;
+  /// Returns all test rows of a task. The registry applies RowOptions::limit afterwards. Required.
   TaskRows (*test_rows)(const TaskInfo& task, const RowOptions& from) = nullptr;
-  std::vector<std::string_view> label_keys = {"label"};  ///< what its rows can be grouped by
-  bool in_folder = false;                                ///< its rows are in files below `path`, which has to be given
-  bool generates = false;   ///< training: makes as many rows as the limit says; tests: a limit takes the first
-  bool in_context = false;  ///< test prompts bring documents, and may be longer than any training row
-  /// Files of a task's test rows, for the manifest; without it, TaskInfo::file.
+  std::vector<std::string_view> label_keys = {"label"};  ///< accepted values of RowOptions::label
+  bool in_folder = false;  ///< true: rows are read from files in `path`, which the user must set
+  /// True: rows are generated. training_rows() makes as many rows as the limit; of the test rows a limit keeps the
+  /// first.
+  bool generates = false;
+  bool in_context = false;  ///< true: test prompts contain documents and may be longer than any training row
+  /// Returns the files of a task's test rows, for the manifest. If null, the registry uses TaskInfo::file.
   std::vector<std::string> (*test_files)(const TaskInfo& task, const RowOptions& from) = nullptr;
 };
 

@@ -68,7 +68,7 @@ std::vector<TaskInfo> tasks_of(const TaskFamily& family, const RowOptions& from)
   return all;
 }
 
-/// What a family is asked with: its own folder, where the one that is given holds several.
+/// Returns the options for a family: if the given folder contains one named as the family, `path` is that folder.
 RowOptions asked_of(const TaskFamily& family, RowOptions options) {
   if (family.in_folder && is_folder(options.path / family.name)) options.path /= family.name;
   return options;

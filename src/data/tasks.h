@@ -1,8 +1,8 @@
-/// \file  The tasks: where their rows come from, which answers are allowed, how an answer is found in generated text.
-/// A family of tasks is an entry of a registry (data/task_family.h), one file each: tasks/commonsense.cpp (the eight
-/// LLM-Adapters sets), tasks/telequad.cpp (telecom questions with their documents), tasks/builtin.cpp (ours),
-/// tasks/files.cpp (rows of people's own). Programs bring families of their own by add_task_family()
-/// (docs/tutorial-new-task.md).
+/// \file  Lists the tasks, loads their rows and finds answers in generated text. A task family is one entry of a
+/// registry (data/task_family.h). Each built-in family has a file of its own: tasks/commonsense.cpp (the eight
+/// LLM-Adapters sets), tasks/telequad.cpp (telecom questions with their documents), tasks/builtin.cpp (generated
+/// questions) and tasks/file_task.cpp (the user's own files). A program registers further families with
+/// add_task_family() (docs/tutorial-new-task.md). The functions here may run concurrently, except add_task_family().
 ///
 /// Example:  auto set = training_rows("telequad", {.path = "data/telequad", .label = "docid"});
 #pragma once
@@ -18,57 +18,76 @@
 
 namespace evenkeel {
 
+/// Returns all registered families, the built-in ones first.
 std::span<const TaskFamily> task_families();
-/// Adds a family of another program: the first thing its main() does, because references to rows do not survive it.
-/// \throws kConfig when its name or a task's is taken, kInternal for a row that gives no tasks or rows.
+/// Registers a family. Call it first in main(): it invalidates references and spans returned by task_families() and
+/// find_task_family(). Not thread-safe.
+/// \throws kConfig when the family's name or the name of one of its tasks is taken; kInternal when `tasks`,
+/// `training_rows` or `test_rows` is null.
 void add_task_family(const TaskFamily& family);
-/// \throws kConfig listing the known names.
+/// Returns the family called `name`. \throws kConfig listing the known names.
 const TaskFamily& find_task_family(std::string_view name);
-std::vector<std::string_view> families();  ///< their names
+/// Returns the names of all families, in the order of the registry.
+std::vector<std::string_view> families();
 
-/// All tasks, in the order of reports; of rows of one's own those that `from` holds.
+/// Returns all tasks, in the order of reports. The tasks of the family "files" are those of `from.files`.
 std::vector<TaskInfo> tasks(const RowOptions& from = {});
-/// \throws kConfig listing the known names.
+/// Returns the task called `name`. \throws kConfig listing the known names.
 TaskInfo find_task(std::string_view name, const RowOptions& from = {});
-/// Expands a family to its members that have rows to test with; a single name to itself.
+/// Replaces each family name by its tasks that have test rows, and keeps task names. Removes duplicates.
+/// \throws kConfig for an unknown name.
 std::vector<std::string> expand_tasks(std::span<const std::string> names, const RowOptions& from = {});
 
-/// What the rows of a family can be grouped by. "label" is everybody's: the task kind, or in telequad the spec.
+/// Returns the values of RowOptions::label that a family accepts. All families accept "label": the kind of task, or the
+/// specification in telequad. \throws kConfig for an unknown family.
 std::vector<std::string_view> label_keys(std::string_view family);
 
-/// Rows of a JSON array in the LLM-Adapters format. \throws kData (file, row, field) on anything malformed.
+/// Reads rows from a JSON array in the LLM-Adapters format (keys instruction, input, output, answer).
+/// \throws kData (file, row, field) for a malformed file, an empty field or an empty array; kIo.
 std::vector<Row> load_rows(const std::filesystem::path& file);
 
-/// Whether a file is byte for byte the published one (table of sha256 in tasks/known_files.cpp).
+/// Says how a file relates to the published one.
+/// - kExact: its SHA-256 is that of the published file (table in tasks/known_files.cpp).
+/// - kRebuilt: its SHA-256 is that of a file that this project rebuilt because no published copy was available.
+/// - kUnknown: its SHA-256 is in neither list.
 enum class FileState { kExact, kRebuilt, kUnknown };
+/// Hashes the file and looks it up. Cost: reads the whole file. \throws kIo.
 FileState file_state(const std::filesystem::path& file);
 
-/// Test rows of a task: of a file as many as the limit, drawn without replacement; of a built-in task the first of all
-/// its questions, each of which it asks once. \throws kData (file, place, field), kConfig
+/// Returns the test rows of a task. If `from.limit` is above 0, at most that many are kept. A family with `generates`
+/// keeps the first ones; other families draw them at random without replacement, by `from.seed`. A limit above the
+/// number of rows adds a note. \throws kData (file, place, field), kConfig, kIo.
 TaskRows test_rows(const TaskInfo& task, const RowOptions& from);
-/// Which of `count` test rows a limit keeps, as indices in the order of test_rows(): of families that generate none.
+/// Returns the indices that test_rows() keeps of `count` rows, in the order of its result. It does not apply to
+/// families with `generates`.
 std::vector<int64_t> kept_test_rows(int64_t count, int64_t limit, uint64_t seed);
-/// The files that these rows are read from, of those that are there.
+/// Returns the existing files that the test rows of `task` are read from.
 std::vector<std::string> test_files(const TaskInfo& task, const RowOptions& from);
 
-/// Training rows of a family. commonsense: commonsense_15k.json first (sha256 checked), then the 11k stand-in with a
-/// visible note.
+/// Returns the training rows of a family. If `from.limit` is above 0, at most that many are drawn at random by
+/// `from.seed`; a family with `generates` makes exactly that many. The family commonsense reads commonsense_15k.json,
+/// or the stand-in commonsense_11k_rebuilt.json if that file is missing; the stand-in, or an unexpected SHA-256, adds a
+/// note.
+/// \throws kConfig for an unknown family; kData and kIo from its files.
 TaskRows training_rows(std::string_view family, const RowOptions& from);
-/// Of several, one after the other; a limit draws from all of them together, where a generating family makes its
-/// default number.
+/// Returns the training rows of several families, one family after the other. The limit draws from all rows together. A
+/// family with `generates` contributes its default number of rows.
 TaskRows training_rows(std::span<const std::string> families, const RowOptions& from);
 
-/// The first of the allowed answers to occur in `text`. Empty when there is none: an invalid answer.
-/// Of the task's answers (LLM-Adapters' rule): anywhere, leftmost hit, no word boundaries; at the same place the
-/// pattern's alternatives are tried in order.
+/// Returns the allowed answer of the task that occurs first in `text`, or an empty string if there is none. This is
+/// LLM-Adapters' rule: it ignores word boundaries, and at the same position the earlier entry of TaskInfo::answers
+/// wins. With `lowercase`, `text` is lower-cased before the search.
 std::string extract_answer(const TaskInfo& task, std::string_view text, bool lowercase);
-/// Of a row's own options: the leftmost that stands as a word of its own (data/option_places.h); at the same place the
-/// longest. `lowercase`: options are lower-cased too, to be found.
+/// Returns the option of `row` that occurs first in `text` as a whole word (data/option_places.h), or an empty string
+/// if there is none. At the same position the longest option wins. With `lowercase`, the text and the options are
+/// lower-cased before the search; the result keeps the option's case. A row without options is handled by the function
+/// above.
 std::string extract_answer(const TaskInfo& task, const Row& row, std::string_view text, bool lowercase);
 
-/// Share of the most frequent gold answer, and of uniform guessing: mean over rows of 1 / the row's options, or those
-/// of its "Answer format", or the task's answers.
+/// Returns the share of the most frequent correct answer, 0 to 1; 0 without rows.
 double majority_rate(std::span<const Row> rows);
+/// Returns the accuracy of uniform guessing: the mean over rows of 1 / (number of options). The options are those of
+/// the row, or else of its "Answer format" line, or else the answers of the task. Returns 0 without rows.
 double chance_rate(const TaskInfo& task, std::span<const Row> rows);
 
 }  // namespace evenkeel

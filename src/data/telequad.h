@@ -1,6 +1,7 @@
-/// \file  Which questions of TeleQuAD train and which test. Its file is read by tasks/telequad.cpp.
-/// Source: TeleQuAD v4 (Ericsson, CC BY-ND 4.0): extractive questions on 3GPP specifications and telecom web pages, in
-/// a format like SQuAD's. The file is read as it was published; splits exist in memory only.
+/// \file  Selects which questions of TeleQuAD are training rows and which are test rows. tasks/telequad.cpp reads the
+/// file.
+/// Source: TeleQuAD v4 (Ericsson, CC BY-ND 4.0), extractive questions on 3GPP specifications and telecom web pages, in
+/// a format similar to SQuAD's. The published file is read unchanged; splits exist in memory only.
 #pragma once
 
 #include <array>
@@ -10,13 +11,15 @@
 
 namespace evenkeel {
 
-/// What training and testing share. The UB-SMoE paper trains on 1,018 of the 4,262 answerable questions and tests on
-/// 1,003, and does not say which (docs/ambiguities.md, R33).
+/// Selects how questions are split, and thereby what training and test rows may share. The UB-SMoE paper trains on
+/// 1,018 of the 4,262 answerable questions and tests on 1,003, but does not name them (docs/ambiguities.md, R33).
 enum class TelequadSplit {
-  kOrder,      ///< documents 1-137 train (1,018 questions), 139-272 test (1,003): the paper's sizes by a rule of ours
-  kDocuments,  ///< documents at random: specs, but no context, on both sides
-  kSpecs,      ///< specs and web pages at random: neither
-  kQuestions,  ///< questions at random: contexts too
+  /// Documents 1-137 are for training (1,018 questions), documents 139-272 for tests (1,003 questions). The sizes are
+  /// the paper's; the rule is this project's.
+  kOrder,
+  kDocuments,  ///< random by document; both sides may share specifications, but no contexts
+  kSpecs,      ///< random by specification or web page; both sides share neither
+  kQuestions,  ///< random by question; both sides may share contexts
 };
 constexpr auto names(TelequadSplit) {
   return std::array{config::EnumName<TelequadSplit>{"order", TelequadSplit::kOrder},
@@ -25,6 +28,7 @@ constexpr auto names(TelequadSplit) {
                     config::EnumName<TelequadSplit>{"questions", TelequadSplit::kQuestions}};
 }
 
+/// The config section `[data.telequad]`. visit() documents the keys.
 struct TelequadConfig {
   TelequadSplit split = TelequadSplit::kOrder;
   int64_t split_seed = 42;
@@ -40,6 +44,7 @@ struct TelequadConfig {
           "random splits: questions that train, in (0, 1]; groups are taken whole, as long as they fit");
     field("impossible", impossible, "keep the questions flagged is_impossible too; their answer is: unanswerable");
   }
+  /// Checks the values. \throws kConfig naming the key.
   void resolve(const config::Table& table) const {
     table.check_integer("split_seed", split_seed, 0, limits::kAny);
     table.check_share("train_share", train_share);

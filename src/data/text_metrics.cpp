@@ -130,7 +130,7 @@ double f1_of(const std::vector<std::string>& output, const std::vector<std::stri
   return 2 * common / static_cast<double>(output.size() + reference.size());
 }
 
-/// Without white space around it, in lower case.
+/// Returns the text in lower case without surrounding white space.
 std::string bare_text(std::string_view text) {
   const auto points = lowered(code_points(text));
   const auto first = std::find_if_not(points.begin(), points.end(), is_space);

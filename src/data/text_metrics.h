@@ -1,4 +1,4 @@
-/// \file  How much of a written answer is right, without a model: exact match and token F1, as SQuAD counts them.
+/// \file  Computes SQuAD's exact match and token F1 of a generated answer.
 /// Source: the official evaluation scripts of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018). Texts are UTF-8.
 #pragma once
 
@@ -8,24 +8,27 @@
 
 namespace evenkeel {
 
-/// Lower case as Python's lower(), then without ASCII punctuation, then without the words a, an, the, then words with
-/// single spaces between.
+/// Normalises a text as SQuAD does: lower case as Python's lower(), no ASCII punctuation, no words "a", "an" and "the",
+/// and single spaces between words.
 std::string normalize_answer(std::string_view text);
 
-/// Whether both are the same text after normalisation, and not empty: SQuAD's scripts call two empty texts a match.
+/// Returns true if both texts are equal after normalisation and not empty. (SQuAD's scripts count two empty texts as a
+/// match.)
 bool exact_match(std::string_view output, std::string_view reference);
 
-/// 2PR / (P + R) over the normalised words of both, counted as often as they occur. When either has no words: 0, as in
-/// SQuAD 1.1 (2.0 gives 1 when neither has).
+/// Returns 2PR / (P + R) over the normalised words of both texts, counted with multiplicity. If either has no words,
+/// the result is 0, as in SQuAD 1.1. (SQuAD 2.0 gives 1 if neither has words.)
 double token_f1(std::string_view output, std::string_view reference);
 
+/// Both scores, 0 to 1.
 struct TextMatch {
   double exact_match = 0, f1 = 0;
 };
 
-/// The best over all references, each measure on its own. References without words are left out (SQuAD 2.0). Where all
-/// are, as "A" or "*" is, one to the letter counts, case and white space around it aside; SQuAD's scripts would give an
-/// empty output and "the" full marks. An empty output is never right. REQUIRES one reference or more.
+/// Returns the best score over all references, each measure separately. References without words after normalisation
+/// are ignored (SQuAD 2.0). If no reference has words, e.g. "A" or "*", both scores are 1 if the output equals a
+/// reference up to case and surrounding white space, else 0. (SQuAD's scripts would accept an empty output and "the".)
+/// An empty output scores 0. REQUIRES at least one reference (kInternal).
 TextMatch best_match(std::string_view output, std::span<const std::string> references);
 
 }  // namespace evenkeel

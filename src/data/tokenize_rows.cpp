@@ -20,7 +20,7 @@ class RowEncoder {
   RowEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options)
       : tokenizer_(tokenizer), options_(options), prompts_(tokenizer, options.form) {}
 
-  /// Nothing when there is no room for the answer and its place in the context. Counts what was cut.
+  /// Encodes a row and updates `counts`. Returns nothing if the answer and its position in the context do not fit.
   std::optional<Example> encode(const Row& row, TokenizedRows& counts) const {
     auto text = prompts_.transcript(row);
     auto ids = prompts_.encode(text.text);
@@ -66,7 +66,7 @@ class RowEncoder {
     return made;
   }
 
-  /// Makes the answers the targets. A token that holds the border of one belongs to it.
+  /// Makes the answers the targets. A token that spans the border of an answer belongs to it.
   void aim(const Transcript& text, Example& made) const {
     const auto size = static_cast<int64_t>(made.ids.size());
     if (size == 0) return;  // no target, so the row is left out

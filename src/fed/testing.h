@@ -1,4 +1,4 @@
-/// \file  A run of three unequal clients on a small random model, for the tests of this room.
+/// \file  Fixture for the tests of src/fed: a run of three unequal clients on a small random model.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -78,7 +78,7 @@ inline OrderedJson without_seconds(RoundRecord record) {
   return record::write(record);
 }
 
-/// A random model with a tokenizer of its own, made once.
+/// Makes a random model and its tokenizer once per test suite, and experiments on them.
 class SmallRun : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -97,7 +97,7 @@ class SmallRun : public ::testing::Test {
 
   static Snapshot beginning(Experiment& e) { return before_first_round(e.server, e.fabric); }
 
-  /// What the evaluator makes of `state`.
+  /// Returns the setup of the evaluation client for `state` at `budget`.
   static LocalSetup setup_at(Experiment& e, const ServerState& state, double budget) {
     restore_clients(e.server, e.fabric, {.state = state});
     return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));

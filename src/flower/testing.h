@@ -1,4 +1,4 @@
-/// \file  A coordinator on loopback and nodes that it allows, for tests.
+/// \file  Provides a coordinator on loopback and nodes that it allows, for tests.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace evenkeel::wire::testing {
 
 using namespace std::chrono_literals;
 
-/// A folder with the key files node-0.pem, node-1.pem, ..., and who they belong to.
+/// A folder with the key files node-0.pem, node-1.pem, ..., and the allow-list for them.
 struct Keys {
   explicit Keys(int count) {
     for (int i = 0; i < count; ++i)
@@ -28,7 +28,7 @@ struct Keys {
   std::vector<AllowedKey> allowed;
 };
 
-/// Options of a coordinator on loopback that allows the keys.
+/// Returns the options of a coordinator on loopback that allows the keys.
 inline CoordinatorOptions options_for(const Keys& keys) {
   return {.insecure = true, .allowed = keys.allowed, .folder = keys.folder.path() / "federation", .threads = 8};
 }
@@ -41,7 +41,7 @@ inline NodeOptions node_options(const Coordinator& coordinator, const Keys& keys
           .call_timeout_s = 5};
 }
 
-/// The id of the node with a name.
+/// Returns the id of the node with this name; 0 if there is none.
 inline uint64_t id_of(const Coordinator& coordinator, const std::string& name) {
   for (const auto& node : coordinator.nodes())
     if (node.name == name) return node.id;
@@ -66,7 +66,7 @@ inline Instruction next_instruction(NodeLink& link) {
   throw std::runtime_error("no instruction came");
 }
 
-/// Memory for arrays, as a BufferAllocator gives it.
+/// Buffers for arrays, with a BufferAllocator that fills them.
 struct Memory {
   std::vector<std::vector<std::byte>> arrays;
   std::vector<ArrayHead> heads;
@@ -83,7 +83,7 @@ struct Memory {
   }
 };
 
-/// An array of a shape whose bytes are told by a seed; 0: all zero.
+/// An array with pseudo-random bytes from a seed; with seed 0 all bytes are zero.
 struct OwnedArray {
   OwnedArray(ArrayHead of, uint64_t seed) : head(std::move(of)), bytes(head.bytes()) {
     uint64_t state = seed;
@@ -104,7 +104,7 @@ inline std::vector<ArrayData> data_of(const std::vector<OwnedArray>& arrays) {
   return all;
 }
 
-/// Calls of whoever holds a key, right or wrong.
+/// Sends raw calls that are signed with a key, which the server may or may not know.
 struct RawCaller {
   RawCaller(const Coordinator& coordinator, const fs::path& key_file)
       : signer(Key::load(key_file)), client({.port = coordinator.port(), .insecure = true}, 5, size_t{1} << 27) {}

@@ -1,4 +1,4 @@
-// What a rendering calls: methods, macros, loops that go into themselves, and functions that every template has.
+// Implements calls: methods, macros, recursive loops and built-in functions.
 #include <algorithm>
 
 #include "jinja/date.h"
@@ -9,7 +9,7 @@ namespace evenkeel::jinja {
 
 Value Renderer::call(const Node& node, const Scope& scope) { return call_with(node, scope, nullptr); }
 
-/// \param caller  what {% call %} hands over, or null
+/// \param caller  the macro of a {% call %} block, or null
 Value Renderer::call_with(const Node& node, const Scope& scope, const Value* caller) {
   const Node& callee = *node.children[0];
   const auto given_here = [&] {
@@ -39,7 +39,7 @@ Value Renderer::called(const Node& callee, const Value& subject, Arguments given
   return budget_.text(std::move(text));
 }
 
-/// It sees its parameters and the names around its definition.
+/// Calls a macro. Its body sees its parameters and the scope of its definition.
 Value Renderer::called_macro(const Function& function, Arguments given) {
   const auto around = function.scope.lock();
   EK_CHECK(around, kData, "the macro ", function.name, " is called outside of what it was defined in");
@@ -57,7 +57,7 @@ Value Renderer::called_macro(const Function& function, Arguments given) {
   return budget_.text(captured([&] { body(macro.bodies[0], scope); }));
 }
 
-/// caller, varargs and kwargs, where the macro's body names them.
+/// Defines caller, varargs and kwargs if the macro's body uses them.
 void Renderer::give_extras(const Node& macro, Arguments& given, Scope& scope) {
   if (macro.extras & kCaller) {
     const auto found =
@@ -78,7 +78,7 @@ void Renderer::give_extras(const Node& macro, Arguments& given, Scope& scope) {
   }
 }
 
-/// loop(items) of a recursive loop: what the loop writes of them.
+/// Calls a recursive loop, loop(items), and returns its output.
 Value Renderer::called_loop(const Loop& state, Arguments& given) {
   const auto over = given.need("iterable", "loop");
   given.finish("loop");

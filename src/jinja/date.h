@@ -1,4 +1,4 @@
-/// \file  The moment that strftime_now of a chat template writes. A run has one, which never changes.
+/// \file  Represents the date that strftime_now of a chat template formats. A run has one fixed date.
 #pragma once
 
 #include <ctime>
@@ -7,20 +7,21 @@
 
 namespace evenkeel::jinja {
 
-/// A moment of the years 1000 to 9999, without a time zone.
+/// A date with time, years 1000 to 9999, without a time zone.
 class Date {
  public:
-  /// "2025-03-01", or with a time: "2025-03-01T12:30:00". `name` begins the message.
-  /// \throws kConfig for anything else, and for a day that no calendar has
+  /// Parses "2025-03-01" or "2025-03-01T12:30:00". \param name  prefix of the message, e.g. the config key
+  /// \throws kConfig for another form or a day that does not exist.
   static Date read(std::string_view text, std::string_view name);
-  /// `text`, or this machine's day, "2025-03-01", in the place of kToday.
+  /// Returns `text`, or today's local date in the form "2025-03-01" if `text` is kToday.
   static std::string settled(const std::string& text);
   static constexpr std::string_view kToday = "today";
 
-  /// datetime.strftime() of Python in the C locale. \throws kData naming a directive outside kDirectives
+  /// Formats the date as Python's datetime.strftime() in the C locale. \throws kData naming a directive outside
+  /// kDirectives.
   std::string formatted(std::string_view format) const;
 
-  /// What may follow %; those of numbers with a - between them, which leaves the padding out.
+  /// Characters that may follow %. For numbers, "-" between % and the directive removes the padding.
   static constexpr std::string_view kDirectives = "aAbBhcCdDeFgGHIjklmMnpPrRStTuUVwWxXyY%fzZ";
 
  private:

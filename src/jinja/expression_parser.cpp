@@ -253,17 +253,27 @@ void ExpressionParser::arguments(Node& node) {
   for (bool first = true; !tokens_.skip(")"); first = false) {
     if (!first) tokens_.expect(",");
     if (tokens_.skip(")")) return;
-    if (tokens_.is("*") || tokens_.is("**")) tokens_.refuse("arguments with * or ** are not part of the subset");
-    const bool by_name = tokens_.peek().type == TokenType::kName && tokens_.peek(1).type == TokenType::kOperator &&
-                         tokens_.peek(1).text == "=";
-    if (by_name) {
-      auto name = tokens_.next().text;
-      tokens_.next();
-      node.named.emplace_back(std::move(name), expression());
-    } else {
-      if (!node.named.empty()) tokens_.refuse("an argument by place follows one by name");
-      node.children.push_back(expression());
-    }
+    argument(node);
+  }
+}
+
+/// In Jinja's order: by place, *more, by name, **more by name; * may also follow names.
+void ExpressionParser::argument(Node& node) {
+  const bool by_name = tokens_.peek().type == TokenType::kName && tokens_.peek(1).type == TokenType::kOperator &&
+                       tokens_.peek(1).text == "=";
+  const bool spreads = tokens_.is("*"), spreads_names = tokens_.is("**");
+  const bool late = node.named_spread || (!by_name && !spreads_names && node.spread) ||
+                    (!by_name && !spreads && !spreads_names && !node.named.empty());
+  if (late) tokens_.refuse("an argument stands behind one that has to follow it");
+  if (spreads || spreads_names) {
+    tokens_.next();
+    (spreads ? node.spread : node.named_spread) = expression();
+  } else if (by_name) {
+    auto name = tokens_.next().text;
+    tokens_.next();
+    node.named.emplace_back(std::move(name), expression());
+  } else {
+    node.children.push_back(expression());
   }
 }
 

@@ -1,4 +1,4 @@
-/// \file  Tokens in turn, and the expressions made of them: half of the parser.
+/// \file  Provides a stream of tokens and parses expressions. jinja/parser.h parses statements.
 #pragma once
 
 #include <string>
@@ -12,19 +12,26 @@
 
 namespace evenkeel::jinja {
 
+/// A stream of tokens with look-ahead.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
+  /// Returns the token `ahead` positions after the current one, or the last token.
   const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  /// Returns the current token and advances. The last token is returned again and again.
   const Token& next() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_.back(); }
 
+  /// Returns true if the current token is the operator `op`.
   bool is(std::string_view op) const { return peek().type == TokenType::kOperator && peek().text == op; }
+  /// Returns true if the token is the name `word`.
   bool is_name(std::string_view word, size_t ahead = 0) const {
     return peek(ahead).type == TokenType::kName && peek(ahead).text == word;
   }
+  /// Advances if the current token is the operator `op`; returns whether it did. skip_name() does the same for a name.
   bool skip(std::string_view op) { return is(op) && (next(), true); }
   bool skip_name(std::string_view word) { return is_name(word) && (next(), true); }
+  /// Advances over an operator. \throws kData if the current token is another one; likewise the functions below.
   void expect(std::string_view op) {
     if (!skip(op)) refuse("expected ", op);
   }
@@ -35,17 +42,19 @@ class TokenStream {
   void expect_name(std::string_view word) {
     if (!skip_name(word)) refuse("expected ", word);
   }
+  /// Advances over a name and returns it. \param what  the expected construct, for the message
   std::string name(std::string_view what) {
     if (peek().type != TokenType::kName) refuse("expected ", what);
     return next().text;
   }
 
+  /// Throws kData "line N: ..." with the line of the current token.
   template <typename... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     fail(kData, "line ", peek().line, ": ", parts...);
   }
 
-  /// One level of nesting, as long as it lives: a parser recurses. \throws kData beyond kDeepest
+  /// Counts one level of nesting during its lifetime, because the parser is recursive. \throws kData beyond kDeepest.
   class Deeper {
    public:
     explicit Deeper(TokenStream& tokens) : tokens_(tokens) {
@@ -66,17 +75,19 @@ class TokenStream {
   int depth_ = 0;
 };
 
-/// By precedence, as jinja2's parser has it.
+/// A recursive-descent parser for expressions, with the precedence of jinja2's parser. Errors throw kData "line N:
+/// ...".
 class ExpressionParser {
  public:
-  /// Borrows both.
+  /// Borrows both. Nodes are added to `syntax`, which owns them.
   ExpressionParser(TokenStream& tokens, Syntax& syntax) : tokens_(tokens), syntax_(syntax) {}
 
-  const Node* expression();           ///< with `if` and `else`
-  const Node* tuple();                ///< one expression, or several with commas
-  const Node* unconditional_tuple();  ///< the same without `if`, which belongs to a loop
+  const Node* expression();           ///< one expression, with `if` and `else`
+  const Node* tuple();                ///< one expression, or a tuple of several with commas
+  const Node* unconditional_tuple();  ///< a tuple without `if`, because `if` after a loop's iterable belongs to the
+                                      ///< loop
 
-  /// Which of Extra were named since the last time; sets what counts from now on.
+  /// Returns the Extra bits of the names parsed since the last call, and starts again with `extras`.
   uint8_t exchange_extras(uint8_t extras) { return std::exchange(extras_, extras); }
 
  private:
@@ -111,6 +122,7 @@ class ExpressionParser {
   const Node* filter(const Node* subject);
   const Node* test(const Node* subject);
   void arguments(Node& node);
+  void argument(Node& node);
 
   TokenStream& tokens_;
   Syntax& syntax_;

@@ -1,4 +1,6 @@
 // Expressions of a rendering.
+#include <algorithm>
+
 #include "jinja/operators.h"
 #include "jinja/renderer.h"
 
@@ -154,8 +156,24 @@ Value Renderer::operation(const Node& node, const Scope& scope) {
 Arguments Renderer::arguments(const Node& node, const Scope& scope) {
   Arguments out;
   for (size_t i = 1; i < node.children.size(); ++i) out.placed.push_back(value(*node.children[i], scope));
+  if (node.spread)
+    for (auto& one : iterated(value(*node.spread, scope), budget_)) out.placed.push_back(std::move(one));
   for (const auto& [name, argument] : node.named) out.named.emplace_back(name, value(*argument, scope));
+  if (node.named_spread) add_named(value(*node.named_spread, scope), out);
   return out;
+}
+
+/// What ** gives.
+void Renderer::add_named(const Value& more, Arguments& out) {
+  EK_CHECK(more.is_dict(), kData, "** of ", more.kind(), ", expected a dict");
+  budget_.charge(more.entries().entries.size());
+  for (const auto& [name, argument] : more.entries().entries) {
+    EK_CHECK(name.is_string(), kData, "** of a dict with ", name.kind(), " as key");
+    const auto same = [&, &key = name](const auto& one) { return one.first == key.text(); };
+    EK_CHECK(std::none_of(out.named.begin(), out.named.end(), same), kData, "the argument ", name.text(),
+             " stands twice");
+    out.named.emplace_back(name.text(), argument);
+  }
 }
 
 }  // namespace evenkeel::jinja

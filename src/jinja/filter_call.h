@@ -1,4 +1,4 @@
-/// \file  What a filter is given, and those filters that sort.
+/// \file  Defines the arguments of a filter, and declares the filters that sort.
 #pragma once
 
 #include <string_view>
@@ -8,6 +8,7 @@
 
 namespace evenkeel::jinja {
 
+/// A call of the filter `name` on the value `x`. All members are borrowed.
 struct FilterCall {
   const Value& x;
   std::string_view name;
@@ -15,10 +16,11 @@ struct FilterCall {
   Budget& budget;
 };
 
-/// "a.b.0" of a value. \param otherwise  in the place of each part that is not there
+/// Returns the value at a path such as "a.b.0" in `value`. \param otherwise  replaces each part that is missing; null:
+/// the result is undefined.
 Value looked_up(const Value& value, const Value& path, Budget& budget, const Value* otherwise = nullptr);
 
-/// Each keeps the order of what is equal; the case of letters does not count unless case_sensitive says so.
+/// These filters sort stably. Strings are compared without case unless the argument case_sensitive is true.
 Value sorted_values(const FilterCall& call);      ///< sort(reverse, case_sensitive, attribute)
 Value grouped(const FilterCall& call);            ///< groupby(attribute, default, case_sensitive)
 Value dict_sorted(const FilterCall& call);        ///< dictsort(case_sensitive, by, reverse)

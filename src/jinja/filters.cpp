@@ -23,7 +23,13 @@ Value default_value(const FilterCall& call) {
   return missing ? otherwise : call.x;
 }
 
+/// Python would keep the mark, and with it the escapes of what is added.
+void refuse_safe(const FilterCall& call) {
+  EK_CHECK(!call.x.is<SafeText>(), kData, call.name, " of ", call.x.kind(), " is not part of the subset");
+}
+
 Value trim(const FilterCall& call) {
+  refuse_safe(call);
   const auto unwanted = call.arguments.take("chars");
   const auto text = printed(call.x);
   if (!unwanted || unwanted->is<None>()) return call.budget.text(std::string(stripped(text, Side::kBoth)));
@@ -33,6 +39,7 @@ Value trim(const FilterCall& call) {
 
 /// A method of the string that str() makes.
 Value by_method(const FilterCall& call) {
+  refuse_safe(call);
   Arguments none;
   return called_method(Value::string(printed(call.x)), call.name, none, call.budget);
 }
@@ -232,6 +239,7 @@ Value safe(const FilterCall& call) {
 }
 
 Value formatted(const FilterCall& call) {
+  refuse_safe(call);
   EK_CHECK(call.arguments.named.empty(), kData, "format with names is not part of the subset");
   auto values = Value::list(std::move(call.arguments.placed), Shape::kTuple);
   call.arguments = {};

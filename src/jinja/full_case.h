@@ -1,11 +1,12 @@
-/// \file  Characters whose capital is more than one, and what counts as a letter with case. Found by asking Python
-/// about every code point, as tests/parity/test_jinja_constructs_v5.py still does.
+/// \file  Lists characters with several upper-case characters, and cased characters. The tables equal Python's;
+/// tests/parity/test_jinja_constructs_v5.py compares all code points.
 #pragma once
 
 #include <cstdint>
 
 namespace evenkeel::jinja {
 
+/// The upper and title case of a character.
 struct FullCase {
   uint32_t point;
   uint32_t upper[3], title[3];  ///< up to three code points; 0: none
@@ -67,11 +68,12 @@ inline constexpr FullCase kFullCases[] = {
     // clang-format on
 };
 
+/// A range of code points, both ends included.
 struct CasedRange {
   uint32_t first, last;
 };
 
-/// Beside the categories Lu, Ll and Lt.
+/// Cased characters outside the categories Lu, Ll and Lt.
 inline constexpr CasedRange kOtherCased[] = {
     {0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},     {0x2E0, 0x2E4},
     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},   {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},

@@ -60,6 +60,8 @@ class NameChecker {
     const auto inside = begins ? When::kReached : when;
     for (size_t i = 0; i < node.children.size(); ++i) add(node.children[i], own_frame(node, i) ? When::kRead : inside);
     for (const auto& [name, argument] : node.named) add(argument, inside);
+    add(node.spread, inside);
+    add(node.named_spread, inside);
     for (const auto& body : node.bodies) add_all(body, begins ? inside : When::kRead);
   }
 

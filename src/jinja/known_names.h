@@ -1,12 +1,12 @@
-/// \file  Filters and tests that Jinja does not know are found when a template is read.
+/// \file  Checks the names of filters and tests when a template is parsed.
 #pragma once
 
 #include "jinja/syntax.h"
 
 namespace evenkeel::jinja {
 
-/// As Jinja's compiler: inside of {% if %} and of x if y else z, but not in a loop, macro or block in there, such a
-/// name is an error only when it is reached. \throws kData "line N: ..."
+/// Checks that all filters and tests are known. As in Jinja's compiler, an unknown name inside {% if %} or `x if y else
+/// z` is an error only when it is evaluated, unless it is in a loop, macro or block there. \throws kData "line N: ..."
 void check_names(const Syntax& syntax);
 
 }  // namespace evenkeel::jinja

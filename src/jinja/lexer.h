@@ -1,5 +1,5 @@
-/// \file  A Jinja template cut into tokens, with the white space that tags take along: trim_blocks and lstrip_blocks
-/// are on, as transformers sets them, and the last newline of a template goes.
+/// \file  Splits a Jinja template into tokens. White space is removed as by trim_blocks and lstrip_blocks, which
+/// transformers sets, and the last newline of the template is removed.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 namespace evenkeel::jinja {
 
+/// The kinds of tokens. Block is {% %}, print is {{ }}.
 enum class TokenType {
   kText,
   kBlockBegin,
@@ -22,13 +23,14 @@ enum class TokenType {
   kEnd
 };
 
+/// A token with the line on which it starts, from 1.
 struct Token {
   TokenType type;
   std::string text;  ///< of a string: its value; of a number: its digits
   int line;
 };
 
-/// \throws kData "line N: ..." for what no token begins with, or what does not end.
+/// Returns the tokens; the last is kEnd. \throws kData "line N: ..." for an invalid character or an unterminated token.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace evenkeel::jinja

@@ -180,6 +180,31 @@ auto at_place(const Items& items, int64_t place) -> decltype(items.data()) {
 
 }  // namespace
 
+namespace {
+
+/// Markup of Python: what is not marked safe is escaped.
+std::string escaped(const Value& value) {
+  if (value.is<SafeText>()) return printed(value);
+  std::string out;
+  for (const char c : value.text()) {
+    constexpr std::string_view kMarks = "&<>\"'";
+    constexpr std::array<std::string_view, 5> kEscapes = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+    const auto at = kMarks.find(c);
+    at == kMarks.npos ? void(out += c) : void(out += kEscapes[at]);
+  }
+  return out;
+}
+
+Value safe_sum(const Value& x, const Value& y, Budget& budget) {
+  auto text = escaped(x) + escaped(y);
+  budget.charge_bytes(text.size());
+  return Value(Value::Held(SafeText{std::make_shared<const std::string>(std::move(text))}));
+}
+
+bool is_text(const Value& x) { return x.is_string() || x.is<SafeText>(); }
+
+}  // namespace
+
 Value calculated(std::string_view op, const Value& x, const Value& y, Budget& budget) {
   if (op == "~") {
     auto left = printed(x);
@@ -188,6 +213,7 @@ Value calculated(std::string_view op, const Value& x, const Value& y, Budget& bu
   if (x.is_integer() && y.is_integer()) return whole_result(op, x.whole(), y.whole());
   if (x.is_number() && y.is_number()) return real_result(op, x.real(), y.real());
   if (op == "%" && x.is_string()) return budget.text(percent_format(x.text(), y, budget));
+  if (op == "+" && is_text(x) && is_text(y) && !(x.is_string() && y.is_string())) return safe_sum(x, y, budget);
   if (op == "+" && x.is_string() && y.is_string()) return budget.text(x.text() + y.text());
   if (op == "+" && x.is_list() && y.is_list() && x.is_tuple() == y.is_tuple()) return joined_lists(x, y, budget);
   const auto repeats = [](const Value& one) { return one.is_string() || one.is_list(); };
@@ -263,6 +289,7 @@ Value attribute(const Value& x, std::string_view name) {
 }
 
 Value item(const Value& x, const Value& key, Budget& budget) {
+  EK_CHECK(!key.is<SafeText>(), kData, "a subscript that is ", key.kind(), " is not part of the subset");
   if (key.is_string() && !x.is_dict()) return attribute(x, key.text());
   EK_CHECK(!x.is<Undefined>(), kData, x.as<Undefined>()->name, " is undefined, so it has no items");
   if (x.is_dict()) {

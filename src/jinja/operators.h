@@ -1,4 +1,5 @@
-/// \file  What Jinja's operators, subscripts, methods, filters and tests do, as in Python.
+/// \file  Implements Jinja's operators, subscripts, methods, filters and tests with Python's semantics. All functions
+/// throw kData for unsupported types and for a spent budget.
 #pragma once
 
 #include <string_view>
@@ -8,26 +9,31 @@
 
 namespace evenkeel::jinja {
 
-/// + - * / // % ** ~
+/// Returns x op y for + - * / // % ** ~.
 Value calculated(std::string_view op, const Value& x, const Value& y, Budget& budget);
+/// Returns -x.
 Value negative(const Value& x);
-/// x in y
+/// Returns true if x is in y.
 bool contains(const Value& y, const Value& x, Budget& budget);
 
-/// x.name, where it is not called / x[key] / x[begin:end:step], where none is Python's default
+/// Returns x.name (not for method calls).
 Value attribute(const Value& x, std::string_view name);
+/// Returns x[key].
 Value item(const Value& x, const Value& key, Budget& budget);
+/// Returns x[begin:end:step]. A bound that is none has Python's default.
 Value slice(const Value& x, const Value& begin, const Value& end, const Value& step, Budget& budget);
 
-/// What a loop or list() goes over: items, keys, characters. \throws kData for what has none
+/// Returns the items that a loop or list() iterates over: items of a sequence, keys of a dict, or characters of a
+/// string.
+/// \throws kData for other types.
 std::vector<Value> iterated(const Value& x, Budget& budget);
 
-/// x.name(arguments), of strings and dicts.
+/// Returns x.name(arguments) for a string or dict.
 Value called_method(const Value& x, std::string_view name, Arguments& arguments, Budget& budget);
 
-/// x | name(arguments)
+/// Returns x | name(arguments).
 Value filtered(std::string_view name, const Value& x, Arguments& arguments, Budget& budget);
-/// x is name(arguments)
+/// Returns x is name(arguments).
 bool tested(std::string_view name, const Value& x, Arguments& arguments, Budget& budget);
 
 }  // namespace evenkeel::jinja

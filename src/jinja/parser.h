@@ -7,7 +7,7 @@
 
 namespace evenkeel::jinja {
 
-/// \throws kData "line N: ..." for what is not Jinja, or not part of the subset: its name is said.
+/// Parses a template. \throws kData "line N: ..." for invalid Jinja, or naming a construct outside the subset.
 Syntax parse(std::string_view source);
 
 }  // namespace evenkeel::jinja

@@ -1,4 +1,4 @@
-/// \file  "..." % values, as Python formats texts.
+/// \file  Implements Python's string formatting "..." % values.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace evenkeel::jinja {
 
-/// Conversions s r d i u x X o e E f F g G and %%, each with flags, width and precision.
-/// \param values  a tuple, or one value. \throws kData for other conversions, for keys in brackets, and for values that
-/// are too few, too many or of another type
+/// Returns form % values. Supported are the conversions s r d i u x X o e E f F g G and %%, with flags, width and
+/// precision.
+/// \param values  a tuple, or a single value
+/// \throws kData for other conversions, keys in parentheses, or a wrong number or type of values.
 std::string percent_format(std::string_view form, const Value& values, Budget& budget);
 
 }  // namespace evenkeel::jinja

@@ -1,4 +1,4 @@
-/// \file  The text that a template gives.
+/// \file  Defines the result of rendering a template.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,16 @@
 
 namespace evenkeel::jinja {
 
-/// Bytes [begin, end) of a text.
+/// The bytes [begin, end) of a text.
 struct ByteSpan {
   size_t begin = 0, end = 0;
   bool operator==(const ByteSpan&) const = default;
 };
 
+/// The rendered text.
 struct Rendered {
   std::string text;
-  std::vector<ByteSpan> generated{};  ///< what {% generation %} blocks wrote, in order
+  std::vector<ByteSpan> generated{};  ///< output of the {% generation %} blocks, in order
 };
 
 }  // namespace evenkeel::jinja

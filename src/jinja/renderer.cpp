@@ -5,7 +5,7 @@
 namespace evenkeel::jinja {
 namespace {
 
-/// Puts a value, or the parts of one, under names.
+/// Assigns a value to one name, or its items to several names.
 void name_parts(const std::vector<std::string>& names, const Value& value, Scope& scope, Budget& budget) {
   if (names.size() == 1) return scope.set(names[0], value);
   const auto parts = iterated(value, budget);
@@ -80,7 +80,7 @@ Renderer::Flow Renderer::choose(const Node& node, Scope& scope) {
   return node.bodies.size() > node.children.size() ? body(node.bodies.back(), scope) : Flow::kOn;
 }
 
-/// Those that pass the loop's `if`, which sees the targets and no `loop`.
+/// Returns the items that satisfy the loop's `if`. The condition sees the targets but not `loop`.
 std::vector<Value> Renderer::loop_items(const Node& node, const Scope& scope, const Value& over) {
   auto items = iterated(over, budget_);
   if (!node.children[1]) return items;
@@ -111,7 +111,7 @@ Renderer::Flow Renderer::loop(const Node& node, const Scope& scope, const Value&
   return body(node.bodies[1], inner);
 }
 
-/// Whether there was any.
+/// Runs the iterations of a loop. Returns true if there are items.
 bool Renderer::turns_of(const Node& node, const Scope& scope, const std::shared_ptr<Loop>& state) {
   bool ended = false;
   for (; state->index < state->items.size() && !ended; ++state->index) {

@@ -1,4 +1,4 @@
-/// \file  One rendering of a template: statements and expressions over their tree.
+/// \file  Renders a template once, by walking its syntax tree.
 #pragma once
 
 #include <deque>
@@ -15,20 +15,22 @@
 
 namespace evenkeel::jinja {
 
-/// Names of a template, of a macro, or of one turn of a loop; those around it are seen, not set.
+/// The names of a template, a macro or one iteration of a loop. Names of the enclosing scopes are visible, but set()
+/// changes this scope only.
 class Scope {
  public:
   explicit Scope(const Scope* around = nullptr) : around_(around) {}
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
-  /// Names are borrowed.
+  /// Sets a name. The name is borrowed and must outlive the scope.
   void set(std::string_view name, Value value) { names_.insert_or_assign(name, std::move(value)); }
+  /// Returns the value of a name in this scope or the nearest enclosing one, or null.
   const Value* find(std::string_view name) const {
     const auto found = names_.find(name);
     if (found != names_.end()) return &found->second;
     return around_ ? around_->find(name) : nullptr;
   }
-  /// Ends with the scope.
+  /// Returns a link that expires with this scope.
   ScopeLink link() const {
     if (!link_) link_ = std::make_shared<const Scope* const>(this);
     return link_;
@@ -40,14 +42,19 @@ class Scope {
   mutable std::shared_ptr<const Scope* const> link_;
 };
 
+/// A single rendering. Not thread-safe; use one object per rendering.
 class Renderer {
  public:
+  /// Renders the template. Call it once. The syntax and the variables are borrowed. \throws kData without origin and
+  /// line, which Template::render() adds.
   Rendered run(const Syntax& syntax, const std::vector<std::pair<std::string, Value>>& variables);
-  int line() const { return line_; }  ///< what was rendered last
+  /// Returns the line of the statement that was rendered last.
+  int line() const { return line_; }
 
  private:
+  /// How a statement ended: normally, or with break or continue.
   enum class Flow { kOn, kBreak, kContinue };
-  /// One level of recursion, as long as it lives.
+  /// Counts one level of recursion during its lifetime. \throws kData beyond kDeepest.
   class Deeper {
    public:
     explicit Deeper(Renderer& renderer) : renderer_(renderer) {
@@ -75,7 +82,7 @@ class Renderer {
   void assign(const Node& node, Scope& scope);
   void set_block(const Node& node, Scope& scope);
   void generation(const Node& node, const Scope& scope);
-  /// What `write` writes, for itself.
+  /// Returns what `write` writes, instead of adding it to the output.
   template <typename Write>
   std::string captured(Write&& write) {
     std::string text;
@@ -108,6 +115,7 @@ class Renderer {
   Value called_builtin(std::string_view name, Arguments& arguments);
   Value range(Arguments& arguments);
   Arguments arguments(const Node& node, const Scope& scope);
+  void add_named(const Value& more, Arguments& out);
   Value call_with(const Node& node, const Scope& scope, const Value* caller);
 
   Budget budget_;

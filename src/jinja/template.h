@@ -1,8 +1,8 @@
-/// \file  A subset of Jinja 2 for chat templates, rendered as transformers' apply_chat_template does: in an
+/// \file  Parses and renders chat templates in a subset of Jinja 2, as transformers' apply_chat_template does: in an
 /// ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, break and continue, raise_exception, a tojson that
-/// leaves characters as they are, and {% generation %}. What is read and what is not: docs/prompts.md. Python's rules
-/// hold: code points, white space, undefined names. The clock (strftime_now) is a variable, if at all: a text must
-/// not depend on the day. A template may be a stranger's: its size, nesting, steps and output are bounded.
+/// keeps non-ASCII characters, and {% generation %}. docs/prompts.md lists the subset. Strings, white space and
+/// undefined names follow Python's rules. The date (strftime_now) is an optional variable, so that a rendered text does
+/// not depend on the clock. Templates are untrusted input: their size, nesting, steps and output are limited.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,24 @@ namespace evenkeel::jinja {
 
 struct Syntax;
 
-/// Immutable; threads may render side by side.
+/// A parsed template. Immutable and thread-safe.
 class Template {
  public:
+  /// Largest size of a template, bytes.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
-  /// \throws kData "ORIGIN line N: ..." for what is not Jinja or not part of the subset.
+  /// Parses a template. \param origin  prefix of error messages, e.g. the path of the file.
+  /// \throws kData "ORIGIN line N: ..." if the source is not Jinja or not in the subset; kData without a line if it is
+  /// not UTF-8 or larger than kMostBytes.
   Template(std::string_view source, std::string origin);
 
-  /// \param variables  by name
-  /// \throws kData "ORIGIN line N: ..." for a construct outside the subset, for what Jinja would not do either, when
-  /// the template calls raise_exception, and when it takes too much.
+  /// Renders the template.
+  /// \param variables  pairs of a name and its value
+  /// \throws kData "ORIGIN line N: ..." for a construct outside the subset, an error in Jinja, a call of
+  /// raise_exception, or an exceeded limit.
   Rendered render(const std::vector<std::pair<std::string, Value>>& variables) const;
 
+  /// Returns true if the template contains a {% generation %} block.
   bool marks_generation() const;
 
  private:

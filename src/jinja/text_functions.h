@@ -1,4 +1,5 @@
-/// \file  Strings as Python has them: of code points, with Python's white space.
+/// \file  Implements Python's string methods on UTF-8 text. Characters are code points; white space is Python's. All
+/// functions REQUIRE valid UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -9,35 +10,37 @@
 
 namespace evenkeel::jinja {
 
-/// str.isspace() of one character, which is also \s of a regular expression.
+/// Returns Python's str.isspace() of one character, which equals \s of its regular expressions.
 bool is_space(uint32_t code_point);
 
-/// Bytes of white space in front. REQUIRES valid UTF-8, here and below.
+/// Returns the number of bytes of leading white space.
 size_t leading_space(std::string_view text);
-/// Where the white space at the end begins.
+/// Returns the byte offset at which the trailing white space begins.
 size_t trailing_space_begin(std::string_view text);
 
-/// One view per character.
+/// Returns one view into `text` per character.
 std::vector<std::string_view> characters(std::string_view text);
 
+/// The sides that stripped() works on.
 enum class Side { kBoth, kLeft, kRight };
-/// str.strip(), lstrip(), rstrip(): white space, or characters of `unwanted` when it is given.
+/// Implements str.strip(), lstrip() and rstrip(). Removes white space, or the characters of `unwanted` if it is not
+/// null. Returns a view into `text`.
 std::string_view stripped(std::string_view text, Side side, const std::string* unwanted = nullptr);
 
-/// str.split() at white space / at `separator`. \param most  cuts; below 0: as many as there are
+/// Implements str.split() without and with a separator. \param most  largest number of splits; below 0: no limit
 std::vector<std::string> split_at_space(std::string_view text, int64_t most = -1);
 std::vector<std::string> split_at(std::string_view text, std::string_view separator, int64_t most = -1);
 
-/// str.lower() and str.upper(). \throws kData naming `what` for a character that Unicode 14 lacks, and for the small
-/// form of a Greek sigma
+/// Implements str.lower() and str.upper(). \param what  the operation, for the message
+/// \throws kData for a character that is not in Unicode 14, and for a capital sigma in lowered().
 std::string lowered(std::string_view text, std::string_view what);
 std::string uppered(std::string_view text, std::string_view what);
-/// str.title(), or of the first character alone: str.capitalize().
+/// Implements str.title() (`each_word`) and str.capitalize(). Throws likewise.
 std::string titled(std::string_view text, bool each_word, std::string_view what);
-/// Whether repr() shows a character as it is. \throws kData for one that Unicode 14 lacks
+/// Returns true if repr() shows the character unescaped. \throws kData for a character that is not in Unicode 14.
 bool is_printable(uint32_t code_point);
 
-/// str.replace(). \param most  replacements; below 0: all
+/// Implements str.replace(). \param most  largest number of replacements; below 0: no limit
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t most = -1);
 
 }  // namespace evenkeel::jinja

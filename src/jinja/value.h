@@ -1,5 +1,5 @@
-/// \file  The values of a Jinja template, as Python has them: how they compare, and how they are written.
-/// Immutable but for namespaces, as in Jinja's ImmutableSandboxedEnvironment.
+/// \file  Defines the values of a Jinja template, with Python's comparison and printing. All values except namespaces
+/// are immutable, as in Jinja's ImmutableSandboxedEnvironment.
 #pragma once
 
 #include <cstdint>
@@ -18,63 +18,72 @@ struct Node;
 class Date;
 class Scope;
 
-/// Where a macro was defined, as long as that lasts.
+/// Refers to the scope in which a macro was defined; expires with it.
 using ScopeLink = std::weak_ptr<const Scope* const>;
 struct Loop;
 
-/// What a name or key that is not there gives: nothing when printed, false when asked, an error when looked into.
+/// The result of looking up a missing name or key. It prints as an empty string and is false; looking up a key in it is
+/// an error.
 struct Undefined {
-  std::string name;  ///< what was looked for
+  std::string name;  ///< the name or key that was looked up
 };
+/// Python's None.
 struct None {};
 
-/// Which of Python's types a row of items is. A tuple is never equal to a list.
+/// The Python type of a sequence. A tuple never equals a list.
 enum class Shape {
   kList,
   kTuple,
-  kGenerator,  ///< what map, select and their like give: gone over once, without length or places
-  kView,       ///< a dict's keys(), values() and items(): without places
+  /// Result of map, select and similar filters. It can be iterated once and has no length and no indices.
+  kGenerator,
+  kView,  ///< a dict's keys(), values() or items(); has no indices
   kRange,
-  kGroup  ///< a tuple of groupby: its parts are also called grouper and list
+  kGroup  ///< a tuple of groupby; its items are also the attributes `grouper` and `list`
 };
 
+/// A sequence of any shape.
 struct List {
   std::vector<Value> items;
   Shape shape = Shape::kList;
-  int depth = 1;              ///< lists and dicts within each other, itself included
-  mutable bool used = false;  ///< a generator that was gone over
+  int depth = 1;              ///< levels of nested lists and dicts, including this one
+  mutable bool used = false;  ///< true: a generator that was iterated
 };
 
-/// In the order of insertion. Keys are what Python can hash: texts, numbers, none, and tuples of these.
+/// A dict in insertion order. Keys are hashable in Python: strings, numbers, none, and tuples of these. find() is
+/// linear in the number of entries.
 struct Dict {
   using Entries = std::vector<std::pair<Value, Value>>;
   Entries entries;
   int depth = 1;
+  /// Returns the value of a key, or null.
   const Value* find(std::string_view key) const;
-  const Value* find(const Value& key) const;  ///< 1, 1.0 and true are one key
-  void put(Value key, Value value);           ///< in the place of the key that is there
+  /// Returns the value of a key, or null. As in Python, 1, 1.0 and true are the same key.
+  const Value* find(const Value& key) const;
+  /// Sets the value of a key, and keeps the position of an existing key.
+  void put(Value key, Value value);
 };
 
-/// Owned by the rendering; the one thing that a template changes.
+/// A Jinja namespace(): the only mutable value. The renderer owns it.
 struct Namespace {
   Dict variables;
 };
 
-/// A function of the template's own, or one of those that every template has.
+/// A macro of the template, or a built-in function.
 struct Function {
   std::string_view name;
-  const Node* macro = nullptr;  ///< null: a built-in one
-  const Date* date = nullptr;   ///< what strftime_now writes
-  ScopeLink scope{};            ///< of a macro: the names that it sees
+  const Node* macro = nullptr;  ///< null: built-in function
+  const Date* date = nullptr;   ///< date that strftime_now formats; null for other functions
+  ScopeLink scope{};            ///< of a macro: the scope of its definition
 };
 
 using Text = std::shared_ptr<const std::string>;
 
-/// What `safe` makes of a text: printed as it is; with other texts it would escape them.
+/// A string returned by the filter `safe`. It prints as a string; combining it with other strings is not supported.
 struct SafeText {
   Text text;
 };
 
+/// A value of any type. Copies are cheap: lists, dicts and strings are shared.
 class Value {
  public:
   using Held = std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>,
@@ -87,38 +96,45 @@ class Value {
   static Value boolean(bool value) { return Value(Held(value)); }
   static Value integer(int64_t value) { return Value(Held(value)); }
   static Value string(std::string text) { return Value(Held(std::make_shared<const std::string>(std::move(text)))); }
-  /// \throws kData when they are nested deeper than kDeepest.
+  /// Creates a sequence. \throws kData if values are nested deeper than kDeepest, here and in dict() and dict_of().
   static Value list(std::vector<Value> items, Shape shape = Shape::kList);
   static Value dict(std::vector<std::pair<std::string, Value>> entries);
   static Value dict_of(Dict::Entries entries);
 
+  /// Returns true if the value is stored as T.
   template <typename T>
   bool is() const {
     return std::holds_alternative<T>(held_);
   }
+  /// Returns the stored value, or null if it is not a T.
   template <typename T>
   const T* as() const {
     return std::get_if<T>(&held_);
   }
   bool is_string() const { return is<Text>(); }
-  bool is_series() const { return is<std::shared_ptr<const List>>(); }  ///< of any shape
+  /// Returns true for a sequence of any shape.
+  bool is_series() const { return is<std::shared_ptr<const List>>(); }
   bool has_shape(Shape shape) const { return is_series() && (*as<std::shared_ptr<const List>>())->shape == shape; }
   bool is_tuple() const { return has_shape(Shape::kTuple) || has_shape(Shape::kGroup); }
   bool is_list() const { return has_shape(Shape::kList) || is_tuple(); }
   bool is_dict() const { return is<std::shared_ptr<const Dict>>(); }
-  bool is_integer() const { return is<int64_t>() || is<bool>(); }  ///< as in Python
+  /// Returns true for an integer or a boolean, as in Python.
+  bool is_integer() const { return is<int64_t>() || is<bool>(); }
   bool is_number() const { return is_integer() || is<double>(); }
 
-  /// REQUIRES it is one.
+  /// The following accessors REQUIRE a value of their type.
   const std::string& text() const { return **as<Text>(); }
   const std::vector<Value>& items() const { return (*as<std::shared_ptr<const List>>())->items; }
   const Dict& entries() const { return **as<std::shared_ptr<const Dict>>(); }
   int64_t whole() const { return is<bool>() ? int64_t{*as<bool>()} : *as<int64_t>(); }
   double real() const { return is<double>() ? *as<double>() : static_cast<double>(whole()); }
 
+  /// Returns the value as Python's bool().
   bool truth() const;
+  /// Returns the levels of nested lists and dicts; 0 for other values.
   int depth() const;
-  std::string_view kind() const;  ///< for messages: "a string", "a list"
+  /// Returns the type for error messages, e.g. "a string" or "a list".
+  std::string_view kind() const;
 
   static constexpr int kDeepest = 64;
 
@@ -126,39 +142,40 @@ class Value {
   Held held_;
 };
 
-/// A `loop`: the items, and where it stands.
+/// The variable `loop`: the items of a loop and its position.
 struct Loop {
   std::vector<Value> items;
   size_t index = 0;
   int depth = 1;
-  int recursion = 0;           ///< how often it stands in itself
-  const Node* node = nullptr;  ///< of a recursive loop, as long as it goes on
+  int recursion = 0;           ///< number of enclosing calls of the same loop
+  const Node* node = nullptr;  ///< of a recursive loop, while it runs; else null
   const Scope* scope = nullptr;
 };
 
-/// Python's ==.
+/// Returns x == y by Python's rules.
 bool equal(const Value& x, const Value& y);
-/// -1, 0, 1 as x is less, equal or greater, exact beyond 2^53. REQUIRES numbers, none of them NaN.
+/// Returns -1, 0 or 1 if x is less than, equal to or greater than y. The result is exact beyond 2^53. REQUIRES numbers
+/// that are not NaN.
 int compare_numbers(const Value& x, const Value& y);
-/// Python's <, for numbers, for strings, for two lists and for two tuples. \throws kData for others
+/// Returns x < y by Python's rules, for numbers, strings, two lists or two tuples. \throws kData for other types.
 bool less(const Value& x, const Value& y);
 
-/// Python's str(): what a template prints. \throws kData for what has no text that means something elsewhere.
+/// Returns Python's str(), which a template prints. \throws kData for values without a reproducible text.
 std::string printed(const Value& value);
-/// Python's repr(), which also has a word for what is undefined.
+/// Returns Python's repr(). It also accepts undefined values.
 std::string representation(const Value& value);
 
-/// Of json.dumps, with the defaults of transformers' tojson.
+/// Options of json_text(). The defaults are those of transformers' tojson.
 struct JsonForm {
-  bool ascii = false;                   ///< other characters as \\uXXXX
-  std::optional<std::string> indent{};  ///< white space a level; nothing: one line
-  std::string between = ", ", colon = ": ";
+  bool ascii = false;                        ///< true: non-ASCII characters are written as \\uXXXX
+  std::optional<std::string> indent{};       ///< white space per level; nothing: one line
+  std::string between = ", ", colon = ": ";  ///< separators of items, and of a key and its value
   bool sort_keys = false;
 };
-/// \throws kData for what JSON has no form of.
+/// Returns the value as json.dumps writes it. \throws kData for a value without a JSON form.
 std::string json_text(const Value& value, const JsonForm& form = {});
 
-/// Whether Python can hash it: what a key of a dict has to be.
+/// Returns true if Python can hash the value, so that it can be a key of a dict.
 bool is_hashable(const Value& value);
 
 }  // namespace evenkeel::jinja

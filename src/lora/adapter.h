@@ -1,5 +1,6 @@
-/// \file  Low-rank adapters as plain data, and the algebra the methods share. No autograd, no randomness beyond
-/// initialisation, no device moves. Dimension names: E experts, R rank.
+/// \file  Defines low-rank adapters as plain data, and the operations that all methods share. Nothing here uses
+/// autograd, moves tensors between devices or draws random numbers except for initialisation. Dimension names: E
+/// experts, R rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,56 +17,57 @@
 
 namespace evenkeel {
 
-/// Factors of one site. `*` is empty for a dense linear, or E for stacked experts.
+/// The factors of one site. In the shapes, `*` is empty for a dense linear and E for stacked experts.
 struct LoraFactors {
   at::Tensor a{};        ///< [*, r, in]
   at::Tensor b{};        ///< [*, out, r]
   at::Tensor core{};     ///< [*, r, r]; undefined unless the method trains a core (Fed-SB)
-  double scaling = 1.0;  ///< delta W = scaling * B (core) A
-  at::Tensor ranks{};  ///< [E] int64 when the experts of a stack differ in rank: rows and columns beyond are zero, and
-                       ///< do not travel. Undefined: r for all
-  /// r, from whichever factor is there.
+  double scaling = 1.0;  ///< the update of the weight is scaling * B (core) A
+  /// The ranks [E] int64 of the experts of a stack when they differ. Rows of A and columns of B beyond an expert's rank
+  /// are zero and are not sent. Undefined: all experts have rank r.
+  at::Tensor ranks{};
+  /// Returns r. REQUIRES at least one defined factor.
   int64_t rank() const { return a.defined() ? a.size(-2) : b.defined() ? b.size(-1) : core.size(-1); }
 };
 
-/// Site name -> factors, in name order, e.g. "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate", and for the
-/// stacked experts of a layer "model.layers.0.mlp.experts.gate_proj". What comes after the last dot is the target that
-/// `lora.targets` names. Which modules of a checkpoint a site stands for, and what it is for, Site says.
+/// Maps site names to factors, in name order. Examples of names: "model.layers.0.self_attn.q_proj",
+/// "model.layers.0.mlp.gate", and "model.layers.0.mlp.experts.gate_proj" for the stacked experts of a layer. The part
+/// after the last dot is the target that `lora.targets` names. Site describes what a name refers to.
 using AdapterState = std::map<std::string, LoraFactors>;
 
-/// What a linear does in its block. Only the model's family knows; nobody reads it out of a name.
+/// The function of a linear in its block. The model family sets it; it is never derived from a name.
 enum class SiteRole { kAttention, kExpert, kMlp, kRouter };
 
-/// Where a linear lies in checkpoints that hold the experts of a layer in one tensor (transformers 5), and where PEFT
-/// therefore adapts a parameter instead of a module. Nothing in it: the linear is a module there as well.
+/// Position of a linear in checkpoints that hold the experts of a layer in one tensor (transformers 5). PEFT adapts a
+/// parameter there instead of a module. It is empty when such checkpoints hold the linear as a module.
 struct FusedPlace {
   std::string module{};         ///< the owner of the parameter: "model.layers.0.mlp.experts"
   std::string parameter{};      ///< as in PEFT's target_parameters: "mlp.experts.gate_up_proj"
-  int64_t part = 0, parts = 1;  ///< which of how many equal shares of the parameter's outputs the linear is
-  int64_t order = 0;            ///< of the parameter among those of the module
-  std::string stored{};         ///< the tensor in checkpoints of before, where that held all experts too; else empty
+  int64_t part = 0, parts = 1;  ///< the linear is share `part` of `parts` equal shares of the parameter's outputs
+  int64_t order = 0;            ///< index of the parameter among those of the module
+  std::string stored{};         ///< name of the tensor in older checkpoints that held all experts too, otherwise empty
 };
 
-/// Where llama.cpp holds a linear or a stack. Nothing in it: its family does not say.
+/// Position of a linear or stack in llama.cpp's format; empty when the model family does not give it.
 struct GgufPlace {
   std::string tensor{};  ///< "blk.3.attn_q.weight"
   int64_t interleaved_heads =
       0;  ///< heads whose output rows it holds as (0, h/2, 1, h/2 + 1, ...); 0: rows as they are
 };
 
-/// One adaptable linear, or one stack of E of them.
+/// Describes one adaptable linear, or one stack of E of them.
 struct Site {
-  int64_t experts = 0;  ///< E, or 0 for a dense linear
-  int64_t in = 0, out = 0;
-  std::string moe_layer{};  ///< key of these experts' routing statistics, e.g. "model.layers.0.mlp"; empty when dense
+  int64_t experts = 0;      ///< E, or 0 for a dense linear
+  int64_t in = 0, out = 0;  ///< number of inputs and outputs
+  std::string moe_layer{};  ///< key of the experts' routing statistics, e.g. "model.layers.0.mlp"; empty when dense
   SiteRole role = SiteRole::kMlp;
-  std::vector<std::string> modules{};  ///< the checkpoint's linears it stands for: one, or one per expert
+  std::vector<std::string> modules{};  ///< names of its linears in the checkpoint: one, or one per expert
   FusedPlace fused{};
   GgufPlace gguf{};
 };
 using Sites = std::map<std::string, Site>;
 
-/// How alpha / r is read when clients have unequal ranks (docs/ambiguities.md, R21).
+/// Selects the scale of a client whose rank r_c is smaller than the largest rank (docs/ambiguities.md, R21).
 enum class LoraScaleMode {
   kFixedAlpha,  ///< s_c = alpha / r_c
   kConstScale,  ///< s = alpha / r_max for all
@@ -76,11 +78,12 @@ constexpr auto names(LoraScaleMode) {
                     config::EnumName<LoraScaleMode>{"const_scale", LoraScaleMode::kConstScale}};
 }
 
-/// s(r), the factor of B A at rank r.
+/// Computes the scale s(r) of B A at rank r.
 struct LoraScale {
   double alpha = 20;
-  int64_t rank = 20;  ///< r_max, what const_scale divides by at every rank
+  int64_t rank = 20;  ///< r_max, the divisor of const_scale at every rank
   LoraScaleMode mode = LoraScaleMode::kFixedAlpha;
+  /// Returns s(r).
   double of(int64_t r) const;
 
   void visit(auto& field) {
@@ -94,29 +97,32 @@ struct LoraScale {
   }
 };
 
-/// What stands beside one frozen weight: y = x (W + change + adapter)^T. Null where there is none.
+/// The low-rank terms added to one frozen weight: y = x (W + change + adapter)^T. A null pointer means no term. Does
+/// not own the factors.
 struct SiteFactors {
   const LoraFactors* adapter = nullptr;
-  const LoraFactors* change = nullptr;  ///< what base-changing methods have merged so far: frozen, no core
+  const LoraFactors* change = nullptr;  ///< frozen term that base-changing methods have accumulated; no core
 };
 
-/// Fresh factors as PEFT makes them: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw of a site depends on (seed, site
-/// name) alone; expert e of a stack has its own draw. float32.
+/// Creates initial factors as PEFT does, in float32: A ~ U(-1/sqrt(in), 1/sqrt(in)), B = 0. The draw depends only on
+/// the seed and the site name; each expert of a stack has its own draw.
 LoraFactors make_lora(const std::string& name, const Site& site, int64_t rank, double scaling, uint64_t seed);
+/// Calls make_lora() for all sites.
 AdapterState make_adapters(const Sites& sites, int64_t rank, double scaling, uint64_t seed);
 
-/// scaling * B (core) A, [*, out, in], in the factors' dtype. Materialises the product: for tests, export and algebra
-/// only.
+/// Returns scaling * B (core) A, [*, out, in], in the factors' dtype. It allocates the full product, so use it only in
+/// tests, export and algebra.
 at::Tensor delta_weight(const LoraFactors& factors);
 
-/// Deep copy, detached.
+/// Returns a deep copy that is detached from autograd.
 AdapterState clone(const AdapterState& adapters);
 
-/// `sent` with the factors that did not travel taken from `fixed`, not copied. Sites that only `fixed` has are left
-/// out.
+/// Returns `sent` with its undefined factors taken from `fixed` without copying. Sites that are only in `fixed` are
+/// left out.
 AdapterState completed(const AdapterState& sent, const AdapterState& fixed);
 
-/// \throws kNumeric naming the site when a factor holds a value that is not finite; `who` opens the message.
+/// Checks all factors. \throws kNumeric naming the site when a factor holds a value that is not finite. \param who  the
+/// beginning of the message
 void check_finite(const AdapterState& adapters, std::string_view who);
 
 }  // namespace evenkeel

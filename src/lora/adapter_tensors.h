@@ -1,6 +1,6 @@
-/// \file  Adapters as named tensors, alike in payloads (lora/payload.h) and in states on disk (fed/store/state_file.h):
-/// "<site>/<factor>" with the factors a, b, core and ranks, those that are defined. Scalings are no tensors: each kind
-/// of file keeps them in its own way.
+/// \file  Names the tensors of adapters in payloads (lora/payload.h) and states on disk (fed/store/state_file.h):
+/// "<site>/<factor>" for the defined factors a, b, core and ranks. Scalings are not tensors; each kind of file stores
+/// them in its own way.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,10 @@ namespace evenkeel {
 
 using AddTensor = std::function<void(std::string name, const at::Tensor& tensor)>;
 
-/// Calls add("<site>/<factor>", tensor) for the factors of one site. \param site  with what stands before it in the
-/// file
+/// Calls add("<site>/<factor>", tensor) for the factors of one site. \param site  the site name with the file's prefix
 void add_factors(std::string_view site, const LoraFactors& factors, const AddTensor& add);
 
-/// Puts the tensor named "<site>/<factor>" in its place. \return whether there is one
+/// Stores the tensor named "<site>/<factor>" in `adapters`. Returns false when there is no such factor.
 bool place_factor(AdapterState& adapters, std::string_view name, const at::Tensor& tensor);
 
 }  // namespace evenkeel

@@ -1,6 +1,6 @@
-/// \file  Sums of tensors whose bits depend on the terms alone: neither on their order, nor on how they are grouped,
-/// nor on how many processes hold them. Terms are rounded to integers once, on a scale that their largest magnitude and
-/// their number fix, and integers add up exactly (docs/decisions/0043-sums-in-fixed-point.md).
+/// \file  Sums tensors so that the bits of the result depend only on the terms, not on their order, their grouping or
+/// the number of processes that hold them. Each term is rounded once to integers, with a scale that depends on the
+/// largest magnitude and the number of terms. Integers add up exactly (docs/decisions/0043-sums-in-fixed-point.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,42 +12,46 @@
 
 namespace evenkeel {
 
-/// Everybody who holds terms of the same sums.
+/// Reduces values over all processes that hold terms of the same sum. All processes make the same calls in the same
+/// order, with equally many values.
 class Reduction {
  public:
   virtual ~Reduction() = default;
-  /// Replaces each value by the largest, or by the sum, of those that everybody brings: as many, in the same order of
-  /// calls.
+  /// Replaces each value by its maximum over all processes.
   virtual void max(std::span<int64_t> values) const = 0;
+  /// Replaces each value by its sum over all processes.
   virtual void sum(std::span<int64_t> values) const = 0;
 };
 
-/// weight * values, in float64.
+/// One term of a sum: weight * values, computed in float64.
 struct Term {
-  at::Tensor values;  ///< floating point; undefined: nothing to add
+  at::Tensor values;  ///< floating point; an undefined tensor adds nothing
   double weight = 1;
-  at::Tensor weights_E{};  ///< float64, of a stack [E, ...]: a weight per matrix, beside the one of all
+  at::Tensor weights_E{};  ///< float64; for a stack [E, ...], an additional weight per matrix
 };
 
-/// The terms of a sum that are here. Each is asked for once, and all are in memory together: views of mapped files are
-/// best, which cost nothing.
+/// The terms of a sum that this process holds. at(i) is called once per term, and all terms are in memory together, so
+/// views of mapped files are the best choice.
 struct Terms {
-  size_t here = 0;
-  size_t global_term_count = 0;  ///< with those of others, or more
+  size_t here = 0;               ///< number of terms in this process
+  size_t global_term_count = 0;  ///< number of terms in all processes, or more
   std::function<Term(size_t i)> at;
-  std::function<std::string(size_t i)> who{};  ///< whose a term is, for errors
+  std::function<std::string(size_t i)> who{};  ///< the owner of a term, for errors
 };
 
-/// sum_i weight_i values_i, float64 for such values and float32 for all others; undefined where no term is. With M the
-/// largest magnitude of a term and n = `global_term_count`, 2^e <= 2^62 / (n M) is the scale: no sum can overflow, an
-/// error is at most n^2 M 2^-61, or n 2^-960, before the result is rounded to its type.
-/// \throws kNumeric naming whose term is not finite, kShape whose differs in shape. Cost: one read of each term from
-/// memory, in blocks that a cache holds; those that were summed before the largest magnitude was seen are summed again.
+/// Returns sum_i weight_i values_i, in float64 if the values are float64, otherwise in float32; undefined when all
+/// terms are. With M the largest magnitude of a term and n = `global_term_count`, the scale is 2^e <= 2^62 / (n M): no
+/// sum can overflow. The error before the result is rounded to its dtype is at most n^2 M 2^-61, or n 2^-960.
+/// \throws kNumeric naming the owner of a term that is not finite, kShape for a term of another shape.
+/// Cost: one read of each term from memory, in blocks that fit a cache. Blocks that were summed before the largest
+/// magnitude was known are summed again.
 at::Tensor fixed_point_sum(const Terms& terms);
-/// The same of terms some of which others hold: everybody calls it. Integers of the size of the sum are exchanged.
+/// Works as fixed_point_sum(terms) when other processes hold some of the terms. All processes must call it. They
+/// exchange integers of the size of the sum.
 at::Tensor fixed_point_sum(const Terms& terms, const Reduction& others);
 
-/// The same of weights and parts at hand. \throws kShape when there are none, or not as many.
+/// Returns sum_i weights[i] parts[i] as fixed_point_sum() does. The caller normalises the weights. \throws kShape when
+/// there are no parts, or not as many weights.
 at::Tensor weighted_mean(std::span<const at::Tensor> parts, std::span<const double> weights);
 
 }  // namespace evenkeel

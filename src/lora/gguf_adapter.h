@@ -1,6 +1,6 @@
-/// \file  Adapters as llama.cpp reads them: one GGUF file with <tensor>.lora_a [*, r, in] and <tensor>.lora_b
-/// [*, out, r] for each tensor of the base that is adapted, experts in one stack of all E. Which tensor a site stands
-/// beside, its family says (Site::gguf). Source: llama.cpp's convert_lora_to_gguf.py and llama-adapter.cpp.
+/// \file  Writes adapters for llama.cpp: one GGUF file with <tensor>.lora_a [*, r, in] and <tensor>.lora_b [*, out, r]
+/// for each adapted tensor of the base. Experts are one stack of all E. Site::gguf gives the tensor of a site. Source:
+/// llama.cpp's convert_lora_to_gguf.py and llama-adapter.cpp.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@
 
 namespace evenkeel {
 
-/// llama.cpp adds alpha / r B A, one alpha for the file and r of each tensor. Sites that share scaling * r have it as
-/// alpha, and their factors as they are; another site's scaling is multiplied into its B. Any sites will do, of any
-/// ranks. REQUIRES no core, and rank and scaling other than 0 (\throws kInternal).
-/// \param architecture  of the base's GGUF: "olmoe"
-/// \throws kConfig naming a site that llama.cpp has no tensor for.
+/// Writes the file atomically. llama.cpp adds alpha / r B A, with one alpha per file and r of each tensor. alpha is
+/// scaling * r of the first site; a site with another product has the ratio multiplied into its B, so ranks and
+/// scalings may differ. REQUIRES at least one site, no core, and rank and scaling other than 0 (\throws kInternal).
+/// \param architecture  the architecture name of the base's GGUF, e.g. "olmoe"
+/// \throws kConfig naming a site for which llama.cpp has no tensor.
 void save_gguf_adapter(const std::filesystem::path& file, const AdapterState& adapters, const Sites& sites,
                        const std::string& architecture);
 

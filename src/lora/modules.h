@@ -1,5 +1,5 @@
-/// \file  Between sites and the modules of a checkpoint, both ways. A family says with Site::modules how its
-/// checkpoints name what it adapts; nobody else puts such names together or takes them apart.
+/// \file  Maps sites to the modules of a checkpoint and back. Module names come only from Site::modules, which the
+/// model family sets; no other code builds or parses them.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,15 @@ struct SitePart {
   int64_t expert = -1;  ///< -1: the site is no stack
 };
 
-/// Module -> what it is a linear of. \throws kInternal when a site has no module for each of its linears.
+/// Maps each module name to its site and expert. \throws kInternal when a site does not have one module per linear.
 std::map<std::string, SitePart, std::less<>> parts_by_module(const Sites& sites);
 
-/// Module -> its factors, dense: views of `adapters`. \throws kInternal when `sites` lacks a site or its modules.
+/// Maps each module name to its dense factors, which are views of `adapters`. \throws kInternal when `sites` lacks a
+/// site or its modules.
 std::map<std::string, LoraFactors> factors_by_module(const AdapterState& adapters, const Sites& sites);
 
-/// Of a stack's factor that of one expert, a view; of a dense site's all of it.
+/// Returns one expert's part of a stack's factor, as a view. \param expert  -1: returns the whole factor of a dense
+/// site
 at::Tensor expert_part(const at::Tensor& factor, int64_t expert);
 
 }  // namespace evenkeel

@@ -1,15 +1,15 @@
-/// \file  A payload as few large arrays, for transports that carry named arrays and charge for each of them: one per
-/// layer and factor (A, B, core), the experts of a layer stacked, and one per dtype for all that is small. A payload
-/// lies array by array, so these are views of its own bytes (lora/payload.h): nothing is converted, and whoever has the
-/// head of the payload knows all of it but the numbers.
+/// \file  Divides a payload into few large arrays, for transports that carry named arrays and charge for each. There is
+/// one array per layer and factor (A, B, core), with the experts of a layer stacked, and one per dtype for small
+/// tensors. A payload stores its tensors array by array (lora/payload.h), so the arrays are views of its bytes and
+/// nothing is converted. The head of a payload describes everything but the numbers.
 ///
 ///   "adapter/model.layers.3/a"      every A of layer 3, site by site in name order
 ///   "base_delta/model.layers.3/b"   likewise
 ///   "extra/model.layers.3/pseudo_grad_a"   extras of two and more axes
 ///   "vectors/Float"                 all tensors of fewer than two axes and of that dtype
 ///
-/// Names depend on the sites and the method alone, never on what a client or a round made of them: an expert that
-/// nobody touched is there, as it was received.
+/// Names depend only on the sites and the method, not on the client or the round: an expert that was not trained is
+/// sent as it was received.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,30 +21,33 @@
 
 namespace evenkeel {
 
-/// A site's name up to its first number, "model.layers.3" of "model.layers.3.mlp.gate"; the whole name without one.
+/// Returns a site's name up to its first number, e.g. "model.layers.3" of "model.layers.3.mlp.gate"; without a number,
+/// the whole name.
 std::string_view layer_of(std::string_view site);
 
-/// The array that a tensor of a payload belongs to. \param axes  of the tensor
+/// Returns the name of the array that holds a tensor of a payload. \param axes  the tensor's number of axes
 std::string array_of(std::string_view name, int64_t axes, at::ScalarType type);
 
-/// One array: a run of the payload's bytes.
+/// One array: a contiguous range of the payload's bytes.
 struct PackedArray {
   std::string name;
   at::ScalarType type;
-  int64_t begin = 0, bytes = 0;
+  int64_t begin = 0, bytes = 0;  ///< offset in the payload and length
   int64_t numel() const { return bytes / static_cast<int64_t>(at::elementSize(type)); }
 };
 
+/// The arrays of a payload.
 struct Packing {
   std::string head;                 ///< the payload's first bytes: names, dtypes, shapes, scalings
-  std::vector<PackedArray> arrays;  ///< as they lie; head and arrays together are the payload
-  int64_t bytes = 0;                ///< of the whole payload
-  std::string layout;               ///< SHA-256, hex, of names, dtypes and shapes: equal where payloads fit each other
+  std::vector<PackedArray> arrays;  ///< in the order of the bytes; head and arrays together are the payload
+  int64_t bytes = 0;                ///< length of the whole payload
+  std::string layout;  ///< SHA-256 (hex) of names, dtypes and shapes; equal for payloads of the same structure
 };
 
-/// How a payload is packed. \param beginning  at least the head of its bytes; what follows is not looked at
-/// \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload's, or it
-/// does not lie array by array
+/// Divides a payload into arrays.
+/// \param beginning  the payload's first bytes, at least its head; the rest is ignored
+/// \param place  the name of the source, for errors
+/// \throws kCheckpoint when the bytes are not a payload, or it is not stored array by array.
 Packing pack_payload(std::string_view beginning, const std::string& place);
 
 }  // namespace evenkeel

@@ -1,9 +1,10 @@
-/// \file  What crosses the wire, and its bytes: one safetensors file per direction and client, in memory or on disk.
+/// \file  Encodes the messages between server and clients: one safetensors file per direction and client, in memory or
+/// on disk.
 ///
-/// Tensors lie as lora/packing.h hands them to transports. Names: "adapter/" and "base_delta/", each before those of
-/// lora/adapter_tensors.h; "extra/<name>". Scalings are metadata: "scaling" and "base_scaling" hold {"<site>": s} as
-/// JSON. A stack whose experts differ in rank travels as the rows that carry something, of all experts on top of each
-/// other: a [sum of ranks, in], b [sum of ranks, out].
+/// Tensors are stored in the order of lora/packing.h. Names are "adapter/" or "base_delta/" followed by those of
+/// lora/adapter_tensors.h, and "extra/<name>". Scalings are metadata: "scaling" and "base_scaling" hold {"<site>": s}
+/// as JSON. A stack whose experts differ in rank is sent without its zero rows, concatenated over the experts: a is
+/// [sum of ranks, in], b is [sum of ranks, out].
 #pragma once
 
 #include <cstdint>
@@ -16,60 +17,64 @@
 
 namespace evenkeel {
 
-/// Everything that ever crosses between server and client. Names in `extras` are `<layer or site>.<noun>`. A factor
-/// that does not travel (FFA-LoRA's A, Fed-SB's A and B) is undefined.
+/// The tensors of one message. Names in `extras` are `<layer or site>.<noun>`. A factor that is not sent (A in
+/// FFA-LoRA, A and B in Fed-SB) is undefined.
 struct Payload {
   AdapterState adapters{};
   TensorMap extras{};
-  AdapterState base_delta{};  ///< down only: what every receiver, participant or not, adds to its base for good
+  AdapterState base_delta{};  ///< from the server only: every receiver adds it to its base permanently
 };
 
-/// Precision of floating-point tensors of two and more axes on the wire; integers, vectors and scalars travel as they
-/// are. kAsTheyAre: what somebody keeps in the precision it was received in.
+/// Precision of floating-point tensors with two or more axes in a message. Integers, vectors and scalars keep theirs.
+/// kAsTheyAre keeps the precision of every tensor, for payloads that were received and are stored.
 enum class TransportDtype { kFloat32, kBFloat16, kAsTheyAre };
 
-/// A payload as it crosses: encoded once, by who sends it.
+/// A payload as bytes. The sender encodes it once.
 struct EncodedPayload {
   at::Tensor bytes;                      ///< [N] uint8: a safetensors file
-  std::map<std::string, int64_t> parts;  ///< N by content, see payload_parts()
+  std::map<std::string, int64_t> parts;  ///< bytes by content, see payload_parts()
 
-  int64_t size() const { return bytes.defined() ? bytes.numel() : 0; }  ///< what traffic reports count
+  /// Returns the length in bytes, as traffic reports count it.
+  int64_t size() const { return bytes.defined() ? bytes.numel() : 0; }
 };
 
-/// Floating-point tensors in transport precision. \param sites  which of the sites are routers, for the parts
+/// Converts floating-point tensors to the transport precision and returns the bytes. \param sites  show which sites are
+/// routers, for `parts`
 EncodedPayload encode(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
-/// A payload that whoever wants its bytes makes, in whichever thread that is.
+/// A payload that is encoded later, by the thread that needs the bytes.
 struct DeferredPayload {
-  std::function<EncodedPayload()> encode{};  ///< keeps the tensors alive; nobody may write to them
-  int64_t bytes = 0;                         ///< that they take in memory
+  std::function<EncodedPayload()> encode{};  ///< keeps the tensors alive; they must not be written to
+  int64_t bytes = 0;                         ///< memory of the tensors
 
   DeferredPayload() = default;
   DeferredPayload(EncodedPayload payload);  // NOLINT(google-explicit-constructor): made already
   DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites);
 };
 
-/// Factors are views of the bytes, in the precision they arrived in: received() widens one site when its turn comes.
-/// Extras are widened. \param place  whose bytes they are, for errors. \throws kCheckpoint when they are no payload.
+/// Reads a payload from bytes, [N] uint8. Factors are views of the bytes in their transport precision; received()
+/// widens them. Stacks whose experts differ in rank are copied, and extras are widened to float32.
+/// \param place  the name of the source, for errors
+/// \throws kCheckpoint when the bytes are not a payload.
 Payload decode(const at::Tensor& bytes, const std::string& place);
-/// The same of a file, which is mapped.
+/// Maps a file and reads its payload as decode() does.
 Payload load_payload(const std::filesystem::path& file);
 
-/// Factors in the precision that they have on the wire.
+/// Returns the factors in transport precision.
 LoraFactors on_the_wire(const LoraFactors& factors, TransportDtype dtype);
 
-/// What a receiver sees: bfloat16 widened to float32, float32 as it is. A change of the base stays as it was sent: who
-/// keeps it for good keeps two bytes a value.
+/// Return what a receiver computes with: 16-bit floats widened to float32, other types unchanged. `base_delta` of a
+/// payload keeps its dtype, so that receivers store two bytes per value.
 LoraFactors received(const LoraFactors& sent);
 AdapterState received(const AdapterState& sent);
 Payload received(const Payload& sent);
 
-/// The length that encode() would make, of tensors that need no storage (device meta).
+/// Returns the length in bytes that encode() would give. Meta tensors suffice.
 int64_t payload_size(const Payload& payload, TransportDtype dtype);
 
-/// The same by content: "adapters" and "base_delta", those of routers (as `sites` says) apart as "router_adapters" and
-/// "router_base_delta" (published sizes leave them out), "ranks" of stacks whose experts differ, the nouns of extras
-/// ("phi", "counts"), and "header": names, shapes and scalings.
+/// Returns the bytes of an encoded payload by content: "adapters" and "base_delta"; "router_adapters" and
+/// "router_base_delta" for routers, which published sizes leave out; "ranks" of stacks whose experts differ in rank;
+/// one entry per noun of the extras ("phi", "counts"); "header" for names, shapes and scalings. Meta tensors suffice.
 std::map<std::string, int64_t> payload_parts(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
 }  // namespace evenkeel

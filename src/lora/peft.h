@@ -1,7 +1,7 @@
-/// \file  Adapters as PEFT saves them: adapter_config.json and adapter_model.safetensors, one Linear per expert and
-/// projection, which PEFT 0.17 and, by converting it, 0.21 read; or fused, which 0.21 writes. Names:
-/// base_model.model.<module>.lora_A.weight [r, in], .lora_B.weight [out, r]; the modules of a site are those its family
-/// gives it (lora/modules.h).
+/// \file  Reads and writes adapters in PEFT's format: adapter_config.json and adapter_model.safetensors. The plain
+/// layout has one Linear per expert and projection; PEFT 0.17 reads it, and 0.21 converts it. PEFT 0.21 writes the
+/// fused layout. Tensor names are base_model.model.<module>.lora_A.weight [r, in] and .lora_B.weight [out, r]; the
+/// model family gives the modules of a site (lora/modules.h).
 #pragma once
 
 #include <filesystem>
@@ -13,41 +13,44 @@
 
 namespace evenkeel {
 
-/// What describes `adapters`, which share one rank and scaling; rank and alpha 1 when there are none.
+/// Returns the config values of `adapters`, which must share one rank and scaling. Without adapters, rank and alpha are
+/// 1.
 PeftInfo peft_info(const std::string& base_model, const AdapterState& adapters);
 
-/// Writes `folder` (made if missing), each file atomically. REQUIRES no core; scaling = alpha / rank for every site
-/// (\throws kInternal otherwise: PEFT has one scaling per rank).
+/// Writes the plain layout into `folder`, which is created if missing. Each file is written atomically. REQUIRES no
+/// core, and scaling = alpha / rank for every site, because PEFT has one scaling per rank (\throws kInternal). \throws
+/// kIo.
 void save_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                        const PeftInfo& info);
 
-/// The same of what is joined while it is written: a few sites are in memory at a time. One scaling, that of the first.
+/// Works as save_peft_adapter(), but joins the factors while it writes, so that only a few sites are in memory. All
+/// sites get the scaling of the first.
 void save_joined_peft_adapter(const std::filesystem::path& folder, const Joined& adapter, const Sites& sites,
                               const std::string& base_model);
 
-/// The same adapter for models whose experts are fused tensors (transformers 5 + PEFT 0.21, `target_parameters`),
-/// exactly: a parameter of several linears (gate_up_proj) has one A there, so their ranks are stacked, A = [A_gate;
-/// A_up] and B = diag(B_gate, B_up), with rank_pattern and alpha_pattern multiplied. lora_A is [E * r, in], expert
-/// slowest; lora_B is [out, r * E], expert fastest. The router is a parameter there too. Which linear lies where,
-/// Site::fused says. REQUIRES as save_peft_adapter.
+/// Writes the fused layout (transformers 5 + PEFT 0.21, `target_parameters`) with exactly the same effect. A parameter
+/// that holds several linears (gate_up_proj) has one A, so the ranks are stacked: A = [A_gate; A_up], B = diag(B_gate,
+/// B_up), with rank_pattern and alpha_pattern multiplied. lora_A is [E * r, in] with the expert as the slowest index,
+/// lora_B is [out, r * E] with the expert as the fastest. The router is a parameter too. Site::fused gives the
+/// parameter of each linear. REQUIRES as save_peft_adapter().
 void save_fused_peft_adapter(const std::filesystem::path& folder, const AdapterState& adapters, const Sites& sites,
                              const PeftInfo& info);
 
-/// The same updates at one rank and one scaling, as PEFT's files have them: lower ranks are padded with zeros, other
-/// scalings fold into B. Untouched where they agree. REQUIRES no core.
+/// Returns the same updates with one rank and one scaling, as PEFT's files need. Lower ranks are padded with zeros, and
+/// other scalings are multiplied into B. Adapters that already agree are unchanged. REQUIRES no core.
 AdapterState with_one_rank(AdapterState adapters);
 
-/// `adapters` with a pair of zero factors, of the rank of those that are there, for every stack of experts that is not
-/// adapted in a layer where another is: what asks for all experts and projections of a layer (vLLM; PEFT 0.21 on
-/// transformers 5, for gate_proj and up_proj) takes it then. \param sites  all that the model has
+/// Adds zero factors for every stack of experts without an adapter in a layer where another stack has one. Some readers
+/// require all experts and projections of a layer: vLLM, and PEFT 0.21 on transformers 5 for gate_proj and up_proj.
+/// \param sites  all sites of the model
 AdapterState with_whole_layers(AdapterState adapters, const Sites& sites);
 
-/// Reads a PEFT folder of either layout and stacks experts again. rank_pattern and alpha_pattern are matched as PEFT
-/// does, in their order; rsLoRA is a scaling of alpha / sqrt(r). Where experts of a stack differ, lower ranks get zeros
-/// and scalings fold into B. A fused gate_up_proj whose two linears share one A gives both that A. Strict:
-/// \throws kCheckpoint on an unexpected or misshapen tensor, on half a pair of factors, on a key or value of the config
-/// that is not known to mean plain LoRA, on sites the model lacks or the config's targets leave out. Warns of linears
-/// that the targets name and the file lacks: they stay as the base model has them, as in PEFT.
+/// Reads a PEFT folder of either layout and stacks the experts. rank_pattern and alpha_pattern are matched as PEFT
+/// does, in their order; rsLoRA gives a scaling of alpha / sqrt(r). If the experts of a stack differ, lower ranks are
+/// padded with zeros and scalings are multiplied into B. If the two linears of a fused gate_up_proj share one A, both
+/// get it. A linear that the targets name but the file lacks causes a warning and stays without an adapter, as in PEFT.
+/// \throws kCheckpoint on an unexpected tensor or shape, on a missing A or B of a pair, on config keys or values that
+/// may not mean plain LoRA, and on sites that the model lacks or the targets exclude.
 AdapterState load_peft_adapter(const std::filesystem::path& folder, const Sites& sites);
 
 }  // namespace evenkeel

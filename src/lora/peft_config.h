@@ -1,4 +1,4 @@
-/// \file  What an adapter_config.json says of plain LoRA, read as PEFT 0.17 to 0.21 read it. Private to lora/peft*.cpp.
+/// \file  Reads the adapter_config.json of plain LoRA as PEFT 0.17 to 0.21 do. Private to lora/peft*.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace evenkeel::peft {
 
-/// A key of rank_pattern or alpha_pattern: a regular expression for the end of a module's name, beginning at a dot (or
-/// the whole name).
+/// A key of rank_pattern or alpha_pattern: a regular expression that matches a whole module name, or the end of one
+/// after a dot.
 class NamePattern {
  public:
-  /// \param place  of the pattern, for errors. \throws kCheckpoint when it is malformed
+  /// \param place  the place of the pattern, for errors. \throws kCheckpoint when it is malformed
   NamePattern(std::string text, const std::string& place);
-  /// \throws kCheckpoint when it takes too many steps to find out.
+  /// Returns true when the pattern matches `name`. \throws kCheckpoint when matching takes too many steps.
   bool matches(std::string_view name) const;
 
  private:
@@ -27,7 +27,7 @@ class NamePattern {
   std::optional<Regex> regex_;  // none where the text means itself
 };
 
-/// The first pattern that matches decides.
+/// Values by pattern. The first pattern that matches decides.
 template <typename T>
 using Patterns = std::vector<std::pair<NamePattern, T>>;
 
@@ -40,14 +40,14 @@ struct AdapterConfig {
   std::vector<std::string> parameters;  ///< ends of the names of adapted parameters
   ModuleTargets targets;
 
-  /// Of a module, or of a parameter: its module's name, a dot, its own.
+  /// Returns the rank of a module or parameter. The name of a parameter is its module's name, a dot, and its own name.
   int64_t rank_of(std::string_view name) const;
-  /// alpha / r there, or alpha / sqrt(r).
+  /// Returns alpha / r, or alpha / sqrt(r) with rsLoRA.
   double scaling_of(std::string_view name) const;
   bool adapts_parameter(std::string_view name) const;
 };
 
-/// \throws kCheckpoint on a key or value that is not known to mean plain LoRA.
+/// Reads a file. \throws kCheckpoint on a key or value that may not mean plain LoRA.
 AdapterConfig read_adapter_config(const std::filesystem::path& file);
 
 }  // namespace evenkeel::peft

@@ -1,4 +1,5 @@
-/// \file  What both PEFT layouts share: names, the adapter_config.json of plain LoRA, and writing a folder.
+/// \file  Provides what both PEFT layouts share: tensor names, the adapter_config.json of plain LoRA, and writing a
+/// folder.
 #pragma once
 
 #include <filesystem>
@@ -15,23 +16,24 @@ inline constexpr std::string_view kPrefix = "base_model.model.";
 inline constexpr std::string_view kA = ".lora_A.weight";
 inline constexpr std::string_view kB = ".lora_B.weight";
 
-/// \throws kInternal unless every site has rank and scaling of `info` and no core.
+/// Checks that every site has the rank and scaling of `info` and no core. \throws kInternal.
 void require_one_scaling(const AdapterState& adapters, const PeftInfo& info);
 
-/// Every key of plain LoRA; the caller adds what is adapted.
+/// Returns all keys of plain LoRA except those that name the adapted modules; the caller adds those.
 OrderedJson adapter_config(const PeftInfo& info);
 
-/// Takes one tensor out of `left`, as float32. \throws kCheckpoint when it is missing or of another shape.
+/// Removes a tensor from `left` and returns it as float32. \throws kCheckpoint when it is missing or has another shape.
 at::Tensor take_factor(TensorMap& left, const std::string& name, at::IntArrayRef sizes, const std::string& file);
 
-/// Takes the experts of the fused layout out of `left`, split into the linears of each parameter: at their own ranks
-/// where B is block-diagonal, as when it was fused out of them; else each with all of A and its rows of B, which is
-/// exact too. A linear whose share of B is zero is left out then, unless all are.
+/// Removes the experts of the fused layout from `left` and splits each parameter into its linears. If B is
+/// block-diagonal, each linear gets its own rank. Otherwise each linear gets all of A and its rows of B, which is exact
+/// too; a linear with only zeros in B is then left out, unless all are zero.
 AdapterState take_fused(TensorMap& left, const Sites& sites, const AdapterConfig& config, const std::string& file);
 
-/// Makes the folder when it is missing; tensors first, so that a folder with a config is complete.
+/// Writes the two files of an adapter into a folder, which is created if missing. The tensors are written first, so a
+/// folder with a config is complete. \throws kIo.
 void write_folder(const std::filesystem::path& folder, const TensorMap& tensors, const OrderedJson& config);
-/// The same of tensors that are made one after the other (stream_safetensors).
+/// Works as the other write_folder(), but creates one tensor at a time (stream_safetensors()).
 void write_folder(const std::filesystem::path& folder, const TensorMap& shapes, const TensorMaker& make,
                   const OrderedJson& config);
 

@@ -1,4 +1,4 @@
-/// \file  The numbers of an adapter_config.json that describe a whole adapter.
+/// \file  Defines the values of an adapter_config.json that describe a whole adapter.
 #pragma once
 
 #include <cstdint>

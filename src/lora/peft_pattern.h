@@ -1,5 +1,5 @@
-/// \file  Regular expressions of an adapter_config.json. PEFT matches them with Python's `re`; here PCRE2 does, on what
-/// both read alike. Private to lora/peft*.cpp.
+/// \file  Matches the regular expressions of an adapter_config.json. PEFT uses Python's `re`; this file uses PCRE2 and
+/// accepts only constructs that both read alike. Private to lora/peft*.cpp.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,16 @@
 
 namespace evenkeel::peft {
 
-/// A pattern that matches from the beginning of a name.
+/// A pattern that must match from the beginning of a name.
 class Regex {
  public:
-  /// \param text  what the file says. \param before, after  what PEFT puts around it. \param place  for errors
-  /// \throws kCheckpoint when it is malformed, too long, or has a construct that Python and PCRE2 read differently
+  /// \param text  the pattern of the file
+  /// \param before, after  what PEFT adds around the pattern
+  /// \param place  the place of the pattern, for errors
+  /// \throws kCheckpoint when it is malformed, too long, or has a construct that Python and PCRE2 read differently.
   Regex(const std::string& text, std::string_view before, std::string_view after, const std::string& place);
-  /// The text of the group called `name` (all that matched without a name); nothing where there is no match.
-  /// \throws kCheckpoint when it takes too many steps to find out.
+  /// Returns the text of the group named `group`, or of the whole match if `group` is null; nothing when there is no
+  /// match. \throws kCheckpoint when matching takes too many steps.
   std::optional<std::string> match(std::string_view subject, const char* group = nullptr) const;
 
  private:

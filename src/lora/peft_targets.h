@@ -1,5 +1,4 @@
-/// \file  Which linears an adapter_config.json says are adapted, matched as PEFT 0.21 matches them. Private to
-/// lora/peft*.cpp.
+/// \file  Determines which linears an adapter_config.json adapts, matched as PEFT 0.21 does. Private to lora/peft*.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,10 @@
 
 namespace evenkeel::peft {
 
-/// A list of names, each of a whole module or of its end after a dot; or one regular expression for whole names.
+/// A list of names, each of a whole module or of its end after a dot, or one regular expression for whole names.
 class NameList {
  public:
-  /// \param value  null, a text or a list of texts. \param place  of it, for errors
+  /// \param value  null, a string or a list of strings. \param place  its place, for errors
   NameList(const OrderedJson& value, const std::string& place);
   bool empty() const { return names_.empty() && !pattern_; }
   bool is_pattern() const { return pattern_.has_value(); }
@@ -29,13 +28,13 @@ class NameList {
   std::optional<Regex> pattern_;
 };
 
-/// target_modules, exclude_modules, layers_to_transform, layers_pattern.
-/// Source: check_target_module_exists of PEFT 0.21.
+/// Implements target_modules, exclude_modules, layers_to_transform and layers_pattern. Source:
+/// check_target_module_exists of PEFT 0.21.
 class ModuleTargets {
  public:
-  /// \throws kCheckpoint on values that PEFT refuses too
+  /// \throws kCheckpoint on values that PEFT refuses too.
   ModuleTargets(const OrderedJson& config, const std::string& file);
-  /// False when the file has no target_modules: then its tensors alone say what is adapted.
+  /// Returns false when the file has no target_modules. Then only its tensors show what is adapted.
   bool known() const { return known_; }
   bool has(std::string_view module) const;
 

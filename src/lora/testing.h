@@ -1,4 +1,4 @@
-/// \file  For tests: processes that hold shares of one sum, for which threads stand, and payloads in files.
+/// \file  Helpers of tests: threads that act as the processes of a distributed sum, and payloads in files.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace evenkeel::testing {
 
-/// A payload as a journal holds it: written to `file`, and mapped. float32.
+/// Writes a payload to `file` in float32 and returns it mapped, as a journal holds it.
 inline Payload mapped(const Payload& payload, const fs::path& file) {
   const auto bytes = encode(payload, TransportDtype::kFloat32, {}).bytes;
   write_file_atomic(file, {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())});
   return load_payload(file);
 }
 
-/// Where as many as it has seats meet: each sees the reductions of all.
+/// A reduction over `size` threads. Each thread has a Seat and waits until all have made the same call.
 class Meeting {
  public:
   explicit Meeting(size_t size) : size_(size) {}

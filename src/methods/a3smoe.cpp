@@ -52,14 +52,16 @@ constexpr const char* kMaxTopK = "k_max";
 constexpr const char* kRescaler = "rescaler";
 std::string rescaler_at(int64_t top_k) { return concat(kRescaler, ".", top_k); }
 
-/// p_c (a_ci / n_c)^t of one layer, before it is divided by its sum over clients. \return [E] float64
+/// Computes p_c (a_ci / n_c)^t for one layer, before division by the sum over clients.
+/// \return [E] float64
 at::Tensor activation_E(const std::string& layer, double temperature, const ClientUpdate& update, double weight) {
   const double tokens = std::max(update.extra(tokens_of(layer)).item<double>(), 1.0);
   const auto share_E = update.extra(counts_of(layer)).to(at::kDouble) / tokens;
   return share_E.pow(temperature) * weight;
 }
 
-/// The p-weighted mean of the learned rescalers of each K among the participants: "rescaler.<K>", [1] float32.
+/// Computes the p-weighted mean of the learned rescalers for each K among the participants: "rescaler.<K>", [1]
+/// float32.
 TensorMap mean_rescalers(const RoundView& round, const Uploads& uploads) {
   TensorMap means;
   for (const auto& one : round.participants) {
@@ -147,7 +149,7 @@ class A3Smoe : public FederatedMethod {
     return with_rescalers(std::move(next), round, uploads);
   }
 
-  /// `rescaler.<K>`: the mean of what clients of that K learned, in the last round that had any.
+  /// Returns `rescaler.<K>`: the mean rescaler of clients with that K, from the last round that had any.
   TensorMap diagnostics(const ServerState& state) const override {
     TensorMap result = state.memory;
     result.erase(kMaxTopK);
@@ -164,8 +166,8 @@ class A3Smoe : public FederatedMethod {
     return next;
   }
 
-  /// sum_c w_ci theta_ci with w_ci = activation_ci / total_i, and `before` or the p-weighted mean for experts without
-  /// any.
+  /// Computes sum_c w_ci theta_ci with w_ci = activation_ci / total_i. Experts without any activation get `before` or
+  /// the p-weighted mean.
   at::Tensor activation_aware(at::Tensor LoraFactors::*factor, const Place& place, const at::Tensor& total_E,
                               const at::Tensor& before, const RoundView& round, const Uploads& uploads) const {
     const auto used_E = total_E.gt(0);

@@ -6,8 +6,8 @@
 //   client   trains R_c alone, in W + s B R A
 //   server   R = sum_c p_c R_c, which is exact: A and B are everybody's
 //
-// R is not zero at the start: round 0 is not the pretrained model but holds the best approximation of a first step. An
-// expert without a token in the sample has D = 0 and no basis of its own: it gets random orthonormal factors and R = 0.
+// R is not zero at the start, so round 0 contains the best approximation of a first step instead of the pretrained
+// model. An expert without a token in the sample has D = 0. It gets random orthonormal factors and R = 0.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -31,14 +31,16 @@ struct Config {
   void resolve(const config::Table& table) const { table.check(samples >= 1, "samples", samples, "1 or more"); }
 };
 
-/// Orthonormal columns, drawn from (seed, name, expert). \return [rows, columns] float64
+/// Draws a matrix with orthonormal columns from (seed, name, expert).
+/// \return [rows, columns] float64
 at::Tensor random_basis(int64_t rows, int64_t columns, RandomStream stream) {
   auto draw = at::empty({rows, columns}, at::kFloat);
   stream.fill_normal({draw.mutable_data_ptr<float>(), static_cast<size_t>(draw.numel())}, 1.0);
   return std::get<0>(at::linalg_qr(draw.to(at::kDouble)));
 }
 
-/// The start of one matrix. \param d  [out, in] float64
+/// Computes the initial B, A and R of one matrix.
+/// \param d  [out, in] float64
 LoraFactors start_of_matrix(const at::Tensor& d, int64_t rank, const std::string& name, uint64_t expert,
                             uint64_t seed) {
   if (d.eq(0).all().item<bool>())

@@ -4,8 +4,8 @@
 //   client   trains A_c, B_c (equal ranks) on a base that holds all residuals so far
 //   server   A = sum_c p_c A_c,  B = sum_c p_c B_c,  res = sum_c p_c B_c A_c - B A,  W <- W + s res
 //
-// The residual is a covariance, sum_c p_c (B_c - B) (A_c - X) for any X, since sum_c p_c (B_c - B) = 0. With X = A_C,
-// the last client's term is nothing: factors of rank (C - 1) r, no difference of two large products.
+// The residual is a covariance, sum_c p_c (B_c - B) (A_c - X) for any X, because sum_c p_c (B_c - B) = 0. With X = A_C
+// the term of the last client is zero. The factors have rank (C - 1) r, and no large products are subtracted.
 #include <ATen/ATen.h>
 
 #include "base/plain/files.h"
@@ -35,7 +35,7 @@ class FedExLora : public FederatedMethod {
   }
 
  private:
-  /// s res as factors: B = [s p_c (B_c - mean B)], A = [A_c - A_C], c < C.
+  /// Computes s res as factors: B = [s p_c (B_c - mean B)], A = [A_c - A_C], c < C.
   static LoraFactors scaled_residual(const std::string& site, const LoraFactors& mean, std::span<const double> weights,
                                      std::span<const ClientUpdate> updates, TransportDtype transport) {
     const auto last = updates.back().factors(site);

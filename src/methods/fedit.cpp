@@ -1,7 +1,7 @@
-// FedIT: federated instruction tuning by FedAvg on the LoRA factors. A = sum_c p_c A_c and B = sum_c p_c B_c,
-// separately, so the aggregate is not the mean of the products B_c A_c. Zhang et al., "Towards Building the Federated
-// GPT: Federated Instruction Tuning", ICASSP 2024, arXiv:2305.05644. It is what the contract does where a method does
-// not say otherwise (methods/method.cpp).
+// FedIT: federated instruction tuning by FedAvg on the LoRA factors. The server averages A = sum_c p_c A_c and B =
+// sum_c p_c B_c separately, so the aggregate is not the mean of the products B_c A_c. Zhang et al., "Towards Building
+// the Federated GPT: Federated Instruction Tuning", ICASSP 2024, arXiv:2305.05644. FedIT is the default implementation
+// of FederatedMethod (methods/method.cpp).
 #include "methods/method_registry.h"
 
 namespace evenkeel {

@@ -26,7 +26,7 @@ class FfaLora : public FederatedMethod {
     return payload;
   }
 
-  /// The seed of each A is that of its module's name: modules of one shape do not share an A.
+  /// Creates the first state. The seed of each A depends on the module's name, so modules of the same shape differ.
   ServerState initialize(const ServerView& server) const override {
     auto state = FederatedMethod::initialize(server);
     for (auto& [site, factors] : state.global.adapters) {

@@ -5,8 +5,8 @@
 //   server   dW = sum_c p_c s_c B_c A_c = U S V^T, never formed: thin QRs of the stacked factors and a small core
 //   down     A_r = V^T[:r], B_r = U[:, :r] S[:r] / s_r, so that s_r B_r A_r is the best approximation of rank r
 //
-// dW replaces the last global update, which it contains. A direction beyond a client's rank is missing from what that
-// client returns, so it fades with the share of those who cannot hold it: inherent to the method.
+// dW replaces the last global update and contains it. A client cannot return a direction beyond its rank, so such a
+// direction fades with the weight of these clients. This is a property of the method.
 #include <ATen/ATen.h>
 
 #include "lora/algebra.h"
@@ -27,7 +27,8 @@ class FlexLora : public FederatedMethod {
     return setup;
   }
 
-  /// All clients start from one A, cut to their rank, and B = 0, or from the best of a start that their rank holds.
+  /// Creates the first state: one A for all clients, cut to their rank, and B = 0; or the best approximation of the
+  /// start.
   ServerState initialize(const ServerView& server) const override {
     ServerState state;
     state.global.adapters = first_best_adapters(server);
@@ -45,7 +46,7 @@ class FlexLora : public FederatedMethod {
     ServerState next = state;
     auto best = best_factors(parts_of(server.sites, uploads.each()), round.weights,
                              [&](const at::Tensor& s) { return std::min(server.rank, s.size(0)); });
-    // Zeros fill up what a small matrix cannot have.
+    // Pads with zeros if the matrix has fewer singular values than the rank.
     for (auto& [site, factors] : next.global.adapters) {
       factors = padded(best.extract(site).mapped(), factors.rank());
     }

@@ -31,7 +31,7 @@ struct Config {
   }
 };
 
-/// The seed of a round's fresh A. Round 0 of `shared` is the draw every other method starts from.
+/// Returns the seed of a round's fresh A. With `shared`, round 0 uses the same draw as the other methods.
 uint64_t fresh_seed(FreshInit init, const ClientView& view) {
   const auto round = static_cast<uint64_t>(view.round), client = static_cast<uint64_t>(view.client.id);
   if (init == FreshInit::kOwn) return RandomStream(view.seed, "fresh-adapters", round, client).next_u64();
@@ -42,7 +42,7 @@ class Flora : public FederatedMethod {
  public:
   explicit Flora(const Config& config) : config_(config) {}
 
-  /// An evaluation has nothing beside the merged base.
+  /// Returns the setup of a client. An evaluation has no adapter, only the merged base.
   LocalSetup prepare(const Payload&, const ClientView& view) const override {
     auto setup = empty_setup(view);
     if (!view.client.trains) return setup;

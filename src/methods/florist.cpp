@@ -42,17 +42,17 @@ struct Config {
 
 constexpr const char* kMeanRank = "mean_rank";
 
-/// p of a matrix; 0 where there is no update. \param s  [k]
+/// Returns p of a matrix with singular values `s`, [k]; 0 if the update is zero.
 int64_t kept_rank(const at::Tensor& s, const Config& config) {
   const auto energy = s.square().cumsum(0), total = energy[-1];
   if (total.item<double>() == 0) return 0;
-  // All of it means all: the squares of small components vanish in the sum before they vanish in the product.
+  // For tau = 1, keep all components: squares of small components vanish in the sum before the components do.
   const auto rank = config.tau < 1 ? energy.lt(total * config.tau).sum() + 1 : s.gt(0).sum();
   const int64_t most = config.max_rank > 0 ? std::min(config.max_rank, s.size(0)) : s.size(0);
   return std::min(rank.item<int64_t>(), most);
 }
 
-/// Mean p over all modules, each expert's counting as one.
+/// Returns the mean of p over all modules. Each expert counts as one module.
 double mean_rank(const AdapterState& kept) {
   double sum = 0, modules = 0;
   for (const auto& [site, factors] : kept) {
@@ -74,13 +74,13 @@ class Florist : public FederatedMethod {
       if (view.client.trains) setup.adapters = make_adapters(view.sites, view.client.rank, scaling, fresh_seed(view));
       return setup;
     }
-    // What is cut off is lost and what is padded is dead: rows and columns of zeros get no gradient.
+    // Components beyond the rank are lost. Padding with zeros gets no gradient and stays zero.
     for (const auto& [site, factors] : download.adapters)
       setup.adapters[site] = {.a = factors.a.clone(), .b = factors.b / scaling, .scaling = scaling};
     return setup;
   }
 
-  /// Code mode: all clients start from one A, cut to their rank, and B = 0.
+  /// Creates the state of code mode: all clients start from the same A, cut to their rank, and B = 0.
   ServerState initialize(const ServerView& server) const override {
     ServerState state;
     if (config_.mode == Mode::kPaper)
@@ -110,7 +110,7 @@ class Florist : public FederatedMethod {
     return next;
   }
 
-  /// `mean_rank`: p averaged over modules.
+  /// Returns `mean_rank`: the mean of p over modules.
   TensorMap diagnostics(const ServerState& state) const override { return state.memory; }
 
  private:

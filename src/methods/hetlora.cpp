@@ -6,8 +6,8 @@
 //   server   w_c = S_c / sum S, S_c = |B_c A_c|;   A = sum_c w_c pad(A_c), B = sum_c w_c pad(B_c), r_max high
 //   down     the first r_c rows of A and columns of B
 //
-// On the server and on the wire down factors have scale 1: sqrt(s_c) stands in both, and the client divides it out. A
-// component that only clients of total weight w hold shrinks by w^2 in the product: that is the method, not a mistake.
+// Factors on the server and in broadcasts have scale 1: each is multiplied by sqrt(s_c), and the client divides by it.
+// A component that only clients of total weight w have shrinks by w^2 in the product. This is a property of the method.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Config {
 constexpr const char* kRank = "rank";
 std::string rank_of(int64_t client) { return concat("rank/", client); }
 
-/// Frobenius norm of each module: of the matrix, or of each expert's in a stack.
+/// Returns the Frobenius norm of each module's matrix, or of each expert's matrix in a stack.
 at::Tensor module_norms(const at::Tensor& tail) { return tail.flatten(-2).norm(2, -1); }
 
 class HetLora : public FederatedMethod {
@@ -77,7 +77,7 @@ class HetLora : public FederatedMethod {
 
   // --- server ---
 
-  /// The rank it says is the rank it sends.
+  /// Checks that the reported rank equals the rank of the factors.
   void check_upload(const Payload& upload, const ClientProfile&) const override {
     const auto rank = upload.extras.at(kRank).item<int64_t>();
     for (const auto& [site, factors] : upload.adapters)
@@ -118,7 +118,7 @@ class HetLora : public FederatedMethod {
     return next;
   }
 
-  /// `rank/<client>`: the rank each client has pruned itself to.
+  /// Returns `rank/<client>`: the rank to which each client has pruned itself.
   TensorMap diagnostics(const ServerState& state) const override {
     TensorMap result;
     for (const auto& [name, tensor] : state.memory)
@@ -127,13 +127,13 @@ class HetLora : public FederatedMethod {
   }
 
  private:
-  /// floor, not round: round(0.99 r) is r for every rank up to 50, and the tail would be empty.
+  /// Returns q. It uses floor because round(0.99 r) is r for every rank up to 50, which would leave the tail empty.
   int64_t head(int64_t rank) const {
     return static_cast<int64_t>(std::floor(config_.gamma * static_cast<double>(rank)));
   }
   int64_t pruned(int64_t rank) const { return std::min(rank, std::max(config_.rank_min, head(rank))); }
 
-  /// sum over modules of |B[:, q:]| |A[q:, :]|; differentiable.
+  /// Returns the sum over modules of |B[:, q:]| |A[q:, :]|. The result is differentiable.
   at::Tensor tail(const AdapterState& adapters) const {
     at::Tensor sum;
     for (const auto& [site, factors] : adapters) {
@@ -145,20 +145,21 @@ class HetLora : public FederatedMethod {
     return sum;
   }
 
-  /// In the first round B is zero, so is the tail before, and nobody prunes. `before` has scale 1, and a tail is
-  /// proportional to one over the scale.
+  /// Returns whether the tail shrank in the round. In the first round B is zero, so no client prunes. `before` has
+  /// scale 1, and a tail is proportional to 1 / scale.
   bool shrank(const AdapterState& before, const AdapterState& after) const {
     const double scaling = after.begin()->second.scaling;
     return tail(after).item<double>() * scaling < tail(before).item<double>();
   }
 
-  /// With scale 1, padded; as they were sent where they are that already.
+  /// Pads factors to `rank` and converts them to scale 1. Factors that already have both are returned unchanged.
   static LoraFactors at_full_rank(const LoraFactors& sent, int64_t rank) {
     if (sent.scaling == 1 && sent.rank() == rank) return sent;
     return padded(rescaled(received(sent), 1.0), rank);
   }
 
-  /// One score per client: the norm of its whole update, all modules together. Equal weights when all are zero.
+  /// Returns one weight per client: the norm of its whole update over all modules, divided by the sum. All weights are
+  /// equal if all norms are zero.
   static std::vector<double> norm_weights(const ServerState& state, std::span<const ClientUpdate> updates) {
     std::vector<double> scores;
     double sum = 0;

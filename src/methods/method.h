@@ -1,7 +1,10 @@
-/// \file  The contract of a federated fine-tuning method: both halves of the protocol, one class, one file.
-/// The defaults are FedIT (FedAvg on A and B); a method overrides what its paper changes. Objects are immutable: state
-/// lives in ServerState, Payload and ClientView::memory, so one object serves all clients, also side by side (every
-/// function may be called from several threads at once, each with arguments of its own). A method never names a model.
+/// \file  Declares the interface of a federated fine-tuning method: the client half and the server half of the protocol
+/// in one class.
+/// The default implementation is FedIT, which averages A and B (FedAvg). A method overrides what its paper changes.
+/// Objects are immutable. State is kept in ServerState, Payload and ClientView::memory, so one object serves all
+/// clients.
+/// Threads: several threads may call any function at once, each with its own arguments.
+/// Methods are independent of the model family: they see sites, not models.
 #pragma once
 
 #include "methods/protocol.h"
@@ -9,46 +12,54 @@
 
 namespace evenkeel {
 
-/// No adapters yet, and a router as the run says: the client's K_c experts, `[method] gate_norm`.
+/// Returns a setup without adapters. Its router selects the client's K_c experts and uses the gates of `[method]
+/// gate_norm`.
 LocalSetup empty_setup(const ClientView& view);
 
-/// For methods that upload "<layer>.counts" and "<layer>.tokens": every token chose K_c experts. \throws kData naming
-/// the layer where the counts add up to anything else.
+/// Checks that every token chose K_c experts, for methods that upload "<layer>.counts" and "<layer>.tokens".
+/// \throws kData naming the layer where the sum of the counts is wrong
 void check_routing_counts(const Payload& upload, const ClientProfile& client);
 
+/// Interface of a federated fine-tuning method.
 class FederatedMethod {
  public:
   virtual ~FederatedMethod() = default;
 
-  // --- client half, in the order the round calls it ---
-  /// Adapters, what trains, and router options for this round (or this evaluation).
+  // --- client half, in the order of the calls in a round ---
+  /// Returns the client's adapters, the tensors to train and the router options for a round or an evaluation.
   virtual LocalSetup prepare(const Payload& download, const ClientView& view) const;
-  /// Added to the task loss of every micro-batch, for the latest one in `step` (its router_logits are in the graph
-  /// until its backward; both losses are divided by the accumulation). Undefined: none.
+  /// Returns a scalar that is added to the task loss of the last micro-batch in `step`, or an undefined tensor for
+  /// none. router_logits of that micro-batch are part of the graph until its backward pass. Both losses are divided by
+  /// the accumulation.
   virtual at::Tensor extra_loss(const StepView& step) const;
-  /// After the last backward of a step, before the optimiser. `step.micro_batches` is empty when no row of the step had
-  /// a target.
+  /// Edits the gradients after the last backward pass of a step, before the optimiser runs. `step.micro_batches` is
+  /// empty if no row of the step has a target.
   virtual void edit_gradients(const StepView& step) const;
-  /// After the optimiser step: for updates that bypass its moments. Gradients are zero again.
+  /// Edits the parameters after the optimiser step, for updates that bypass the moments. All gradients are zero by
+  /// then.
   virtual void edit_parameters(const StepView& step) const;
-  /// \param counts  summed routing counts of the round per MoE layer; logits undefined.
+  /// Returns what the client sends to the server.
+  /// \param counts  routing counts of each mixture layer, summed over the round; logits are undefined
   virtual Payload upload(const Payload& download, const LocalSetup& setup, const RoutingByLayer& counts,
                          const ClientView& view) const;
 
-  // --- server half: pure functions of their arguments ---
-  /// Whether an upload whose names, shapes and numbers are in order (fed/round/payload_check.h) also makes sense.
-  /// \throws kData saying what does not.
+  // --- server half: functions without side effects ---
+  /// Checks the values of an upload beyond names, shapes and finite numbers, which fed/round/payload_check.h checks.
+  /// \throws kData naming the wrong value
   virtual void check_upload(const Payload& upload, const ClientProfile& client) const;
+  /// Returns the state before the first round.
   virtual ServerState initialize(const ServerView& server) const;
+  /// Returns what the server sends to `client` in a round, or for an evaluation if `round` has no participants.
   virtual Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const;
-  /// `uploads` are in the order of round.participants. A change of the base goes into the result's global.base_delta;
-  /// the round adds it to common.base_change and sends it to everybody, counts rounds and refuses what is not finite.
+  /// Returns the state after a round. `uploads` are in the order of round.participants. A change of the base goes into
+  /// global.base_delta of the result. The round engine then adds it to common.base_change, sends it to all clients,
+  /// counts rounds and rejects numbers that are not finite.
   virtual ServerState aggregate(const ServerView& server, const ServerState& state, const RoundView& round,
                                 const Uploads& uploads) const;
-  /// Numbers and small tensors ([L], [E] per layer) for the run records.
+  /// Returns numbers and small tensors ([L], or [E] per layer) for the run records.
   virtual TensorMap diagnostics(const ServerState& state) const;
-  /// What idle experts are moved by in the next round, as factors A and B of their sites, before any scaling; empty
-  /// where the method has nothing of the kind. `evenkeel pg-alignment` compares it with true gradients.
+  /// Returns the pseudo-gradients of the next round as factors A and B by site, before any scaling; empty if the method
+  /// has none. `evenkeel pg-alignment` compares them with true gradients.
   virtual AdapterState pseudo_gradients(const ServerState& state) const;
 };
 

@@ -1,4 +1,4 @@
-// To add a method: its file, and its name here, declared and in the table. Programs that bring their own: add_method().
+// To add a method, write its file, then declare it here and add it to the table. Other programs call add_method().
 #include "methods/method_registry.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/// \file  The table of methods: what each says of itself, and how its table in the config makes it.
+/// \file  Declares the registry of methods: the properties of each, and how it is constructed from its config table.
 #pragma once
 
 #include <cstdint>
@@ -14,57 +14,62 @@
 
 namespace evenkeel {
 
-/// What makes clients unequal under a method, and so what a budget beta means.
+/// Classifies methods by how clients differ. This determines the meaning of a budget beta.
 enum class MethodFamily {
-  kSparsity,     ///< K_c experts per token, equal ranks
-  kRank,         ///< rank r_c, all of the checkpoint's K experts
-  kHomogeneous,  ///< made for equal clients; a budget gives K_c as above
+  kSparsity,     ///< clients use K_c experts per token and equal ranks
+  kRank,         ///< clients use rank r_c and all K experts of the checkpoint
+  kHomogeneous,  ///< designed for equal clients; a budget sets K_c as with kSparsity
 };
 
-/// A method's row in the table.
+/// Describes a method: one entry of the registry.
 struct MethodEntry {
-  std::string_view name;   ///< as in configs: "ub-smoe"
-  std::string_view title;  ///< "UB-SMoE"
+  std::string_view name;   ///< name in configs, as in "ub-smoe"
+  std::string_view title;  ///< printed name, as in "UB-SMoE"
   std::string_view paper;  ///< one-line citation
   MethodFamily family;
-  bool exact;                                  ///< the aggregate equals sum_c p_c delta W_c
-  bool needs_experts;                          ///< refuses a dense model
+  bool exact;                                  ///< whether the aggregate equals sum_c p_c delta W_c
+  bool needs_experts;                          ///< whether the method rejects dense models
   GateNorm gate_norm = GateNorm::kCheckpoint;  ///< default of `[method] gate_norm` (docs/ambiguities.md, R5)
-  bool changes_base = false;  ///< hands over base deltas: factors beside every weight, higher by each round's ranks
-  bool needs_individuals = false;  ///< aggregates from uploads one by one; sums over clients are not enough
-  /// What leaves a client in a round, beside the report that each sends (train/local_training.h), for whoever has to
-  /// agree to it.
+  bool changes_base = false;       ///< whether the method returns base deltas; the rank of the change grows every round
+  bool needs_individuals = false;  ///< whether aggregate() reads single uploads; otherwise sums over clients suffice
+  /// Describes what a client uploads in a round besides its report (train/local_training.h). A node's operator reads it
+  /// before agreeing to the run.
   std::string_view sends = "A and B of every adapted weight";
-  bool starts_from_adapter = true;  ///< `[lora] init`; else its factorisation cannot hold any adapter
-  bool asks_gradients = false;      ///< of clients, before the first round: sums over some of their rows
-  /// Reads the method's own table strictly, checks values, makes the method. An empty table gives the defaults.
+  /// Whether `[lora] init` is supported; false: the factorisation cannot represent every adapter.
+  bool starts_from_adapter = true;
+  /// Whether clients compute sums of gradients over some of their rows before the first round.
+  bool asks_gradients = false;
+  /// Creates the method from its config table, which may be empty.
+  /// \throws kConfig on an unknown key or a bad value
   std::unique_ptr<FederatedMethod> (*make)(const config::Table& table) = nullptr;
-  /// Writes the resolved keys of `table` into the resolved config.
+  /// Writes the keys of `table` and the defaults of the others into the resolved config.
   void (*write)(const config::Table& table, config::Writer& writer) = nullptr;
 
-  /// K_c of a client of that budget, of a model that activates `max_top_k` experts: floor(K_max beta), or all of them
-  /// with a rank method. 0 where no expert is left, and on a dense model.
+  /// Returns K_c for a budget: floor(K_max beta), or `max_top_k` for a rank method. It is 0 if the budget is too small
+  /// for one expert, and on a dense model.
   int64_t top_k(double budget, int64_t max_top_k) const;
-  /// r_c of a client of that budget, where nobody says otherwise: round(r_max (0.2 + 0.8 beta)) with a rank method,
-  /// which is the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22); else r_max.
+  /// Returns the default r_c for a budget. For a rank method it is round(r_max (0.2 + 0.8 beta)), at least 1, which
+  /// gives the paper's 6, 8, 12, 20 and 12, 16, 24, 40 (docs/ambiguities.md, R22). For other methods it is r_max.
   int64_t rank(double budget, int64_t max_rank) const;
+  /// Returns whether clients may have different ranks.
   bool takes_unequal_ranks() const { return family == MethodFamily::kRank; }
-  /// What "the global adapter at budget beta" can mean, of what is `asked` for (R25): with a rank method "a", cut to
-  /// r_c with all experts, and "b", all ranks with K_c, which a dense model has not; else one thing, without a name.
+  /// Returns the rank evaluation modes to use out of `asked` (docs/ambiguities.md, R25). A rank method has mode "a",
+  /// the adapter cut to r_c with all experts, and mode "b", the whole adapter with K_c experts. A dense model has only
+  /// "a". Other methods have one mode without a name, "".
   std::vector<std::string> readings(std::span<const std::string> asked, bool has_experts) const;
 };
 
-/// Experts per token that a budget leaves: floor(K_max beta).
+/// Returns the experts per token that a budget allows: floor(K_max beta).
 int64_t experts_at(double budget, int64_t max_top_k);
 
-/// Of a method without keys of its own.
+/// Options of a method without config keys.
 struct NoOptions {
   void visit(auto& /*field*/) {}
 };
 
-/// The row of `Method`, whose own keys are the fields of `Options` (base/format/config_table.h; its resolve() checks
-/// the values).
-/// \param row  what the method says of itself, without make and write
+/// Completes the entry of `Method` with make() and write(). The fields of `Options` are the method's config keys
+/// (base/format/config_table.h), and its resolve() checks the values.
+/// \param row  the entry without make and write
 template <typename Method, typename Options = NoOptions>
 MethodEntry method_entry(MethodEntry row) {
   row.make = [](const config::Table& table) -> std::unique_ptr<FederatedMethod> {
@@ -78,12 +83,14 @@ MethodEntry method_entry(MethodEntry row) {
   return row;
 }
 
+/// Returns all registered methods.
 std::span<const MethodEntry> methods();
-/// Adds a row for a method of another program (docs/tutorial-new-method.md): the first thing its main() does, because
-/// references to rows do not survive it. \throws kConfig when the name is taken, kInternal for a row that makes
-/// nothing.
+/// Registers a method that another program defines (docs/tutorial-new-method.md). Call it first in main(): references
+/// to earlier entries are invalid afterwards.
+/// \throws kConfig when the name is taken; kInternal when `make` or `write` is null
 void add_method(const MethodEntry& entry);
-/// \throws kConfig listing the known names.
+/// Returns the entry of a method.
+/// \throws kConfig listing the known names when the name is unknown
 const MethodEntry& find_method(std::string_view name);
 
 }  // namespace evenkeel

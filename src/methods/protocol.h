@@ -1,5 +1,5 @@
-/// \file  The nouns of the protocol: what each half of a method is given and what it hands back (methods/method.h has
-/// the verbs). Plain data.
+/// \file  Defines the plain data that the two halves of a method receive and return. methods/method.h declares the
+/// functions.
 #pragma once
 
 #include <array>
@@ -19,16 +19,18 @@
 
 namespace evenkeel {
 
-/// Who computes a sum of gradients over training rows: one place that has all rows, or each client on its own.
+/// Selects who computes a sum of gradients over training rows: one process that has all rows (kPooled), or each client
+/// on its own rows (kClients).
 enum class SampleFrom { kPooled, kClients };
 constexpr auto names(SampleFrom) {
   return std::array{config::EnumName<SampleFrom>{"pooled", SampleFrom::kPooled},
                     config::EnumName<SampleFrom>{"federated", SampleFrom::kClients}};
 }
 
-/// Training rows whose gradients a method asks for.
+/// Describes the training rows over which a method asks for a sum of gradients.
 struct GradientSample {
-  int64_t rows = 0;  ///< in all, or one client's share of them rounded up, times the clients
+  /// Total number of rows; kClients: the share of one client, rounded up, times the number of clients.
+  int64_t rows = 0;
   SampleFrom from = SampleFrom::kPooled;
   bool operator==(const GradientSample& other) const = default;
 
@@ -38,79 +40,88 @@ struct GradientSample {
   }
 };
 
-/// Gradient of the task loss with respect to the frozen weight of `site`, [*, out, in] float32, summed over `sample` on
-/// the bare base model: every row is routed as in training, with the K_c of the client that owns it
-/// (docs/decisions/0024-what-k-stands-for.md). \throws kConfig where there are no rows (an evaluation).
+/// Computes the gradient of the task loss with respect to the frozen weight of `site`, summed over `sample`, with the
+/// bare base model. Every row is routed as in training, with the K_c of the client that owns it
+/// (docs/decisions/0024-what-k-stands-for.md).
+/// \return [*, out, in] float32
+/// \throws kConfig when there are no training rows, as in an evaluation
 using GradientSum = std::function<at::Tensor(const std::string& site, const GradientSample& sample)>;
 
-/// What the server half may look at besides its state.
+/// Holds what the server half may read besides its state. Everything is borrowed.
 struct ServerView {
   const Sites& sites;
-  std::vector<std::string> moe_layers;  ///< routing keys
+  std::vector<std::string> moe_layers;  ///< routing keys in depth order
   int64_t num_experts = 0;
-  int64_t max_top_k = 0;  ///< K_max, the checkpoint's own top-k
+  int64_t max_top_k = 0;  ///< K_max, the top-k of the checkpoint
   int64_t rank = 0;       ///< the largest r_c of any client
   LoraScale scale{};
-  double lr = 0;  ///< the clients' learning rate, eta
+  double lr = 0;  ///< learning rate eta of the clients
   uint64_t seed = 0;
   GradientSum gradient_sum{};
-  /// What the run begins with in the place of fresh factors ([lora] init), of some sites or all; null: nothing.
+  /// Adapter that replaces fresh factors at some or all sites ([lora] init); null: none.
   const AdapterState* start = nullptr;
-  TransportDtype transport = TransportDtype::kFloat32;  ///< what a change of the base is rounded to in any case
+  TransportDtype transport = TransportDtype::kFloat32;  ///< number type to which a change of the base is always rounded
 };
 
-/// The participants of a round, in id order, with p_c: dataset sizes normalised over them. Empty for an evaluation.
+/// Lists the participants of a round by ascending id, with their weights p_c: dataset sizes divided by their sum. Both
+/// lists are empty for an evaluation.
 struct RoundView {
   int64_t round = 0;
   std::vector<ClientProfile> participants{};
   std::vector<double> weights{};
 };
 
-/// What everybody in a run holds alike, so that a simulation keeps it once.
+/// Holds what is equal for all clients of a run, so that a simulation stores it once.
 struct Common {
-  AdapterState fixed{};        ///< factors that are sent once and never trained (FFA-LoRA's A, Fed-SB's A and B)
-  AdapterState base_change{};  ///< the sum of all base deltas so far; the round adds to it, not the method
+  AdapterState fixed{};        ///< factors that are sent once and never trained (A of FFA-LoRA, A and B of Fed-SB)
+  AdapterState base_change{};  ///< sum of all base deltas so far; the round engine updates it, methods do not
 };
 
+/// State of the server between rounds. It is stored in checkpoints.
 struct ServerState {
   int64_t round = 0;
-  Payload global{};    ///< what broadcasts are made of
-  TensorMap memory{};  ///< what only the server keeps
+  Payload global{};    ///< data that broadcasts are built from
+  TensorMap memory{};  ///< data that stays on the server
   Common common{};
 };
 
-/// Adds a new state's base delta, as the wire carries it, to what everybody's base has gained.
+/// Rounds the base delta of a new state to `dtype` and adds it to common.base_change.
 void gain_base_delta(ServerState& next, TransportDtype dtype);
 
-/// The whole effect of a state on the base model as one plain adapter (lora/algebra.h, joined): what adapter/ and
-/// exports hold.
+/// Returns the effect of a state on the base model as one adapter (joined() of lora/algebra.h). Adapter folders and
+/// exports contain this adapter.
 AdapterState whole_adapter(const ServerState& state);
 
-/// Which tensors of the adapters get gradients and optimiser state.
+/// Selects the factors that receive gradients and optimiser state: A and B, B only, or the core between them.
 enum class Trainable { kAB, kB, kCore };
 
+/// Describes what a client trains in a round.
 struct LocalSetup {
   AdapterState adapters;  ///< the client's own copy, float32
   Trainable trainable = Trainable::kAB;
   RouterOptions router;
-  TensorMap extra_trainables;  ///< e.g. phi; views of tensors that `router` uses
-  TensorMap notes{};           ///< what the method works out once for all steps of the round
+  TensorMap extra_trainables;  ///< further trained tensors, such as phi; they share memory with tensors of `router`
+  TensorMap notes{};           ///< values that the method computes once and reuses in all steps of the round
 };
 
-/// Running means a method reports for the round, e.g. "pg_share". Names are snake_case.
+/// Collects running means that a method reports for a round, such as "pg_share". Names are snake_case.
 class Metrics {
  public:
+  /// Adds one value to the mean of `name`.
   void add(const std::string& name, double value, double weight = 1.0) {
     auto& [sum, total] = means_[name];
     sum += value * weight;
     total += weight;
   }
-  /// The same of scalars on any device, which nobody waits for: they count once read() has fetched them.
+  /// Adds a scalar tensor on any device without synchronising. It counts after the next read().
   void add(const std::string& name, const at::Tensor& value) { add_sum(name, value, {}); }
-  /// Of several values: their sum, each times its weight, and the sum of the weights. \param weight  undefined: 1
+  /// Adds a weighted sum of several values and the sum of their weights, both scalar tensors.
+  /// \param weight  undefined: the weight is 1
   void add_sum(const std::string& name, const at::Tensor& sum, const at::Tensor& weight);
-  /// Fetches, in one copy from their device, what was added as tensors, and `others`. \return the others
+  /// Copies all pending tensors, and `others`, to the CPU in one transfer.
+  /// \return the values of `others`
   std::vector<double> read(std::span<const at::Tensor> others = {});
+  /// Returns the weighted mean of each name. Names with a total weight of 0 are omitted.
   std::map<std::string, double> means() const;
 
  private:
@@ -122,26 +133,27 @@ class Metrics {
   std::map<std::string, std::pair<double, double>> means_;
 };
 
+/// Holds what the client half may read, and the client's memory. Everything is borrowed.
 struct ClientView {
   const ClientProfile& client;
   const Sites& sites;
   const Common& common;
   LoraScale scale;
-  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< `[method] gate_norm`
+  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< value of `[method] gate_norm`
   int64_t round = 0;
   uint64_t seed = 0;
-  TensorMap& memory;  ///< this client's own, kept across rounds and in checkpoints
+  TensorMap& memory;  ///< memory of this client, kept across rounds and in checkpoints
 };
 
-/// One optimiser step from the inside.
+/// Holds one optimiser step as the method sees it. Everything is borrowed.
 struct StepView {
   const ClientView& view;
   const Payload& download;
-  LocalSetup& setup;                              ///< adapters with gradients
+  LocalSetup& setup;                              ///< adapters with their gradients
   std::span<const RoutingByLayer> micro_batches;  ///< routing of each micro-batch of the step so far
   double lr = 0;
   Metrics& metrics;
-  Engine engine = Engine::kKernels;  ///< kAten: tensors may lie on a GPU, which a step should not wait for
+  Engine engine = Engine::kKernels;  ///< kAten: tensors may be on a GPU, and the method should not synchronise with it
 };
 
 }  // namespace evenkeel

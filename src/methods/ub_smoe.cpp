@@ -76,7 +76,8 @@ class UbSmoe : public FederatedMethod {
     return setup;
   }
 
-  /// The penalty of phi (R2), once per forward. It depends on phi alone: without phi_train there is nothing to add.
+  /// Returns the penalty of phi (R2), once per forward pass. Without phi_train there is none, because it depends on phi
+  /// only.
   at::Tensor extra_loss(const StepView& step) const override {
     at::Tensor loss;
     for (const auto& [name, phi_E] : step.setup.extra_trainables) {
@@ -124,7 +125,7 @@ class UbSmoe : public FederatedMethod {
     return state;
   }
 
-  /// Theta; phi to those who route with it; Gt and what rho is relative to, to those who train.
+  /// Sends Theta to all clients, phi to those that route with it, and Gt and the reference of rho to those that train.
   Payload broadcast(const ServerState& state, const ClientProfile& client, const RoundView& round) const override {
     auto payload = FederatedMethod::broadcast(state, client, round);
     for (const auto& [name, tensor] : state.global.extras)
@@ -153,7 +154,8 @@ class UbSmoe : public FederatedMethod {
     return next;
   }
 
-  /// Per layer, [E]: `.utilization` of the last round, `.phi` after it, `.pseudo_grad_norm` over an expert's tensors.
+  /// Returns per layer, [E]: `.utilization` of the last round, `.phi` after it, and `.pseudo_grad_norm` over an
+  /// expert's tensors.
   TensorMap diagnostics(const ServerState& state) const override {
     TensorMap result = state.memory;
     result.erase(kMaxTopK);
@@ -182,7 +184,7 @@ class UbSmoe : public FederatedMethod {
     return options_.modulates() && (client.trains || options_.phi_at_eval);
   }
 
-  /// Preserving no expert puts phi on every one: the same as all being candidates.
+  /// Selects the experts to which phi is added. To preserve no expert means to add phi to all of them.
   void set_candidates(RouterOptions& router, int64_t num_experts) const {
     const bool preserve = options_.dmr_mode == DmrMode::kPreserve && options_.num_candidates > 0;
     router.mode = preserve ? ModulationMode::kPreserve : ModulationMode::kCandidate;

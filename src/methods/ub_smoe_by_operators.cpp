@@ -1,5 +1,5 @@
-// UB-SMoE's pseudo-gradients by LibTorch's operators: what ub_smoe_pseudo_gradients.cpp does expert by expert, for all
-// experts of a layer at once, on any device. No value is read before the step ends.
+// Implements UB-SMoE's pseudo-gradients with LibTorch's operators, on any device. It processes all experts of a layer
+// at once, unlike ub_smoe_pseudo_gradients.cpp. No value is read before the step ends.
 //
 // Dimension names: L layers, E experts.
 #include <ATen/ATen.h>
@@ -12,7 +12,8 @@
 namespace evenkeel::ubsmoe {
 namespace {
 
-/// Of each expert over all its tensors [E, ...]. \return [E] float64
+/// Returns the norm of each expert over all its tensors [E, ...].
+/// \return [E] float64
 at::Tensor norms_E(std::span<const at::Tensor> tensors) {
   std::vector<at::Tensor> each;
   for (const auto& tensor : tensors)
@@ -20,7 +21,8 @@ at::Tensor norms_E(std::span<const at::Tensor> tensors) {
   return at::linalg_vector_norm(at::stack(each), 2, 0);
 }
 
-/// Of the chosen values, as at::median() has it: the lower of two in the middle. 0 where none is chosen.
+/// Returns the median of the chosen values as at::median() defines it: the lower of two middle values. It is 0 if no
+/// value is chosen.
 at::Tensor median_of(const at::Tensor& values_E, const at::Tensor& chosen_E) {
   const double last = std::numeric_limits<double>::infinity();
   const auto ordered_E = std::get<0>(values_E.masked_fill(chosen_E.logical_not(), last).sort());
@@ -29,13 +31,14 @@ at::Tensor median_of(const at::Tensor& values_E, const at::Tensor& chosen_E) {
   return at::where(count.gt(0), middle, at::zeros_like(middle));
 }
 
-/// One factor for each slice of `stack`.
+/// Reshapes one factor per slice so that it broadcasts over `stack`.
 at::Tensor beside(const at::Tensor& value_E, const at::Tensor& stack) {
   return value_E.to(stack.scalar_type()).view({-1, 1, 1});
 }
 
-/// Adds factor times what is injected to every target. \param norm_E  of g; undefined: not known \return [E] the norms
-/// of what is injected
+/// Adds `factor` times the injection to every target.
+/// \param norm_E  norms of g, used only without a bound
+/// \return the norms of the injection
 at::Tensor add_all(const Injection& injection, const at::Tensor& norm_E, std::span<const at::Tensor> g,
                    std::span<const at::Tensor> targets, double factor) {
   const bool bounded = std::isfinite(injection.bound);
@@ -51,7 +54,7 @@ at::Tensor add_all(const Injection& injection, const at::Tensor& norm_E, std::sp
   return injection.share_E * (bounded ? norms_E(clamped) : injection.scale_E * norm_E);
 }
 
-/// Of all layers together, [L, E] each, weighed as PseudoGradients::report() weighs layer by layer.
+/// Records the metrics of all layers together, [L, E] each, with the weights of PseudoGradients::report().
 void report_all(Metrics& metrics, const at::Tensor& share_LE, const at::Tensor& norm_LE, const at::Tensor& clipped_LE,
                 bool clips) {
   const auto idle_LE = share_LE.gt(0), got_LE = norm_LE.gt(0);
@@ -83,7 +86,7 @@ void PseudoGradients::inject_by_operators(const StepView& step, const Target& ta
              options_.pg_clip_mode != PgClipMode::kGlobalNorm);
 }
 
-/// As injection_of().
+/// Computes what injection_of() computes.
 Injection PseudoGradients::injection_by_operators(const StepView& step, const std::string& layer,
                                                   const ExpertTensors& tensors) const {
   const double rho = scale(step);
@@ -103,7 +106,8 @@ Injection PseudoGradients::injection_by_operators(const StepView& step, const st
   return injection;
 }
 
-/// As clip_limit(). \return [1] float64
+/// Computes what clip_limit() computes.
+/// \return [1] float64
 at::Tensor PseudoGradients::limit_by_operators(const StepView& step, const std::string& layer,
                                                const ExpertTensors& tensors) const {
   const auto used_E = idle_share_E(PgActivity::kStepUnion, step.micro_batches, layer).eq(0);

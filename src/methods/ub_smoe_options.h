@@ -1,5 +1,5 @@
-/// \file  The keys of `[method.ub-smoe]`: every reading of what the paper leaves open (docs/ambiguities.md, by
-/// R-number).
+/// \file  Defines the config keys of `[method.ub-smoe]`. They select an interpretation where the paper is ambiguous
+/// (docs/ambiguities.md, by R-number). The texts of visit() explain the keys and their values.
 /// Private to UB-SMoE.
 #pragma once
 
@@ -67,8 +67,9 @@ constexpr auto names(RhoFn) {
                     config::EnumName{"log", RhoFn::kLog}};
 }
 
-constexpr int64_t kWideCandidates = 16;  // R1b: satisfies K_max <= N_p << M at K_max = 8, M = 64
+constexpr int64_t kWideCandidates = 16;  // R1b: satisfies K_max <= N_p << M with K_max = 8 and M = 64
 
+/// Values of the keys. The texts of visit() explain each.
 struct Options {
   DmrMode dmr_mode = DmrMode::kCandidate;
   int64_t num_candidates = 2;
@@ -132,6 +133,7 @@ struct Options {
                 "gradient");
   }
 
+  /// Returns whether phi is added to the scores of any expert.
   bool modulates() const { return num_candidates > 0 || dmr_mode == DmrMode::kPreserve; }
 };
 

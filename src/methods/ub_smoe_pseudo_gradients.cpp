@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kA = ".pseudo_grad_a", kB = ".pseudo_grad_b";
 at::Tensor sum_of(const at::Tensor& sum, const at::Tensor& part) { return sum.defined() ? sum + part : part; }
 
-/// Of expert e's slice of a stack [E, ...].
+/// Returns the sum of squares of expert e's slice of a stack [E, ...].
 template <typename T>
 double squares_as(const at::Tensor& stack, int64_t e) {
   return kernels::sum_of_squares(stack.const_data_ptr<T>() + e * stack.stride(0), stack.stride(0));
@@ -25,7 +25,8 @@ double squares_of(const at::Tensor& stack, int64_t e) {
   return stack.scalar_type() == at::kDouble ? squares_as<double>(stack, e) : squares_as<float>(stack, e);
 }
 
-/// Norm of each expert over all its tensors [E, ...], float32 (float64 in tests). \return [E] float64
+/// Returns the norm of each expert over all its tensors [E, ...], which are float32 (float64 in tests).
+/// \return [E] float64
 at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   auto norm_E = at::zeros({tensors.front().size(0)}, at::kDouble);
   auto* norms = norm_E.mutable_data_ptr<double>();
@@ -36,7 +37,8 @@ at::Tensor expert_norm_E(std::span<const at::Tensor> tensors) {
   return norm_E;
 }
 
-/// Scales the gradient of everything that trains so that its norm is at most `limit`. \return whether it was above
+/// Scales the gradients of all trained tensors so that their total norm is at most `limit`.
+/// \return whether the norm was above `limit`
 bool clip_whole_gradient(const LocalSetup& setup, double limit) {
   auto grads = gradients_of(setup);
   double squares = 0;
@@ -46,7 +48,8 @@ bool clip_whole_gradient(const LocalSetup& setup, double limit) {
   return true;
 }
 
-/// target[e] += weight * clamp(scale * g[e], -bound, bound). \return squares of what is clamped
+/// Adds weight * clamp(scale * g[e], -bound, bound) to target[e].
+/// \return the sum of squares of the clamped values
 template <typename T>
 double add_as(const at::Tensor& target, const at::Tensor& g, int64_t e, double weight, double scale, double bound) {
   const int64_t size = g.stride(0);
@@ -54,7 +57,8 @@ double add_as(const at::Tensor& target, const at::Tensor& g, int64_t e, double w
                               g.const_data_ptr<T>() + e * size, target.mutable_data_ptr<T>() + e * size, size);
 }
 
-/// Adds factor times what is injected to every target. \return [E] its norms over an expert's tensors, float64
+/// Adds `factor` times the injection to every target.
+/// \return [E] float64, norms of the injection over an expert's tensors
 at::Tensor add_injection(const Injection& injection, std::span<const at::Tensor> g, std::span<const at::Tensor> targets,
                          double factor) {
   auto norm_E = at::zeros_like(injection.share_E);
@@ -127,7 +131,7 @@ PseudoGradients::ExpertTensors PseudoGradients::expert_tensors(const StepView& s
   return result;
 }
 
-/// Gt = (Theta - Theta') / (eta Gamma) of every expert tensor.
+/// Computes Gt = (Theta - Theta') / (eta Gamma) for every expert tensor.
 void PseudoGradients::set(const Sites& sites, const ServerState& old, ServerState& next, double divisor) {
   std::map<std::string, std::vector<at::Tensor>> by_layer;
   for (const auto& [name, site] : sites) {
@@ -252,8 +256,8 @@ double PseudoGradients::clip_limit(const StepView& step, const std::string& laye
   return options_.pg_clip * expert_norm_E(measures).masked_select(used_E).median().item<double>();
 }
 
-/// Shares of a layer's experts that were idle and that got a pseudo-gradient other than zero, its norm, and the share
-/// of those whose bound made it smaller.
+/// Records the shares of a layer's experts that were idle and that got a nonzero pseudo-gradient, its norm, and the
+/// share of those that were clipped.
 void PseudoGradients::report(Metrics& metrics, const at::Tensor& share_E, const at::Tensor& norm_E,
                              const at::Tensor& clipped_E) const {
   const auto idle_E = share_E.gt(0);

@@ -1,6 +1,6 @@
-/// \file  UB-SMoE's universal pseudo-gradient (Algorithm 3): what the server's last move says to experts that no token
-/// of a client chose. Private to UB-SMoE; the equations stand in ub_smoe.cpp.
-/// Dimension names: E experts.
+/// \file  Computes UB-SMoE's universal pseudo-gradient (Algorithm 3), which updates experts that no token of a client
+/// chose. Gt is the server's last update of the expert tensors. ub_smoe.cpp gives the equations.
+/// Private to UB-SMoE. Dimension names: E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,47 +16,50 @@
 
 namespace evenkeel::ubsmoe {
 
-/// In what is broadcast to clients that train: what rho is relative to, the mean K of the participants or K_max.
+/// Key of a broadcast tensor: the reference K of rho, which is the participants' mean K or K_max.
 constexpr const char* kRhoReference = "rho.reference";
 
-/// What becomes of each expert's pseudo-gradient g: weight * clamp(scale * g, -bound, bound).
+/// Describes how the pseudo-gradient g of each expert is scaled: share * clamp(scale * g, -bound, bound).
 struct Injection {
   at::Tensor share_E, scale_E{};  // float64
   double bound = std::numeric_limits<double>::infinity();
-  at::Tensor clipped_E{};  // bool
+  at::Tensor clipped_E{};  // bool: whether the bound reduced the expert's pseudo-gradient
 };
 
-/// Of a layer's experts, among what a client notes for the steps of its round.
+/// Returns the key of the norms of a layer's pseudo-gradients, [E], in LocalSetup::notes and ServerState::memory.
 std::string pseudo_grad_norm_of(const std::string& layer);
-/// How idle each expert of a layer was in this step, in [0, 1]: the factor of its pseudo-gradient (R10, R17).
+/// Returns how idle each expert of a layer was in this step, in [0, 1]. Its pseudo-gradient is multiplied by this share
+/// (R10, R17).
 at::Tensor idle_share_E(PgActivity activity, std::span<const RoutingByLayer> micro_batches, const std::string& layer);
-/// Of everything that trains.
+/// Returns the gradients of all trained tensors. Undefined gradients are omitted.
 std::vector<at::Tensor> gradients_of(const LocalSetup& setup);
-/// Who has an element above `bound` in size. \return [E] bool
+/// Returns which experts have an element whose absolute value is above `bound`.
+/// \return [E] bool
 at::Tensor any_above_E(std::span<const at::Tensor> g, double bound);
 
+/// Computes pseudo-gradients on the server and applies them on the client.
 class PseudoGradients {
  public:
   explicit PseudoGradients(const Options& options) : options_(options) {}
 
   // --- server ---
 
-  /// Gt = (Theta - Theta') / divisor of every expert tensor (R15), into next.global.extras; per layer its norms over an
-  /// expert's tensors, [E], into next.memory as "<layer>.pseudo_grad_norm".
+  /// Computes Gt = (Theta - Theta') / divisor for every expert tensor (R15) and stores it in next.global.extras. It
+  /// also stores the norm over the tensors of each expert, [E] per layer, in next.memory as "<layer>.pseudo_grad_norm".
   static void set(const Sites& sites, const ServerState& old, ServerState& next, double divisor);
 
-  /// Gt by site, of what set() left.
+  /// Returns the Gt that set() stored, by site.
   static AdapterState sent_in(const TensorMap& extras);
 
   // --- client ---
 
-  /// Adds to the gradients, before the optimiser (pg_apply = "adam_grad").
+  /// Adds pseudo-gradients to the gradients, before the optimiser runs. Does nothing unless pg_apply = "adam_grad".
   void edit_gradients(const StepView& step) const;
-  /// Moves the parameters, past the optimiser (pg_apply = "decoupled_sgd").
+  /// Adds pseudo-gradients to the parameters, after the optimiser step. Does nothing unless pg_apply = "decoupled_sgd".
   void edit_parameters(const StepView& step) const;
 
  private:
-  /// The adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and their pseudo-gradients.
+  /// Adapter tensors of a layer's experts, [E, r, in] and [E, out, r], and their pseudo-gradients.
   struct ExpertTensors {
     std::vector<at::Tensor> theta, pseudo_grad;
   };
@@ -70,7 +73,7 @@ class PseudoGradients {
   static ExpertTensors expert_tensors(const StepView& step, const std::string& layer);
   double scale(const StepView& step) const;
 
-  // The same by LibTorch's operators, on any device and without waiting for it (ub_smoe_by_operators.cpp).
+  // Variants with LibTorch's operators, for any device and without synchronising (ub_smoe_by_operators.cpp).
   void inject_by_operators(const StepView& step, const Target& target, double factor) const;
   Injection injection_by_operators(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;
   at::Tensor limit_by_operators(const StepView& step, const std::string& layer, const ExpertTensors& tensors) const;

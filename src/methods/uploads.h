@@ -1,4 +1,4 @@
-/// \file  What a server gets to see of a round's uploads.
+/// \file  Gives the server half of a method access to the uploads of a round.
 #pragma once
 
 #include <cstdint>
@@ -15,65 +15,77 @@
 
 namespace evenkeel {
 
-/// One client's contribution. Tensors may be views of a journalled file: read them site by site.
+/// Holds the upload of one client. Tensors may be views of a memory-mapped journal file, so read them one site at a
+/// time.
 struct ClientUpdate {
   ClientProfile client;
   Payload payload;
-  int64_t steps = 0;  ///< optimiser steps done
+  int64_t steps = 0;  ///< number of optimiser steps
 
-  /// Its factors of one site, float32 (or wider). \throws kShape when it did not send the site.
+  /// Returns the factors of a site, converted to float32 unless they are wider.
+  /// \throws kShape when the client did not send the site
   LoraFactors factors(const std::string& site) const;
-  /// The same as it was sent.
+  /// Returns the factors of a site without conversion.
+  /// \throws kShape when the client did not send the site
   const LoraFactors& sent(const std::string& site) const;
-  /// One of them. \throws kShape when it did not send that one.
+  /// Returns one factor of a site without conversion.
+  /// \throws kShape when the client did not send it
   const at::Tensor& sent(const std::string& site, at::Tensor LoraFactors::*factor) const;
-  /// \throws kShape when it did not send the tensor.
+  /// Returns an extra tensor.
+  /// \throws kShape when the client did not send it
   const at::Tensor& extra(const std::string& name) const;
 };
 
-/// The factors of each site as all clients sent them, in their order: views. \throws kShape as ClientUpdate::sent().
+/// Returns the factors of each site as sent by all clients, in the order of `updates`. The tensors are views.
+/// \throws kShape when a client did not send A and B of a site
 std::map<std::string, std::vector<LoraFactors>> parts_of(const Sites& sites, std::span<const ClientUpdate> updates);
 
-/// Where some of a round's uploads stand among all of them, and who holds the rest.
+/// Describes which uploads of a round are on this rank, and how to sum with the other ranks.
 struct UploadShare {
-  std::vector<size_t> places{};  ///< in the order of the round, one per update
-  size_t of = 0;                 ///< how many the round has
-  const Reduction* others = nullptr;
+  std::vector<size_t> places{};       ///< position of each local update in the order of the round
+  size_t of = 0;                      ///< number of uploads of the round
+  const Reduction* others = nullptr;  ///< sums over the other ranks; null: all uploads are here
 };
 
-/// The uploads of a round, behind two doors. Sums of what each client could compute of its own upload are all that most
-/// methods need: they come out the same, to the bit, wherever the uploads are, in any order (lora/fixed_point.h).
-/// each() shows them one by one; a method whose row does not say that it needs that (MethodEntry::needs_individuals)
-/// finds it locked. Borrows the updates; weights are p_c of all clients of the round, in its order. Pages of mapped
-/// files leave memory as they are summed, so that 64 MiB or one site of all clients are there at a time; whoever reads
-/// them through each() sees to that.
+/// Gives access to the uploads of a round as sums or one by one. It borrows the updates.
+/// Sums are enough for most methods. They are the same to the bit on any number of ranks and in any order
+/// (lora/fixed_point.h). Memory for mapped files is released during summation: at most 64 MiB, or one site of all
+/// clients, is resident.
+/// each() gives single uploads. It needs MethodEntry::needs_individuals, and its callers release mapped pages
+/// themselves.
+/// The argument `weights` always holds p_c of all clients of the round, in the order of the round.
 class Uploads {
  public:
-  /// Of all clients of the round, in its order. \param one_by_one  whether each() opens
+  /// Wraps the uploads of all clients of a round, in the order of the round.
+  /// \param one_by_one  whether each() is allowed
   explicit Uploads(std::span<const ClientUpdate> updates, bool one_by_one);
-  /// Both doors open. Implicit: whoever has the updates of all clients has their uploads.
+  /// Wraps the uploads of all clients and allows each(). The conversion is implicit on purpose.
   Uploads(const std::vector<ClientUpdate>& updates) : Uploads(updates, true) {}  // NOLINT(google-explicit-constructor)
-  /// Of some of the clients: everybody who holds others of them asks for the same sums, in the same order.
+  /// Wraps the uploads of some clients. All ranks must ask for the same sums in the same order. each() is not allowed.
+  /// \throws kInternal when `share` has another number of places than there are updates
   Uploads(std::span<const ClientUpdate> updates, UploadShare share);
 
-  /// Clients of the round, here or elsewhere.
+  /// Returns the number of clients of the round on all ranks.
   size_t size() const { return share_.of; }
 
-  /// sum_c p_c theta_c of one factor of one site, in float32 or, of such factors, float64. Source: FedAvg (McMahan et
-  /// al. 2017). \throws kNumeric naming a client that sent what is not finite, kShape one that sent another shape.
+  /// Computes sum_c p_c theta_c for one factor of one site, in float32, or in float64 if the factors are float64.
+  /// Source: FedAvg (McMahan et al. 2017).
+  /// \throws kNumeric naming a client whose values are not finite; kShape naming a client whose shape differs
   at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights) const;
-  /// What a client's upload and its p_c give.
+  /// Computes the weights of an upload, given the client's p_c.
   using WeightsOf = std::function<at::Tensor(const ClientUpdate& update, double weight)>;
-  /// sum_c w_c theta_c of the experts of a stack. \param weights_E  w_c, [E] float64
+  /// Computes sum_c w_c theta_c for a stack of experts, with one weight per expert.
+  /// \param weights_E  returns w_c, [E] float64
   at::Tensor mean(const std::string& site, at::Tensor LoraFactors::*factor, std::span<const double> weights,
                   const WeightsOf& weights_E) const;
-  /// The same of an extra.
+  /// Computes sum_c p_c theta_c for an extra tensor.
   at::Tensor mean(const std::string& extra, std::span<const double> weights) const;
-  /// sum_c part(upload_c, p_c); parts that are undefined are left out.
+  /// Computes sum_c part(upload_c, p_c). Undefined parts are omitted.
   at::Tensor sum(std::span<const double> weights,
                  const std::function<at::Tensor(const ClientUpdate& update, double weight)>& part) const;
 
-  /// \throws kInternal where this door is locked.
+  /// Returns the single uploads.
+  /// \throws kInternal when each() is not allowed
   std::span<const ClientUpdate> each() const;
 
  private:

@@ -12,21 +12,22 @@
 namespace evenkeel {
 namespace {
 
-/// Whether the batch is all that the cache has of its sequences.
+/// Returns whether the batch contains all cached tokens of its sequences.
 bool begins(const KvCache& cache, std::span<const int64_t> offsets) {
   for (size_t b = 0; b < cache.sequences.size(); ++b)
     if (cache.sequences[b].length() != offsets[b + 1] - offsets[b]) return false;
   return true;
 }
 
-/// The kernels divide scores by the root of the head's width. Another scale goes into the table that turns the queries.
+/// Applies a scale of scores other than 1 / sqrt(head width) to the rotary table of the queries, because the kernels
+/// always divide by that root.
 RotaryTable scaled(const RotaryTable& table, const AttentionSpec& spec) {
   if (!spec.scale) return table;
   const double factor = *spec.scale * std::sqrt(static_cast<double>(spec.head_width));
   return {table.cos * factor, table.sin * factor};
 }
 
-/// Attention to what is cached, after the tokens of the batch have been stored there.
+/// Stores the keys and values of the batch in the cache, then computes attention over the cache.
 at::Tensor attended(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t layer,
                     const LayerPass& pass) {
   if (pass.window) {
@@ -85,7 +86,7 @@ AttentionSteps AttentionLeaf::steps(const LayerPass& pass) const {
 at::Tensor AttentionLeaf::operator()(const at::Tensor& x_RD, size_t layer, const LayerPass& pass) const {
   const auto& options = pass.options;
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), -1, spec_.head_width}); };
-  // Products inside the block share one conversion of what goes in.
+  // All products inside the block share one conversion of the input.
   const auto in_RD = pass.layout ? x_RD.to(aten::inner_type(x_RD, options.compute)) : x_RD;
   const auto q = heads(q_(pass.select_query_rows(in_RD), options)), k = heads(k_(in_RD, options)),
              v = heads(v_(in_RD, options));

@@ -13,7 +13,7 @@ namespace {
 
 std::string_view target_of(std::string_view site) { return site.substr(site.rfind('.') + 1); }
 
-/// Those rows of a batch's hidden states.
+/// Selects rows of a batch's hidden states.
 at::Tensor rows_of(const at::Tensor& hidden_RD, const at::Tensor& rows_N, const ForwardOptions& options) {
   if (options.compute.engine != Engine::kAten) return hidden_RD.index_select(0, rows_N);
   aten::IndexUpload upload;

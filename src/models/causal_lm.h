@@ -1,6 +1,8 @@
-/// \file  The contract of a model family, and loading. A model is a frozen base: adapters, router options and caches
-/// are arguments, so one base serves every simulated client. Dimension names: R rows of a batch, N of them, D hidden,
-/// V vocabulary.
+/// \file  Declares the interface of a causal language model, the functions that load and save one, and the registry of
+/// model families.
+/// A model is a frozen base. Adapters, router options and caches are arguments of each call, so one base serves every
+/// simulated client.
+/// Dimension names: R rows of a batch, N selected rows, B sequences, D hidden, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,92 +24,103 @@
 
 namespace evenkeel {
 
-/// Gate weights of the selected experts: of a softmax over all, as they are or renormalised to a sum of one.
+/// Describes how a family computes the gate weights of the selected experts. They are entries of the softmax over all
+/// experts, either unchanged or renormalised to a sum of 1.
 struct GateRule {
-  bool renormalise = false;
-  std::string key{};  ///< of config.json that says so; empty: fixed by the family
-  std::optional<bool>
-      servers{};  ///< what llama.cpp, vLLM and SGLang compute whatever that key says; nothing: they obey
+  bool renormalise = false;  ///< whether the weights are renormalised to a sum of 1
+  std::string key{};         ///< key of config.json that sets `renormalise`; empty: the family fixes it
+  /// Value of `renormalise` that llama.cpp, vLLM and SGLang use whatever the key is; nullopt: they obey the key.
+  std::optional<bool> servers{};
 };
 
-/// How llama.cpp knows a family.
+/// Describes how llama.cpp stores a family in GGUF files.
 struct GgufRule {
-  std::string architecture{};      ///< general.architecture; empty: it computes no such model
-  bool interleaves_heads = false;  ///< its rotary embedding turns neighbours, so rows of queries and keys are reordered
+  std::string architecture{};  ///< value of general.architecture; empty: llama.cpp does not support the family
+  /// Whether query and key rows are reordered, because llama.cpp rotates adjacent pairs.
+  bool interleaves_heads = false;
 };
 
-/// What a model takes per token, summed up by the leaves it is built of.
+/// Counts the work and the memory that a model needs per token. The leaves add their parts when they are constructed.
 struct TokenWork {
-  /// Multiply-adds of a forward pass; `scores` per position attended to, `experts` per selected expert.
+  /// Multiply-adds of a forward pass. `scores` counts one attended position, `experts` one selected expert.
   double attention = 0, scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
-  /// float32 values kept for a backward pass, besides those per selected expert.
+  /// float32 values that the backward pass needs. `kept_by_expert` counts one selected expert, `kept` all the rest.
   double kept = 0, kept_by_expert = 0;
   double widest = 0;  ///< the largest inner width of a feed-forward block
 };
 
-/// What the layers above need to know of a model.
+/// Describes a model: its sizes, special tokens and expert layers.
 struct ModelSpec {
-  std::string family;  ///< as in the config's model_type: "olmoe"
+  std::string family;  ///< `model_type` of config.json, as in "olmoe"
   int64_t vocab_size = 0, hidden_size = 0;
   int64_t num_layers = 0, num_kv_heads = 0, head_width = 0;
-  int64_t num_experts = 0;  ///< of a layer that has any; 0: dense
-  int64_t top_k = 0;        ///< the checkpoint's own num_experts_per_tok
+  int64_t num_experts = 0;  ///< experts of each mixture layer; 0: dense model
+  int64_t top_k = 0;        ///< num_experts_per_tok of the checkpoint
   int64_t max_positions = 0;
-  std::vector<int64_t> eos{};             ///< ids each of which ends a generated text (models/end_tokens.h)
-  int64_t end_of_text = -1, pad = -1;     ///< what training writes behind a text; -1 when the checkpoint names none
-  std::vector<std::string> moe_layers{};  ///< routing keys, e.g. "model.layers.0.mlp", in depth order
+  std::vector<int64_t> eos{};  ///< token ids that end a generated text (models/end_tokens.h)
+  /// Token ids of the end of a training text and of padding; -1: the checkpoint names none.
+  int64_t end_of_text = -1, pad = -1;
+  std::vector<std::string> moe_layers{};  ///< routing keys in depth order, as in "model.layers.0.mlp"
   GateRule gates{};
   GgufRule gguf{};
   TokenWork work{};
 };
 
-/// How one forward call runs. Plain data, borrowed for the call.
+/// Holds the options of one forward call. The call borrows everything that the pointers and spans refer to.
 struct ForwardOptions {
-  const AdapterState* adapters = nullptr;     ///< sites the model has; null: the bare base
-  const AdapterState* base_change = nullptr;  ///< what base-changing methods merged so far, scaling 1; null: nothing
+  const AdapterState* adapters = nullptr;     ///< factors by site; null: no adapter. Every site must exist in the model
+  const AdapterState* base_change = nullptr;  ///< the run's change of the base, with scaling 1; null: none
   RouterOptions router{};
-  Compute compute{};                    ///< who computes, and how
-  KvCache* cache = nullptr;             ///< generation: appended to
-  bool last_only = false;               ///< with a cache: hidden states of each sequence's last token, [B, D]
-  std::span<RoutingByLayer> routing{};  ///< filled when given: one for each micro-batch of the batch
+  Compute compute{};         ///< engine, product table and precision
+  KvCache* cache = nullptr;  ///< cache to read and to append to, for generation; null: none
+  bool last_only = false;    ///< return hidden states of each sequence's last token only, [B, D]; needs `cache`
+  std::span<RoutingByLayer> routing{};  ///< output: routing of each micro-batch of the batch; empty: not recorded
 };
 
-/// Threads: every function may be called from several at once, on one model: calls share nothing but the base, which
-/// none of them writes. What a call changes is in its own options (cache, routing).
+/// A causal language model.
+/// Threads: several threads may call any function on one model at once. Calls only read the base. What a call changes
+/// (cache, routing) belongs to its own options.
 class CausalLm {
  public:
   virtual ~CausalLm() = default;
 
   virtual const ModelSpec& spec() const = 0;
 
-  /// Final hidden states, normalised, ready for the head. \return [R, D] float32, or as options.last_only says
+  /// Computes the final hidden states, after the last norm.
+  /// \return [R, D] float32; [B, D] with options.last_only
+  /// \throws kData when a token id or a position is out of range; kConfig when an adapter names an unknown site
   virtual at::Tensor hidden(const PackedBatch& batch, const ForwardOptions& options) const = 0;
-  /// The head matrix [V, D] (the embedding when tied): pass it to cross_entropy() with hidden states.
+  /// Returns the head matrix [V, D], which is the embedding when the two are tied. Pass it to cross_entropy() with
+  /// hidden states.
   virtual const FrozenWeight& head() const = 0;
-  /// Where its weights are.
+  /// Returns the device of the weights.
   c10::Device device() const { return head().values_OI.device(); }
-  /// Logits of rows of hidden states. \param options  those of the call that made them. \return [N, V] float32
+  /// Computes the logits of rows of hidden states.
+  /// \param options  the options of the call of hidden() that made the rows
+  /// \return [N, V] float32
   at::Tensor logits(const at::Tensor& hidden_ND, const ForwardOptions& options) const;
-  /// Loss over the batch's targets, head at those rows only.
+  /// Computes the loss over the batch's targets as a sum and a count. The head is applied to the target rows only.
   LossSum loss(const PackedBatch& batch, const ForwardOptions& options) const;
-  /// The same of each of its micro-batches, in one pass.
+  /// Computes the loss of each micro-batch of the batch in one forward pass.
   std::vector<LossSum> losses(const PackedBatch& batch, const ForwardOptions& options) const;
 
-  /// Every linear that an adapter may stand beside.
+  /// Returns every linear layer or stack of experts that an adapter may be added to.
   virtual const Sites& all_sites() const = 0;
-  /// Those whose last name is in `targets` (q_proj, gate_proj, gate ...). \throws kConfig naming a target that the
-  /// model lacks, or that is named twice.
+  /// Returns the sites whose name ends in one of `targets` (q_proj, gate_proj, gate, ...).
+  /// \throws kConfig when the model has no site of that name, or when a target is named twice
   Sites sites(std::span<const std::string> targets) const;
 
-  /// Base tensors by checkpoint name, aliases of the model's own: for saving, merging and pre-training. Of an int8
-  /// weight the values, and the scales under its name with ".scales": for counting alone.
+  /// Returns the base tensors by checkpoint name, for saving, merging and pre-training. They share memory with the
+  /// model. For an int8 weight the map holds the values, and its scales under the name plus ".scales"; these entries
+  /// are for counting only.
   virtual TensorMap parameters() const = 0;
 
-  /// The checkpoint's config.json, as it was given.
+  /// Returns the text of config.json, unchanged.
   virtual const std::string& config_json() const = 0;
 };
 
-/// Storage of the frozen base. kCheckpoint keeps each tensor as it is in the file (memory-mapped, no copy).
+/// Selects the number type in which the base is stored. kCheckpoint keeps the type of each tensor in the file and maps
+/// the file into memory without copying.
 enum class BaseDtype { kCheckpoint, kFloat32, kBFloat16, kFloat64 };
 constexpr auto names(BaseDtype) {
   return std::array{config::EnumName<BaseDtype>{"checkpoint", BaseDtype::kCheckpoint},
@@ -116,89 +129,94 @@ constexpr auto names(BaseDtype) {
                     config::EnumName<BaseDtype>{"float64", BaseDtype::kFloat64}};
 }
 
-/// What the weights that tokens are multiplied with are stored in: experts, attention projections, dense blocks, heads.
+/// Selects the format of the weights of matrix products: experts, attention projections, dense blocks and the head.
 enum class BaseFormat {
-  kStored,  ///< as BaseDtype says
-  kInt8,    ///< int8 with a scale per row (nn/dense/frozen_weight.h). Routers, norms and embeddings stay as they are
+  kStored,  ///< the type that BaseDtype selects
+  kInt8,    ///< int8 with one scale per row (nn/dense/frozen_weight.h); routers, norms and embeddings keep their type
 };
 constexpr auto names(BaseFormat) {
   return std::array{config::EnumName<BaseFormat>{"stored", BaseFormat::kStored},
                     config::EnumName<BaseFormat>{"int8", BaseFormat::kInt8}};
 }
 
+/// Selects how and where the base is stored.
 struct BaseStorage {
   BaseStorage(BaseDtype type = BaseDtype::kCheckpoint) : dtype(type) {}  // NOLINT(google-explicit-constructor)
   BaseDtype dtype;
   BaseFormat format = BaseFormat::kStored;
-  std::filesystem::path cache{};  ///< kInt8: folder of the quantised file (models/quantized_base.h); empty: in memory
-  Engine engine = Engine::kKernels;  ///< kAten: the experts of a layer lie in one tensor; kStored only
-  c10::Device device = c10::kCPU;    ///< where the weights go; another one than the processor: kAten only
+  std::filesystem::path cache{};  ///< kInt8: folder for the quantised file (models/quantized_base.h); empty: in memory
+  Engine engine = Engine::kKernels;  ///< kAten: the experts of a layer share one tensor, and `format` must be kStored
+  c10::Device device = c10::kCPU;    ///< device of the weights; a device other than the CPU needs kAten
 };
 
-/// Loads a Hugging Face folder (config.json, single or sharded safetensors, either ExpertLayout). The family is
-/// config.json's `model_type`.
-/// Strict: \throws kCheckpoint (folder, tensor, what arrived, what was expected) on a missing, unexpected, misshapen or
-/// non-finite tensor, a truncated file, an unsupported setting or another family (the known ones are listed).
+/// Loads a model from a Hugging Face folder with config.json and one or several safetensors files in either
+/// ExpertLayout. The `model_type` of config.json selects the family.
+/// \throws kCheckpoint naming folder and tensor when a tensor is missing, unexpected, misshapen or not finite, when a
+/// file is truncated, or when a setting or the family is unsupported; kConfig when `storage` is inconsistent
 std::unique_ptr<CausalLm> load_model(const std::filesystem::path& folder, const BaseStorage& storage = {});
 
-/// The same model without weights: its spec, sites, names and shapes, in no time and no memory. Never call its forward.
-/// \param path  a model folder, or a config.json
-/// \throws kCheckpoint when config.json is missing, unsupported, or of no size that a model has.
+/// Constructs a model without weights, to read its spec, sites, tensor names and shapes. It takes almost no time or
+/// memory. Never call hidden() on it.
+/// \param path  a model folder or a config.json
+/// \throws kCheckpoint when config.json is missing or unsupported, or describes a model that is too large
 std::unique_ptr<CausalLm> load_shape(const std::filesystem::path& path, const BaseStorage& storage = {});
 
-/// Bytes of the safetensors files in a model folder: what load_model() maps.
+/// Returns the total size of the safetensors files in a model folder, in bytes. load_model() maps all of them.
 int64_t weight_file_bytes(const std::filesystem::path& folder);
 
-/// A randomly initialised model of `config.json`'s shape: linear and embedding weights N(0, initializer_range),
-/// norms 1, biases 0.
+/// Creates a randomly initialised model of the shape that `config_json` describes. Linear and embedding weights are
+/// drawn from N(0, initializer_range), norm weights are 1, biases are 0.
 std::unique_ptr<CausalLm> init_model(const std::filesystem::path& config_json, const BaseStorage& storage,
                                      uint64_t seed);
 
-constexpr int64_t kShardBytes = int64_t{5} << 30;  ///< as on the hub
+constexpr int64_t kShardBytes = int64_t{5} << 30;  ///< largest shard in bytes, as in Hugging Face checkpoints
 
-/// How a checkpoint holds the experts of a layer. Either is read, without being asked for.
+/// Selects how a checkpoint stores the experts of a layer. Loading detects the layout.
 enum class ExpertLayout {
-  kOriginal,  ///< as the family's checkpoints on the hub have them: what transformers saves unless told otherwise
-  kFused,     ///< as transformers 5 computes with them (save_original_format=False): gate_up_proj, down_proj
+  kOriginal,  ///< layout of the family's published checkpoints, which transformers writes by default
+  kFused,     ///< layout in which transformers 5 computes (save_original_format=False): gate_up_proj and down_proj
 };
 constexpr auto names(ExpertLayout) {
   return std::array{config::EnumName<ExpertLayout>{"original", ExpertLayout::kOriginal},
                     config::EnumName<ExpertLayout>{"fused", ExpertLayout::kFused}};
 }
 
-/// Writes config.json (as given at load or init, its dtype updated) and model.safetensors (sharded above `shard_bytes`)
-/// in the hub's layout. `folder` must be new or empty; it appears whole or not at all.
+/// Writes a model folder: config.json with its dtype updated, and model.safetensors, in shards if it is larger than
+/// `shard_bytes`. The folder is renamed into place when it is complete.
+/// \throws kIo when `folder` exists and is not empty, or when the disk is too small
 void save_model(const CausalLm& model, const std::filesystem::path& folder, BaseDtype dtype = BaseDtype::kCheckpoint,
                 int64_t shard_bytes = kShardBytes);
 
-/// The folder that save_model(init_model(...)) writes, tensor by tensor: memory is the largest tensor, whatever the
-/// model's size (docs/decisions/0028-tensor-by-tensor.md). \throws kIo when the disk has no room for it, before
-/// anything is drawn.
+/// Writes the folder that save_model(init_model(...)) would write, one tensor at a time. It needs memory for the
+/// largest tensor only (docs/decisions/0028-tensor-by-tensor.md).
+/// \throws kIo when the disk is too small, before any tensor is drawn
 void write_random_model(const std::filesystem::path& config_json, const std::filesystem::path& folder, BaseDtype dtype,
                         uint64_t seed, int64_t shard_bytes = kShardBytes,
                         ExpertLayout layout = ExpertLayout::kOriginal);
 
-/// "builtin:tiny-olmoe" -> the shipped folder; anything else is a path, taken as it is.
+/// Maps "builtin:NAME" to the shipped folder of that model. Any other text is returned unchanged as a path.
 std::filesystem::path resolve_model_path(const std::string& path);
 
 class ModelConfig;   // models/checkpoint.h
-class TensorSource;  // models/checkpoint.h
+class TensorSource;  // models/tensor_source.h
 
-/// A family's row in the table (models/model_registry.cpp).
+/// Describes a model family: one entry of the registry (models/model_registry.cpp).
 struct ModelEntry {
-  std::string_view family;  ///< the model_type of its config.json
+  std::string_view family;  ///< `model_type` of its config.json
+  /// Whether the family has mixture layers.
   bool has_experts;
-  std::string_view source;  ///< for `evenkeel list models`
-  /// JSON of the keys that a very small model of the family adds to the usual ones: the tests that every family passes
-  /// (tests/contract) build their models from it. Sparse: 6 experts, 3 per token.
+  std::string_view source;  ///< source that `evenkeel list models` prints
+  /// JSON object with the config.json keys that a very small model of the family needs besides the usual ones. The
+  /// contract tests (tests/contract) build their models from it. A sparse family has 6 experts, 3 per token.
   std::string_view example{};
-  /// Builds the model that `config` describes from `source`, strictly: every tensor is taken or refused.
+  /// Builds the model that `config` describes from `source`. load_model() then checks that every tensor was taken.
   std::unique_ptr<CausalLm> (*make)(const ModelConfig& config, TensorSource& source) = nullptr;
 };
+/// Returns all registered families.
 std::span<const ModelEntry> model_families();
-/// Adds a row for a family of another program (docs/tutorial-new-family.md): the first thing its main() does, because
-/// references to rows do not survive it. \throws kConfig when the name is taken, kInternal for a row that makes
-/// nothing.
+/// Registers a family that another program defines (docs/tutorial-new-family.md). Call it first in main(): references
+/// to earlier entries are invalid afterwards.
+/// \throws kConfig when the name is taken; kInternal when `make` is null
 void add_family(const ModelEntry& entry);
 
 }  // namespace evenkeel

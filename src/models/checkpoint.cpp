@@ -22,7 +22,7 @@ constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
 std::string sizes_text(at::IntArrayRef sizes) { return concat("[", join(sizes), "]"); }
 
-// A bit pattern is not finite when all its exponent bits are set.
+// Checks that no value is infinite or NaN. Such a value has all exponent bits set.
 template <typename Bits>
 bool all_finite(const void* data, int64_t count, Bits exponent) {
   const auto* bits = static_cast<const Bits*>(data);
@@ -53,7 +53,7 @@ bool is_stored_float(at::ScalarType type) {
   return type == at::kBFloat16 || type == at::kHalf || type == at::kFloat || type == at::kDouble;
 }
 
-// The tensors of a shard must be exactly those the index gives it.
+// Adds the tensors of a shard to `all`. They must be exactly those that the index lists for it.
 void merge_shard(const fs::path& folder, const std::string& file, const JsonView& weight_map, TensorMap& all) {
   for (auto& [name, tensor] : load_safetensors(folder / file).tensors) {
     const auto listed = weight_map.find(name);
@@ -63,7 +63,8 @@ void merge_shard(const fs::path& folder, const std::string& file, const JsonView
   }
 }
 
-// A shard lies beside its index: a name, not a way to somewhere else. The system would end it at a NUL byte.
+// Returns the file name of a shard. It must be a plain name in the folder of the index, without a NUL byte, at which
+// the operating system would end it.
 const std::string& shard_of(const JsonView& entry) {
   const auto& name = entry.string();
   const bool plain =
@@ -73,7 +74,7 @@ const std::string& shard_of(const JsonView& entry) {
   return name;
 }
 
-/// Tensors of a folder's files.
+/// Tensors of a folder, and the files that contain them.
 struct FolderTensors {
   std::vector<fs::path> files;
   TensorMap tensors;
@@ -148,11 +149,10 @@ class FolderSource final : public TensorSource {
   std::optional<at::ScalarType> dtype_;
   TensorMap tensors_;
   FiniteScan scan_;
-  size_t left_ = 0;  // tensors nobody looked at
+  size_t left_ = 0;  // number of discarded tensors, which were not checked
 };
 
-/// The tensors of another source for engine aten, on the device that computes: one after the other, so that the
-/// processor's memory holds one of them.
+/// Copies the tensors of another source to the device of engine aten, one at a time. CPU memory holds one tensor.
 class PlacedSource final : public TensorSource {
  public:
   PlacedSource(std::unique_ptr<TensorSource> from, c10::Device device) : from_(std::move(from)), device_(device) {}
@@ -196,7 +196,7 @@ class RandomSource final : public TensorSource {
   void finish() override {}
 
  private:
-  static constexpr int64_t kBlock = int64_t{1} << 16;  // even: a pair of normals is drawn at once
+  static constexpr int64_t kBlock = int64_t{1} << 16;  // even, because normals are drawn in pairs
 
   double scale_;
   at::ScalarType dtype_;
@@ -230,8 +230,8 @@ class ShapeSource final : public TensorSource {
   void finish() override {}
 
  private:
-  static constexpr int64_t kMostTensors = int64_t{1} << 20;  // 300 times what OLMoE-1B-7B has
-  static constexpr double kMostBytes = 0x1p60;               // sums of sizes stay numbers
+  static constexpr int64_t kMostTensors = int64_t{1} << 20;  // 300 times the number in OLMoE-1B-7B
+  static constexpr double kMostBytes = 0x1p60;               // sums of sizes fit into 64 bits
 
   at::TensorOptions options_;
   BaseFormat format_;
@@ -254,16 +254,17 @@ std::string_view torch_dtype_name(at::ScalarType type) {
   }
 }
 
-// transformers 5 spells the key `dtype`, and takes it where both are there: whichever is there is brought up to date.
+// Sets the dtype in config.json. transformers 5 uses the key `dtype` and prefers it to `torch_dtype`, so every existing
+// key of the two is updated.
 std::string with_dtype(const std::string& config_json, at::ScalarType type) {
-  auto config = OrderedJson::parse(config_json);  // was parsed with its bounds when it was read
+  auto config = OrderedJson::parse(config_json);  // its limits were checked when it was read
   if (!config.contains("dtype")) config["torch_dtype"] = torch_dtype_name(type);
   for (const auto* key : {"dtype", "torch_dtype"})
     if (config.contains(key)) config[key] = torch_dtype_name(type);
   return config.dump(2) + "\n";
 }
 
-// Consecutive tensors, in name order, that fit a shard; one that is larger than a shard gets its own.
+// Splits tensors into shards: consecutive tensors in name order that fit. A tensor larger than a shard gets its own.
 std::vector<TensorMap> split_shards(const TensorMap& tensors, int64_t shard_bytes) {
   std::vector<TensorMap> shards(1);
   int64_t used = 0;
@@ -320,7 +321,7 @@ ModelConfig ModelConfig::load(const fs::path& file) {
 bool ModelConfig::has(std::string_view key) const { return view().has(key); }
 
 int64_t ModelConfig::integer(std::string_view key) const {
-  constexpr int64_t kMost = int64_t{1} << 28;  // the product of two, in bytes, is still a number
+  constexpr int64_t kMost = int64_t{1} << 28;  // the product of two sizes in bytes fits into 64 bits
   return view().at(key).integer(1, kMost);
 }
 

@@ -20,7 +20,8 @@ double& component_of(ForwardCost& cost, SiteRole role) {
   }
 }
 
-/// base: frozen linears and the head; scores: attention products; lora: factors. FLOPs per multiply-add.
+/// Multiplies the components by FLOPs per multiply-add: `base` for frozen linears and the head, `scores` for attention
+/// products, `lora` for factors.
 ForwardCost scaled(const ForwardCost& cost, double base, double scores, double lora) {
   return {.attention_projections = base * cost.attention_projections,
           .attention_scores = scores * cost.attention_scores,

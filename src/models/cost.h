@@ -1,7 +1,8 @@
-/// \file  FLOPs and parameter counts from what a model's leaves say of themselves (TokenWork) and from sites alone.
-/// Convention: 2 FLOPs per multiply-add; a frozen linear costs its forward and the gradient of its input (4), never a
-/// weight gradient; attention's score and value products 6, full square without a causal discount; LoRA factors 6; the
-/// head at all positions. The paper behind UB-SMoE states no convention of its own.
+/// \file  Counts FLOPs and parameters of a model from TokenWork and from its sites.
+/// Convention, in FLOPs per multiply-add of a forward pass. Inference costs 2. Training costs 4 for a frozen linear
+/// (forward and gradient of the input, no weight gradient), 6 for the score and value products of attention, and 6 for
+/// LoRA factors. Attention counts the full square, without a causal discount. The head counts at all positions. The
+/// paper of UB-SMoE defines no convention.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +11,31 @@
 
 namespace evenkeel {
 
-/// Multiply-adds of one forward pass, by component.
+/// Multiply-adds or FLOPs of a pass, by component.
 struct ForwardCost {
   double attention_projections = 0, attention_scores = 0, router = 0, experts = 0, mlp = 0, head = 0;
   double lora_attention = 0, lora_experts = 0, lora_mlp = 0, lora_router = 0;
 };
 
-/// Shape of a run of `tokens` positions in sequences of `length`.
+/// Describes a pass of `tokens` positions in sequences of `length` tokens.
 struct CostShape {
   int64_t tokens = 256, length = 256;
-  int64_t top_k = 0;  ///< 0: the checkpoint's own
+  int64_t top_k = 0;  ///< experts per token; 0: those of the checkpoint
 };
 
-/// Multiply-adds of one forward pass of that model with LoRA of `rank` on `sites` (rank 0: none).
+/// Returns the multiply-adds of one forward pass with LoRA of rank `rank` on `sites` (0: no LoRA).
 ForwardCost forward_cost(const ModelSpec& spec, const CostShape& shape, const Sites& sites = {}, int64_t rank = 0);
 
-/// Sum over the components.
+/// Returns the sum of the components.
 double total(const ForwardCost& cost);
-/// Multiply-adds to FLOPs, by component: a forward pass, and a forward and backward pass of LoRA training.
+/// Converts multiply-adds of a forward pass to FLOPs of a forward pass.
 ForwardCost inference_flops(const ForwardCost& multiply_adds);
+/// Converts multiply-adds of a forward pass to FLOPs of a forward and backward pass of LoRA training.
 ForwardCost training_flops(const ForwardCost& multiply_adds);
 
-/// LoRA parameters of `rank` on `sites`: all that travel, and those one token activates (top_k experts of each stack).
+/// Returns the number of LoRA parameters of rank `rank` on `sites`, all experts included.
 int64_t lora_parameters(const Sites& sites, int64_t rank);
+/// Returns the number of LoRA parameters that one token uses: those of `top_k` experts of each stack, and all others.
 int64_t activated_parameters(const Sites& sites, int64_t rank, int64_t top_k);
 
 }  // namespace evenkeel

@@ -25,14 +25,15 @@ int64_t read_head_width(const ModelConfig& config, const DecoderSpec& spec) {
   return hidden / heads;
 }
 
-/// Null means one for each head, even where the family has a number of its own.
+/// Returns the number of key/value heads. Null means one per head, even if the family has another default.
 int64_t read_kv_heads(const ModelConfig& config, int64_t heads, const DecoderDefaults& defaults) {
   constexpr std::string_view key = "num_key_value_heads";
   if (config.has(key)) return config.integer(key);
   return config.view().json().contains(key) || defaults.kv_heads == 0 ? heads : defaults.kv_heads;
 }
 
-/// A window as long as the longest sequence leaves nothing out. Qwen's families have a key that switches it off.
+/// Rejects sliding windows, except one that is as long as the longest sequence. Qwen's families have a key that
+/// disables the window.
 void refuse_windows(const ModelConfig& config, int64_t max_positions) {
   const auto window = config.view().find("sliding_window");
   const auto used = config.view().find("use_sliding_window");
@@ -49,7 +50,7 @@ void refuse_layer_types(const ModelConfig& config) {
                  ", supported: \"full_attention\"");
 }
 
-/// What transformers computes otherwise by keys that it reads of every family.
+/// Rejects keys that change what transformers computes for any family.
 void refuse_what_no_leaf_knows(const ModelConfig& config) {
   config.require("attention_dropout", 0.0);
   config.require("is_causal", true);
@@ -101,7 +102,7 @@ class Decoder final : public CausalLm {
   std::vector<Layer> layers_;
 };
 
-/// What the layers above ask of a model's experts; all its mixtures must agree.
+/// Records the sizes of a mixture in the model's spec. All mixtures of a model must agree.
 void note_experts(ModelSpec& model, const MixtureSpec& mixture, const std::string& module) {
   if (model.moe_layers.empty()) {
     model.num_experts = mixture.experts;
@@ -144,7 +145,7 @@ void Decoder::add_layer(int64_t index, const DecoderSpec& spec, ModelBuilder& mo
                      Norm(spec.norm, module(names.feed_forward_norm), hidden, model), feed_forward()});
 }
 
-// Some writers store the tied head as well; then it must be the embedding.
+// Takes the head. Some writers also store a tied head; it must then equal the embedding.
 void Decoder::take_head(const DecoderSpec& spec, const std::string& origin, ModelBuilder& model, TensorSource& source) {
   const auto name = spec.names.head + ".weight";
   model.spec.work.head = static_cast<double>(model.spec.hidden_size) * static_cast<double>(model.spec.vocab_size);
@@ -179,13 +180,13 @@ void Decoder::check_batch(const PackedBatch& batch, const ForwardOptions& option
     if (state) check_adapters(*state);
 }
 
-// An adapter the forward would not use is a mistake, not a detail.
+// Checks that every site of an adapter exists in the model, because the forward pass would ignore others.
 void Decoder::check_adapters(const AdapterState& adapters) const {
   for (const auto& [name, factors] : adapters)
     EK_CHECK(built_.sites.contains(name), kConfig, "an adapter names ", name, ", which the model does not have");
 }
 
-/// The row of each sequence's last token, [B].
+/// Returns the row of each sequence's last token, [B].
 at::Tensor last_rows(const PackedBatch& batch) {
   std::vector<int64_t> rows;
   for (size_t b = 1; b < batch.offsets.size(); ++b) rows.push_back(batch.offsets[b] - 1);
@@ -205,7 +206,7 @@ at::Tensor Decoder::hidden(const PackedBatch& batch, const ForwardOptions& optio
   auto x_RD = times(at::embedding(embedding_, ids).to(dtype), scales_.embedding);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const auto& layer = layers_[i];
-    const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer looks at the others
+    const bool only_last = options.last_only && i + 1 == layers_.size();  // no later layer reads the other rows
     const LayerPass pass{batch,
                          rotary,
                          options,
@@ -235,7 +236,7 @@ DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defau
                              .pad = config.token_id("pad_token_id")},
                    .rope_theta = read_rope_theta(config, defaults.rope_theta),
                    .tied = config.flag_or("tie_word_embeddings", false)};
-  // Not among the initialisers: g++ 12 destroys it twice when one behind it throws.
+  // Not among the initialisers: g++ 12 destroys it twice when a later initialiser throws.
   spec.model.eos = ends_of_generation(config);
   auto& heads = spec.attention;
   heads.heads = config.integer("num_attention_heads");

@@ -1,6 +1,6 @@
-/// \file  Decoder-only families as data: sizes read from config.json, and which leaves stand where. A family is one
-/// function that makes a DecoderSpec and one row of the table (models/olmoe.cpp is the shortest sparse one); everything
-/// else follows from the leaves: tensors, sites, checkpoint names, cost.
+/// \file  Builds decoder-only models from a description: sizes from config.json, and the leaves of each layer.
+/// A family consists of one function that returns a DecoderSpec and one registry entry; models/olmoe.cpp is the
+/// shortest sparse example. Tensors, sites, checkpoint names and cost follow from the leaves. A model computes
 ///
 ///   x += attention(norm(x));  x += feed_forward(norm(x))   per layer;   norm, then the head.
 #pragma once
@@ -17,57 +17,61 @@
 
 namespace evenkeel {
 
-/// Modules outside attention and feed-forward. A layer's begin with `layers` and its number.
+/// Module names outside attention and feed-forward blocks. Those of a layer begin with `layers` and its number.
 struct DecoderNames {
   std::string embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm", head = "lm_head";
   std::string input_norm = "input_layernorm", attention = "self_attn";
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp";
 };
 
+/// Describes a feed-forward block, dense or sparse.
 using FeedForwardSpec = std::variant<MlpSpec, MixtureSpec>;
 
-/// Factors that some families multiply with; one: none.
+/// Factors of some families; 1: not used.
 struct DecoderScales {
-  double embedding = 1;  ///< of the rows of the embedding
-  double residual = 1;   ///< of what a block adds to the residual stream
-  double hidden = 1;     ///< of the final hidden states: one over what logits are divided by
+  double embedding = 1;  ///< factor of the embedding
+  double residual = 1;   ///< factor of each block's output before it is added to the residual stream
+  double hidden = 1;     ///< factor of the final hidden states: 1 / the divisor of the logits
 };
 
+/// Describes a model.
 struct DecoderSpec {
   ModelSpec model;
   double rope_theta = 10000.0;
-  bool tied = false;  ///< the head is the embedding
+  bool tied = false;  ///< whether the head is the embedding
   NormSpec norm{};
   AttentionSpec attention{};
-  std::function<FeedForwardSpec(int64_t layer)> feed_forward{};  ///< mixtures agree in E and k
+  /// Block of each layer; all mixtures must have the same E and k.
+  std::function<FeedForwardSpec(int64_t layer)> feed_forward{};
   DecoderNames names{};
   DecoderScales scales{};
 };
 
-/// The same block in every layer, for DecoderSpec::feed_forward.
+/// Returns a function for DecoderSpec::feed_forward that gives every layer the same block.
 inline auto in_every_layer(FeedForwardSpec block) {
   return [block = std::move(block)](int64_t) { return block; };
 }
 
-/// What transformers' config class of a family takes for keys that config.json does not name.
+/// Values of absent config.json keys, as in the family's config class in transformers.
 struct DecoderDefaults {
   double rope_theta = 10000.0;
   int64_t max_positions = 4096;
-  int64_t kv_heads = 0;  ///< 0: as many as heads
+  int64_t kv_heads = 0;  ///< 0: the number of heads
 };
 
-/// The part of config.json that the families spell alike: vocabulary, widths, layers, heads and their width
-/// (`head_dim`; absent: hidden_size over heads), positions, ends, RoPE's theta, tied embeddings. Norm, QK-norm, biases
-/// and feed-forward blocks are the family's to say.
-/// \throws kCheckpoint on sizes that do not fit or a setting that no leaf knows: sliding windows, layers of other
-/// kinds, quantised weights, dropout in attention.
+/// Reads the config.json keys that all families share: vocabulary, widths, layers, heads, head width (`head_dim`, or
+/// else hidden_size / heads), positions, end tokens, theta of RoPE, and tied embeddings. The family itself sets norm,
+/// QK-norm, biases and feed-forward blocks.
+/// \throws kCheckpoint when sizes do not fit, or on an unsupported setting: sliding windows, other layer types,
+/// quantised weights, attention dropout
 DecoderSpec read_decoder(const ModelConfig& config, const DecoderDefaults& defaults = {});
 
-/// The model of `spec`. \param config  for its text, and the file named by errors
+/// Builds the model that `spec` describes.
+/// \param config  provides the text of config.json, and its path for errors
 std::unique_ptr<CausalLm> make_decoder(const DecoderSpec& spec, const ModelConfig& config, TensorSource& source);
 
-/// The row of a family that `describe` describes.
-/// \param row  what the family says of itself, without make
+/// Completes a registry entry with a make() that builds what `describe` describes.
+/// \param row  the entry without make
 template <DecoderSpec (*describe)(const ModelConfig& config)>
 ModelEntry decoder_entry(ModelEntry row) {
   row.make = [](const ModelConfig& config, TensorSource& source) {

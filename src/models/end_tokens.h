@@ -1,4 +1,4 @@
-/// \file  Which tokens end a text, from a model's folder, as transformers 5.23 reads them.
+/// \file  Reads from a model's folder which tokens end a text, as transformers 5.23 does.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace evenkeel {
 
-/// Ids each of which ends a generated text: `eos_token_id` of the generation_config.json beside config.json, one or a
-/// list; where there is no such file, of config.json. A generation_config.json that names none means that nothing ends
-/// a text but its length. Negative ids end nothing. \throws kCheckpoint (file, key) on values that are no whole numbers
+/// Returns the token ids that end a generated text. They are the `eos_token_id` (one id or a list) of
+/// generation_config.json in the folder of config.json, or of config.json if that file does not exist. If
+/// generation_config.json has none, the result is empty and only the length ends a text. Negative ids are ignored.
+/// \throws kCheckpoint naming file and key when a value is not an integer
 std::vector<int64_t> ends_of_generation(const ModelConfig& config);
 
-/// The id that training writes behind a text: the first `eos_token_id` of config.json, else the first of
-/// ends_of_generation(); -1 where neither names one.
+/// Returns the token id that training appends to a text: the first `eos_token_id` of config.json, or else the first of
+/// ends_of_generation(), or else -1.
 int64_t end_behind_texts(const ModelConfig& config);
 
 }  // namespace evenkeel

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-/// The tensor that holds a site in that layout; empty: the model's own matrices do.
+/// Returns the tensor that contains a site in `layout`; empty if the layout has the model's own matrices.
 std::string fused_name(const Site& site, ExpertLayout layout) {
   const auto& place = site.fused;
   if (place.module.empty() || layout == ExpertLayout::kOriginal) return place.stored;

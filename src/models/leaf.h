@@ -1,6 +1,7 @@
-/// \file  What the leaves of a decoder are made of: linears that an adapter may stand beside, and norms. A model under
-/// construction is a ModelBuilder, into which every leaf enters what it takes: tensors, sites and cost are therefore
-/// those of what was built. Dimension names: R rows, D width, I in, O out.
+/// \file  Declares the parts that the leaves of a decoder share: the builder, linear layers, norms and activations.
+/// Every leaf takes its tensors from a ModelBuilder, which records them together with the sites and the cost of the
+/// model.
+/// Dimension names: R rows of a batch, D width, I in, O out, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,28 +18,33 @@
 
 namespace evenkeel {
 
-/// A model under construction.
+/// Collects the tensors, sites and cost of a model under construction.
 class ModelBuilder {
  public:
   ModelBuilder(ModelSpec model, TensorSource& from) : spec(std::move(model)), source_(from) {}
 
-  /// A tensor of the checkpoint, listed among `parameters`. \throws as TensorSource::take()
+  /// Takes a tensor from the checkpoint and adds it to `parameters`.
+  /// \throws kCheckpoint as TensorSource::take()
   at::Tensor take(const std::string& name, at::IntArrayRef sizes);
-  /// The same of a matrix that tokens are multiplied with.
+  /// Takes a weight of matrix products, in the format of the source, and adds it to `parameters`.
   FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes);
-  /// The same, copied to where it belongs in a stack of several: [E, *, *], of so many rows, made when the first is
-  /// taken. \param stack  its matrix `index`, from row `first` on; \return that place
+  /// Takes a weight and copies it into rows [first, first + sizes[0]) of matrix `index` of a stack [experts, rows, I].
+  /// The first call for a stack allocates it.
+  /// \return a view of the copied rows
+  /// \throws kConfig when the source gives int8 weights
   FrozenWeight take_into(at::Tensor& stack_ERI, int64_t experts, int64_t rows, int64_t index, int64_t first,
                          const std::string& name, at::IntArrayRef sizes);
   Engine engine() const { return source_.engine(); }
-  /// Multiply-adds of the frozen linears of that role, per token; of experts: per selected one.
+  /// Returns the counter of the multiply-adds of frozen linears with this role: per token, for experts per selected
+  /// expert.
   double& work_of(SiteRole role);
-  /// Where llama.cpp holds a linear of the layer under construction. \param name  "attn_q"; \param heads  of queries or
-  /// keys, else 0
+  /// Returns the name under which llama.cpp stores a linear of the current layer.
+  /// \param name   llama.cpp's name of the linear, as in "attn_q"
+  /// \param heads  number of query or key heads; 0 for other linears
   GgufPlace gguf_place(std::string_view name, int64_t heads = 0) const;
 
   ModelSpec spec;
-  int64_t layer = 0;  ///< under construction
+  int64_t layer = 0;  ///< index of the layer under construction
   Sites sites;
   TensorMap parameters;
 
@@ -48,23 +54,25 @@ class ModelBuilder {
   TensorSource& source_;
 };
 
-/// One layer's part of a forward.
+/// Holds the arguments of one layer's forward pass. Everything is borrowed.
 struct LayerPass {
   const PackedBatch& batch;
-  const RotaryTable& rotary;  ///< of the batch's rows
+  const RotaryTable& rotary;  ///< rotary table for the rows of the batch
   const ForwardOptions& options;
-  const aten::Layout* layout = nullptr;  ///< of the batch; engine aten alone
-  aten::CacheWindow* window = nullptr;   ///< of the cache; engine aten alone
-  at::Tensor queries_N{};                ///< the rows that are asked for, one per sequence: its last; undefined: all
-  /// Those rows of `x`.
+  const aten::Layout* layout = nullptr;  ///< layout of the batch on the device; engine aten only
+  aten::CacheWindow* window = nullptr;   ///< view of the cache; engine aten only
+  /// Indices of each sequence's last row, when only those are needed; undefined: all rows are needed.
+  at::Tensor queries_N{};
+  /// Returns the rows of `x` that `queries_N` selects.
   at::Tensor select_query_rows(const at::Tensor& x) const {
     return queries_N.defined() ? x.index_select(0, queries_N) : x;
   }
 };
 
+/// Describes a linear layer of the checkpoint.
 struct LinearSpec {
-  std::string site;    ///< empty: nothing may stand beside it
-  std::string module;  ///< in the checkpoint
+  std::string site;    ///< site name for adapters; empty: no adapter may be added
+  std::string module;  ///< module name in the checkpoint
   int64_t in = 0, out = 0;
   SiteRole role = SiteRole::kMlp;
   bool bias = false;
@@ -72,7 +80,8 @@ struct LinearSpec {
   GgufPlace gguf{};
 };
 
-/// y = x W^T + what stands beside it (+ b).
+/// A frozen linear layer with optional factors of the adapter and of the change of the base: y = x W^T + factors(x) (+
+/// b).
 class FrozenLinear {
  public:
   FrozenLinear() = default;
@@ -81,27 +90,29 @@ class FrozenLinear {
 
  private:
   std::string site_;
-  bool exact_ = false;  // scores and gates, which choose: in the activations' type whatever is inside blocks
+  bool exact_ = false;  // true for routers and gates: computed in the activations' type, whatever Compute::inner is
   FrozenWeight weight_;
   at::Tensor bias_O_;
 };
 
-/// The factors of `options` beside a site.
+/// Returns the adapter's factors and those of the change of the base at a site.
 SiteFactors factors_at(const ForwardOptions& options, const std::string& site);
 
+/// Selects the normalisation of hidden states.
 enum class NormKind {
-  kRms,        ///< with a weight
-  kLayerNorm,  ///< without parameters
+  kRms,        ///< RMSNorm with a weight
+  kLayerNorm,  ///< LayerNorm without parameters
 };
 struct NormSpec {
   NormKind kind = NormKind::kRms;
   double eps = 1e-5;
 };
 
+/// A normalisation of hidden states.
 class Norm {
  public:
   Norm() = default;
-  /// \param module  of its weight, where it has one
+  /// \param module  module name of the weight; unused for kLayerNorm
   Norm(const NormSpec& spec, const std::string& module, int64_t width, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_RD, const ForwardOptions& options) const;
 
@@ -110,14 +121,17 @@ class Norm {
   at::Tensor weight_D_;
 };
 
+/// Selects the activation of a feed-forward block.
 enum class Activation { kSilu, kGelu, kGeluTanh };
-constexpr auto names(Activation) {  // as hidden_act spells them
+constexpr auto names(Activation) {  // the spellings of hidden_act
   return std::array{config::EnumName<Activation>{"silu", Activation::kSilu},
                     config::EnumName<Activation>{"gelu", Activation::kGelu},
                     config::EnumName<Activation>{"gelu_pytorch_tanh", Activation::kGeluTanh}};
 }
-/// hidden_act, silu when there is none. \throws kCheckpoint listing what is allowed.
+/// Reads hidden_act from config.json. The default is silu.
+/// \throws kCheckpoint listing the supported names
 Activation read_activation(const ModelConfig& config);
+/// Applies an activation element by element.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
 }  // namespace evenkeel

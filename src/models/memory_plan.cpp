@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kFloat = 4;
 
-/// Sizes are multiplied in double: a sum beyond 64 bits is simply too large.
+/// Converts to bytes with an upper limit. Sizes are multiplied in double, so that a sum beyond 64 bits is merely too
+/// large.
 int64_t bytes(double value) {
   constexpr double kLargest = 0x1p62;
   return static_cast<int64_t>(std::min(value, kLargest));
@@ -20,7 +21,7 @@ int64_t bytes(double value) {
 
 double d(int64_t value) { return static_cast<double>(value); }
 
-/// Experts that a token takes, 0 of a dense model.
+/// Returns the experts per token; 0 for a dense model.
 double chosen(const ModelSpec& spec, const PassShape& pass) { return spec.num_experts > 0 ? d(pass.top_k) : 0; }
 
 const MemoryPart& largest(const MemoryPlan& plan) {
@@ -28,7 +29,7 @@ const MemoryPart& largest(const MemoryPlan& plan) {
                            [](const MemoryPart& x, const MemoryPart& y) { return x.bytes < y.bytes; });
 }
 
-/// The largest part that a key can make smaller; the largest of all when there is none.
+/// Returns the largest part that a key can reduce, or the largest part if there is none.
 const MemoryPart& to_lower(const MemoryPlan& plan) {
   const MemoryPart* best = nullptr;
   for (const auto& part : plan.parts)

@@ -1,6 +1,7 @@
-/// \file  How much memory a run will hold, foreseen from shapes alone, and whether the machine has it. What is counted
-/// must be there at the same time at the worst moment; pages of mapped files are told apart, the system can drop them
-/// and read them again. Checked against measurement (docs/results.md): an estimate, kept above 0.9 of what a run takes.
+/// \file  Estimates the memory of a run from shapes, and compares it with the memory of the machine.
+/// The estimate is the sum of all parts that are needed at the same time at the peak. Pages of mapped files are counted
+/// separately, because the system can drop them and read them again. The estimate is at least 0.9 of the measured
+/// memory (docs/results.md).
 #pragma once
 
 #include <cstdint>
@@ -12,50 +13,58 @@
 
 namespace evenkeel {
 
+/// One part of an estimate.
 struct MemoryPart {
-  std::string what;  ///< "activations of micro-batches of up to 2048 tokens at once"
+  std::string what;  ///< description, as in "activations of micro-batches of up to 2048 tokens at once"
   int64_t bytes = 0;
-  std::string lower;  ///< the keys that make it smaller; empty: nothing does
+  std::string lower;  ///< config keys that reduce the part; empty: none
 };
 
+/// An estimate.
 struct MemoryPlan {
   std::vector<MemoryPart> parts;
-  int64_t mapped = 0;  ///< bytes of files that are mapped as they are
+  int64_t mapped = 0;  ///< bytes of files that are mapped unchanged
 
-  int64_t needed() const;  ///< sum of the parts
+  int64_t needed() const;  ///< sum of the parts in bytes
 };
 
+/// Result of comparing an estimate with a machine.
 enum class MemoryVerdict {
   kFits,
-  kTight,  ///< fits, with less than a tenth to spare, or mapped pages will be read again and again
+  kTight,  ///< less than a tenth of the memory is left, or mapped pages will be read repeatedly
   kTooLarge,
 };
+/// Compares an estimate with the available memory and address space.
 MemoryVerdict verdict(const MemoryPlan& plan, const machine::Memory& memory);
 
-/// One line for people: how much is needed, how much there is, what takes most and which key lowers it.
+/// Returns one line for users: the needed and the available memory, the largest part that a key can reduce, and that
+/// key.
 std::string told(const MemoryPlan& plan, const machine::Memory& memory);
 
-/// Warns when it is tight. \throws kConfig with told() when `who` cannot fit.
+/// Logs a warning when memory is tight.
+/// \throws kConfig with the line of told() when the estimate does not fit
 void require_memory(const MemoryPlan& plan, const machine::Memory& memory, std::string_view who);
 
-/// A micro-batch through the model, with K experts per token.
+/// Describes one pass of a micro-batch through the model.
 struct PassShape {
-  int64_t tokens = 0;   ///< T, of all sequences together
-  int64_t targets = 0;  ///< rows that reach the head
-  int64_t top_k = 0;    ///< 0 on a dense model
+  int64_t tokens = 0;   ///< T, tokens of all sequences together
+  int64_t targets = 0;  ///< rows that the head is applied to
+  int64_t top_k = 0;    ///< K, experts per token; 0 on a dense model
   int64_t threads = 1;
 };
 
-/// What a training pass keeps for its backward, float32: per token and layer the normalised inputs, queries, keys and
-/// values as they are projected, attention's output, and of each of the K experts two inner rows (TokenWork::kept).
+/// Returns the bytes that a training pass saves for its backward pass, in float32: per token and layer the normalised
+/// inputs, projected queries, keys and values, the attention output, and two inner rows for each of the K experts
+/// (TokenWork::kept).
 int64_t kept_bytes(const ModelSpec& spec, const PassShape& pass);
-/// The same of the engine aten, which keeps more beside each expert's inner rows: gathered inputs and products.
+/// Returns these bytes for engine aten, which also saves gathered inputs and products of each expert.
 int64_t kept_bytes_of_operators(const ModelSpec& spec, const PassShape& pass);
-/// What a pass needs besides: rows on their way to and from the experts, workspaces of the threads, logits by the
-/// chunk.
+/// Returns the bytes of temporary buffers of a pass: rows sent to and from experts, workspaces of threads, and logits
+/// in chunks.
 int64_t passing_bytes(const ModelSpec& spec, const PassShape& pass);
-/// Keys and values of `tokens`, all sequences together; of several sequences of as many each.
+/// Returns the bytes of keys and values of `tokens` tokens, all sequences together.
 int64_t cache_bytes(const KvShape& shape, int64_t tokens);
+/// Returns the bytes of keys and values of `sequences` sequences of `tokens` tokens each.
 int64_t cache_bytes(const ModelSpec& spec, int64_t sequences, int64_t tokens, KvType type = KvType::kExact);
 
 }  // namespace evenkeel

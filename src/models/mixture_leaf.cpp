@@ -58,7 +58,7 @@ MixtureLeaf::MixtureLeaf(const MixtureSpec& spec, const std::string& module, Mod
   if (spec.shared) take_shared(*spec.shared, model);
 }
 
-/// "model.layers.3.mlp", whatever `module_` calls it.
+/// Returns the block's name in the fused layout, as in "model.layers.3.mlp".
 std::string MixtureLeaf::fused_block() const { return module_.substr(0, module_.rfind('.') + 1) + spec_.names.fused; }
 
 void MixtureLeaf::take_router(ModelBuilder& model) {
@@ -86,7 +86,7 @@ void MixtureLeaf::take_shared(const SharedExpert& shared, ModelBuilder& model) {
       model);
 }
 
-/// One projection of all experts, each a tensor of the checkpoint.
+/// Takes one projection of all experts, each a tensor of the checkpoint, and adds the site.
 std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, const std::string& name,
                                                   FusedPlace fused, std::string_view gguf, ModelBuilder& model) {
   const bool down = site_name == down_site_;
@@ -109,7 +109,7 @@ std::vector<FrozenWeight> MixtureLeaf::take_stack(const std::string& site_name, 
   return stack;
 }
 
-/// For engine aten gate and up of all experts are one stack, down another.
+/// Takes one matrix of an expert. For engine aten, gate and up of all experts form one stack and down another.
 FrozenWeight MixtureLeaf::take_expert(const Site& site, int64_t index, const std::string& site_name,
                                       ModelBuilder& model) {
   const auto name = site.modules.back() + ".weight";
@@ -138,7 +138,7 @@ at::Tensor MixtureLeaf::routed(const at::Tensor& x_RD, const LayerPass& pass) co
                  options.compute);
 }
 
-// Of tokens, whatever rows they share: a copy counts.
+// Records the routing. Tokens that share a row are counted separately.
 void MixtureLeaf::record(const at::Tensor& logits_RE, const Routing& routing, const LayerPass& pass) const {
   const auto& rows_T = pass.batch.rows_T;
   const auto each = [&](const at::Tensor& x) {

@@ -1,5 +1,5 @@
-/// \file  The sparse feed-forward block: a router, experts of which each token takes the top k, and at most one shared
-/// expert that every token takes. Dimension names: R rows of a batch, D hidden, E experts.
+/// \file  Implements the sparse feed-forward block: a router, E experts of which each token uses the top k, and at most
+/// one shared expert that every token uses. Dimension names: R rows of a batch, D hidden, E experts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,45 +14,48 @@
 
 namespace evenkeel {
 
-/// Modules below the block's own: the router, expert e ("experts.<e>.gate_proj"), the shared expert and its gate.
+/// Module names relative to the block: the router, expert e ("experts.<e>.gate_proj"), the shared expert and its gate.
 struct MixtureNames {
   std::string router = "gate", experts = "experts", shared = "shared_expert", shared_gate = "shared_expert_gate";
   GatedNames expert{};
-  std::string fused = "mlp";          ///< the block where experts are one tensor (transformers 5)
-  std::string fused_router = "gate";  ///< the router there
-  /// Tensors of all experts, below the block's own, where the family's checkpoints have always had them; empty: a
-  /// matrix for each expert.
+  std::string fused = "mlp";          ///< the block's name in the fused layout (transformers 5)
+  std::string fused_router = "gate";  ///< the router's name in the fused layout
+  /// Names of tensors that contain all experts, relative to the block, for families whose published checkpoints fuse
+  /// experts. Empty: one matrix per expert.
   std::string stored_gate_up{}, stored_down{};
 };
 
+/// Describes a shared expert.
 struct SharedExpert {
   int64_t width = 0;
-  bool gated = false;  ///< its output is multiplied by sigmoid(x w), a gate of its own
+  bool gated = false;  ///< whether its output is multiplied by sigmoid(x w)
 };
 
+/// Describes a mixture.
 struct MixtureSpec {
-  int64_t experts = 0, top_k = 0, width = 0;  ///< E, k, F of one expert
-  Activation activation = Activation::kSilu;  ///< of experts: silu alone, see the constructor
+  int64_t experts = 0, top_k = 0, width = 0;  ///< E, k, and the inner width F of an expert
+  Activation activation = Activation::kSilu;  ///< activation of the experts; only kSilu is supported
   GateRule gate{};
   std::optional<SharedExpert> shared{};
   MixtureNames names{};
 };
 
-/// The keys of config.json that hold a mixture's sizes.
+/// config.json keys of a mixture's sizes.
 struct MixtureKeys {
   std::string_view experts = "num_experts", top_k = "num_experts_per_tok", width = "intermediate_size";
-  std::string_view experts_too = "num_local_experts";  ///< another spelling of `experts`
+  std::string_view experts_too = "num_local_experts";  ///< alternative key of `experts`
 };
-/// Sizes, and silu as hidden_act. \throws kCheckpoint when k is more than E, the spellings of E differ, or the
-/// activation is another.
+/// Reads the sizes of a mixture and checks that hidden_act is silu.
+/// \throws kCheckpoint when k is larger than E, the two keys of E differ, or the activation is another
 MixtureSpec read_mixture(const ModelConfig& config, const MixtureKeys& keys = {});
 
-/// gates = softmax(x R^T), the top k of them as they are or renormalised;
-/// y = sum_k gate_k expert_k(x) (+ sigmoid(x w) shared(x)). A method's router options apply to the routed part alone.
+/// Computes y = sum_k gate_k expert_k(x) (+ sigmoid(x w) shared(x)). The gates are the top k entries of softmax(x R^T),
+/// unchanged or renormalised. A method's router options apply to the routed experts only.
 class MixtureLeaf {
  public:
-  /// \param module  "model.layers.3.mlp": also the key of these experts' routing. \throws kConfig for experts of
-  /// another activation than silu: nn/moe/experts.h computes no other.
+  /// Takes the tensors of the block from `model`.
+  /// \param module  module name, as in "model.layers.3.mlp"; also the routing key of the block
+  /// \throws kConfig when the activation is not silu, the only one that nn/moe/experts.h computes
   MixtureLeaf(const MixtureSpec& spec, const std::string& module, ModelBuilder& model);
   at::Tensor operator()(const at::Tensor& x_RD, const LayerPass& pass) const;
 

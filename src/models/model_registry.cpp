@@ -1,4 +1,4 @@
-// To add a family: its file, and its name here, declared and in the table. Programs that bring their own: add_family().
+// To add a family, write its file, then declare it here and add it to the table. Other programs call add_family().
 #include <algorithm>
 
 #include "base/plain/error.h"

@@ -5,7 +5,7 @@
 namespace evenkeel {
 namespace {
 
-/// Its QK-norm is as wide as the hidden states.
+/// Checks that the total width of the heads equals hidden_size, because the QK-norm has that width.
 void require_heads_of_hidden_size(const DecoderSpec& spec, const ModelConfig& config) {
   const auto& heads = spec.attention;
   EK_CHECK(heads.heads * heads.head_width == spec.model.hidden_size, kCheckpoint, config.origin(), ": head_dim ",
@@ -21,7 +21,7 @@ DecoderSpec olmoe_decoder(const ModelConfig& config) {
   if (config.has("clip_qkv"))
     spec.attention.clip = config.number_or("clip_qkv", 0);
   else if (!spec.attention.o_bias)
-    spec.model.gguf = {.architecture = "olmoe"};  // which clips nothing and has no biases
+    spec.model.gguf = {.architecture = "olmoe"};  // llama.cpp's model has no clipping and no biases
   auto mixture = read_mixture(config);
   mixture.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob", .servers = false};
   spec.feed_forward = in_every_layer(mixture);

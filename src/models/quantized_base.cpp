@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// Of the rounding and of the file: another way to quantise makes another file.
+// Version of the rounding and of the file format. Another version makes another file.
 constexpr std::string_view kRecipe = "int8 rows 1";
 constexpr std::string_view kScales = ".scales";
 
@@ -34,7 +34,7 @@ class QuantizingSource : public TensorSource {
   std::unique_ptr<TensorSource> stored_;
 };
 
-/// Takes weights that were quantised before. Their checkpoint's pages are not touched.
+/// Takes weights that are already quantised. The pages of their checkpoint are not read.
 class QuantizedSource final : public QuantizingSource {
  public:
   QuantizedSource(std::unique_ptr<TensorSource> stored, const fs::path& file)
@@ -54,7 +54,7 @@ class QuantizedSource final : public QuantizingSource {
   TensorMap tensors_;
 };
 
-/// What the quantised weights are made of: SHA-256 over the names and fingerprints of the folder's safetensors files.
+/// Returns the SHA-256 over the names and fingerprints of the folder's safetensors files.
 std::string source_hash(const fs::path& folder) {
   std::string text(kRecipe);
   for (const auto& file : entries_of(folder))
@@ -69,7 +69,7 @@ std::unique_ptr<CausalLm> int8_shape(const fs::path& folder) {
   return load_shape(folder, storage);
 }
 
-/// What is quantised, as the model's own construction has it: int8 values and their scales.
+/// Returns the shapes of the quantised tensors of a model: int8 values and their scales.
 TensorMap quantized_shapes(const CausalLm& model) {
   auto shapes = model.parameters();
   std::erase_if(shapes, [&](const auto& entry) {
@@ -78,8 +78,8 @@ TensorMap quantized_shapes(const CausalLm& model) {
   return shapes;
 }
 
-/// Scales come first in the file, so every weight is read twice; in memory are the scales, and one weight at a time, of
-/// the stored files too: a machine that takes int8 may not hold their pages.
+/// Writes the quantised file. Scales come first in it, so every weight is read twice. Memory holds the scales and one
+/// weight at a time, also of the mapped checkpoint, because a machine that needs int8 may not hold all of its pages.
 void write_quantized(const fs::path& folder, const OpenStored& open, const fs::path& file) {
   const auto model = int8_shape(folder);
   const auto shapes = quantized_shapes(*model);
@@ -88,7 +88,7 @@ void write_quantized(const fs::path& folder, const OpenStored& open, const fs::p
   TensorMap weights;
   for (const auto& [name, shape] : shapes)
     if (!name.ends_with(kScales)) {
-      weights[name] = stored->take(name, shape.sizes());  // which looks for what is not finite
+      weights[name] = stored->take(name, shape.sizes());  // take() checks that the values are finite
       release_mapped_pages();
     }
   stream_safetensors(file, shapes, [&](const std::string& name) {
@@ -101,7 +101,7 @@ void write_quantized(const fs::path& folder, const OpenStored& open, const fs::p
 
 fs::path seal_of(const fs::path& file) { return fs::path(file).replace_extension(".json"); }
 
-/// Whether `file` is what was written; damage is told, and the file made again.
+/// Returns whether `file` is complete and unchanged. Damage is logged.
 bool is_whole(const fs::path& file) {
   if (!path_exists(file) || !path_exists(seal_of(file))) return false;
   try {

@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-/// In rising order.
+/// Returns the indices of dense layers in ascending order.
 std::vector<int64_t> dense_layers(const ModelConfig& config) {
   const auto named = config.view().find("mlp_only_layers");
   auto layers = named ? named->integers() : std::vector<int64_t>();
@@ -36,7 +36,7 @@ DecoderSpec qwen3_moe_decoder(const ModelConfig& config) {
   sparse.gate = {.renormalise = config.flag_or("norm_topk_prob", false), .key = "norm_topk_prob"};
   spec.feed_forward = in_sparse_layers(sparse, {.width = config.integer("intermediate_size")}, config);
   if (dense_layers(config).empty() && config.integer_or("decoder_sparse_step", 1) == 1 && !spec.attention.o_bias)
-    spec.model.gguf = {.architecture = "qwen3moe"};  // which knows no dense layer and no bias
+    spec.model.gguf = {.architecture = "qwen3moe"};  // llama.cpp's model has no dense layers and no biases
   return spec;
 }
 

@@ -10,14 +10,14 @@ namespace {
 constexpr std::string_view kScaling = "rope_scaling", kParameters = "rope_parameters", kTheta = "rope_theta",
                            kPartial = "partial_rotary_factor";
 
-/// A block that is there and says something.
+/// Returns the object under `key`, or nullopt if it is absent or empty.
 std::optional<JsonView> rope_block(const ModelConfig& config, std::string_view key) {
   const auto block = config.view().find(key);
   if (block) block->object();
   return block && block->size() > 0 ? block : std::nullopt;
 }
 
-/// transformers looks at one block alone: rope_scaling, where both say something.
+/// Returns the object with the rotary settings. transformers reads only one object, and prefers rope_scaling.
 std::optional<JsonView> rope_block(const ModelConfig& config) {
   const auto scaling = rope_block(config, kScaling), parameters = rope_block(config, kParameters);
   if (!scaling) return parameters;
@@ -33,7 +33,7 @@ void require_plain_type(const JsonView& block, std::string_view key) {
   type.require(type.string() == "default", " is ", shown(type.json()), ", supported: \"default\"");
 }
 
-/// Plain RoPE turns all of a head.
+/// Rejects partial RoPE. Plain RoPE rotates all of a head.
 void require_whole_heads(const JsonView& settings) {
   const auto part = settings.find(kPartial);
   if (part) part->require(part->number() == 1, " is ", part->number(), ", supported: 1");
@@ -41,7 +41,7 @@ void require_whole_heads(const JsonView& settings) {
 
 void require_plain_block(const JsonView& block) {
   const std::string_view type = block.json().contains("rope_type") ? "rope_type" : "type";
-  require_plain_type(block, type);  // first: what a scaled one brings besides is then explained
+  require_plain_type(block, type);  // first, so that the error names the scaled type instead of its further keys
   for (const auto& member : block.members()) {
     const std::string_view key = member.key();
     member.require(key == "rope_type" || key == "type" || key == kTheta || key == kPartial,
@@ -50,7 +50,7 @@ void require_plain_block(const JsonView& block) {
   require_whole_heads(block);
 }
 
-/// A theta of null is no theta: transformers cannot compute with it either.
+/// Reads theta and rejects null, with which transformers cannot compute either.
 double theta_at(const JsonView& settings) {
   const auto theta = settings.at(kTheta);
   theta.require(theta.number() > 0 && std::isfinite(theta.number()), " is ", shown(theta.json()), ", allowed: above 0");

@@ -11,20 +11,23 @@
 
 namespace evenkeel {
 
-/// Where a model under construction takes its tensors from: a folder, or random draws.
+/// Gives a model under construction its tensors, from a folder, random draws or shapes.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  /// The tensor `name` of `sizes`. \throws kCheckpoint when it is missing, has another shape or is no floating type.
+  /// Returns the tensor `name`, which must have shape `sizes`. Each tensor can be taken once.
+  /// \throws kCheckpoint when it is missing, has another shape or is not of a floating type
   virtual at::Tensor take(const std::string& name, at::IntArrayRef sizes) = 0;
-  /// The same, of a matrix that tokens are multiplied with: in the format that the source stores those in.
+  /// Returns a weight of matrix products, in the format in which the source stores such weights.
   virtual FrozenWeight take_weight(const std::string& name, at::IntArrayRef sizes) { return take(name, sizes); }
+  /// Returns whether the tensor `name` exists and was not taken.
   virtual bool has(const std::string& name) const = 0;
-  /// Leaves aside every tensor whose name begins with `prefix`: heads, layers that are not run.
+  /// Discards every tensor whose name begins with `prefix`, as for layers that are not run.
   virtual void leave(std::string_view prefix) = 0;
-  /// Who will compute with them; kAten: experts belong into stacks.
+  /// Returns the engine that will compute with the tensors. With kAten, the experts of a layer belong in one stack.
   virtual Engine engine() const { return Engine::kKernels; }
-  /// Call when all are taken. \throws kCheckpoint naming the first tensor nobody took or left.
+  /// Checks that every tensor was taken or discarded. Call it at the end.
+  /// \throws kCheckpoint naming the first tensor that is left
   virtual void finish() = 0;
 };
 

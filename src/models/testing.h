@@ -1,4 +1,5 @@
-/// \file  Random models of every family, two layers, no square shapes, for the tests of this room and those above it.
+/// \file  Creates random models of every family for tests of this folder and of folders that use it. The models have
+/// two layers and no square matrices.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,14 +18,14 @@ namespace evenkeel::testing {
 
 inline const std::vector<std::vector<int64_t>> kSequences{{1, 4, 9, 2, 10, 3}, {7}, {5, 5, 0, 8}};
 
-/// The row of a family.
+/// Returns the registry entry of a family.
 inline const ModelEntry& entry_of(std::string_view family) {
   for (const auto& entry : model_families())
     if (entry.family == family) return entry;
   fail(kInternal, "there is no model family ", family);
 }
 
-/// A model of a family's example: `shape`, then the keys of its row, then `more`, later ones over earlier ones.
+/// Creates a model of a family from `shape`, the entry's example keys and `more`. Later values replace earlier ones.
 inline std::unique_ptr<CausalLm> example_model(std::string_view family, const Json& shape, const BaseStorage& storage,
                                                uint64_t seed, const Json& more = Json::object()) {
   Json config = shape;
@@ -34,7 +35,8 @@ inline std::unique_ptr<CausalLm> example_model(std::string_view family, const Js
   return init_model(TemporaryFile(config.dump()).path(), storage, seed);
 }
 
-/// D = 12, F = 7, V = 11, 6 heads over 2 key/value heads, 3 of 6 experts where there are any.
+/// Creates a model with D = 12, F = 7, V = 11, 6 heads over 2 key/value heads, and, if sparse, 3 of 6 experts per
+/// token.
 /// \param more  further keys of config.json
 inline std::unique_ptr<CausalLm> make_model(std::string_view family, const BaseStorage& storage,
                                             const Json& more = Json::object()) {
@@ -49,6 +51,7 @@ inline std::unique_ptr<CausalLm> make_model(std::string_view family, const BaseS
   return example_model(family, shape, storage, 7, more);
 }
 
+/// Returns random factors of rank `rank` at all sites of a model, with scaling 1.5.
 inline AdapterState random_adapters(const CausalLm& model, int64_t rank, at::ScalarType dtype) {
   AdapterState state;
   uint64_t seed = 60;
@@ -64,7 +67,7 @@ inline AdapterState random_adapters(const CausalLm& model, int64_t rank, at::Sca
   return state;
 }
 
-/// Weights are drawn large, so that choices are clear-cut and depend on all that came before.
+/// Creates a sparse model with large weights, so that the likeliest tokens are clear and depend on the whole context.
 inline std::unique_ptr<CausalLm> random_model(uint64_t seed, int64_t vocab_size = 67,
                                               BaseDtype dtype = BaseDtype::kFloat32) {
   const TemporaryFile file(concat(R"({"model_type": "olmoe", "vocab_size": )", vocab_size, R"(, "hidden_size": 24,

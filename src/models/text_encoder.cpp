@@ -20,8 +20,8 @@ namespace {
 
 struct EncoderFamily {
   std::string_view model_type, prefix;
-  bool positions_skip_pad;  // RoBERTa numbers positions from pad + 1 on, and a pad token has position pad
-  int64_t pad;              // when config.json names none
+  bool positions_skip_pad;  // RoBERTa numbers positions from pad + 1; a pad token has position pad
+  int64_t pad;              // default if config.json has none
 };
 constexpr std::array kEncoders{EncoderFamily{"bert", "bert.", false, 0}, EncoderFamily{"roberta", "roberta.", true, 1},
                                EncoderFamily{"xlm-roberta", "roberta.", true, 1}};
@@ -80,7 +80,7 @@ TextEncoder::TextEncoder(const ModelConfig& config, TensorSource& source, int64_
 TextEncoder TextEncoder::load(const fs::path& folder, int64_t layer, BaseDtype dtype) {
   EK_CHECK(is_folder(folder), kCheckpoint, folder.string(), " is not a folder");
   const auto config = ModelConfig::load(folder / "config.json");
-  encoder_family(config);  // another family is named before its tensors are opened
+  encoder_family(config);  // rejects another family before its tensors are opened
   const auto source = folder_source(folder, dtype);
   TextEncoder encoder(config, *source, layer);
   source->finish();
@@ -112,7 +112,7 @@ TextEncoder::Layer TextEncoder::take_layer(int64_t index, TensorSource& source) 
   return layer;
 }
 
-// What a checkpoint of the family may hold beside the layers that are run.
+// Discards the tensors of layers that are not run, of the pooler and of heads.
 void TextEncoder::leave_the_rest(TensorSource& source) const {
   for (int64_t l = spec_.layer; l < spec_.num_layers; ++l) source.leave(concat(prefix_, "encoder.layer.", l, "."));
   for (const auto* inside : {"pooler.", "embeddings.position_ids", "embeddings.token_type_ids"})
@@ -125,7 +125,7 @@ TextEncoder::Affine TextEncoder::take_linear(TensorSource& source, const std::st
   return {source.take(concat(prefix_, name, ".weight"), {out, in}), source.take(concat(prefix_, name, ".bias"), {out})};
 }
 
-// The first BERT checkpoints call weight and bias of a norm gamma and beta.
+// Takes weight and bias of a norm. The first BERT checkpoints call them gamma and beta.
 TextEncoder::Affine TextEncoder::take_norm(TensorSource& source, const std::string& name) const {
   const bool old = source.has(concat(prefix_, name, ".gamma"));
   return {source.take(concat(prefix_, name, old ? ".gamma" : ".weight"), {spec_.hidden_size}),

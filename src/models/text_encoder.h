@@ -1,6 +1,8 @@
-/// \file  Text encoders of the BERT kind (BERT, RoBERTa, XLM-RoBERTa): a vector for each token of a text, for metrics
-/// that compare texts. Source: BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019); layout and order of operations of
-/// transformers' BertModel and RobertaModel. Dimension names: T tokens, D hidden.
+/// \file  Runs text encoders (BERT, RoBERTa, XLM-RoBERTa), which give a vector for each token of a text. Metrics use
+/// them to compare texts.
+/// Source: BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019). Layout and order of operations follow transformers'
+/// BertModel and RobertaModel.
+/// Dimension names: T tokens, D hidden.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,37 +17,39 @@
 
 namespace evenkeel {
 
+/// Describes an encoder.
 struct EncoderSpec {
   std::string family;  ///< "bert", "roberta", "xlm-roberta"
   int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_heads = 0;
-  int64_t num_layers = 0;  ///< of the checkpoint
-  int64_t layer = 0;       ///< whose hidden states come out, 0 .. num_layers; 0: the embeddings
-  int64_t max_tokens = 0;  ///< longest sequence its positions reach, special tokens included
-  int64_t pad = 0;         ///< token id
+  int64_t num_layers = 0;  ///< layers of the checkpoint
+  int64_t layer = 0;       ///< layer whose hidden states are returned, 0 to num_layers; 0: the embeddings
+  int64_t max_tokens = 0;  ///< longest sequence in tokens, including special tokens
+  int64_t pad = 0;         ///< token id of padding
   double norm_eps = 1e-12;
 };
 
-/// A frozen encoder up to one layer; the layers above are not loaded. Thread-safe.
+/// A frozen encoder up to one layer. Later layers are not loaded. Threads: several threads may use one object.
 class TextEncoder {
  public:
-  /// Takes from `source` what config.json describes, under names with or without the family's prefix ("roberta.");
-  /// heads, pooler and the layers above `layer` are left. \throws kCheckpoint on an unsupported setting or another
-  /// family, kConfig when the model has no such layer.
+  /// Takes the tensors that config.json describes from `source`. Their names may have the family's prefix ("roberta.").
+  /// Heads, pooler and the layers above `layer` are discarded.
+  /// \throws kCheckpoint on an unsupported setting or family; kConfig when the model does not have the layer
   TextEncoder(const ModelConfig& config, TensorSource& source, int64_t layer);
 
-  /// Loads a Hugging Face folder (config.json, single or sharded safetensors), as strictly as load_model().
+  /// Loads a Hugging Face folder with config.json and one or several safetensors files, with the checks of
+  /// load_model().
   static TextEncoder load(const std::filesystem::path& folder, int64_t layer, BaseDtype dtype = BaseDtype::kCheckpoint);
 
   const EncoderSpec& spec() const { return spec_; }
 
-  /// Hidden states of the layer, sequences end to end, without a graph. \return [T, D] float32 (float64 when the
-  /// weights are). \throws kData on a sequence that is empty or longer than max_tokens, or an id outside the
-  /// vocabulary.
+  /// Computes the hidden states of the layer, without a graph. The sequences follow each other in the result.
+  /// \return [T, D] float32, or float64 if the weights are float64
+  /// \throws kData when a sequence is empty or longer than max_tokens, or when an id is outside the vocabulary
   at::Tensor hidden(std::span<const std::vector<int64_t>> sequences) const;
 
  private:
   struct Affine {
-    at::Tensor weight, bias;  ///< [out, in], [out]; of a norm [D], [D]
+    at::Tensor weight, bias;  ///< [out, in] and [out]; both [D] for a norm
   };
   struct Layer {
     Affine query, key, value, attention_output, attention_norm, intermediate, output, output_norm;
@@ -64,9 +68,9 @@ class TextEncoder {
 
   EncoderSpec spec_;
   bool positions_skip_pad_ = false;
-  std::string prefix_;            // "roberta.", or nothing
+  std::string prefix_;            // "roberta." or empty
   at::Tensor words_, positions_;  // [V, D], [positions, D]
-  at::Tensor type_;               // [D], the row of type 0: texts are never pairs
+  at::Tensor type_;               // [D], row of type 0, because texts are never pairs
   Affine embedding_norm_;
   std::vector<Layer> layers_;
 };

@@ -1,5 +1,5 @@
-/// \file  The parts of report.html, as text inside the program. Made at configure time from src/report/page.* and from
-/// chart.js as Debian packages it (src/CMakeLists.txt).
+/// \file  Returns the parts of report.html as text compiled into the program. They are generated at configure time from
+/// src/report/page.* and Debian's chart.js (src/CMakeLists.txt).
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-/// \file  Who gains and who loses: what `evaluate.per_client` scored, client by client. Own rows are a client's own
-/// test rows, scored at its budget; all rows are those of every client together, at that budget too.
+/// \file  Compares clients by the scores of `evaluate.per_client`: which clients gain from the run and which lose. "Own
+/// rows" are a client's own test rows; "all rows" are those of all clients. Both are scored at the client's budget.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +12,37 @@
 
 namespace evenkeel {
 
-/// One client in one run, of one task and one reading of its budget.
+/// The scores of one client in one run, for one task and one rank evaluation mode.
 struct ClientResult {
   int64_t id = 0;
   std::string who;  ///< "3", or "3 (hospital)"
   std::string task, reading;
   double budget = 1;
-  std::optional<TaskScore> before, own;  ///< on its own rows: before the first round, after the last evaluated one
-  std::optional<TaskScore> all;          ///< on all rows, after the last evaluated one
+  std::optional<TaskScore> before, own;  ///< on its own rows: before the first round; after the last evaluated round
+  std::optional<TaskScore> all;          ///< on all rows, after the last evaluated round
 
-  /// What the rounds brought on its own rows, above 0 for the better, \see gain_between(). Nothing without a score of
-  /// before.
+  /// Returns the gain on own rows from before the first round to the last evaluated one, see gain_between(). Above 0 is
+  /// better. Returns nothing if there is no score from before.
   std::optional<double> gain() const;
 };
 
-/// The number that a score is compared by: accuracy or F1 of words, in percent, or the negative log-likelihood.
+/// Returns the number by which scores are compared: accuracy or word F1 in percent, or the negative log-likelihood.
 double headline(const TaskScore& score);
-/// How much better `to` is than `from`, in the same unit.
+/// Returns how much better `to` is than `from`, in the unit of headline(). Above 0 is better.
 double gain_between(const TaskScore& from, const TaskScore& to);
 
-/// Sorted by gain, the largest first; without scores of before by the score on own rows. Scores that are no client's
-/// count for nothing.
+/// Collects the results of all clients, sorted by falling gain. Without scores from before, they are sorted by the
+/// score on own rows. Scores that belong to no client are ignored.
 std::vector<ClientResult> client_results(std::span<const EvaluationRecord> evaluations);
 
-/// How many gain, lose and stay within one question, for a line; empty without scores of clients.
+/// Returns a line with the numbers of clients that gain, lose, or change by at most one question. Empty if no client is
+/// scored.
 std::string clients_summary(const RunRecords& run);
 
-/// Per run: client by client own rows before and after, the difference, all rows, and what they rest on. Of several
-/// runs also their own rows side by side, reading by reading of a rank method, with differences from the first.
+/// Formats a table per run: for each client its own rows before and after, the gain, all rows, and the number of
+/// questions. For several runs it adds a table that compares clients' own rows, with differences from the first run.
 std::string client_scores_table(std::span<const RunRecords> runs);
-/// The same of one evaluation; empty without scores of clients.
+/// Formats the table for one evaluation; empty if no client is scored.
 std::string client_scores_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  What runs put side by side do not share beside their methods: arithmetic, threads, machine, files, gating,
-/// rows. Each can move a figure by itself, so a comparison says so before it shows any.
+/// \file  Finds differences between compared runs other than their methods: arithmetic, threads, machine, files,
+/// gating, rows. Each can change results, so a comparison lists them first.
 #pragma once
 
 #include <span>
@@ -10,22 +10,23 @@
 
 namespace evenkeel {
 
-/// One thing that differs. Runs of equal value stand together, in the order of the report.
+/// One property that differs, with the runs that share each value, in the order of the report.
 struct Difference {
+  /// One value of the property and its runs.
   struct Side {
-    std::string value;  ///< "not known" where the records do not say
+    std::string value;  ///< "not known" if the records lack it
     std::vector<std::string> runs;
   };
-  std::string what;
+  std::string what;  ///< name of the property
   std::vector<Side> sides;
 };
 
-/// compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating, simulated
-/// client profiles, rows scored; and the seeds, when configs that differ by more than the seed were not run with the
-/// same ones. Nothing for one run.
+/// Compares compute_dtype, storage of the base, threads, processor, torch, program, model files, data files, gating,
+/// simulated client profiles and scored rows. Runs with configs that differ only in name, seed and folder form a group;
+/// the groups' sets of seeds are compared too. Returns nothing for one run.
 std::vector<Difference> differences(std::span<const RunRecords> runs);
 
-/// A title and one line each; empty when there are none.
+/// Formats the differences as a title and one line each; empty if there are none.
 std::string differences_text(std::span<const RunRecords> runs);
 
 }  // namespace evenkeel

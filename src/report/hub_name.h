@@ -1,12 +1,12 @@
-/// \file  Names of repositories on the Hugging Face hub, as huggingface_hub's validate_repo_id takes them.
+/// \file  Checks names of repositories on the Hugging Face hub, by the rules of huggingface_hub's validate_repo_id.
 #pragma once
 
 #include <string_view>
 
 namespace evenkeel {
 
-/// Whether `text` is "name" or "owner/name": each of 1 to 96 ASCII letters, digits, -, _ and ., beginning and ending
-/// with a letter, a digit or _; without -- and .., and not ending in .git.
+/// Returns true if `text` is "name" or "owner/name". Each part has 1 to 96 ASCII letters, digits, -, _ and ., and
+/// begins and ends with a letter, a digit or _. It must not contain -- or .., and must not end in .git.
 bool is_hub_name(std::string_view text);
 
 }  // namespace evenkeel

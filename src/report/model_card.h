@@ -1,4 +1,4 @@
-/// \file  README.md of an exported adapter or checkpoint: what the hub shows of it. Says what the run's records say.
+/// \file  Writes the model card (README.md) of an exported adapter or checkpoint, from the run's records.
 #pragma once
 
 #include <span>
@@ -10,16 +10,16 @@
 
 namespace evenkeel {
 
-/// What the card is of.
+/// The export that a card describes.
 struct CardSubject {
   ExportFormat format = ExportFormat::kPeft;
   ServingFacts facts;
-  LoraScale scale;                   ///< alpha and the rank that is written
+  LoraScale scale;                   ///< alpha and the exported rank
   std::vector<std::string> targets;  ///< last names of the adapted modules
-  std::string base_model{};  ///< the base model's name on the hub; empty: it has none, and no path stands for it
+  std::string base_model{};          ///< name of the base model on the hub; empty: none, and no local path is written
 };
 
-/// The same text for the same records. Scores are those of the last evaluated round.
+/// Returns the card's text. Equal records give equal text. Scores are those of the last evaluated round.
 std::string model_card(const RunRecords& run, const ExperimentConfig& config, const CardSubject& subject);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  What a run folder says of a run, read back for tables and charts. Reads records only: no model, no data.
+/// \file  Reads the records of a run folder for tables and charts. It reads neither model nor data.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,31 @@
 
 namespace evenkeel {
 
+/// The records of one run.
 struct RunRecords {
-  std::string label;  ///< the folder's name; its path where two runs share a name
+  std::string label;  ///< name of the folder, or its path if two runs share a name
   std::filesystem::path folder;
   std::string method;
   int64_t seed = 0;
-  std::string model;   ///< as in the config
-  std::string config;  ///< resolved TOML
+  std::string model;   ///< model.path of the config
+  std::string config;  ///< the resolved config as TOML
   Json manifest;
   std::vector<RoundRecord> rounds;            ///< in round order
-  std::vector<EvaluationRecord> evaluations;  ///< in the order they were made; a repeated one replaces the first
+  std::vector<EvaluationRecord> evaluations;  ///< in the order they were made; a repeated score replaces the first
 
-  /// The last round that was evaluated; -1 when none was.
+  /// Returns the last evaluated round, 0: before the first; -1 if there is none.
   int64_t last_evaluated() const;
-  /// Scores of one round, in the order of the run's config; those of single clients are report/client_scores.h's.
+  /// Returns the scores of one round in the order of the run's config, without scores of single clients
+  /// (report/client_scores.h).
   std::vector<TaskScore> scores(int64_t round) const;
 };
 
-/// Reads one run, also while it is being made: a line that is still being written is left out. A run of a version
-/// without checksums is read with a warning. \throws kIo when no run lives there, kCheckpoint naming file and line when
-/// a record is damaged.
+/// Reads a run, also while a process works on it: an unfinished last line is left out. Runs of a version without
+/// checksums are read with a warning.
+/// \throws kIo when the folder holds no run; kCheckpoint naming file and line when a record is damaged
 RunRecords load_run(const std::filesystem::path& folder);
 
-/// Several runs, with labels that differ.
+/// Reads several runs and gives them distinct labels. \throws as load_run()
 std::vector<RunRecords> load_runs(std::span<const std::filesystem::path> folders);
 
 }  // namespace evenkeel

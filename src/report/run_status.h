@@ -1,4 +1,4 @@
-/// \file  How far a run is, from its folder, also while a process works on it.
+/// \file  Shows the progress of a run from its folder, also while a process works on it.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,9 @@
 
 namespace evenkeel {
 
-/// A few lines: method and rounds, the last loss, who works on it or the command that goes on with it, the time left,
-/// the last line of its log. Changes nothing. \throws kIo when there is no run and none is being made
+/// Returns a few lines: method and rounds, the last loss, the process at work or the command that resumes the run, the
+/// time left, and the last line of the log. Changes nothing.
+/// \throws kIo when the folder holds no run and none is being made
 std::string run_status(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

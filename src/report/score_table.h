@@ -1,4 +1,4 @@
-/// \file  The scores of an evaluation, for a terminal.
+/// \file  Formats the scores of an evaluation as text tables.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-/// The values that a member has among `scores`, each once, in order of appearance.
+/// Returns the distinct values of a member among `scores`, in order of appearance.
 template <typename T>
 std::vector<T> distinct(std::span<const TaskScore> scores, T TaskScore::*member) {
   std::vector<T> values;
@@ -19,14 +19,14 @@ std::vector<T> distinct(std::span<const TaskScore> scores, T TaskScore::*member)
   return values;
 }
 
-/// Who serves, as tables call it: "in the run", "exported: transformers", "exported: native gates".
+/// Returns the name of a ServedBy in tables: "in the run", "exported: transformers" or "exported: native gates".
 std::string served_name(ServedBy by);
 
-/// Tasks down, one block of columns per budget. Choices: accuracy, invalid, valid, likelihood, in percent; then chance
-/// and majority. Free text, in a table of its own: exact match, F1, BERTScore, empty. Means over tasks last, and over
-/// budgets when there are several. Blocks that do not fit into 120 columns go into a table below. Under each kind, its
-/// first number as others serve the adapter, where that was scored, and how many questions its tasks have. Scores of
-/// single clients are left to report/client_scores.h.
+/// Formats a table with one line per task and one block of columns per budget. Multiple-choice tasks show accuracy,
+/// invalid, valid and likelihood in percent, then chance and majority. Free-text tasks have a table of their own: exact
+/// match, F1, BERTScore, empty. The last line holds means over tasks, the last block means over budgets. Blocks beyond
+/// 120 columns go into a further table. Scores of exported adapters and the number of questions follow. Scores of
+/// single clients are left out (report/client_scores.h).
 std::string score_table(std::span<const TaskScore> scores);
 
 }  // namespace evenkeel

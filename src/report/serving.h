@@ -1,5 +1,5 @@
-/// \file  What other programs make of what `evenkeel export` writes: one row per program with what it reads, and per
-/// export what is exact there, what is lost and which flag it takes. docs/serving.md says how each row was found out.
+/// \file  Describes how other programs serve what `evenkeel export` writes: which formats each program reads, which
+/// parts of the routing it loses, and which flags it needs. docs/serving.md gives the evidence for each entry.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 namespace evenkeel {
 
+/// A format of `evenkeel export`.
 enum class ExportFormat { kPeft, kPeftFused, kMerged, kGguf };
 constexpr auto names(ExportFormat) {
   return std::array{config::EnumName<ExportFormat>{"peft", ExportFormat::kPeft},
@@ -20,35 +21,38 @@ constexpr auto names(ExportFormat) {
                     config::EnumName<ExportFormat>{"gguf", ExportFormat::kGguf}};
 }
 
-/// What decides how an adapter is served.
+/// Properties of an adapter and its base model that decide how programs serve it.
 struct ServingFacts {
-  GateRule gates;        ///< the family's, with the base model's own flag
-  RouterOptions router;  ///< of the run's evaluations
-  bool router_lora = false;
+  GateRule gates;              ///< gating of the model family, with the base model's own flag
+  RouterOptions router;        ///< router options of the run's evaluations
+  bool router_lora = false;    ///< routers are adapted
   bool experts = false;        ///< experts are adapted
-  bool whole_layers = true;    ///< with all their projections, or none
-  bool gate_with_up = true;    ///< gate_proj and up_proj both, or neither
-  bool tied_experts = false;   ///< a sparse base model whose head is its embedding
-  bool llama_cpp = true;       ///< it has an architecture for the base model
+  bool whole_layers = true;    ///< in each adapted layer all projections of the experts are adapted
+  bool gate_with_up = true;    ///< gate_proj and up_proj are adapted together, or neither is
+  bool tied_experts = false;   ///< the base model is sparse and its head shares the embedding
+  bool llama_cpp = true;       ///< llama.cpp has an architecture for the base model
   bool expert_modules = true;  ///< each expert of the base model is a module of its own in checkpoints
-  int64_t rank = 0;            ///< r of the per-expert layout
-  int64_t fused_rank = 0;      ///< the largest of the fused one
+  int64_t rank = 0;            ///< LoRA rank of the per-expert layout
+  int64_t fused_rank = 0;      ///< largest LoRA rank of the fused layout
 };
-/// \param base  of which the adapter is. \param adapters  as they are written
+/// Collects the serving facts of an adapter.
+/// \param base      the base model of the adapter
+/// \param adapters  the factors as exported
+/// \param router    router options of the run's evaluations
 ServingFacts serving_facts(const CausalLm& base, const AdapterState& adapters, const RouterOptions& router);
 
-/// How one program takes one export.
+/// How one program serves one export.
 struct Served {
   std::string_view program;
-  bool was_run = false;           ///< by this project's tests; else read in its source
-  bool reads = false;             ///< at all
-  std::vector<std::string> lost;  ///< empty: exact
-  std::vector<std::string> asks;  ///< flags and settings that it takes
+  bool was_run = false;           ///< true: found by running the program in a test; false: found in its source
+  bool reads = false;             ///< the program reads the export
+  std::vector<std::string> lost;  ///< parts that the program ignores; empty: its results are exact
+  std::vector<std::string> asks;  ///< flags and settings that the program needs
 };
-/// Of GGUF, which other programs do not read: llama.cpp alone.
+/// Lists how programs serve an export. For GGUF the list holds only llama.cpp.
 std::vector<Served> serving(ExportFormat format, const ServingFacts& facts);
 
-/// "vLLM 0.33 (read in its source): exact; --max-lora-rank 32".
+/// Formats an entry as "vLLM 0.33 (read in its source): exact; --max-lora-rank 32".
 std::string serving_line(const Served& served);
 
 }  // namespace evenkeel

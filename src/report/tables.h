@@ -1,4 +1,4 @@
-/// \file  Text tables of one or several runs, side by side, at most about 120 columns wide.
+/// \file  Formats text tables that compare one or several runs, at most about 120 columns wide.
 #pragma once
 
 #include <span>
@@ -10,15 +10,17 @@
 
 namespace evenkeel {
 
-/// Names of the tables, in the order of a report: runs; accuracy, invalid, valid, likelihood of choices; exact-match,
-/// f1, bert-score, empty of free text; rounds, time, clients, client-scores, traffic.
+/// Returns the names of the tables in the order of a report: runs; accuracy, invalid, valid, likelihood (multiple
+/// choice); exact-match, f1, bert-score, empty (free text); rounds, time, clients, client-scores, traffic.
 std::vector<std::string_view> table_names();
 
-/// One table. Task tables show the last evaluated round of every run, tasks down, budgets across, choices with chance
-/// and majority, and how many rows and different questions a task has. \throws kConfig listing the names.
+/// Formats one table. Task tables show the last evaluated round of every run, with one line per task and one column per
+/// budget, the number of rows and distinct questions and, for multiple choice, chance and majority.
+/// \throws kConfig listing the names when `name` is unknown
 std::string table(std::span<const RunRecords> runs, std::string_view name);
 
-/// What `evenkeel report` prints: the runs, then the task tables of what was measured, then who gains and who loses.
+/// Formats what `evenkeel report` prints: the runs, the task tables with measured values, and the clients that gain and
+/// lose.
 std::string default_tables(std::span<const RunRecords> runs);
 
 }  // namespace evenkeel

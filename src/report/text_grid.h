@@ -1,4 +1,4 @@
-/// \file  Cells in columns as plain text: the first column to the left, the others to the right.
+/// \file  Formats cells in columns as plain text. The first column is left-aligned, the others right-aligned.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,17 @@
 
 namespace evenkeel {
 
-inline constexpr size_t kPageWidth = 120;  ///< characters that a line of a table may have
+inline constexpr size_t kPageWidth = 120;  ///< characters per line of a table, at most
 
+/// A table of text cells.
 class TextGrid {
  public:
   explicit TextGrid(std::vector<std::string> titles) { add(std::move(titles)); }
-  /// REQUIRES as many cells as titles.
+  /// Adds a line. REQUIRES as many cells as titles
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  /// A title over columns [first, last).
+  /// Adds a title above columns [first, last).
   void group(size_t first, size_t last, std::string title) { groups_.push_back({first, last, std::move(title)}); }
+  /// Returns the formatted table.
   std::string text() const;
 
  private:
@@ -29,9 +31,9 @@ class TextGrid {
   std::vector<Group> groups_;
 };
 
-/// `value` with `decimals` digits behind the point.
+/// Formats `value` with `decimals` digits after the decimal point.
 std::string fixed(double value, int decimals);
-/// Four significant digits with k, M, G, T, P: "1.234 G".
+/// Formats `value` with four significant digits and a suffix k, M, G, T or P: "1.234 G".
 std::string compact(double value);
 
 }  // namespace evenkeel

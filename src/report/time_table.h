@@ -1,4 +1,4 @@
-/// \file  Scores and losses against simulated time (fed/round/virtual_clock.h) and against bytes, beside rounds.
+/// \file  Compares scores and losses of runs by simulated time (fed/round/virtual_clock.h), bytes and rounds.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,20 @@
 
 namespace evenkeel {
 
-/// Where a run stands after a round, 0: before the first.
+/// State of a run after a round; round 0 is before the first.
 struct Standing {
   int64_t round = 0;
-  std::optional<double> seconds{};  ///< simulated, since the beginning; of a run without devices nothing
-  double bytes = 0;                 ///< up and down since the beginning, of all clients
+  std::optional<double> seconds{};  ///< simulated seconds since the beginning; nothing if no time is simulated
+  double bytes = 0;                 ///< bytes up and down since the beginning, all clients
   std::optional<double> loss{};     ///< training loss of the round
-  std::optional<double>
-      score{};  ///< mean over tasks and budgets of what the run's routing scored, a share; likelihoods
-                ///< have none
+  std::optional<double> score{};    ///< mean share over tasks and budgets as the run routes, without likelihoods
 };
 
-/// After each round, and before the first where that was evaluated.
+/// Returns the state after each round and, if it was evaluated, before the first.
 std::vector<Standing> standings(const RunRecords& run);
 
-/// Two parts: every run round by round; and for scores in even steps, which of the runs reached them first when, in
-/// rounds, simulated time and bytes.
+/// Formats tables: every run round by round, and for evenly spaced scores and losses when each run first reached them,
+/// in rounds, simulated time and bytes.
 std::string time_table(std::span<const RunRecords> runs);
 
 }  // namespace evenkeel

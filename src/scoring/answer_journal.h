@@ -1,5 +1,6 @@
-/// \file  What an evaluation has answered so far, batch by batch, so that one that dies loses seconds: a file of sealed
-/// lines (base/plain/sealed.h), one per batch, of any number of evaluations, each under a key of its own.
+/// \file  Stores the answers of evaluations batch by batch, so that an interrupted evaluation continues after the last
+/// batch. The file has one sealed line (base/plain/sealed.h) per batch. It may serve several evaluations, each with its
+/// own key.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,11 @@
 
 namespace evenkeel {
 
-/// Rows that went through the model together, and what is known of them before they are scored.
+/// Answers of the rows that ran through the model together, before they are scored.
 struct AnsweredBatch {
   std::string key;
-  int64_t first = 0;  ///< row of the task, or where answers are weighed of its whole rows
+  /// Index of the first row; Scoring::kNll: index among the rows that are not cut before their answer.
+  int64_t first = 0;
   int64_t context_cut = 0;
   double seconds = 0;
   std::vector<Prediction> answers;
@@ -32,16 +34,17 @@ struct AnsweredBatch {
   }
 };
 
+/// A journal of answered batches in a file.
 class AnswerJournal {
  public:
-  /// Reads what is there. A line that was being written, or is damaged, goes with all that follow it.
+  /// Reads the file. The first incomplete or damaged line and all later lines are removed from it.
   explicit AnswerJournal(std::filesystem::path file);
 
-  /// Null where it is not known.
+  /// Returns the batch that begins with row `first`, or null if the journal does not have it.
   const AnsweredBatch* find(const std::string& key, int64_t first) const;
-  /// Flushed to disk when it returns.
+  /// Appends a batch and flushes it to disk.
   const AnsweredBatch& add(AnsweredBatch batch);
-  /// All of it is scored: the file goes.
+  /// Removes the file, when all answers are scored.
   void finish();
 
  private:
@@ -49,13 +52,15 @@ class AnswerJournal {
   std::map<std::pair<std::string, int64_t>, AnsweredBatch> batches_;
 };
 
-/// What the journal holds of the batch that begins with `first`; else `make` makes it, in `seconds`, and the journal
-/// keeps it. \param journal  null: nothing is kept
+/// Returns the journal's batch that begins with row `first`. If there is none, it calls `make`, measures the time, and
+/// adds the batch to the journal.
+/// \param journal  null: always calls `make`, and stores nothing
 AnsweredBatch get_or_compute(AnswerJournal* journal, const std::string& key, size_t first,
                              const std::function<AnsweredBatch()>& make);
 
-/// Moves the batch's answers to the beginning of `rows`. \return how many they were
-/// \throws kCheckpoint when there are none, or more than rows.
+/// Moves the batch's answers to the beginning of `rows`.
+/// \return the number of answers
+/// \throws kCheckpoint when the batch has no answers, or more than `rows` can hold
 size_t hand_over(AnsweredBatch& batch, std::span<Prediction> rows);
 
 }  // namespace evenkeel

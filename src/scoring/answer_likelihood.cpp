@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// [N] float64, row after row.
+/// Returns the log-probabilities of all targets, row by row, [N] float64.
 at::Tensor logprobs_of(const CausalLm& model, const ForwardOptions& forward, std::span<const Example> rows) {
   const auto batch = pack(rows);
   const auto rows_ND = model.hidden(batch, forward).index_select(0, batch.target_rows.to(model.device()));

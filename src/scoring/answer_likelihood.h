@@ -1,4 +1,5 @@
-/// \file  Log-probability of the answers of tokenised rows: what a training loss is the mean of, row by row.
+/// \file  Computes the log-probability of the answer of each tokenised row. The training loss is the mean of these per
+/// token.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +11,20 @@
 
 namespace evenkeel {
 
-/// The targets of one row under a model.
+/// Log-probability of the targets of one row.
 struct AnswerLikelihood {
-  double logprob = 0;  ///< summed over its targets, natural log
-  int64_t tokens = 0;  ///< targets
+  double logprob = 0;  ///< sum over the targets, natural log
+  int64_t tokens = 0;  ///< number of targets
 };
 
-/// How many of the first rows go through the model together: about `batch_tokens` tokens, one row at least. It bounds
-/// memory and changes nothing.
+/// Returns how many of the first rows should run in one pass: about `batch_tokens` tokens, at least one row. The choice
+/// bounds memory and does not affect results. REQUIRES at least one row.
 size_t rows_together(std::span<const Example> rows, int64_t batch_tokens = 4096);
 
-/// The likelihoods of rows that go through the model together. REQUIRES rows within the model's positions and
-/// vocabulary. \param first  number of the first row, for errors. \throws kNumeric naming the first row whose logits
-/// are not finite.
+/// Computes the likelihoods of rows in one forward pass. REQUIRES that rows are within the model's positions and
+/// vocabulary.
+/// \param first  number of the first row, for errors
+/// \throws kNumeric naming the first row whose logits are not finite
 std::vector<AnswerLikelihood> answer_likelihoods(const CausalLm& model, const ForwardOptions& forward,
                                                  std::span<const Example> rows, size_t first = 0);
 

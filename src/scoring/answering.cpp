@@ -14,14 +14,16 @@ constexpr std::string_view kResponse = "### Response:", kBlockTitle = "### ";
 constexpr std::string_view kAnswerLead = "the correct answer is ";
 constexpr std::string_view kBlank = " \t\r\n";
 
-/// A model that goes on to write another block of the prompt has answered before it. Other templates have no blocks.
+/// Returns the text before the next prompt block, because the model has answered before it. Other templates have no
+/// blocks.
 std::string first_response(std::string_view text, const TaskInfo& task, PromptTemplate form) {
   const bool has_blocks = form == PromptTemplate::kPaper || form == PromptTemplate::kLlmAdapters;
   return strip(has_blocks ? text.substr(0, text.find(task.free_text() ? kBlockTitle : kResponse)) : text);
 }
 
-/// What stands before the answer in a row's text; rows of published tasks all have the same. Of others it ends where
-/// the first of the options stands, whichever that is: which one is right must not show.
+/// Returns the text before the answer in a row's output, which is the same for all rows of a published task. For other
+/// tasks it ends before the first option in the output, whichever option that is, so it does not reveal the correct
+/// one.
 std::string answer_lead(const Row& row) {
   if (row.options.empty()) return std::string(kAnswerLead);
   const auto& text = row.turns.empty() ? row.output : row.turns.back().content;
@@ -29,8 +31,8 @@ std::string answer_lead(const Row& row) {
   return place ? text.substr(0, place->at) : std::string();
 }
 
-/// Ids that follow `prompt_ids` when prompt and answer are one text. A tokenizer that joins across the border leaves no
-/// such tail; the answer is then tokenised alone.
+/// Returns the token ids that follow `prompt_ids` when prompt and answer are tokenised as one text. If a token crosses
+/// the border, the answer is tokenised alone.
 TokenIds answer_ids(const Prompts& prompts, const std::string& prompt, const TokenIds& prompt_ids,
                     const std::string& text) {
   const auto joined = prompts.encode(prompt + text);
@@ -39,7 +41,7 @@ TokenIds answer_ids(const Prompts& prompts, const std::string& prompt, const Tok
   return prompts.tokenizer().encode(text, /*add_special_tokens=*/false);
 }
 
-/// Takes the spaces off a plain prompt's end: they go into the first token of what follows, as they did in training.
+/// Removes the spaces at the end of a plain prompt. They belong to the first token of the continuation, as in training.
 std::string take_gap(std::string& prompt, PromptTemplate form) {
   const auto last = prompt.find_last_not_of(' ');
   if (form != PromptTemplate::kPlain || last == prompt.npos) return {};
@@ -48,13 +50,13 @@ std::string take_gap(std::string& prompt, PromptTemplate form) {
   return gap;
 }
 
-/// Tokens that a prompt with context may take.
+/// Returns the largest number of tokens of a prompt with context.
 int64_t prompt_limit(const ModelSpec& spec, const EvaluationOptions& options) {
   const int64_t most = spec.max_positions - options.max_new_tokens;
   return options.cutoff > 0 ? std::min(options.cutoff, most) : most;
 }
 
-/// Rows that go through the model together.
+/// Rows that run through the model together.
 struct Batch {
   std::span<const Row> rows;
   std::vector<TokenIds> prompts;
@@ -64,8 +66,8 @@ struct Batch {
   std::vector<bool> is_cut;  // contexts that lost their tail
 };
 
-/// The first prompt that is too long, or that its template refuses, is told before any is answered. One with context
-/// is as long as it has to be, so its shortest counts.
+/// Reports the first prompt that is too long or that its template rejects, before any row is answered. For a prompt
+/// with context the shortest possible length counts.
 void check_prompts_fit(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows, int64_t most) {
   for (size_t i = 0; i < rows.size(); ++i) {
     try {
@@ -82,7 +84,8 @@ void check_prompts_fit(const Prompts& prompts, const TaskInfo& task, std::span<c
   }
 }
 
-/// Rows [first, first + count). \param limit  tokens that a prompt with context may take.
+/// Tokenises rows [first, first + count).
+/// \param limit  largest number of tokens of a prompt with context
 Batch tokenize(const Prompts& prompts, const TaskInfo& task, std::span<const Row> all, size_t first,
                const EvaluationOptions& options, int64_t limit) {
   const auto rows = all.subspan(first, std::min(static_cast<size_t>(options.batch_size), all.size() - first));
@@ -123,8 +126,8 @@ void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRu
 
 bool contains(std::string_view whole, std::string_view part) { return whole.find(part) != whole.npos; }
 
-/// Whether nothing that follows can change which answer is read: it is there by both rules, and is no part of another.
-/// Options that a row brings stand for themselves only once it is known what stands behind them.
+/// Returns whether no further text can change the extracted answer: both rules find it, and it is not a part of another
+/// answer. An option of the row itself counts only when the text after it is known.
 bool is_read(const TaskInfo& task, const Row& row, const std::string& output) {
   if (!row.options.empty() || task.free_text()) return false;
   const auto as_is = extract_answer(task, row, output, false);
@@ -133,7 +136,7 @@ bool is_read(const TaskInfo& task, const Row& row, const std::string& output) {
                      [&](const auto& other) { return other == as_is || !contains(other, as_is); });
 }
 
-/// One evaluation of a task by answering: what its batches share.
+/// Shared state of one evaluation of a task.
 struct Answering {
   const CausalLm& model;
   const Prompts& prompts;
@@ -148,13 +151,14 @@ struct Answering {
     return tokenize(prompts, task, rows, first, options, prompt_limit(model.spec(), options));
   }
 
-  /// Of the task's first rows, whichever batch asks: what is answered does not depend on where an evaluation began.
+  /// Returns the common beginning of the task's first rows, for every batch. Answers therefore do not depend on the row
+  /// at which an evaluation started.
   const PromptPrefix& task_prefix() {
     if (!prefix) prefix = run_prefix(model, forward, common_prefix(tokenized(0).prompts), options.cache);
     return *prefix;
   }
 
-  /// As many prompts as the caches may hold, one at least.
+  /// Reduces the batch to the prompts that the cache can hold, at least one.
   void fit(Batch& batch) {
     const double most =
         options.cache_gib * 0x1p30 / static_cast<double>(kv_shape(model, options.cache, forward.compute).token_bytes());
@@ -199,7 +203,7 @@ struct Answering {
     return predictions;
   }
 
-  /// The batch that begins with that row.
+  /// Answers the batch that begins with row `first`.
   AnsweredBatch answer_from(size_t first) {
     auto batch = tokenized(first);
     fit(batch);
@@ -209,12 +213,12 @@ struct Answering {
   }
 };
 
-/// The longest prompt in tokens, and a bound for what may follow one.
+/// Length of the longest prompt in tokens, and a bound for the tokens after a prompt.
 struct Lengths {
   int64_t prompt = 0, room = 0;
 };
 
-/// An answer has fewer tokens than this bound, whatever the tokenizer makes of its bytes.
+/// Returns an upper bound for the tokens of a text with any tokenizer.
 int64_t most_tokens(std::string_view text) { return 16 * static_cast<int64_t>(text.size()) + 16; }
 
 Lengths longest(const Prompts& prompts, const TaskInfo& task, std::span<const Row> rows,
@@ -276,7 +280,7 @@ TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const
   return all;
 }
 
-/// Batches are made as answer_rows() makes them only where some prompt is near the end of the positions.
+/// Rows are tokenised in batches, as in answer_rows(), only if some prompt is nearly as long as the model's positions.
 void check_rows(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
                 const EvaluationOptions& options) {
   const Prompts prompts(tokenizer, options.form);

@@ -1,5 +1,5 @@
-/// \file  Rows of a task through the model: prompts in batches, allowed answers ranked, the answer generated, each
-/// batch kept in a journal. What is made of the answers is scoring/task_evaluation.h.
+/// \file  Answers the rows of a task with a model: runs prompts in batches, ranks the allowed answers, generates, and
+/// stores each batch in a journal. scoring/task_evaluation.h computes scores from the answers.
 #pragma once
 
 #include <functional>
@@ -14,28 +14,32 @@
 
 namespace evenkeel {
 
-/// Without blanks and line breaks at both ends.
+/// Removes blanks and line breaks at both ends of a text.
 std::string strip(std::string_view text);
 
-/// The answers a row allows: its options, else those of its line "Answer format: a/b/c", else the task's.
+/// Returns the answers that a row allows: its options, or else those in its line "Answer format: a/b/c", or else those
+/// of the task.
 std::vector<std::string> row_answers(const TaskInfo& task, const Row& row);
 
+/// Answers to the rows of a task.
 struct TaskAnswers {
-  std::vector<Prediction> predictions;  ///< one per row: output, gold, ranked
-  int64_t context_cut = 0;              ///< rows whose context lost its tail
-  double seconds = 0;                   ///< of all batches, those of an earlier process included
+  std::vector<Prediction> predictions;  ///< one per row: output, gold and ranked are set
+  int64_t context_cut = 0;              ///< number of rows whose context was cut
+  double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };
 
-/// What evaluate_task() says of prompts and answers.
-/// \param whole_outputs  else an output ends where nothing that follows could change the answer that is read in it
-/// \param key            of the journal
+/// Answers rows as evaluate_task() describes.
+/// \param whole_outputs  false: an output ends where no further text can change the extracted answer
+/// \param key            key of the batches in the journal
+/// \throws kNumeric naming task and first row whose logits are not finite
 TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, std::span<const Row> rows, const EvaluationOptions& options,
                         bool whole_outputs, const std::string& key,
                         const std::function<void(int64_t done, int64_t rows)>& on_progress);
 
-/// What answer_rows() would refuse of the prompts, before anything is computed. \param shape  its weights are not read
-/// \throws kData naming task and row (0 = the first) of a prompt that is empty, or longer than the positions leave.
+/// Checks that answer_rows() accepts the prompts, without computing anything.
+/// \param shape  a model, possibly without weights
+/// \throws kData naming task and row (0 = the first) of a prompt that is empty or too long for the model's positions
 void check_rows(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, std::span<const Row> rows,
                 const EvaluationOptions& options);
 

@@ -8,7 +8,8 @@
 namespace evenkeel {
 namespace {
 
-/// The k largest of `values` as indices, largest first, ties to the lowest index. One pass: k is small.
+/// Returns the indices of the k largest values, largest first, ties to the lowest index. It takes one pass and is meant
+/// for small k.
 std::vector<int64_t> top_indices(std::span<const float> values, size_t k) {
   std::vector<int64_t> top;
   for (size_t i = 0; i < values.size(); ++i) {

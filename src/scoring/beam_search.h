@@ -1,8 +1,9 @@
-/// \file  The bookkeeping of one beam search, apart from the model. Equal to transformers' generate(num_beams = width,
-/// do_sample=False, length_penalty=1.0, early_stopping=False): max(2, 1 + ends) * width candidates a step; of the first
-/// `width` those that end are kept, their score divided by the number of new tokens, eos included; it ends when
-/// the best running beam, at its present length, is no better than the worst of `width` ended ones, or at
-/// max_new_tokens. Dimension names: W running beams, V vocabulary.
+/// \file  Implements the bookkeeping of a beam search, independent of the model. The result equals transformers'
+/// generate(num_beams=width, do_sample=False, length_penalty=1.0, early_stopping=False).
+/// Each step considers max(2, 1 + ends) * width candidates. A candidate that ends is kept if it is among the first
+/// `width`. Its score is divided by the number of new tokens, eos included. The search ends at max_new_tokens, or when
+/// the best running beam, at its present length, scores no better than the worst of `width` ended ones.
+/// Dimension names: W running beams, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,27 +13,30 @@
 
 namespace evenkeel {
 
+/// State of one beam search.
 class BeamSearch {
  public:
-  /// A beam that runs on: row of the last step it continues, and its new token.
+  /// A beam that continues: its index in the last step and its new token.
   struct Continuation {
     int64_t parent, token;
   };
 
-  /// \param ends  tokens that end a beam, each once; none: its length does
+  /// Creates a search.
+  /// \param ends  distinct tokens that end a beam; empty: only max_new_tokens ends it
   BeamSearch(int64_t width, std::vector<int64_t> ends, int64_t max_new_tokens);
 
-  /// One step. \param logprobs [W, V] float32 of the running beams, in order; W is 1 in the first step.
-  /// \return the beams that run on, best first, ties to the earlier beam and lower id; empty when the search is done.
+  /// Takes one step.
+  /// \param logprobs_WV  [W, V] float32, log-probabilities of the running beams in order; W is 1 in the first step
+  /// \return the beams that continue, best first, ties to the earlier beam and lower id; empty when the search is done
   std::vector<Continuation> advance(const at::Tensor& logprobs_WV);
 
-  /// Tokens of the best ended hypothesis, eos excluded. REQUIRES the search is done.
+  /// Returns the tokens of the best ended hypothesis, without eos. REQUIRES that the search is done.
   std::vector<int64_t> best() const;
 
  private:
   struct Hypothesis {
     std::vector<int64_t> tokens;
-    float score = 0;  ///< sum of log-probabilities; divided by the length once ended
+    float score = 0;  ///< sum of log-probabilities; divided by the length when the hypothesis has ended
   };
   struct Candidate {
     float score;
@@ -47,7 +51,7 @@ class BeamSearch {
 
   std::vector<int64_t> ends_;
   int64_t max_new_tokens_;
-  int64_t length_ = 0;  // new tokens of the running beams
+  int64_t length_ = 0;  // number of new tokens of the running beams
   std::vector<Hypothesis> running_{1}, ended_;
 };
 

@@ -16,12 +16,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr size_t kEmptyTokens = 2;  // the special tokens alone
+constexpr size_t kEmptyTokens = 2;  // a text with only special tokens
 
 int64_t layer_of(const fs::path& folder, const BertScoreOptions& options) {
   if (options.layer >= 0) return options.layer;
   std::error_code error;
-  const auto path = fs::absolute(folder, error).lexically_normal();  // a link keeps its own name
+  const auto path = fs::absolute(folder, error).lexically_normal();  // keeps the name of a symbolic link
   const auto name = (path.has_filename() ? path : path.parent_path()).filename().string();
   const auto layer = default_layer(name);
   EK_CHECK(layer, kConfig, "no layer is given, and \"", name, "\" is no encoder of the BERTScore table");
@@ -35,7 +35,7 @@ double weighted_mean(const at::Tensor& similarity_T, const at::Tensor& weights_T
   return sum > 0 ? (similarity_T.to(at::kDouble) * weights_T).sum().item<double>() / sum : 0.0;
 }
 
-/// Of one candidate against two references.
+/// Returns the largest P, R and F of a candidate against two references.
 BertScore largest(const BertScore& a, const BertScore& b) {
   return {.raw = {std::max(a.raw.precision, b.raw.precision), std::max(a.raw.recall, b.raw.recall),
                   std::max(a.raw.f1, b.raw.f1)},
@@ -64,10 +64,10 @@ MatchScore rescaled(const MatchScore& score, const MatchScore& baseline) {
 struct BertScorer::Pair {
   size_t text;
   std::string_view candidate, reference;
-  bool is_last;  // of its text
+  bool is_last;  // last pair of its text
 };
 
-/// The first so many pairs of a list, each distinct text of theirs encoded once.
+/// The first pairs of a list, with each distinct text encoded once.
 struct BertScorer::Batch {
   size_t pairs = 0;
   std::unordered_map<std::string_view, size_t> index;
@@ -109,7 +109,7 @@ BertScorer::TokenWeights BertScorer::plain_weights() const {
   return {{{tokenizer_.first(), 0.0}, {tokenizer_.last(), 0.0}}, 1.0};
 }
 
-// log((N + 1) / (n + 1)) for a token that n of N references hold; special tokens are in all of them.
+// Returns log((N + 1) / (n + 1)) for a token that occurs in n of N references. Special tokens occur in all of them.
 BertScorer::TokenWeights BertScorer::idf_weights(std::span<const ComparedText> texts) const {
   std::unordered_map<int64_t, double> holders;
   double references = 0;

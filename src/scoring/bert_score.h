@@ -1,10 +1,10 @@
-/// \file  BERTScore: how close candidate texts are to reference texts, by greedy matching of an encoder's token
-/// vectors.
+/// \file  Computes BERTScore: the similarity of candidate texts to reference texts, by greedy matching of an encoder's
+/// token vectors.
 ///   P = sum_i w_i max_j x_i . y_j  over candidate tokens x,  R = sum_j w_j max_i x_i . y_j  over reference tokens y,
-///   F = 2 P R / (P + R);  vectors of unit length, weights that sum to 1 in each text.
-/// Source: Zhang et al. 2020. Equal to the bert_score package 0.3.13 but for two accidents of its batches: a token
-/// whose similarities are all negative keeps its largest one (there a padded 0 may win, depending on which texts share
-/// a batch), and a side of which no token has weight counts 0 (there it is nan).
+///   F = 2 P R / (P + R).  Vectors have unit length; weights sum to 1 in each text.
+/// Source: Zhang et al. 2020. Results equal the bert_score package 0.3.13 except in two cases. A token whose
+/// similarities are all negative keeps the largest one; in the package a padded 0 may be larger, depending on the
+/// batch. A text without weighted tokens counts as 0; in the package it gives nan.
 /// Dimension names: C and R tokens of candidate and reference, T tokens of a text, D hidden.
 /// Example:  auto scorer = BertScorer::load("models/roberta-large", {});
 ///           scorer.score(pairs, [](size_t i, const BertScore& score) { ... });
@@ -27,37 +27,40 @@
 
 namespace evenkeel {
 
-/// One text as the matching sees it.
+/// Encoded tokens of one text.
 struct TokenVectors {
-  at::Tensor vectors_TD;  ///< [T, D] of unit length, special tokens included: they can be matched
-  at::Tensor weights_T;   ///< [T] 0 or more, of any sum; 0 for special tokens
+  at::Tensor vectors_TD;  ///< [T, D], unit length, including special tokens, which can be matched
+  at::Tensor weights_T;   ///< [T], 0 or more, of any sum; 0 for special tokens
 };
 
-/// A text of two tokens is empty (special tokens alone): 0 all over. Time and memory O(C R).
+/// Matches two texts. A text with at most two tokens has special tokens only and gives 0 everywhere. Time and memory
+/// are O(C R).
 MatchScore match(const TokenVectors& candidate, const TokenVectors& reference);
 
-/// (x - b) / (1 - b), each by its own baseline: about 0 for unrelated texts.
+/// Returns (x - b) / (1 - b) for each of the three numbers with its own baseline b. Unrelated texts then score about 0.
 MatchScore rescaled(const MatchScore& score, const MatchScore& baseline);
 
-/// A candidate and what it is compared with: the largest P, R and F over the references count, each by itself.
+/// A candidate with its references. P, R and F are each the largest value over the references.
 struct ComparedText {
   std::string candidate;
   std::vector<std::string> references;
 };
 
+/// Scores of one candidate.
 struct BertScore {
   MatchScore raw;
-  std::optional<MatchScore> rescaled;  ///< when a baseline is given
-  bool is_empty = false;               ///< the candidate is blank
-  bool is_cut = false;                 ///< a text was longer than the encoder takes, and lost its end
+  std::optional<MatchScore> rescaled;  ///< only with a baseline
+  bool is_empty = false;               ///< whether the candidate is blank
+  bool is_cut = false;                 ///< whether a text was too long for the encoder and was cut at its end
 };
 
+/// Options of BertScorer::load(). The texts of visit() explain the keys.
 struct BertScoreOptions {
-  int64_t layer = -1;      ///< whose hidden states; -1: default_layer() of the folder's name
-  bool idf = false;        ///< weigh tokens by rarity in the references of the call; otherwise all by 1
-  std::string baseline{};  ///< a file for load_baseline(); empty: no rescaling
+  int64_t layer = -1;      ///< encoder layer whose hidden states are compared; -1: default_layer() of the folder's name
+  bool idf = false;        ///< weigh tokens by rarity in the references of the call; false: all weights are 1
+  std::string baseline{};  ///< file for load_baseline(); empty: no rescaling
   BaseDtype dtype = BaseDtype::kCheckpoint;
-  int64_t batch_tokens = 4096;  ///< tokens encoded at once, about: bounds memory whatever the number of texts
+  int64_t batch_tokens = 4096;  ///< approximate number of tokens encoded at once; bounds memory
 
   void visit(auto& field) {
     field("layer", layer, "whose hidden states, 0 or more; -1: what the package takes for a folder of that name");
@@ -67,21 +70,24 @@ struct BertScoreOptions {
   void resolve(const config::Table& table) const { table.check_integer("layer", layer, -1, limits::kLayers); }
 };
 
+/// Scores texts with an encoder and its tokenizer.
 class BertScorer {
  public:
-  /// \throws kConfig when the layer is neither given nor known, kCheckpoint and kData for a bad folder or baseline.
+  /// Loads an encoder folder.
+  /// \throws kConfig when the layer is neither given nor in the table; kCheckpoint or kData when the folder or the
+  /// baseline is invalid
   static BertScorer load(const std::filesystem::path& folder, const BertScoreOptions& options);
 
   const EncoderSpec& encoder() const { return encoder_.spec(); }
   int64_t max_tokens() const { return tokenizer_.max_tokens(); }
 
-  /// Scores in order, each handed over as soon as it is there. \throws kData naming the text without references,
-  /// kNumeric when the encoder overflows.
+  /// Scores the texts in order and calls `on_score` for each as soon as it is scored.
+  /// \throws kData naming a text without references; kNumeric when the encoder's output is not finite
   void score(std::span<const ComparedText> texts,
              const std::function<void(size_t index, const BertScore& score)>& on_score) const;
 
  private:
-  /// Weight of a token id.
+  /// Weights by token id. `other` is the weight of all other ids.
   struct TokenWeights {
     std::unordered_map<int64_t, double> known;
     double other = 1.0;

@@ -1,5 +1,5 @@
-/// \file  What BERTScore takes from tables: the layer that agrees best with human judgement for each encoder, and the
-/// baselines of rescaling. Source: the bert_score package 0.3.13, which measured both.
+/// \file  Provides the tables of BERTScore: the best layer of each encoder by agreement with human judgement, and the
+/// baselines for rescaling. Source: the bert_score package 0.3.13.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 namespace evenkeel {
 
-/// Layer of an encoder by its name on the hub, with or without the owner ("FacebookAI/roberta-large"); nothing for
-/// names the table lacks.
+/// Returns the layer for an encoder's Hugging Face name, with or without the owner ("FacebookAI/roberta-large"), or
+/// nullopt if the table lacks the name.
 std::optional<int64_t> default_layer(std::string_view name);
 
-/// The row of `layer` in a baseline file of the package: a header "LAYER,P,R,F" and a line of four numbers per layer.
-/// \throws kData naming file and line.
+/// Reads the row of `layer` from a baseline file of the package: a header "LAYER,P,R,F", and one line of four numbers
+/// per layer.
+/// \throws kData naming file and line
 MatchScore load_baseline(const std::filesystem::path& file, int64_t layer);
 
 }  // namespace evenkeel

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-/// Rows of logits held at once when scoring: bounds memory to kLogitRows * V floats.
+/// Number of rows of logits in memory at once while scoring. It bounds memory to kLogitRows * V floats.
 constexpr int64_t kLogitRows = 64;
 
 TokenIds tail(const TokenIds& ids, size_t first) {
@@ -29,8 +29,8 @@ TokenIds shared_prefix(std::span<const TokenIds> continuations) {
   return shared;
 }
 
-/// What the continuations of each prompt begin with. A sequence without new tokens cannot take part in a pass: when one
-/// prompt shares nothing, none does.
+/// Returns the common beginning of each prompt's continuations. Every sequence of a pass needs a new token, so if one
+/// prompt has no common beginning, all results are empty.
 std::vector<TokenIds> shared_prefixes(std::span<const std::vector<TokenIds>> continuations) {
   std::vector<TokenIds> shared;
   for (const auto& some : continuations) shared.push_back(shared_prefix(some));
@@ -39,13 +39,13 @@ std::vector<TokenIds> shared_prefixes(std::span<const std::vector<TokenIds>> con
   return shared;
 }
 
-/// A target whose log-probability under the hidden state in `row` is added to sum `owner`.
+/// A target: its log-probability under the hidden state in `row` is added to sum `owner`.
 struct Query {
   int64_t row, target;
   double* owner;
 };
 
-/// Sums of continuations are finite exactly when every log-probability in them is.
+/// Checks that all sums are finite. A sum is finite exactly if all of its terms are.
 void check_finite(std::span<const std::vector<double>> sums, const PromptNames& names) {
   for (size_t b = 0; b < sums.size(); ++b)
     for (const double sum : sums[b])
@@ -53,7 +53,9 @@ void check_finite(std::span<const std::vector<double>> sums, const PromptNames& 
                ": the log-probability of an answer is not finite");
 }
 
-/// Log-probabilities that are asked for. \param logits  of rows from `first` on. \return [queries] float64
+/// Computes the log-probabilities of the queries.
+/// \param logits_NV  logits of the rows from `first` on
+/// \return [queries] float64
 at::Tensor logprobs_of(const at::Tensor& logits_NV, int64_t first, std::span<const Query> queries) {
   std::vector<int64_t> places;
   for (const auto& query : queries) places.push_back((query.row - first) * logits_NV.size(1) + query.target);
@@ -62,7 +64,8 @@ at::Tensor logprobs_of(const at::Tensor& logits_NV, int64_t first, std::span<con
   return logprobs_NV.view({-1}).index_select(0, index).to(at::kCPU);
 }
 
-/// \return the likeliest token behind each row that was asked for, ties to the lowest id; -1 of the others
+/// Adds the log-probabilities of the queries to their sums.
+/// \return the likeliest token after each queried row, ties to the lowest id; -1 for other rows
 TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, const at::Tensor& hidden_ND,
                       std::vector<Query> queries) {
   TokenIds likeliest(static_cast<size_t>(hidden_ND.size(0)), -1);
@@ -83,28 +86,29 @@ TokenIds add_logprobs(const CausalLm& model, const ForwardOptions& forward, cons
   return likeliest;
 }
 
-/// A continuation that goes on beyond its first token of its own.
+/// A continuation with more than one token after the common beginning.
 struct Branch {
   size_t prompt;
-  TokenIds suffix;  // behind what the prompt's continuations share
+  TokenIds suffix;  // tokens after the common beginning
   double* owner;
 };
 
-/// What continuations of a prompt share, behind it.
+/// Result of running the common beginnings after the prompts.
 struct SharedPass {
   KvCache cache;                ///< the prompts with it
   std::vector<TokenIds> ids{};  ///< of each prompt
   TokenIds likeliest{};         ///< behind each prompt, then behind each token of `ids`, prompt after prompt
 };
 
-/// Follows greedy decoding through `guess`, whose first token it takes.
-/// \param likeliest  behind each token of the guess but the last; -1 where it was not asked for
+/// Appends tokens of `guess` for as long as they are the likeliest ones. The first token of the guess is known to be.
+/// \param likeliest  likeliest token after each token of the guess except the last; -1: not computed
 void follow(const TokenIds& guess, std::span<const int64_t> likeliest, TokenIds& tokens) {
   for (size_t i = 0; i < likeliest.size() && tokens.back() == guess[i] && likeliest[i] >= 0; ++i)
     tokens.push_back(likeliest[i]);
 }
 
-/// What is known once the shared parts ran. \param behind  index in `likeliest` of the first token shared by prompt b
+/// Returns what is known of greedy decoding after the common beginnings have run.
+/// \param behind  index in `likeliest` of the first common token of prompt b
 KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size_t b, size_t behind) {
   KnownBeginning known;
   const int64_t first = shared.likeliest[b];
@@ -116,7 +120,7 @@ KnownBeginning known_from(const SharedPass& shared, const KvCache& prompts, size
   return known;
 }
 
-/// Branches that run together: some kPassTokens, one at least.
+/// Returns how many branches to run together: about kPassTokens tokens, at least one branch.
 size_t branches_together(std::span<const Branch> branches, size_t first) {
   size_t end = first, tokens = 0;
   do tokens += branches[end++].suffix.size() - 1;
@@ -124,7 +128,8 @@ size_t branches_together(std::span<const Branch> branches, size_t first) {
   return end - first;
 }
 
-/// Scores suffix[1..] of the branches, the prompts and what they share being cached, and follows greedy decoding on.
+/// Scores suffix[1..] of the branches, after the cached prompts and common beginnings, and extends the known greedy
+/// tokens.
 void add_branches(const CausalLm& model, const ForwardOptions& forward, const SharedPass& shared,
                   std::span<const Branch> branches, std::span<KnownBeginning> known) {
   KvCache forks(shared.cache.shape());
@@ -154,8 +159,8 @@ void add_branches(const CausalLm& model, const ForwardOptions& forward, const Sh
   }
 }
 
-/// Runs what the continuations of each prompt share. \return states behind the prompts and then behind each shared
-/// token
+/// Runs the common beginnings of the continuations.
+/// \return hidden states after the prompts, followed by those after each common token
 at::Tensor run_shared(const CausalLm& model, const ForwardOptions& forward, const PromptRun& run, SharedPass& shared) {
   if (shared.ids.empty() || shared.ids.front().empty()) return run.last_BD;
   for (size_t b = 0; b < shared.ids.size(); ++b) shared.cache.open(b, static_cast<int64_t>(shared.ids[b].size()));
@@ -174,7 +179,7 @@ std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, co
   std::vector<std::vector<double>> sums(continuations.size());
   std::vector<Query> queries;
   std::vector<Branch> branches;
-  std::vector<size_t> behind{continuations.size()};  // rows of the states behind shared.ids[b]
+  std::vector<size_t> behind{continuations.size()};  // first row of the states after shared.ids[b]
   for (size_t b = 0; b < continuations.size(); ++b) {
     sums[b].assign(continuations[b].size(), 0.0);
     const size_t common = shared.ids[b].size();

@@ -1,5 +1,5 @@
-/// \file  The likelihood of given continuations of prompts, and what the same passes tell of greedy decoding: a guessed
-/// answer whose every token is the likeliest one is what greedy decoding begins with.
+/// \file  Computes the likelihood of given continuations of prompts. The same passes also find the beginning of the
+/// greedy continuation, if it is among the given ones.
 #pragma once
 
 #include <span>
@@ -9,10 +9,11 @@
 
 namespace evenkeel {
 
-/// Sum of log-probabilities (natural log) of each of continuations[b] behind prompt b. What the continuations of a
-/// prompt share is run once, so answers that differ in their last token cost no forward pass of their own. Leaves the
-/// prompts as they were; what greedy decoding is seen to begin with becomes `run.known`, which generate() goes on from.
-/// Memory: KvShape::token_bytes() for every token of a continuation that more than its last token is its own.
+/// Computes the log-probability (natural log) of each of continuations[b] after prompt b. Beginnings that continuations
+/// of a prompt share are computed once, and answers that differ in the last token only need no extra forward pass.
+/// The prompts in `run` are not changed. A beginning of the greedy continuation that was found is stored in
+/// `run.known`, and generate() continues from it.
+/// It needs KvShape::token_bytes() of memory for every token of a continuation that is not shared, except its last one.
 /// REQUIRES PromptOptions::room >= the longest continuation.
 std::vector<std::vector<double>> continuation_logprobs(const CausalLm& model, const ForwardOptions& forward,
                                                        PromptRun& run,

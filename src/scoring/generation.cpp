@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-/// Packs `pieces[b]` to go behind `cached[b]` tokens of sequence b.
+/// Packs `pieces[b]` as the continuation of the `cached[b]` tokens of sequence b.
 PackedBatch continue_batch(std::span<const TokenIds> pieces, std::span<const int64_t> cached) {
   TokenIds ids, positions;
   PackedBatch batch;
@@ -32,7 +32,7 @@ PackedBatch continue_batch(std::span<const TokenIds> pieces, std::span<const int
   return batch;
 }
 
-/// Index behind the last piece that still goes into a pass that begins with `first`.
+/// Returns the end of the range of pieces that fit into a pass that begins with `first`.
 size_t pass_end(std::span<const TokenIds> pieces, size_t first) {
   size_t end = first, tokens = 0;
   do tokens += pieces[end++].size();
@@ -48,12 +48,13 @@ size_t shared_tokens(const TokenIds& x, const TokenIds& y) {
   return static_cast<size_t>(std::mismatch(x.begin(), x.end(), y.begin(), y.end()).first - x.begin());
 }
 
-/// How much of a prompt the prefix gives: never all of it, for something has to run.
+/// Returns how many tokens of a prompt the prefix provides. At least one token remains to be run.
 int64_t given_tokens(const TokenIds& prompt, const PromptPrefix* prefix) {
   return prefix ? static_cast<int64_t>(std::min(shared_tokens(prefix->ids, prompt), prompt.size() - 1)) : 0;
 }
 
-/// \param prompt_of  the prompt that a row of logits belongs to
+/// Checks that logits are finite.
+/// \param prompt_of  returns the prompt of a row of logits
 template <typename PromptOf>
 at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptOf prompt_of) {
   const auto finite_N = logits_NV.abs().amax(1).isfinite().to(at::kCPU);  // NaN and infinity are the largest
@@ -65,7 +66,7 @@ at::Tensor finite_logits(at::Tensor logits_NV, const PromptNames& names, PromptO
   return logits_NV;
 }
 
-/// How many rows an evaluation runs together is known before, how long they are is not.
+/// Checks that the memory suffices for the cache. Prompt lengths are known only when the prompts are tokenised.
 void check_room(const KvShape& shape, int64_t prompts, int64_t tokens) {
   require_memory({.parts = {{concat("caches of ", prompts, " prompts and what follows them, ", tokens, " tokens"),
                              cache_bytes(shape, tokens), "the number of prompts run at once"}},
@@ -79,20 +80,21 @@ std::vector<TokenIds> single_tokens(const TokenIds& tokens) {
   return pieces;
 }
 
-/// The largest logit of each row, ties to the lowest id.
+/// Returns the index of the largest logit of each row, ties to the lowest id.
 TokenIds best_tokens(const at::Tensor& logits_BV) {
   const auto best = logits_BV.argmax(1).to(at::kCPU);
   return {best.const_data_ptr<int64_t>(), best.const_data_ptr<int64_t>() + best.numel()};
 }
 
-/// The token behind each sequence: the likeliest, or one that is drawn.
+/// Chooses the next token of each sequence: the likeliest one, or a random one.
 class NextTokens {
  public:
   NextTokens(const std::optional<Sampling>& sampling, size_t prompts) : sampling_(sampling) {
     for (size_t b = 0; sampling && b < prompts; ++b) streams_.emplace_back(sampling->seed, "generate", b);
   }
 
-  /// \param live  the prompt of each row
+  /// Returns the next tokens.
+  /// \param live  the prompt of each row of logits
   TokenIds of(const at::Tensor& logits_BV, const TokenIds& live) {
     if (!sampling_) return best_tokens(logits_BV);
     const auto probabilities_BV =
@@ -109,7 +111,7 @@ class NextTokens {
   std::vector<RandomStream> streams_;
 };
 
-/// What ends a sequence: eos first, then the rest.
+/// Returns the tokens that end a sequence: eos tokens first, then the stops.
 TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
   TokenIds ends;
   for (const auto* ids : {options.eos ? &*options.eos : &model_eos, &options.stops})
@@ -118,7 +120,7 @@ TokenIds ends_of(const GenerationOptions& options, const TokenIds& model_eos) {
   return ends;
 }
 
-/// Sequences on their way, one token at a time.
+/// Sequences during generation, one token at a time.
 struct Going {
   const CausalLm& model;
   const ForwardOptions& forward;
@@ -126,11 +128,12 @@ struct Going {
   const TokenIds ends;
   const GenerationOptions& options;
   std::vector<TokenIds> outputs{};
-  TokenIds live{}, last{};  // prompts of the cache's sequences, and the token that each goes on from
+  TokenIds live{}, last{};  // prompt of each cached sequence, and its latest token
 
   bool is_end(int64_t token) const { return std::find(ends.begin(), ends.end(), token) != ends.end(); }
 
-  /// Takes the next token of each prompt in `of`; \return the places in `of` of those that go on.
+  /// Appends the next token of each prompt in `of`.
+  /// \return the indices in `of` of the prompts that continue
   TokenIds take(const TokenIds& of, const TokenIds& tokens) {
     TokenIds places;
     for (size_t i = 0; i < of.size(); ++i) {
@@ -150,7 +153,7 @@ struct Going {
                          [&](int64_t row) { return prompts[static_cast<size_t>(row)]; });
   }
 
-  /// Prompts of which no beginning is known get their first token from the state behind them.
+  /// Chooses the first token of the prompts without a known beginning, from their last hidden states.
   void begin(NextTokens& next) {
     outputs.resize(run.cache.sequences.size());
     TokenIds unknown;
@@ -211,7 +214,8 @@ std::vector<TokenIds> beam_search(const CausalLm& model, const ForwardOptions& f
                                   const TokenIds& ends, const GenerationOptions& options) {
   const auto prompts = run.cache.sequences.size();
   std::vector<BeamSearch> searches(prompts, BeamSearch(options.beams, ends, options.max_new_tokens));
-  std::vector<int64_t> rows(prompts, 1);  // running beams of each search, laid end to end in the cache
+  /// Number of running beams of each search; the cache holds the beams of all searches in this order.
+  std::vector<int64_t> rows(prompts, 1);
   const auto owner = [&](int64_t row) {
     int64_t b = 0;
     for (; row >= rows[static_cast<size_t>(b)]; ++b) row -= rows[static_cast<size_t>(b)];

@@ -1,10 +1,11 @@
-/// \file  Continuing texts with a key/value cache: greedy, sampled or by beam search. Several prompts at once, packed:
-/// the prompts in forward passes of some thousand tokens, then one token per sequence that is still going. What prompts
-/// begin with alike runs once, and answers that were guessed are looked at in one pass (scoring/continuations.h).
-/// Dimension names: B sequences, D hidden, V vocabulary.
+/// \file  Generates continuations of prompts with a key/value cache: greedily, by sampling or by beam search.
+/// Several prompts run together. The prompts are packed into forward passes of about kPassTokens tokens; after them,
+/// each pass adds one token to every sequence that has not ended. A common beginning of the prompts is computed once.
+/// scoring/continuations.h ranks given answers with the same cache.
+/// Dimension names: B sequences, T tokens, D hidden, V vocabulary.
 ///
 /// Example:  auto run = run_prompts(model, forward, prompts, {.room = 32});
-///           auto ranked = continuation_logprobs(model, forward, run, answers);   // generation may go on from them
+///           auto ranked = continuation_logprobs(model, forward, run, answers);   // generate() may reuse its passes
 ///           auto texts = generate(model, forward, std::move(run), {.max_new_tokens = 32});
 #pragma once
 
@@ -25,81 +26,92 @@ namespace evenkeel {
 
 using TokenIds = std::vector<int64_t>;
 
+/// Options of generate().
 struct GenerationOptions {
   int64_t max_new_tokens = 32;
-  int64_t beams = 1;                      ///< 1: greedy. More: beam search (scoring/beam_search.h)
-  std::optional<TokenIds> eos{};          ///< ids each of which stops a sequence, none too; nothing: the model's
-  std::vector<int64_t> stops{};           ///< ids that stop one as well (Prompts::stops)
-  std::optional<Sampling> sampling = {};  ///< tokens are drawn instead of taken; with one beam only
-  /// Whether a prompt's new tokens say all that is wanted of them: then it ends. With one beam only; empty: never.
+  int64_t beams = 1;              ///< 1: greedy or sampled; more: beam search of that width (scoring/beam_search.h)
+  std::optional<TokenIds> eos{};  ///< token ids that end a sequence, possibly none; nullopt: those of the model
+  std::vector<int64_t> stops{};   ///< further token ids that end a sequence (Prompts::stops)
+  /// Options of random sampling; nullopt: the likeliest token is taken. Needs beams = 1.
+  std::optional<Sampling> sampling = {};
+  /// Called with the new tokens of a prompt so far; returning true ends the sequence. Needs beams = 1. Empty: never
+  /// called.
   std::function<bool(size_t prompt, const TokenIds& tokens)> is_enough{};
 };
 
-/// What messages call the prompts: "prompt 0", "task boolq: row 32".
+/// Names prompts in error messages, as in "prompt 0" or "task boolq: row 32".
 struct PromptNames {
   std::string kind = "prompt";
-  int64_t first = 0;  ///< number of the first
+  int64_t first = 0;  ///< number of the first prompt
   std::string of(int64_t index) const { return concat(kind, ' ', first + index); }
 };
 
-/// Tokens that one forward pass takes, about: whole sequences, one at least.
+/// Approximate number of tokens per forward pass. A pass has whole sequences, at least one.
 constexpr int64_t kPassTokens = 4096;
 
-/// What prompts begin with, after its forward pass; of no tokens where they begin unalike.
+/// Holds a common beginning of prompts and its cached keys and values. It has no tokens if there is no such beginning.
 struct PromptPrefix {
   TokenIds ids{};
   KvSequence cached{};
 };
 
-/// What all of `prompts` begin with, but for the last token of the shortest; nothing of less than two prompts.
+/// Returns the longest common beginning of `prompts`, without the last token of the shortest one. It is empty for fewer
+/// than two prompts.
 TokenIds common_prefix(std::span<const TokenIds> prompts);
+/// Runs a beginning through the model and returns it with its keys and values.
 PromptPrefix run_prefix(const CausalLm& model, const ForwardOptions& forward, TokenIds ids, KvType type);
 
+/// Options of run_prompts().
 struct PromptOptions {
-  int64_t room = 32;  ///< tokens that may follow each prompt
+  int64_t room = 32;  ///< largest number of tokens that will follow a prompt
   PromptNames names{};
   KvType cache = KvType::kExact;
-  const PromptPrefix* prefix = nullptr;  ///< borrowed for the call; what a prompt shares with it is not run again
+  /// Cached common beginning, borrowed for the call; null: none. Prompts skip the tokens that they share with it.
+  const PromptPrefix* prefix = nullptr;
 };
 
-/// What greedy decoding is known to begin with.
+/// Holds the first tokens that greedy decoding of a prompt is known to produce.
 struct KnownBeginning {
-  TokenIds tokens{};    ///< of the new text; empty: nothing is known
-  KvSequence cached{};  ///< the prompt and all of `tokens` but the last
+  TokenIds tokens{};    ///< first new tokens; empty: unknown
+  KvSequence cached{};  ///< keys and values of the prompt and of all of `tokens` except the last
 };
 
-/// Prompts after their forward pass: what generation and scoring go on from.
+/// Holds prompts after their forward pass, as input of generate() and continuation_logprobs().
 struct PromptRun {
   KvCache cache;
-  at::Tensor last_BD;  ///< hidden state behind each prompt's last token, float32
+  at::Tensor last_BD;  ///< hidden state of each prompt's last token, float32
   PromptNames names{};
-  std::vector<KnownBeginning> known{};  ///< of each prompt, or none at all (continuation_logprobs())
+  std::vector<KnownBeginning> known{};  ///< one entry per prompt, or empty; continuation_logprobs() fills it
 };
 
-/// \throws kData naming the first prompt that is empty, or has with `room` new tokens more than the model's positions,
-/// or holds an id that the model has not.
+/// Checks that prompts can be run.
+/// \throws kData naming the first prompt that is empty, that is longer with `room` new tokens than the model's
+/// positions, or that has an id outside the vocabulary
 void check_prompts(const ModelSpec& spec, std::span<const TokenIds> prompts, int64_t room, const PromptNames& names);
 
-/// Runs the prompts once. `forward.cache` and `forward.routing` are ignored here and below. Here and below, logits that
-/// are not finite are an error: \throws kNumeric naming the first prompt that has them.
-/// \param prompts  token ids, each non-empty and, with options.room, within the model's positions (\throws kData
-/// otherwise). Memory: KvShape::token_bytes() for every token that is not in the prefix.
+/// Runs the prompts once and caches their keys and values. It needs KvShape::token_bytes() of memory for every token
+/// outside the prefix. All functions of this file ignore `forward.cache` and `forward.routing`.
+/// \throws kData as check_prompts() with options.room; kNumeric naming the first prompt whose logits are not finite,
+/// here and in the functions below
 PromptRun run_prompts(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                       const PromptOptions& options);
 
-/// New tokens of each prompt, eos and stops excluded. Deterministic: ties go to the lowest id, a drawn token depends
-/// on the seed, its prompt's number and its place alone. REQUIRES PromptOptions::room >= max_new_tokens.
+/// Generates new tokens for each prompt. End and stop tokens are not returned. The result is deterministic: ties go to
+/// the lowest id, and a sampled token depends on the seed, the number of its prompt and its position only. REQUIRES
+/// PromptOptions::room >= max_new_tokens.
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, PromptRun run,
                                const GenerationOptions& options);
 std::vector<TokenIds> generate(const CausalLm& model, const ForwardOptions& forward, std::span<const TokenIds> prompts,
                                const GenerationOptions& options);
 
-/// Runs `pieces[b]` behind what is cached of sequence b, which has room for it, in passes of about kPassTokens.
-/// \param last_only  hidden states of the last token of each piece alone. \return [T, D], or [B, D]
+/// Runs `pieces[b]` as the continuation of cached sequence b, in passes of about kPassTokens tokens. The sequences must
+/// have room for the pieces.
+/// \param last_only  return the hidden state of each piece's last token only
+/// \return [T, D], or [B, D] with last_only
 at::Tensor extend(const CausalLm& model, const ForwardOptions& forward, KvCache& cache,
                   std::span<const TokenIds> pieces, bool last_only = false);
 
-/// How a model's keys and values are cached.
+/// Returns the shape and type of the model's cached keys and values.
 KvShape kv_shape(const CausalLm& model, KvType type, const Compute& compute = {});
 
 }  // namespace evenkeel

@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-/// Index behind the last text that still goes into a batch that begins with `first`: at least one.
+/// Returns the end of the batch that begins with text `first`. A batch has at least one text.
 size_t batch_end(std::span<const std::vector<int64_t>> texts, size_t first, int64_t batch_tokens) {
   int64_t tokens = 0;
   size_t end = first;
@@ -29,7 +29,8 @@ std::vector<double> target_logprobs_of(const CausalLm& model, const ForwardOptio
   return {logprobs_N.const_data_ptr<double>(), logprobs_N.const_data_ptr<double>() + logprobs_N.numel()};
 }
 
-/// \param logits_TV  behind every token; the last predicts nothing
+/// Returns whether each token after the first was the likeliest.
+/// \param logits_TV  logits after every token; the last row is not used
 std::vector<bool> likeliest(const std::vector<int64_t>& ids, const at::Tensor& logits_TV) {
   const auto best_T = logits_TV.argmax(1);
   const auto* best = best_T.const_data_ptr<int64_t>();

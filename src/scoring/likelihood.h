@@ -1,4 +1,4 @@
-/// \file  Log-probability of given texts, token by token. Dimension names: T tokens, V vocabulary.
+/// \file  Computes the log-probability of given texts, token by token. Dimension names: T tokens, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,25 +12,26 @@
 
 namespace evenkeel {
 
-/// One text under a model. The first token has no log-probability.
+/// Log-probabilities of one text. The first token has none.
 struct TextScore {
   double logprob = 0;                  ///< sum of token_logprobs, natural log
   std::vector<double> token_logprobs;  ///< [T - 1]
-  std::vector<bool> greedy;            ///< [T - 1], whether each was the likeliest token; empty unless asked for
-  at::Tensor logits;                   ///< [T, V] float32; undefined unless asked for
+  std::vector<bool> greedy;            ///< [T - 1], whether each token was the likeliest; empty unless requested
+  at::Tensor logits;                   ///< [T, V] float32; undefined unless requested
 };
 
-/// What else is wanted of a text, beside its log-probabilities.
+/// Selects further results of a text besides its log-probabilities.
 struct ScoreOptions {
   bool logits = false;
   bool greedy = false;
-  int64_t batch_tokens = 4096;  ///< texts run together up to so many
+  int64_t batch_tokens = 4096;  ///< approximate number of tokens per forward pass
 };
 
-/// Scores `texts` in order and hands each over as soon as it is there. Texts are packed into batches of about
-/// `batch_tokens` tokens, which bounds memory; logits, when needed, are one text's at a time. REQUIRES every text is
-/// non-empty, within the model's positions and vocabulary. \throws kNumeric naming the first text (0 = the first) whose
-/// logits are not finite; those before it were handed over.
+/// Scores `texts` in order and calls `on_score` for each as soon as it is scored. Texts are packed into batches of
+/// about `batch_tokens` tokens, which bounds memory. Logits are held for one text at a time. REQUIRES that every text
+/// is non-empty and within the model's positions and vocabulary.
+/// \throws kNumeric naming the first text (0 = the first) whose logits are not finite, after `on_score` was called for
+/// the texts before it
 void score_texts(const CausalLm& model, const ForwardOptions& forward, std::span<const std::vector<int64_t>> texts,
                  const ScoreOptions& options, const std::function<void(size_t index, const TextScore&)>& on_score);
 

@@ -1,9 +1,9 @@
-/// \file  The three numbers of a BERTScore comparison.
+/// \file  Defines the three numbers of a BERTScore comparison.
 #pragma once
 
 namespace evenkeel {
 
-/// Similarities in [-1, 1]; rescaled ones may be outside.
+/// Precision, recall and F1, in [-1, 1]. Rescaled values may be outside.
 struct MatchScore {
   double precision = 0, recall = 0, f1 = 0;
 };

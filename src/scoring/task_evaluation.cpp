@@ -20,7 +20,7 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-/// No answer is never right, whatever was expected.
+/// Returns whether an answer is correct. An empty answer never is.
 bool is_right(const std::string& answer, const std::string& gold) { return !answer.empty() && answer == gold; }
 
 void count_answers(const TaskInfo& task, std::span<const Row> rows, bool lowercase, std::span<Prediction> predictions,
@@ -50,7 +50,8 @@ bool is_said(const std::string& output, std::span<const std::string> references)
                      [&](const std::string& reference) { return is_right(output, strip(reference)); });
 }
 
-/// \param to_the_letter  what an exact match is
+/// Scores free text.
+/// \param to_the_letter  whether an exact match compares the texts without normalising them
 void compare_texts(std::span<const Row> rows, bool to_the_letter, std::span<Prediction> predictions, TaskScore& score) {
   const double weight = 1.0 / static_cast<double>(predictions.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
@@ -89,14 +90,14 @@ void score_answers(const TaskInfo& task, const TaskRows& set, const EvaluationOp
   score.majority = majority_rate(set.rows);
 }
 
-/// Rows that ask the same in the same context count once.
+/// Returns the number of distinct questions. Rows with the same question and context count once.
 int64_t distinct_questions(std::span<const Row> rows) {
   std::set<std::vector<std::string_view>> questions;
   for (const auto& row : rows) questions.insert(question_of(row));
   return static_cast<int64_t>(questions.size());
 }
 
-/// A task is evaluated at several budgets and after several rounds: what is to be said of its rows is said once.
+/// Logs a note once per process, because a task is evaluated at several budgets and rounds.
 void warn_once(const std::string& note) {
   static std::set<std::string> said;
   if (!note.empty() && said.insert(note).second) log::warning("[evaluate] ", note);
@@ -105,7 +106,7 @@ void warn_once(const std::string& note) {
 using Clock = std::chrono::steady_clock;
 using OnRows = std::function<void(int64_t done, int64_t rows)>;
 
-/// Rows as training sees them.
+/// Returns rows tokenised as for training.
 TokenizedRows whole_rows(const CausalLm& model, const Tokenizer& tokenizer, std::span<const Row> rows,
                          const EvaluationOptions& options) {
   const int64_t most = model.spec().max_positions;
@@ -119,7 +120,7 @@ void check_answers_left(const TaskInfo& task, const TokenizedRows& whole) {
   EK_CHECK(!whole.examples.empty(), kData, "task ", task.name, ": no row keeps anything of its answer when it is cut");
 }
 
-/// The likelihoods of rows [first, first + count) of those that kept an answer, as predictions.
+/// Computes the likelihoods of rows [first, first + count) of those that kept an answer, as predictions.
 AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
                     std::span<const Example> examples, size_t first) {
   const auto together = examples.subspan(first, rows_together(examples.subspan(first)));
@@ -163,7 +164,7 @@ void weigh_answers(const CausalLm& model, const Tokenizer& tokenizer, const Forw
 
 bool is_blank_text(std::string_view text) { return strip(text).empty(); }
 
-/// What of a row no score may rest on; empty: nothing.
+/// Returns why a row cannot be scored; empty if it can.
 std::string fault_of(const TaskInfo& task, const Row& row) {
   const bool asked = std::any_of(row.turns.begin(), row.turns.end() - (row.turns.empty() ? 0 : 1),
                                  [](const Turn& turn) { return !is_blank_text(turn.content); });

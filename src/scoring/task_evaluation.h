@@ -1,5 +1,7 @@
-/// \file  How well a model answers a task. Choices: by generation and extraction, and by ranking the allowed answers by
-/// likelihood. Free text: by generation, compared with the accepted answers. Or the likelihood of the answers alone.
+/// \file  Evaluates a model on a task.
+/// Tasks with choices are evaluated by generating and extracting an answer, and by ranking the allowed answers by
+/// likelihood. Free text is generated and compared with the accepted answers. A task with Scoring::kNll measures the
+/// likelihood of the answers only.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +17,32 @@
 
 namespace evenkeel {
 
-/// What evaluate_task() would refuse of a task's rows, before anything is computed: no rows, prompts that are empty or
-/// longer than the model's positions leave, no answer that is left when rows are cut. What `set.note` says is logged
-/// once. \param shape  its weights are not read. \throws kData naming task and row (0 = the first)
+/// Checks the rows of a task before anything is computed: that there are rows, that check_test_rows() accepts them,
+/// that prompts are non-empty and fit the model's positions, and, for Scoring::kNll, that answers remain after cutting.
+/// `set.note` is logged once.
+/// \param shape  a model, possibly without weights
+/// \throws kData naming task and row (0 = the first)
 void check_task(const CausalLm& shape, const Tokenizer& tokenizer, const TaskInfo& task, const TaskRows& set,
                 const EvaluationOptions& options);
-/// What evaluate_task() asks of rows before anything runs. \throws kData naming task and row (0 = the first) that asks
-/// nothing, whose answer is empty or, of a choice, none of row_answers(), or whose references all say nothing.
+/// Checks that every row has a question and an answer.
+/// \throws kData naming task and row (0 = the first) when a row has no question, an empty answer, a choice that is not
+/// in row_answers(), or only blank references
 void check_test_rows(const TaskInfo& task, std::span<const Row> rows);
 
-/// Each prompt runs once: its cache serves the ranking of the answers (total log-probability, ties to the answer named
-/// first) and then generation, which goes on behind the answer that it begins with. What the prompts of a task begin
-/// with alike runs once. Without `predictions`, and greedily, an output ends where its answer can be read and nothing
-/// that follows could change it: scores are the same. An answer is ranked behind what stands before the first option
-/// in the row's output, whichever is right. Prompt and answer are tokenised together, as in training. A context that
-/// does not fit loses its tail. Free text is not ranked. What `set.note` says is logged once. Scoring::kNll generates
-/// nothing: rows are cut and tokenised as for training, the end of sequence included, and no
-/// batch of theirs is longer than 4096 tokens or one row. \throws kNumeric naming task and first row (0 = the first)
-/// whose logits are not finite.
-/// \param predictions  filled when given, one per row.
+/// Evaluates a model on a task. `set.note` is logged once.
+/// Each prompt runs once. Its cache is used to rank the answers by total log-probability (ties go to the answer named
+/// first), and then to generate. If greedy decoding begins with one of the answers, generation continues after it. A
+/// common beginning of the prompts is computed once. Prompt and answer are tokenised together, as in training. A
+/// context that is too long loses its tail.
+/// Answers are ranked as continuations of the text that precedes the first option in the row's output, whichever answer
+/// is correct. Free text is not ranked.
+/// Greedy outputs end early, where no further text can change the extracted answer, unless `predictions` is given.
+/// Scores are the same.
+/// Scoring::kNll generates nothing. Rows are cut and tokenised as for training, including the end of sequence, and a
+/// batch has at most 4096 tokens or one row.
+/// \param predictions  receives one prediction per row; null: not needed
+/// \param on_progress  called with the number of rows done and of all rows
+/// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kData as check_test_rows()
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
                         std::vector<Prediction>* predictions = nullptr,

@@ -1,4 +1,4 @@
-/// \file  The options of an evaluation, the score of a task, and the prediction for a row.
+/// \file  Defines the options of an evaluation, the score of a task, and the prediction for a row.
 #pragma once
 
 #include <array>
@@ -17,18 +17,19 @@ namespace evenkeel {
 class AnswerJournal;
 class BertScorer;
 
+/// Selects how answers are generated: greedily, or by beam search of width 4.
 enum class Decode { kGreedy, kBeam4 };
 constexpr auto names(Decode) {
   return std::array{config::EnumName<Decode>{"greedy", Decode::kGreedy},
                     config::EnumName<Decode>{"beam4", Decode::kBeam4}};
 }
 
-/// Who routes. An adapter file holds factors and nothing of a router's options, so what other programs make of it is
-/// scored beside what the run makes of it (fed/exchange/unexportable_routing.h).
+/// Selects the program whose routing is evaluated. An adapter file does not contain router options, so another program
+/// may compute different scores from the exported adapter than the run does (fed/exchange/unexportable_routing.h).
 enum class ServedBy {
-  kRun,           ///< the run's own evaluation, with all that its method asks of a router
-  kTransformers,  ///< a program that reads the checkpoint's key for gates: no phi, no rescaler, gates as trained
-  kNativeGates,   ///< one that does not, as llama.cpp, vLLM and SGLang: the gates of the family's servers as well
+  kRun,           ///< the run itself, with the method's router options
+  kTransformers,  ///< a program that reads the checkpoint's gate key; no phi, no rescaler, gates as trained
+  kNativeGates,   ///< a program that uses the gates that GateRule::servers gives, as llama.cpp, vLLM and SGLang do
 };
 constexpr auto names(ServedBy) {
   return std::array{config::EnumName<ServedBy>{"run", ServedBy::kRun},
@@ -36,22 +37,25 @@ constexpr auto names(ServedBy) {
                     config::EnumName<ServedBy>{"native_gates", ServedBy::kNativeGates}};
 }
 
+/// Options of evaluate_task().
 struct EvaluationOptions {
   PromptTemplate form = PromptTemplate::kPaper;
   Decode decode = Decode::kGreedy;
   int64_t max_new_tokens = 32;
-  bool lowercase = false;         ///< headline accuracy from lower-cased output; both are always computed
-  bool likelihood = true;         ///< also rank the allowed answers
-  int64_t batch_size = 128;       ///< prompts generated at once
-  KvType cache = KvType::kExact;  ///< storage of keys and values (docs/decisions/0050-evaluation.md)
-  double cache_gib = 6;           ///< what they may take: a batch is as many prompts as fit, one at least
-  int64_t cutoff = 0;             ///< tokens of a prompt with context, whose tail is cut; 0: what the positions leave
-  const BertScorer* bert_scorer = nullptr;  ///< compares free text too; borrowed; null: no BERTScore
-  /// Borrowed: what is answered is kept there by batch, and what it holds under `journal_key` is not answered again.
+  bool lowercase = false;  ///< compute the headline accuracy from lower-cased output; both variants are always recorded
+  bool likelihood = true;  ///< also rank the allowed answers
+  int64_t batch_size = 128;       ///< prompts generated together
+  KvType cache = KvType::kExact;  ///< number type of cached keys and values (docs/decisions/0050-evaluation.md)
+  double cache_gib = 6;  ///< memory limit of the cache in GiB; reduces the batch to the prompts that fit, at least one
+  /// Longest prompt in tokens, for prompts with a context, whose tail is cut; 0: the model's positions.
+  int64_t cutoff = 0;
+  const BertScorer* bert_scorer = nullptr;  ///< scores free text too, borrowed; null: no BERTScore
+  /// Stores answered batches, borrowed. Batches that it holds under `journal_key` are not computed again. Null: no
+  /// journal.
   AnswerJournal* journal = nullptr;
-  std::string journal_key{};  ///< tells apart all that answers depend on, beside the task's name and rows
+  std::string journal_key{};  ///< distinguishes everything that answers depend on, except the task's name and rows
 
-  void visit(auto& field) {  // but for what is said elsewhere in a config: the template, the encoder
+  void visit(auto& field) {  // the template and the encoder have other config sections
     field("decode", decode, "greedy, or beam4: beam search of width 4");
     field("max_new_tokens", max_new_tokens, "longest answer in tokens, 1 or more");
     field("cutoff", cutoff,
@@ -72,19 +76,19 @@ struct EvaluationOptions {
   }
 };
 
-/// What is measured of a task.
+/// Selects what is measured: choices, free text, or the likelihood of the answers.
 enum class AnswerKind { kChoice, kText, kLikelihood };
 
-/// Whose test rows the score of a client is of.
+/// Selects the test rows of a client's score: its own, or all rows.
 enum class RowsOf { kOwn, kAll };
 constexpr auto names(RowsOf) {
   return std::array{config::EnumName<RowsOf>{"own", RowsOf::kOwn}, config::EnumName<RowsOf>{"all", RowsOf::kAll}};
 }
 
-/// One client at whose budget something is scored, where clients have test rows of their own.
+/// Identifies the client of a score, in runs whose clients have their own test rows.
 struct ClientOfScore {
   int64_t id = 0;
-  std::optional<std::string> name{};  ///< where it has one
+  std::optional<std::string> name{};  ///< name of the client, if it has one
   RowsOf rows = RowsOf::kOwn;
 
   bool operator==(const ClientOfScore&) const = default;
@@ -95,39 +99,39 @@ struct ClientOfScore {
   }
 };
 
-/// Printed together, always: none of these means much alone. A task has the measures of its kind.
+/// Score of a task. It contains the measures of its AnswerKind, which are always printed together.
 struct TaskScore {
   std::string task;
   double budget = 1.0;
-  std::string reading{};  ///< of "at budget beta" with a rank method: a or b (docs/ambiguities.md, R25); else empty
-  ServedBy served_by = ServedBy::kRun;  ///< any other: a score of the adapter as it is exported
+  std::string reading{};  ///< rank evaluation mode of a rank method: "a" or "b" (docs/ambiguities.md, R25); else empty
+  ServedBy served_by = ServedBy::kRun;  ///< other than kRun: score of the exported adapter
   int64_t top_k = 0;
   int64_t rows = 0;
-  int64_t questions = 0;          ///< different ones among the rows: what a score rests on; 0 where a record is older
-  double accuracy = 0;            ///< correct / rows, the headline; an answer that cannot be read is wrong
-  double accuracy_cased = 0;      ///< from the output as it is
-  double accuracy_lowercase = 0;  ///< from the lower-cased output
-  double invalid_rate = 0;        ///< rows without any allowed answer in the output
-  double accuracy_valid = 0;      ///< correct / rows with a readable answer; 0 when there is none
+  int64_t questions = 0;          ///< number of distinct questions among the rows; 0 in older records
+  double accuracy = 0;            ///< headline: correct answers / rows; an unreadable answer is wrong
+  double accuracy_cased = 0;      ///< accuracy from the unchanged output
+  double accuracy_lowercase = 0;  ///< accuracy from the lower-cased output
+  double invalid_rate = 0;        ///< share of rows whose output contains no allowed answer
+  double accuracy_valid = 0;      ///< correct answers / rows with a readable answer; 0 if there are none
   double accuracy_likelihood =
-      0;  ///< gold answer has the largest log-likelihood among those the row allows; 0 when not asked for
+      0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
   double chance = 0, majority = 0;
   AnswerKind kind = AnswerKind::kChoice;
-  double exact_match = 0, f1 = 0;  ///< means over rows of the best over references (data/text_metrics.h)
+  double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
   std::optional<double> bert_score =
-      {};                   ///< F1 (rescaled if the scorer has a baseline), mean over rows; absent without a scorer
-  double empty_rate = 0;    ///< rows answered with nothing
-  int64_t context_cut = 0;  ///< rows whose context lost its tail
-  double nll = 0;         ///< mean negative log-likelihood (natural log) of the answers' tokens, over all rows together
-  double perplexity = 0;  ///< exp(nll)
-  int64_t answer_tokens = 0;                 ///< what that mean is over
-  int64_t cut = 0;                           ///< rows cut at the cutoff or the model's positions
-  std::optional<ClientOfScore> client = {};  ///< absent: of nobody in particular
+      {};                     ///< mean F1 over rows, rescaled if the scorer has a baseline; absent without a scorer
+  double empty_rate = 0;      ///< share of rows with an empty answer
+  int64_t context_cut = 0;    ///< rows whose context was cut
+  double nll = 0;             ///< mean negative log-likelihood (natural log) per answer token, over all rows
+  double perplexity = 0;      ///< exp(nll)
+  int64_t answer_tokens = 0;  ///< number of answer tokens
+  int64_t cut = 0;            ///< rows cut at the cutoff or at the model's positions
+  std::optional<ClientOfScore> client = {};  ///< client of the score; absent: not the score of a single client
   std::vector<int64_t> missing_clients =
-      {};  ///< whose rows it lacks: merged of a federation's nodes, some of them lost
+      {};  ///< ids of the clients whose rows are missing, because their nodes were lost
   double seconds = 0;
 
-  void visit(auto& field) {  // base/format/record.h; the keys that the kind of task has
+  void visit(auto& field) {  // writes the keys of the AnswerKind
     field("task", task);
     field("budget", budget);
     field.optional("reading", reading);
@@ -181,17 +185,17 @@ struct TaskScore {
   }
 };
 
-/// What a model answered to one row, and what was made of it.
+/// Answer of a model to one row, and its scores.
 struct Prediction {
   std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
-  std::string extracted;  ///< answer read from it; empty when there is none
+  std::string extracted;  ///< answer found in the output; empty: none found
   std::string gold;
-  std::string ranked;                        ///< most likely answer; empty when ranking is off
-  std::vector<std::string> references = {};  ///< free text: the accepted answers
-  double exact_match = 0, f1 = 0;            ///< free text: the best over references
+  std::string ranked;                        ///< likeliest allowed answer; empty when ranking is off
+  std::vector<std::string> references = {};  ///< accepted answers of free text
+  double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};
-  double nll = 0;             ///< likelihood: sum over the answer's tokens
-  int64_t answer_tokens = 0;  ///< 0: the row was cut before its answer
+  double nll = 0;             ///< kLikelihood: sum of the negative log-likelihood over the answer's tokens
+  int64_t answer_tokens = 0;  ///< kLikelihood: tokens of the answer; 0: the row was cut before the answer
 
   void visit(auto& field) {  // base/format/record.h
     field("output", output);

@@ -19,7 +19,7 @@ at::Tensor likeliest_only(const at::Tensor& logits_NV, int64_t count) {
   return logits_NV.masked_fill(logits_NV < last_N1, kNothing);
 }
 
-/// From the least likely on, what holds no more than 1 - top_p together goes.
+/// Removes the least likely tokens whose probabilities sum to at most 1 - top_p.
 at::Tensor nucleus_only(const at::Tensor& logits_NV, double top_p) {
   const auto [sorted_NV, order_NV] = logits_NV.sort(/*dim=*/1, /*descending=*/false);
   auto goes_NV = sorted_NV.softmax(1).cumsum(1) <= 1 - top_p;

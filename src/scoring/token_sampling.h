@@ -1,5 +1,5 @@
-/// \file  Which token follows when it is drawn: probabilities as transformers' temperature, top-k and top-p warpers,
-/// make them, in that order. Dimension names: N rows, V vocabulary.
+/// \file  Draws tokens at random. Probabilities equal those of transformers' temperature, top-k and top-p warpers,
+/// applied in this order. Dimension names: N rows, V vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,18 +8,21 @@
 
 namespace evenkeel {
 
+/// Options of random sampling.
 struct Sampling {
-  double temperature = 1.0;  ///< divides the logits, above 0
-  int64_t top_k = 0;         ///< tokens kept, the likeliest ones and what ties with the last; 0: all
-  double top_p = 1.0;        ///< in (0, 1]: the fewest likeliest tokens that hold so much probability are kept
+  double temperature = 1.0;  ///< divisor of the logits, above 0
+  int64_t top_k = 0;         ///< number of likeliest tokens to keep, plus ties with the last one; 0: all
+  double top_p = 1.0;        ///< in (0, 1]; keeps the fewest likeliest tokens whose probabilities sum to at least this
   uint64_t seed = 42;
-  void check() const;  ///< \throws kConfig naming the flag and what is allowed
+  void check() const;  ///< checks the values. \throws kConfig naming the flag and the allowed values
 };
 
-/// Probabilities [N, V] float32, 0 for what is not kept; at least one token of a row is.
+/// Computes the probabilities of the kept tokens, [N, V] float32. Other tokens get 0. At least one token per row is
+/// kept.
 at::Tensor kept_probabilities(const at::Tensor& logits_NV, const Sampling& sampling);
 
-/// The token whose share of [0, 1) holds `uniform`. \param probabilities [V] float32; their sum may be a little off 1
+/// Returns the first token at which the cumulative probability exceeds `uniform`, a number in [0, 1).
+/// \param probabilities_V  [V] float32; the sum may differ slightly from 1
 int64_t drawn_token(const at::Tensor& probabilities_V, double uniform);
 
 }  // namespace evenkeel

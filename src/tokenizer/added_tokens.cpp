@@ -31,7 +31,7 @@ size_t spaces_at_start(std::string_view text) {
   return at;
 }
 
-/// Where the whitespace at the end of `text` begins, looking no further back than `limit`.
+/// Returns the offset at which the trailing white space begins, at least `limit`.
 size_t spaces_begin_at_end(std::string_view text, size_t limit) {
   size_t end = text.size();
   while (end > limit) {

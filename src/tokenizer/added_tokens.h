@@ -1,5 +1,5 @@
-/// \file  Added tokens: cut out of the text before anything else sees it, leftmost first and longest first, as the
-/// `tokenizers` library does, with its flags.
+/// \file  Splits added tokens off the text before it is normalised and pre-tokenised, as the `tokenizers` library does.
+/// The leftmost match wins, and at the same position the longest.
 #pragma once
 
 #include <array>
@@ -12,33 +12,35 @@
 
 namespace evenkeel {
 
+/// An added token with the flags of the `tokenizers` library.
 struct AddedToken {
   int64_t id = 0;
   std::string content;
-  bool single_word = false;  ///< only where neither neighbour is a word character
-  bool lstrip = false;       ///< takes the whitespace before it along
-  bool rstrip = false;       ///< takes the whitespace after it along
-  bool normalized = true;    ///< looked for in the normalised text
-  bool special = false;      ///< left out by a decode that skips special tokens
-  bool is_text = false;      ///< cut like other text where it stands
-  bool by_class = false;     ///< no file names it: the tokenizer's class adds it
+  bool single_word = false;  ///< matches only if no word character is adjacent
+  bool lstrip = false;       ///< includes the white space before it
+  bool rstrip = false;       ///< includes the white space after it
+  bool normalized = true;    ///< matched in the normalised text
+  bool special = false;      ///< skipped when decoding with skip_special_tokens
+  bool is_text = false;      ///< true: encoded like other text (split_special_tokens)
+  bool by_class = false;     ///< true: added by the tokenizer's class; no file names it
 };
 
-/// Finds a set of added tokens in texts.
+/// Finds added tokens in texts. Thread-safe after the last add().
 class AddedTokenMatcher {
  public:
-  /// `pattern` is what to look for: the content, normalised when the token is. Of two equal patterns the first counts.
+  /// Adds a token. \param pattern  text to find: the content, normalised if token.normalized is set. If two tokens have
+  /// equal patterns, the first is kept.
   void add(std::string_view pattern, const AddedToken& token);
   bool empty() const { return nodes_.size() == 1; }
 
-  /// A token (id >= 0) or a stretch of other text (id < 0).
+  /// A part of a text: a token (id >= 0), or text between tokens (id < 0).
   struct Piece {
     std::string_view text;
     int64_t id;
   };
 
-  /// Pieces of `text` in order, none empty; appended to `out`. Cost: one look-up per byte; where a token may begin, at
-  /// most the length of the longest token. REQUIRES valid UTF-8.
+  /// Appends the pieces of `text` to `out`, in order; none is empty. The pieces are views into `text`. Cost: one
+  /// look-up per byte, plus at most the length of the longest token at each possible start. REQUIRES valid UTF-8.
   void split(std::string_view text, std::vector<Piece>& out) const;
 
  private:
@@ -61,7 +63,7 @@ class AddedTokenMatcher {
 
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<Flags> tokens_;
-  std::bitset<1 << 16> starts_;  ///< the first two bytes of the patterns: most positions end here
+  std::bitset<1 << 16> starts_;  ///< first two bytes of the patterns, to skip most positions quickly
 };
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  Text as BERT's tokenizers prepare it: normalised, then cut at white space and around punctuation, equal to
-/// the `tokenizers` library's BertNormalizer and BertPreTokenizer. Source: Devlin et al. 2019.
+/// \file  Normalises and splits text as BERT's tokenizers do. The results equal the `tokenizers` library's
+/// BertNormalizer and BertPreTokenizer. Source: Devlin et al. 2019.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,32 @@ namespace evenkeel {
 
 /// The settings of a BertNormalizer.
 struct BertNormalizer {
-  bool clean_text = true;               ///< control characters vanish, white space becomes a space
-  bool handle_chinese_chars = true;     ///< a space on either side of each CJK ideograph
-  std::optional<bool> strip_accents{};  ///< nonspacing marks vanish; not said: as `lowercase`
-  bool lowercase = true;
+  bool clean_text = true;               ///< removes control characters; white space becomes a space
+  bool handle_chinese_chars = true;     ///< adds a space on both sides of each CJK ideograph
+  std::optional<bool> strip_accents{};  ///< removes nonspacing marks; default: as `lowercase`
+  bool lowercase = true;                ///< converts to lower case
 
-  /// `text` normalised: a view of `storage`. REQUIRES valid UTF-8.
+  /// Returns the normalised text, a view of `storage`. REQUIRES valid UTF-8.
   std::string_view normalized(std::string_view text, std::string& storage) const;
 };
 
-/// Lower case, character by character: a capital sigma at the end of a word becomes the one inside words, as in the
-/// library. REQUIRES valid UTF-8.
+/// Converts to lower case character by character. As in the library, a capital sigma at the end of a word becomes the
+/// letter used inside words. REQUIRES valid UTF-8.
 std::string lowered(std::string_view text);
 
-/// Bits of bert_flags(): what a code point is to BERT, whose library has these classes from Unicode 8.
+/// Bits of bert_flags(): BERT's classes of code points. The library uses Unicode 8.
 inline constexpr uint8_t kBertRemoved = 1;      ///< control, format, private use, U+0000 and U+FFFD
 inline constexpr uint8_t kBertSpace = 2;        ///< white space
 inline constexpr uint8_t kBertPunctuation = 4;  ///< a word of its own
 inline constexpr uint8_t kBertMark = 8;         ///< nonspacing: an accent
 inline constexpr uint8_t kBertIdeograph = 16;   ///< CJK
 
-/// One byte per code point below 0x110000; built at first use and kept.
+/// Returns a table of one byte per code point below 0x110000. It is built at the first call and never freed.
+/// Thread-safe.
 const uint8_t* bert_flags();
 
-/// Calls `use(word)` for each word of normalised text: runs without white space or punctuation, and each punctuation
-/// character by itself.
+/// Calls `use(word)` for each word of a normalised text: each run without white space or punctuation, and each
+/// punctuation character. The words are views into `text`. REQUIRES valid UTF-8.
 template <typename Use>
 void bert_words(std::string_view text, Use&& use) {
   const uint8_t* flags = bert_flags();

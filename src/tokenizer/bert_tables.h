@@ -1,6 +1,5 @@
-/// \file  Where the classes of characters that BERT's tokenizers go by, Unicode 8 in the `tokenizers` library, differ
-/// from those of this machine's library. Found by asking both about every code point, as
-/// tests/parity/test_word_piece.py still does.
+/// \file  Lists the code points that BERT's tokenizers (Unicode 8 in the `tokenizers` library) classify differently
+/// from the local Unicode library. tests/parity/test_word_piece.py compares all code points.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace evenkeel {
 
-/// Format characters, punctuation and nonspacing marks younger than Unicode 8: of no class.
+/// Format characters, punctuation and nonspacing marks that are newer than Unicode 8. They belong to no class.
 inline constexpr unicode::Range kBertUnclassed[] = {
     // clang-format off
     {0x0061D, 0x0061D}, {0x007FD, 0x007FD}, {0x00890, 0x00891}, {0x00898, 0x0089F}, {0x008CA, 0x008E2},
@@ -35,24 +34,24 @@ inline constexpr unicode::Range kBertUnclassed[] = {
     {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E944, 0x1E94A}, {0x1E95E, 0x1E95F},  // clang-format on
 };
 
-/// ASCII characters that are symbols to Unicode and punctuation to BERT, with those that are both.
+/// ASCII characters that BERT treats as punctuation: Unicode's punctuation and symbols.
 inline constexpr unicode::Range kAsciiSymbols[] = {{0x21, 0x2F}, {0x3A, 0x40}, {0x5B, 0x60}, {0x7B, 0x7E}};
-/// Punctuation of Unicode 8 that is something else now.
+/// Punctuation in Unicode 8 that has another category now.
 inline constexpr unicode::Range kOldPunctuation[] = {{0x166D, 0x166D}, {0x111C9, 0x111C9}};
-/// Nonspacing marks of Unicode 8 that are spacing now.
+/// Nonspacing marks in Unicode 8 that are spacing marks now.
 inline constexpr unicode::Range kOldMarks[] = {{0x1734, 0x1734}, {0x1171E, 0x1171E}};
-/// What stands for text that could not be decoded, removed like a control character.
+/// The replacement character, which is removed like a control character.
 inline constexpr unicode::Range kReplacement[] = {{0xFFFD, 0xFFFD}};
-/// The blocks that BERT puts spaces around.
+/// Blocks of ideographs that BERT surrounds with spaces.
 inline constexpr unicode::Range kIdeographs[] = {{0x03400, 0x04DBF}, {0x04E00, 0x09FFF}, {0x0F900, 0x0FAFF},
                                                  {0x20000, 0x2A6DF}, {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF},
                                                  {0x2F800, 0x2FA1F}};
 
-/// Capitals first .. last, whose small letters begin at `lower`.
+/// Upper-case letters first .. last; their lower-case letters start at `lower`.
 struct LowerRange {
   uint32_t first, last, lower;
 };
-/// Pairs of letters younger than Unicode 14, sorted.
+/// Pairs of letters added since Unicode 15, sorted.
 inline constexpr LowerRange kLowerSince15[] = {
     {0x01C89, 0x01C89, 0x01C8A}, {0x0A7CB, 0x0A7CB, 0x00264}, {0x0A7CC, 0x0A7CC, 0x0A7CD}, {0x0A7CE, 0x0A7CE, 0x0A7CF},
     {0x0A7D2, 0x0A7D2, 0x0A7D3}, {0x0A7D4, 0x0A7D4, 0x0A7D5}, {0x0A7DA, 0x0A7DA, 0x0A7DB}, {0x0A7DC, 0x0A7DC, 0x0019B},

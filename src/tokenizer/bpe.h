@@ -1,6 +1,6 @@
-/// \file  Byte-pair encoding: words to ids by the merges of lowest rank, on bytes in GPT-2's printable alphabet or on
-/// characters, those without a token as their bytes. Source: Sennrich et al. 2016 (BPE); Radford et al. 2019 (on
-/// bytes); Kudo and Richardson 2018 (bytes for unknown characters).
+/// \file  Encodes words by byte-pair encoding: repeatedly merges the adjacent pair with the lowest rank. Words are
+/// sequences of bytes (in GPT-2's printable alphabet) or of characters (with bytes as fallback for unknown characters).
+/// Source: Sennrich et al. 2016 (BPE); Radford et al. 2019 (on bytes); Kudo and Richardson 2018 (byte fallback).
 #pragma once
 
 #include <array>
@@ -14,34 +14,38 @@
 
 namespace evenkeel {
 
-/// GPT-2's alphabet: printable bytes stand for themselves, the other 68 for the code points from U+0100 on.
+/// Returns GPT-2's alphabet: the code point for each byte. Printable bytes map to themselves, the other 68 to the code
+/// points from U+0100 on.
 std::array<uint32_t, 256> byte_alphabet();
 
-/// The bytes a token of the alphabet stands for; nothing when it has a character outside the alphabet.
+/// Converts a token in the alphabet to its bytes. Returns nothing if a character is outside the alphabet.
 std::optional<std::string> bytes_of_token(std::string_view token);
 
-/// `bytes` written in the alphabet (UTF-8).
+/// Converts bytes to a token in the alphabet (UTF-8).
 std::string token_of_bytes(std::string_view bytes);
 
+/// Options of the BPE model, as in tokenizer.json.
 struct BpeOptions {
-  std::string unk_token;       ///< for a byte or character that has no token; empty: such vanish
-  bool fuse_unk = false;       ///< one unk for a run of such
-  bool ignore_merges = false;  ///< a word that is a token is that token, whatever the merges say
-  bool byte_level = true;      ///< tokens are bytes in the alphabet; else they are text
-  bool byte_fallback = false;  ///< of text: a character without a token becomes "<0x..>" for each of its bytes
+  std::string unk_token;       ///< token for an unknown byte or character; empty: it is dropped
+  bool fuse_unk = false;       ///< true: a run of unknown characters gives one unk_token
+  bool ignore_merges = false;  ///< true: a word in the vocabulary becomes one token, without merging
+  bool byte_level = true;      ///< true: tokens are bytes in the alphabet; false: tokens are text
+  bool byte_fallback = false;  ///< text only: an unknown character becomes a token "<0x..>" per byte
 };
 
-/// Encodes words. Immutable and thread-safe: each thread has its own cache of words, bounded (2 MiB).
+/// Encodes words. Immutable and thread-safe: each thread has its own cache of words of at most 2 MiB.
 class BytePairEncoder {
  public:
   using Vocabulary = std::unordered_map<std::string, int64_t>;
 
-  /// `merges` in order of rank. \throws kData when a merge or the unk token has a part that is not in the vocabulary,
-  /// or bytes in the alphabet would need the fallback.
+  /// \param merges  in order of rank
+  /// \throws kData if a merge or unk_token refers to a token outside the vocabulary, or if byte_level and byte_fallback
+  /// are set and a character of the alphabet is outside the vocabulary.
   BytePairEncoder(const Vocabulary& vocabulary, const std::vector<std::pair<std::string, std::string>>& merges,
                   const BpeOptions& options);
 
-  /// Appends the ids of one word, non-empty. Cost: a hash look-up for a word seen before; else O(n log n) in its bytes.
+  /// Appends the ids of one word to `out`. REQUIRES a non-empty word. Cost: one hash look-up for a cached word;
+  /// otherwise O(n log n) in its bytes.
   void encode(std::string_view word, std::vector<int64_t>& out) const;
 
  private:
@@ -68,14 +72,14 @@ class BytePairEncoder {
   void merge_long(std::vector<uint32_t>& ids) const;
   void encode_uncached(std::string_view word, std::vector<uint32_t>& ids) const;
 
-  std::vector<Merge> table_;  ///< open addressing, a power of two, at most half full
+  std::vector<Merge> table_;  ///< hash table, open addressing; the size is a power of two, at most half full
   uint64_t mask_ = 0;
-  std::array<uint32_t, 256> byte_ids_{};                  ///< of the alphabet, or "<0x..>"
-  std::unordered_map<uint32_t, uint32_t> character_ids_;  ///< by code point; of text only
+  std::array<uint32_t, 256> byte_ids_{};                  ///< token of each byte: of the alphabet, or "<0x..>"
+  std::unordered_map<uint32_t, uint32_t> character_ids_;  ///< token of each code point; text only
   uint32_t unk_id_ = kNoId;
   bool fuse_unk_ = false, byte_level_ = true;
-  std::unordered_map<std::string, uint32_t> whole_words_;  ///< for ignore_merges only
-  uint64_t instance_;                                      ///< tells the caches of different encoders apart
+  std::unordered_map<std::string, uint32_t> whole_words_;  ///< vocabulary; with ignore_merges only
+  uint64_t instance_;                                      ///< distinguishes the encoders in the threads' caches
 };
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  Trains the byte-level BPE tokenizer of the built-in model and saves it as a `tokenizer.json` that the
-/// `tokenizers` library loads and encodes with identically.
+/// \file  Trains the byte-level BPE tokenizer of the built-in model. The result is a `tokenizer.json` that the
+/// `tokenizers` library can load and that gives the same ids there.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,17 @@
 
 namespace evenkeel {
 
+/// Options of train_tokenizer().
 struct TokenizerTraining {
-  int64_t vocab_size = 2048;  ///< ids in all: special tokens, 256 bytes, merges
-  std::vector<std::string> special_tokens = {"<|endoftext|>", "<|padding|>"};  ///< take the first ids
-  int64_t min_frequency = 2;  ///< a pair seen fewer times is not merged
+  int64_t vocab_size = 2048;  ///< number of ids: special tokens, 256 bytes and merges
+  /// Special tokens; they get the first ids.
+  std::vector<std::string> special_tokens = {"<|endoftext|>", "<|padding|>"};
+  int64_t min_frequency = 2;  ///< pairs that occur less often are not merged
 };
 
-/// Trains on `texts` and returns the tokenizer.json text. Deterministic: ties go to the pair whose tokens come first by
-/// id. Source: Sennrich et al. 2016, on bytes as GPT-2 does. Cost: O(merges * occurrences), with incremental pair
-/// counts.
+/// Trains on `texts` and returns the content of tokenizer.json. Deterministic: of equally frequent pairs, the one with
+/// the smaller ids is merged first. Source: Sennrich et al. 2016, on bytes as in GPT-2. Cost: O(merges * occurrences),
+/// with incremental pair counts.
 std::string train_tokenizer(std::span<const std::string> texts, const TokenizerTraining& training);
 
 }  // namespace evenkeel

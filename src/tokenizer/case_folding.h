@@ -1,6 +1,6 @@
-/// \file  What matches what under the option i, as Oniguruma 6.9.10 has it with Unicode 16: characters that case
-/// folding (Unicode's statuses C and F) writes alike, and several characters that it writes for one, such as ss for the
-/// sharp s.
+/// \file  Implements case-insensitive matching as in Oniguruma 6.9.10 with Unicode 16 (option i). Characters match if
+/// they have the same case folding (statuses C and F). A sequence of characters may match one character, e.g. ss and
+/// the sharp s.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace evenkeel::unicode {
 
-/// `set` with all characters that fold to what a member folds to.
+/// Returns `set` and all characters with the same case folding as a member.
 CodeSet with_all_cases(const CodeSet& set);
 
-/// What members of `set` fold to where that is several characters: for each the sets that match them, short ones first.
+/// Returns the sequences that match a member of `set` whose folding has several characters. A sequence is a list of
+/// sets, one per character; shorter sequences come first.
 std::vector<std::vector<CodeSet>> folded_sequences(const CodeSet& set);
 
-/// Whether the two begin what one character folds to, so that the two together match that one.
+/// Returns true if `first` and `second` begin the case folding of one character, so that together they may match it.
 bool fold_together(uint32_t first, uint32_t second);
 
 }  // namespace evenkeel::unicode

@@ -1,6 +1,6 @@
-/// \file  Named classes of code points as Oniguruma 6.9.10 has them, with Unicode 16: properties, POSIX brackets and
-/// letters such as \w. General categories come from unicode.h; scripts and binary properties are PCRE2's, with what
-/// Unicode added since (unicode_properties.h).
+/// \file  Defines the named character classes of Oniguruma 6.9.10 with Unicode 16: properties, POSIX brackets, and
+/// classes such as \w. General categories come from unicode.h. Scripts and binary properties come from PCRE2, with the
+/// additions of newer Unicode versions (unicode_properties.h).
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@
 
 namespace evenkeel::unicode {
 
-/// \p{name} inside brackets: a general category, a script, a POSIX class or one of the binary properties of
-/// unicode_properties.h, by its long or its short name. Case, spaces, hyphens and underscores do not count. Nothing for
-/// other names.
+/// Returns the class \p{name} inside brackets: a general category, a script, a POSIX class or a binary property of
+/// unicode_properties.h, by its long or short name. Case, spaces, hyphens and underscores are ignored. Returns nothing
+/// for an unknown name.
 std::optional<CodeSet> property_class(std::string_view name);
 
-/// [:name:]; nothing for other names.
+/// Returns the class [:name:], or nothing for an unknown name.
 std::optional<CodeSet> posix_class(std::string_view name);
 
-/// \d, \h, \s or \w inside brackets.
+/// Returns the class \d, \h, \s or \w inside brackets. \param letter  d, h, s or w.
 CodeSet letter_class(char letter);
 
-/// \w, \p{word} and \b outside brackets, which also count the superscripts 1 2 3 and the fractions of Latin-1 as word
-/// characters.
+/// Returns the word characters of \w, \p{word} and \b outside brackets. They also include the superscripts 1 2 3 and
+/// the fractions of Latin-1.
 CodeSet word_outside_brackets();
 
-/// `set` as a bracket expression of PCRE2, properties first where they are a part of the set.
+/// Returns `set` as a bracket expression of PCRE2. Properties that are subsets of it come first.
 std::string bracket_expression(const CodeSet& set);
 
 }  // namespace evenkeel::unicode

@@ -1,5 +1,4 @@
-/// \file  The chat template that a model's folder brings along, and the special tokens it writes; rendered as
-/// transformers' apply_chat_template does.
+/// \file  Renders conversations with the chat template of a model's folder, as transformers' apply_chat_template does.
 /// Example:  tokenizer.chat_template().render(std::array{chat_message("user", "Hi")}, true).text
 #pragma once
 
@@ -17,44 +16,48 @@
 
 namespace evenkeel {
 
-/// {"role": role, "content": content}. Texts are UTF-8.
+/// Returns the message {"role": role, "content": content}. Texts are UTF-8.
 jinja::Value chat_message(std::string_view role, std::string_view content);
-/// JSON as a template sees it: objects in their order, null as none. \param place  what errors begin with.
-/// \throws kData for a number beyond 64 bits, and for what is nested too deep
+/// Converts JSON to a template value. Objects keep their order of keys; null becomes none. \param place  prefix of
+/// errors
+/// \throws kData for a number beyond 64 bits, or for values nested too deeply.
 jinja::Value chat_value(const OrderedJson& json, const std::string& place);
 
-/// Names that a template may use beside messages and add_generation_prompt: tools, documents and others.
+/// Template variables in addition to messages and add_generation_prompt, e.g. tools and documents.
 using ChatVariables = std::vector<std::pair<std::string, jinja::Value>>;
 
-/// Threads may render side by side.
+/// A parsed chat template with the special tokens of its model. The const functions are thread-safe.
 class ChatTemplate {
  public:
-  /// bos_token, eos_token, ...: what a template may name; one that a tokenizer lacks writes nothing.
+  /// Texts of bos_token, eos_token, ..., by name. A token that is missing here renders as an empty string.
   using SpecialTokens = std::map<std::string, std::string>;
 
-  /// chat_template.jinja of the folder, else the `chat_template` of its tokenizer_config.json: a text, or a list of
-  /// named ones, of which "default" is taken. Special tokens are those that the folder's files and the
-  /// tokenizer's class name (tokenizer_folder.h). \throws kData naming the folder that has no template, or
-  /// the file and line that cannot be read (jinja/template.h)
+  /// Reads the template of a model's folder: chat_template.jinja, or else `chat_template` of tokenizer_config.json. The
+  /// latter is a string, or a list of named templates, of which "default" is used. The special tokens are
+  /// special_tokens_of(folder).
+  /// \throws kData naming the folder if it has no template, or the file and line of an error (jinja/template.h).
   static ChatTemplate of_model(const std::filesystem::path& folder);
-  /// A template of one's own, for a model that has none or another; special tokens are those of the model's folder.
+  /// Reads the template from `file`, and the special tokens from the model's folder. \throws kIo, kData.
   static ChatTemplate of_file(const std::filesystem::path& file, const std::filesystem::path& folder);
-  /// \param origin  what errors begin with
+  /// \param origin  prefix of error messages. \throws kData for an invalid template.
   ChatTemplate(std::string_view source, std::string origin, SpecialTokens special);
 
-  /// From now on strftime_now is defined and writes this moment. Not thread-safe.
+  /// Defines strftime_now, which returns this date. Without this call strftime_now is undefined. Not thread-safe.
   void use_date(const jinja::Date& date) { date_ = date; }
 
-  /// \param messages  dicts, each with all keys that its message has
-  /// \param add_generation_prompt  ends with what opens an assistant's turn
-  /// \param more  variables; tools and documents are none where they are not among these. \throws kData when the
-  /// template refuses
+  /// Renders a conversation.
+  /// \param messages  dicts with all keys of each message
+  /// \param add_generation_prompt  true: the text ends with the opening of an assistant's turn
+  /// \param more  further variables; they override others of the same name. `tools` and `documents` are none by
+  /// default.
+  /// \throws kData if the template raises an error.
   jinja::Rendered render(std::span<const jinja::Value> messages, bool add_generation_prompt,
                          const ChatVariables& more = {}) const;
-  /// Whether {% generation %} says which parts are answers; `generated` holds them then.
+  /// Returns true if the template has {% generation %} blocks. Rendered::generated then holds the byte ranges of the
+  /// answers.
   bool marks_answers() const { return template_.marks_generation(); }
   const std::string& origin() const { return origin_; }
-  const std::string& source() const { return source_; }  ///< the text of the template
+  const std::string& source() const { return source_; }
   const SpecialTokens& special_tokens() const { return special_; }
 
  private:
@@ -64,10 +67,10 @@ class ChatTemplate {
   std::optional<jinja::Date> date_;
 };
 
-/// The special tokens that a folder's files and its tokenizer's class name, as of_model() takes them.
+/// Returns the special tokens that the folder's files and its tokenizer class define (tokenizer_folder.h).
 ChatTemplate::SpecialTokens special_tokens_of(const std::filesystem::path& folder);
 
-/// The files of a folder that of_model() reads and tokenizer_files() does not name, those that are there.
+/// Returns the existing files of a folder that of_model() reads, without those of tokenizer_files().
 std::vector<std::filesystem::path> chat_template_files(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  Sets of Unicode code points as sorted ranges. Surrogates belong to no set.
+/// \file  Represents sets of Unicode code points as sorted ranges. No set contains surrogates.
 #pragma once
 
 #include <cstddef>
@@ -7,24 +7,29 @@
 
 namespace evenkeel::unicode {
 
+/// A range of code points.
 struct CodeRange {
-  uint32_t first, last;  ///< both inside
+  uint32_t first, last;  ///< both included
 };
 
+/// An immutable set of code points.
 class CodeSet {
  public:
   CodeSet() = default;
-  /// \param ranges  in any order, overlaps allowed; surrogates are left out
+  /// \param ranges  in any order, may overlap; surrogates are removed
   explicit CodeSet(std::vector<CodeRange> ranges);
+  /// Returns the set of first .. last.
   static CodeSet of(uint32_t first, uint32_t last) { return CodeSet({{first, last}}); }
+  /// Returns the set of all code points.
   static CodeSet all();
 
   const std::vector<CodeRange>& ranges() const { return ranges_; }
   bool empty() const { return ranges_.empty(); }
   bool contains(uint32_t code_point) const;
+  /// Returns true if `other` is a subset.
   bool includes(const CodeSet& other) const;
 
-  // Each costs O(ranges).
+  // The following operations cost O(ranges).
   CodeSet complement() const;
   friend CodeSet operator|(const CodeSet& a, const CodeSet& b);
   friend CodeSet operator&(const CodeSet& a, const CodeSet& b);
@@ -32,7 +37,7 @@ class CodeSet {
   friend bool operator==(const CodeSet& a, const CodeSet& b);
 
  private:
-  std::vector<CodeRange> ranges_;  ///< ascending, with gaps between them
+  std::vector<CodeRange> ranges_;  ///< ascending, not adjacent
 };
 
 }  // namespace evenkeel::unicode

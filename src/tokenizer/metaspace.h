@@ -1,4 +1,4 @@
-/// \file  Metaspace: spaces written as a visible character, as SentencePiece does.
+/// \file  Implements Metaspace: spaces are replaced by a visible character, as in SentencePiece.
 #pragma once
 
 #include <string>
@@ -9,20 +9,22 @@
 
 namespace evenkeel {
 
+/// The Metaspace pre-tokenizer.
 struct Metaspace {
+  /// Selects which texts get a replacement prepended: all, only the beginning of the whole text, or none.
   enum Scheme { kAlways, kFirst, kNever };
 
   std::string replacement;  ///< one character
-  Scheme scheme;            ///< which stretches of a text begin with it
-  bool splits;              ///< into words, each with the replacement before it
+  Scheme scheme;
+  bool splits;  ///< true: splits into words, each beginning with the replacement
 
-  /// `text` with replacements for its spaces; `first`: it stands at the beginning of the whole text.
+  /// Returns `text` with spaces replaced. \param first  true if `text` begins the whole text.
   std::string written(std::string_view text, bool first) const;
-  /// Appends the words of a text that has been written so.
+  /// Appends the words of a text returned by written() to `out`, as views into `text`.
   void words(std::string_view text, std::vector<std::string_view>& out) const;
 };
 
-/// Reads also the older key add_prefix_space. \throws kData with the place
+/// Reads the settings. The older key add_prefix_space is accepted. \throws kData with the place.
 Metaspace metaspace_of(const JsonView& json);
 
 }  // namespace evenkeel

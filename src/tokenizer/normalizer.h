@@ -1,4 +1,4 @@
-/// \file  The normalizer of a tokenizer.json: what happens to a text before it is cut into words.
+/// \file  Normalises text before pre-tokenisation, with the normalizer of a tokenizer.json.
 #pragma once
 
 #include <functional>
@@ -11,23 +11,26 @@
 
 namespace evenkeel {
 
-/// NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer and Sequences of them, as the `tokenizers`
-/// library applies them. Immutable and thread-safe.
+/// The normalizer of a tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, Strip, BertNormalizer and
+/// Sequences of them, as in the `tokenizers` library. Immutable and thread-safe.
 class Normalizer {
  public:
-  Normalizer() = default;  ///< leaves texts as they are
-  /// \throws kData with the place on a kind or key that is not supported.
+  Normalizer() = default;  ///< changes nothing
+  /// \throws kData with the place of an unsupported kind or key.
   explicit Normalizer(const JsonView& json);
 
-  /// `text` normalised: the text itself where nothing changes, else a view of `storage`. REQUIRES valid UTF-8.
-  /// \throws kData when a text becomes a thousand times as long.
+  /// Returns the normalised text: `text` itself if nothing changes, otherwise a view of `storage`. REQUIRES valid
+  /// UTF-8.
+  /// \throws kData if the text becomes more than about 1,000 times as long.
   std::string_view operator()(std::string_view text, std::string& storage) const;
 
-  /// Whether a text may lose characters: the library then counts places in another way.
+  /// Returns true if a step may remove characters. Metaspace with prepend_scheme "first" is not supported after such a
+  /// step.
   bool removes() const { return removes_; }
 
  private:
-  using Step = std::function<std::optional<std::string>(std::string_view)>;  ///< nothing: the text stays as it is
+  /// Returns the changed text, or nothing if it is unchanged.
+  using Step = std::function<std::optional<std::string>(std::string_view)>;
 
   void add(const JsonView& json);
   void add_replace(const JsonView& json);

@@ -1,5 +1,5 @@
-/// \file  Splitting patterns of tokenizer.json: regular expressions in Oniguruma's syntax, translated
-/// (pattern_translation.h) and run by PCRE2 with its JIT, and literal strings.
+/// \file  Matches the patterns of a tokenizer.json: literal strings, and regular expressions in Oniguruma's syntax. The
+/// expressions are translated (pattern_translation.h) and run by PCRE2 with its JIT.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,22 @@
 
 namespace evenkeel {
 
-/// A stretch of a text, by bytes.
+/// The bytes [begin, end) of a text.
 struct TextSpan {
   size_t begin, end;
-  bool matched;
+  bool matched;  ///< true: a match; false: text between matches
 };
 
+/// A compiled pattern. Immutable and thread-safe.
 class SplitPattern {
  public:
-  /// \throws kData naming the pattern: malformed, or without an exact counterpart (pattern_translation.h).
+  /// Compiles a regular expression. \throws kData naming a pattern that is malformed or has no exact equivalent in
+  /// PCRE2.
   static SplitPattern regex(std::string_view pattern);
+  /// Returns a pattern that matches `text` only.
   static SplitPattern literal(std::string_view text);
 
-  /// Matches and the gaps between them, in order; together they are the whole text. Thread-safe. REQUIRES valid UTF-8.
+  /// Returns the matches and the text between them, in order; together they are the whole text. REQUIRES valid UTF-8.
   std::vector<TextSpan> find(std::string_view text) const;
 
   SplitPattern(SplitPattern&&) noexcept;

@@ -1,4 +1,5 @@
-/// \file  A place within a pattern in Oniguruma's syntax, and what is read alike within brackets and outside of them.
+/// \file  Reads a pattern in Oniguruma's syntax character by character, with the parts of the syntax that are the same
+/// inside and outside brackets.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,13 @@
 
 namespace evenkeel {
 
+/// A position in a pattern. The pattern is borrowed.
 class PatternCursor {
  public:
-  /// REQUIRES valid UTF-8, which outlives the cursor.
+  /// REQUIRES valid UTF-8 that outlives the cursor.
   explicit PatternCursor(std::string_view pattern) : pattern_(pattern) {}
 
-  /// \throws kData naming the pattern and `what`.
+  /// Throws kData naming the pattern and `what`.
   [[noreturn]] void refuse(std::string_view what) const;
 
   bool done() const { return at_ >= pattern_.size(); }
@@ -23,18 +25,20 @@ class PatternCursor {
   char peek() const { return done() ? '\0' : pattern_[at_]; }
   bool starts(std::string_view text) const { return rest().starts_with(text); }
   void skip(size_t bytes) { at_ += bytes; }
+  /// Skips `text` and returns true if the rest begins with it; otherwise returns false.
   bool take(std::string_view text) {
     if (!starts(text)) return false;
     at_ += text.size();
     return true;
   }
 
-  /// The next character. \throws kData at the end
+  /// Reads one character. \throws kData at the end of the pattern.
   uint32_t code_point();
-  /// Behind a backslash: \n, \x41, \x{1F600}, \u0041, or any character that has no other meaning there.
+  /// Reads a character after a backslash: \n, \x41, \x{1F600}, \u0041, or a character without another meaning.
+  /// \throws kData for other escapes.
   uint32_t escaped_code_point();
-  /// Behind a backslash: \d \h \s \w as within brackets and \p{..}, with their negations. Nothing, and the cursor where
-  /// it was, when there is something else.
+  /// Reads a class after a backslash: \d \h \s \w (with their meaning inside brackets), \p{..} and their negations.
+  /// Returns nothing, and does not advance, if something else follows.
   std::optional<unicode::CodeSet> escaped_class();
 
  private:

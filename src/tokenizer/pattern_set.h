@@ -1,17 +1,19 @@
-/// \file  Bracket expressions of Oniguruma's patterns: characters, ranges, escapes, POSIX brackets, nested sets and &&.
+/// \file  Reads bracket expressions of Oniguruma's patterns: characters, ranges, escapes, POSIX brackets, nested sets
+/// and &&.
 #pragma once
 
 #include "tokenizer/pattern_cursor.h"
 
 namespace evenkeel {
 
-/// A set as it is written: its members, or all others. The option i adds the other cases of what is written.
+/// A bracket expression: its members, or all other characters if `negated`. Case folding (option i) is not applied.
 struct PatternSet {
   unicode::CodeSet members;
   bool negated = false;
 };
 
-/// Reads a set whose [ has been read, to behind its ]. \throws kData on what Oniguruma refuses or reads with a warning.
+/// Reads the rest of a set whose "[" has been read, including its "]". \throws kData if Oniguruma rejects it or reads
+/// it with a warning.
 PatternSet read_set(PatternCursor& cursor);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  Patterns in Oniguruma's syntax, as the `tokenizers` library compiles them, rewritten for PCRE2: every class
-/// becomes an explicit set of code points as Oniguruma has it, every group and quantifier its counterpart.
+/// \file  Translates patterns from Oniguruma's syntax, as compiled by the `tokenizers` library, to PCRE2's. Each class
+/// becomes the set of code points that Oniguruma uses; groups and quantifiers become their equivalents.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace evenkeel {
 
-/// The pattern in PCRE2's syntax, for PCRE2_UTF and PCRE2_MULTILINE with \n as the newline. REQUIRES valid UTF-8.
-/// \throws kData naming the pattern and the construct: malformed, or without an exact counterpart. These are refused:
+/// Returns the pattern in PCRE2's syntax, for PCRE2_UTF, PCRE2_MULTILINE and \n as newline. REQUIRES valid UTF-8.
+/// \throws kData naming the pattern and the construct if it is malformed or has no exact equivalent. Not supported:
 /// back references, calls, callouts, absence, conditions, \G \K \X \y \Y, the options x, W, D, S and P, octal and
-/// control escapes, {3,1}, other property names than character_classes.h has, and under the option i letters that
-/// stand together for one that folds to them (ss, st, ff, fi, fl and the like).
+/// control escapes, {3,1}, property names that character_classes.h does not list, and under the option i sequences of
+/// letters that match one character by case folding (ss, st, ff, fi, fl and others).
 std::string translate_pattern(std::string_view pattern);
 
-/// `text` as a pattern that matches it alone.
+/// Returns a pattern that matches `text` only.
 std::string quoted_pattern(std::string_view text);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  "Replace" in normalizers and decoders of a tokenizer.json.
+/// \file  Implements "Replace" of the normalizers and decoders in a tokenizer.json.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace evenkeel {
 
-/// {"Regex": ..} or {"String": ..} under the key "pattern". \throws kData with the place
+/// Reads the pattern {"Regex": ..} or {"String": ..} under the key "pattern". \throws kData with the place.
 SplitPattern pattern_of(const JsonView& json);
 
-/// Puts `content` in the place of each match of a pattern, empty matches included. Immutable and thread-safe.
+/// Replaces every match of a pattern, including empty matches, by a fixed text. Immutable and thread-safe.
 class Replacement {
  public:
-  /// \throws kData with the place
+  /// \throws kData with the place.
   explicit Replacement(const JsonView& json);
 
-  /// Nothing where nothing matches. REQUIRES valid UTF-8.
+  /// Returns the text with replacements, or nothing if there is no match. REQUIRES valid UTF-8.
   std::optional<std::string> apply(std::string_view text) const;
   const std::string& content() const { return content_; }
 

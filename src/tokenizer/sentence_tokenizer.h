@@ -1,9 +1,10 @@
-/// \file  Texts as encoders of the BERT kind take them: white space around them removed, cut to a length, a special
-/// token at each end; for byte-level BPE with a space in front, so that the first word is cut like any other, for
-/// WordPiece in NFC. Ids as the bert_score package has them from transformers' slow tokenizers, but for two corners
-/// where the `tokenizers` library parts with those: where tokenizer.json itself adds spaces, words behind a special
-/// token inside a text get one too; and an uncased WordPiece makes the capital sigma that ends a Greek word the small
-/// letter of the inside of words.
+/// \file  Encodes texts for BERT-like encoders. Surrounding white space is removed, the text is cut to a length, and a
+/// special token is added at each end. Byte-level BPE gets a leading space, so that the first word is encoded like any
+/// other; WordPiece gets NFC.
+///
+/// The ids equal those of the bert_score package with transformers' slow tokenizers, with two exceptions where the
+/// `tokenizers` library differs. If tokenizer.json itself adds spaces, words after a special token inside a text get
+/// one too. An uncased WordPiece converts a capital sigma at the end of a Greek word to the letter used inside words.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +17,27 @@
 
 namespace evenkeel {
 
+/// An encoded text.
 struct Sentence {
-  std::vector<int64_t> ids;  ///< first() ... last(); only these two when the text is blank
-  bool cut = false;          ///< its end was left out
+  std::vector<int64_t> ids;  ///< first() ... last(); only these two for a blank text
+  bool cut = false;          ///< true: the end of the text was cut off
 };
 
+/// A tokenizer for encoders. Immutable and thread-safe.
 class SentenceTokenizer {
  public:
-  /// Reads tokenizer.json of a model folder and, where there is one, `model_max_length` of tokenizer_config.json.
-  /// \param max_tokens  longest sequence the encoder takes; the shorter of the two counts
-  /// \throws kData naming the file: a tokenizer that Tokenizer does not read, does not put one special token at each
-  /// end, or cuts texts at their beginning.
+  /// Reads tokenizer.json of a model folder and, if present, `model_max_length` of tokenizer_config.json.
+  /// \param max_tokens  longest sequence that the encoder accepts; the smaller of the two limits applies
+  /// \throws kData naming the file if the tokenizer is not supported, does not add exactly one special token at each
+  /// end, or truncates texts at their beginning.
   static SentenceTokenizer load(const std::filesystem::path& folder, int64_t max_tokens);
 
-  /// \throws kData on bytes that are not UTF-8.
+  /// Encodes one text. \throws kData for invalid UTF-8.
   Sentence encode(std::string_view text) const;
 
-  int64_t first() const { return first_; }            ///< [CLS], <s>
-  int64_t last() const { return last_; }              ///< [SEP], </s>
-  int64_t max_tokens() const { return max_tokens_; }  ///< special tokens included
+  int64_t first() const { return first_; }            ///< e.g. [CLS] or <s>
+  int64_t last() const { return last_; }              ///< e.g. [SEP] or </s>
+  int64_t max_tokens() const { return max_tokens_; }  ///< longest sequence, including special tokens
 
  private:
   SentenceTokenizer(Tokenizer tokenizer, int64_t first, int64_t last, int64_t max_tokens);

@@ -1,4 +1,4 @@
-/// \file  Pre-tokenisation: cuts text into the words that byte-pair encoding works on.
+/// \file  Pre-tokenises text: splits it into the words that byte-pair encoding works on.
 #pragma once
 
 #include <deque>
@@ -14,20 +14,22 @@
 
 namespace evenkeel {
 
-/// Length in bytes of the first match of GPT-2's pattern in `text`, non-empty and valid UTF-8:
+/// Returns the length in bytes of the first match of GPT-2's pattern at the start of `text`:
 /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-/// The pattern matches everywhere, so taking it off the front again and again splits the whole text, in O(n).
+/// The pattern matches at every position, so repeated calls split a whole text in O(n). REQUIRES non-empty, valid
+/// UTF-8.
 size_t gpt2_word(std::string_view text);
 
-/// The pre-tokenizer of a tokenizer.json: any number of Split, Digits and Metaspace, then a ByteLevel or none.
+/// The pre-tokenizer of a tokenizer.json: any number of Split, Digits and Metaspace, then at most one ByteLevel.
+/// Immutable and thread-safe.
 class PreTokenizer {
  public:
-  PreTokenizer() = default;  ///< a text is one word
-  /// \throws kData with the place on a kind, key or pattern that is not supported.
+  PreTokenizer() = default;  ///< does not split
+  /// \throws kData with the place of an unsupported kind, key or pattern.
   explicit PreTokenizer(const JsonView& json);
 
-  /// Calls `use(word)` for each word of `text`, in order; `first`: it stands at the beginning of the whole text.
-  /// Thread-safe.
+  /// Calls `use(word)` for each word of `text`, in order. The words are valid during the call only. \param first  true
+  /// if `text` begins the whole text (Metaspace with prepend_scheme "first" depends on it).
   template <typename Use>
   void split(std::string_view text, bool first, Use&& use) const {
     if (steps_.empty()) return finish(text, use);
@@ -35,8 +37,9 @@ class PreTokenizer {
     for (const auto piece : run_steps(text, first, written)) finish(piece, use);
   }
 
+  /// Returns true if the last step is ByteLevel.
   bool has_byte_level() const { return has_byte_level_; }
-  /// Whether words depend on where in the whole text they stand.
+  /// Returns true if the words depend on `first` of split().
   bool asks_for_first() const { return asks_for_first_; }
 
  private:
@@ -45,7 +48,7 @@ class PreTokenizer {
     std::optional<SplitPattern> pattern;
     Behavior behavior;
     bool invert;
-    std::optional<Metaspace> metaspace{};  ///< instead of a pattern
+    std::optional<Metaspace> metaspace{};  ///< if set, used instead of a pattern
   };
 
   void add(const JsonView& json);

@@ -1,4 +1,4 @@
-/// \file  The decoder of a tokenizer.json: from tokens back to text.
+/// \file  Converts tokens back to text with the decoder of a tokenizer.json.
 #pragma once
 
 #include <functional>
@@ -9,18 +9,19 @@
 
 namespace evenkeel {
 
-/// ByteLevel, WordPiece, Metaspace, Replace, ByteFallback, Fuse, Strip and Sequences of them, as the `tokenizers`
-/// library applies them; without a decoder tokens are joined by spaces. Immutable and thread-safe.
+/// The decoder of a tokenizer.json: ByteLevel, WordPiece, Metaspace, Replace, ByteFallback, Fuse, Strip and Sequences
+/// of them, as in the `tokenizers` library. Without a decoder, tokens are joined by spaces. Immutable and thread-safe.
 class TokenDecoder {
  public:
   TokenDecoder() = default;  ///< joins by spaces
-  /// \throws kData with the place on a kind or key that is not supported.
+  /// \throws kData with the place of an unsupported kind or key.
   explicit TokenDecoder(const JsonView& json);
 
-  /// The text of `tokens`, valid UTF-8. \throws kData when it becomes a thousand times as long as the tokens.
+  /// Returns the text of `tokens`, valid UTF-8. \throws kData if it becomes more than about 1,000 times as long as the
+  /// tokens.
   std::string decode(std::vector<std::string> tokens) const;
 
-  /// The only step is ByteLevel, so the text is the bytes of the tokens one after the other.
+  /// Returns true if ByteLevel is the only step. The text is then the concatenation of the tokens' bytes.
   bool is_byte_level() const { return is_byte_level_; }
 
  private:

@@ -123,7 +123,7 @@ void Tokenizer::Impl::add_added_tokens(const TokenizerFile& file) {
   }
 }
 
-/// A model would look for the embedding of such an id where there is none.
+/// Checks that all ids of the templates have tokens: a model would have no embedding for others.
 void Tokenizer::Impl::check_templates() const {
   for (const auto& pieces : templates)
     for (const auto& piece : pieces)

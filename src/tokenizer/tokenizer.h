@@ -1,6 +1,6 @@
-/// \file  Tokenizers read from a Hugging Face `tokenizer.json`, equal id for id to the `tokenizers` library: byte-level
-/// BPE (GPT-NeoX/OLMo, Qwen and GPT-2/RoBERTa kinds), BPE on text with bytes for unknown characters (Llama, Mixtral and
-/// Gemma kinds) and BERT's WordPiece. Thread-safe for concurrent encode/decode.
+/// \file  Encodes and decodes text with a Hugging Face `tokenizer.json`. The ids equal those of the `tokenizers`
+/// library. Supported models: byte-level BPE (GPT-NeoX/OLMo, Qwen, GPT-2/RoBERTa), BPE on text with byte fallback
+/// (Llama, Mixtral, Gemma) and BERT's WordPiece.
 /// Example:  auto tok = Tokenizer::load("models/x/tokenizer.json");
 ///           tok.decode(tok.encode("Hello world")) == "Hello world"
 #pragma once
@@ -22,44 +22,54 @@ namespace evenkeel {
 class ChatTemplate;
 struct TokenizerFile;
 
+/// A tokenizer. The const functions are thread-safe.
 class Tokenizer {
  public:
-  /// \throws kData (file, what is not supported or malformed). Supported: model BPE with the pre-tokenizers of split.h
-  /// or none, model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
+  /// Reads one tokenizer.json, without the other files of its folder. Supported: model BPE with the pre-tokenizers of
+  /// split.h or none; model WordPiece with BertPreTokenizer; the normalizers of normalizer.h; post-processor ByteLevel,
   /// TemplateProcessing, RobertaProcessing, BertProcessing or a Sequence; the decoders of token_decoder.h; added tokens
-  /// with lstrip, rstrip, single_word, normalized, special.
-  /// `truncation` and `padding` are ignored with a warning.
+  /// with lstrip, rstrip, single_word, normalized, special. `truncation` and `padding` are ignored with a warning.
+  /// \throws kData (file, and what is unsupported or malformed).
   static Tokenizer load(const std::filesystem::path& tokenizer_json);
-  /// The tokenizer.json of a model's folder. \throws also kData naming the folder that has none.
+  /// Reads tokenizer.json of a model's folder together with the other tokenizer files (tokenizer_folder.h), as
+  /// transformers' AutoTokenizer does. \throws kData as load(), or naming the folder if it has no tokenizer.json.
   static Tokenizer of_model(const std::filesystem::path& folder);
 
-  /// Token ids of `text` (UTF-8; invalid bytes are \throws kData with their offset). With `add_special_tokens` the
-  /// post-processor's template is applied. Time O(n log n) in the length of the longest word.
+  /// Returns the token ids of `text`. With `add_special_tokens` the post-processor's special tokens are added. Cost:
+  /// O(n log n) in the length of the longest word. \throws kData for invalid UTF-8, with the byte offset.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
 
-  /// The text of the tokens, as the library writes it. `raw`: where the decoder is ByteLevel, bytes that are not UTF-8
-  /// stay. Ids
-  /// that no token has (models pad their embedding) give nothing, as in the library. \throws kData on a negative id.
+  /// Returns the text of the tokens, equal to the library's. Ids without a token are skipped (embeddings may be
+  /// padded). With `skip_special_tokens`, special tokens are skipped too. Invalid UTF-8 is replaced by U+FFFD, unless
+  /// `raw` is true and the decoder is ByteLevel. \throws kData for a negative id.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = false, bool raw = false) const;
 
-  int64_t vocab_size() const;  ///< one more than the largest id, added tokens included
-  /// Tokens that the tokenizer's class adds and no file names may lie beyond the embedding: texts with one are refused.
-  /// \throws kData naming the folder when an embedding of `rows` lacks rows for ids that files name.
+  /// Returns the largest id + 1, including added tokens.
+  int64_t vocab_size() const;
+  /// Checks that a model's embedding has a row for each token that the tokenizer's files name. Tokens that only the
+  /// tokenizer's class adds are not checked. \param rows  rows of the embedding \param folder  for the message
+  /// \throws kData naming the folder.
   void check_fits(int64_t rows, const std::filesystem::path& folder) const;
+  /// Returns the id of a token, or nothing if there is no such token.
   std::optional<int64_t> token_to_id(std::string_view token) const;
-  std::string id_to_token(int64_t id) const;  ///< \throws kData when no token has it
-  bool is_special(int64_t id) const;          ///< left out by a decode that skips special tokens
-  bool is_byte_level() const;                 ///< BPE on bytes: words hold the space before them
-  bool is_word_piece() const;                 ///< white space leaves no trace
+  /// Returns the token of an id, as written in the file. \throws kData if no token has the id.
+  std::string id_to_token(int64_t id) const;
+  /// Returns true if decode() with `skip_special_tokens` skips the id.
+  bool is_special(int64_t id) const;
+  /// Returns true for BPE on bytes. Its words include the space before them.
+  bool is_byte_level() const;
+  /// Returns true for WordPiece. Its tokens do not preserve white space.
+  bool is_word_piece() const;
 
-  /// The chat template that lies beside tokenizer.json, or the one to use, read anew. \throws kData when there is none
-  /// (tokenizer/chat_template.h)
+  /// Reads the chat template of the folder, or the file given to use_chat_template(). It is read at every call.
+  /// \throws kData if there is none or it is invalid (tokenizer/chat_template.h).
   ChatTemplate chat_template() const;
-  /// The tokens that files beside tokenizer.json name: bos_token, eos_token, ...; read anew.
+  /// Reads the tokens that the folder's files name: bos_token, eos_token, ... They are read at every call.
   std::map<std::string, std::string> named_tokens() const;
-  /// From now on the template is that of a file of one's own. Not thread-safe. \throws kIo, or kData when it is none.
+  /// Makes chat_template() read `file` from now on. Not thread-safe. \throws kIo if it cannot be read; kData if it is
+  /// no valid template.
   void use_chat_template(const std::filesystem::path& file);
-  /// From now on the template's strftime_now writes this moment. Not thread-safe.
+  /// Makes the chat template's strftime_now return this date from now on. Not thread-safe.
   void use_date(const jinja::Date& date);
 
   Tokenizer(Tokenizer&&) noexcept;

@@ -1,6 +1,6 @@
-/// \file  Which of transformers' tokenizer classes a model's folder is read with, and what that class makes of
-/// tokenizer.json: the classes of one model family take its vocabulary and merges alone and set the rest themselves, as
-/// transformers 5 does. Version 4 takes tokenizer.json as it is, whatever the class.
+/// \file  Determines which tokenizer class of transformers a model's folder is read with, and applies this class to
+/// tokenizer.json. As in transformers 5, the classes of a model family take only the vocabulary and the merges from
+/// tokenizer.json and define the rest themselves. (Version 4 takes tokenizer.json unchanged for all classes.)
 #pragma once
 
 #include <filesystem>
@@ -13,22 +13,26 @@
 
 namespace evenkeel {
 
-/// A special token that a class has where no file of the folder names one.
+/// A special token that a class defines if no file of the folder does.
 struct DefaultToken {
-  std::string_view name, content;
+  std::string_view name, content;  ///< e.g. "eos_token" and "</s>"
 };
 
+/// The supported classes. kAsWritten takes tokenizer.json unchanged.
 enum class TokenizerClass { kAsWritten, kGptNeoX, kGpt2, kQwen2, kLlama, kGemma };
 
-/// \param config  tokenizer_config.json; \param model  config.json; \param file  tokenizer.json
-/// \throws kData naming the class that is not supported
+/// Returns the class of a folder. \param config  tokenizer_config.json; \param model  config.json; \param file  path of
+/// tokenizer.json
+/// \throws kData naming the class if it is not supported.
 TokenizerClass tokenizer_class_of(const JsonView& config, const JsonView& model, const std::filesystem::path& file);
 
+/// Returns the special tokens that the class defines by default; none for kAsWritten.
 std::vector<DefaultToken> default_tokens(TokenizerClass kind);
 
-/// Sets model options, normalizer, pre-tokenizer, decoder and post-processor of a tokenizer.json as the class does, and
-/// takes its added tokens away.
-/// \throws kData  a model that the class cannot take, or a key that it cannot follow
+/// Replaces the model options, normalizer, pre-tokenizer and decoder of `tokenizer` by those of the class, and removes
+/// its added tokens. kGptNeoX also removes the post-processor. kAsWritten changes nothing.
+/// \param config  tokenizer_config.json
+/// \throws kData if the model is not BPE or a key is not supported.
 void apply_class(TokenizerClass kind, const JsonView& config, const std::optional<std::string>& unk_token,
                  Json& tokenizer);
 

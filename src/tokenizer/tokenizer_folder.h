@@ -1,5 +1,6 @@
-/// \file  What the files beside tokenizer.json say of a model's tokens: tokenizer_config.json, special_tokens_map.json,
-/// added_tokens.json, and config.json for the tokenizer's class; put together as AutoTokenizer of transformers 5 does.
+/// \file  Reads the tokenizer files of a model's folder and combines them as AutoTokenizer of transformers 5 does:
+/// tokenizer.json, tokenizer_config.json, special_tokens_map.json, added_tokens.json, and config.json for the
+/// tokenizer's class.
 #pragma once
 
 #include <filesystem>
@@ -14,30 +15,38 @@
 
 namespace evenkeel {
 
+/// The tokenizer files of one folder.
 class TokenizerFolder {
  public:
-  enum class Purpose { kTokenizer, kNames };  ///< names alone do not need tokenizer.json
-  /// Reads the folder's files, those that are there.
-  /// \throws kData with the file and key of what is malformed or not supported
+  /// Selects what is read.
+  /// - kTokenizer: all files.
+  /// - kNames: the files that name special tokens, without the content of tokenizer.json.
+  enum class Purpose { kTokenizer, kNames };
+  /// Reads the files of the folder; missing files count as empty. \throws kData with the file and key of what is
+  /// malformed or unsupported.
   explicit TokenizerFolder(const std::filesystem::path& folder, Purpose purpose = Purpose::kTokenizer);
 
-  /// bos_token, eos_token, ... and the names that the folder itself gives, with what they stand for, in transformers'
-  /// order.
+  /// Returns pairs of a name and the token's text, in transformers' order: bos_token, eos_token, ..., then names that
+  /// only this folder uses.
   std::vector<std::pair<std::string, std::string>> named_tokens() const;
-  /// tokenizer.json as the tokenizer's class takes it; moved out, so to be called once, last. \throws kData
+  /// Returns tokenizer.json as modified by the tokenizer's class. The content is moved out: call it once, after all
+  /// other functions. \throws kData.
   Json take_tokenizer();
-  /// Tokens that are added to it, one list after the other; an id stands where the folder says one, else -1.
+  /// Returns the lists of tokens to be added to tokenizer.json, in the order in which they are added. AddedToken::id is
+  /// -1 if no file gives an id.
   std::vector<std::vector<AddedToken>> additions() const;
+  /// Returns true if special tokens in a text are encoded like other text.
   bool splits_special_tokens() const { return config_.view().flag_or("split_special_tokens", false); }
 
  private:
+  /// A JSON file; an empty object if the file is missing.
   struct Document {
     std::string origin;
     Json json = Json::object();
     JsonView view() const { return {json, origin}; }
     bool contains(std::string_view key) const { return json.contains(key); }
   };
-  /// A token as a file names it: its text alone, or with flags.
+  /// A token as a file gives it: the text alone, or with flags.
   struct Given {
     AddedToken token;
     bool has_flags = false;
@@ -64,11 +73,11 @@ class TokenizerFolder {
   TokenizerClass class_ = TokenizerClass::kAsWritten;
   Named named_;
   std::vector<Given> extras_;
-  std::vector<AddedToken> decoder_;  ///< the added tokens that the files list, ids ascending
-  std::vector<AddedToken> listed_;   ///< the same in the order they were read
+  std::vector<AddedToken> decoder_;  ///< added tokens that the files list, by ascending id
+  std::vector<AddedToken> listed_;   ///< these tokens in the order in which they were read
 };
 
-/// The files beside config.json and tokenizer.json that say something of a folder's tokens, those that are there.
+/// Returns the existing files among tokenizer_config.json, special_tokens_map.json and added_tokens.json.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

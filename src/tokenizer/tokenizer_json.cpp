@@ -98,7 +98,7 @@ AddedToken added_of(const JsonView& json) {
   return token;
 }
 
-/// What the library numbers the next new token: one more than the largest added id, at least the vocabulary's size.
+/// Returns the library's id of the next new token: the largest added id + 1, but at least the vocabulary's size.
 int64_t next_id(const TokenizerFile& file) {
   auto next = static_cast<int64_t>(file.vocabulary.size());
   for (const auto& token : file.added) next = std::max(next, token.id + 1);

@@ -1,5 +1,4 @@
-/// \file  The content of a tokenizer.json, read strictly into plain structs; ids of added tokens as the `tokenizers`
-/// library gives them.
+/// \file  Reads a tokenizer.json into plain structs. Ids of added tokens equal those of the `tokenizers` library.
 #pragma once
 
 #include <cstdint>
@@ -20,30 +19,32 @@
 
 namespace evenkeel {
 
-/// A part of a post-processor's template: the sequence itself, or fixed ids around it.
+/// A part of a post-processor's template: the encoded text, or fixed ids.
 struct TemplatePiece {
-  bool is_sequence = false;
+  bool is_sequence = false;  ///< true: the encoded text; `ids` is empty
   std::vector<int64_t> ids;
 };
 using Template = std::vector<TemplatePiece>;
 
+/// The parts of a tokenizer.json.
 struct TokenizerFile {
   BytePairEncoder::Vocabulary vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  ///< in order of rank
   BpeOptions bpe;
-  std::optional<WordPieceOptions> word_piece;  ///< the model, instead of merges
+  std::optional<WordPieceOptions> word_piece;  ///< set for WordPiece, which has no merges
   std::vector<AddedToken> added;               ///< with their final ids
   Normalizer normalizer;
-  PreTokenizer pre_tokenizer;       ///< of byte-pair encoding
-  std::vector<Template> templates;  ///< applied one after the other
+  PreTokenizer pre_tokenizer;       ///< for BPE only
+  std::vector<Template> templates;  ///< of the post-processor, applied in order
   TokenDecoder decoder;
 };
 
-/// \throws kData with the file, the key and what is malformed, not supported or more than is sane; kIo when it cannot
-/// be read.
+/// Reads one file. \throws kData with the file and the key that is malformed, unsupported or above a limit; kIo if the
+/// file cannot be read.
 TokenizerFile read_tokenizer_file(const std::filesystem::path& file);
 
-/// The tokenizer.json of a model's folder with what the files beside it say (tokenizer_folder.h). \throws likewise
+/// Reads the tokenizer.json of a model's folder and applies the other tokenizer files (tokenizer_folder.h). Throws
+/// likewise.
 TokenizerFile read_tokenizer_folder(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  WordPiece: words to ids, the longest piece first. Source: Wu et al. 2016, as BERT uses it (Devlin et al.
-/// 2019).
+/// \file  Encodes words by WordPiece: takes the longest known piece at each position. Source: Wu et al. 2016, as used
+/// by BERT (Devlin et al. 2019).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,11 @@
 
 namespace evenkeel {
 
+/// Options of the WordPiece model, as in tokenizer.json.
 struct WordPieceOptions {
-  std::string unk_token = "[UNK]";
-  std::string prefix = "##";     ///< of pieces that go on within a word
-  int64_t max_characters = 100;  ///< a longer word is unknown
+  std::string unk_token = "[UNK]";  ///< token of a word that cannot be encoded
+  std::string prefix = "##";        ///< prefix of pieces that continue a word
+  int64_t max_characters = 100;     ///< a longer word becomes unk_token
 };
 
 /// Encodes words. Immutable and thread-safe.
@@ -21,22 +22,22 @@ class WordPieceEncoder {
  public:
   using Vocabulary = std::unordered_map<std::string, int64_t>;
 
-  /// \throws kData when the unknown token is not in the vocabulary.
+  /// \throws kData if unk_token is not in the vocabulary.
   WordPieceEncoder(const Vocabulary& vocabulary, const WordPieceOptions& options);
 
-  /// Appends the ids of one word of valid UTF-8, non-empty; the unknown token's when some part of it is no piece.
-  /// Cost: at most a hash look-up for each piece of each position of the longest word allowed.
+  /// Appends the ids of one word to `out`; only the id of unk_token if a part of the word is no piece. REQUIRES a
+  /// non-empty word in valid UTF-8. Cost: at most one hash look-up per possible piece.
   void encode(std::string_view word, std::vector<int64_t>& out) const;
 
  private:
-  /// Looks up views without making strings of them.
+  /// Allows look-ups by string_view without creating strings.
   struct Hash : std::hash<std::string_view> {
     using is_transparent = void;
   };
   using Pieces = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
 
-  Pieces first_, next_;  ///< pieces that begin a word, and those that go on, without their prefix
-  size_t longest_ = 0;   ///< bytes
+  Pieces first_, next_;  ///< pieces that begin a word; pieces that continue one, without their prefix
+  size_t longest_ = 0;   ///< length of the longest piece, bytes
   int64_t unk_id_;
   int64_t max_characters_;
 };

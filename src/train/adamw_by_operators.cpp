@@ -11,7 +11,7 @@ void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, d
                     config.betas[1], config.weight_decay, config.eps, /*amsgrad=*/false, /*maximize=*/false);
 }
 
-/// A factor that leaves a number as it is stands for a slice that is not active.
+/// Updates the active slices. Slices that are not active use factors that leave their numbers unchanged.
 void step_by_operators(const AdamWSlices& stack, const OptimizerConfig& config, double lr) {
   const auto type = stack.parameter.scalar_type();
   std::vector<int64_t> of_slice(static_cast<size_t>(stack.parameter.dim()), 1);

@@ -1,4 +1,4 @@
-/// \file  AdamW by LibTorch's operators, on any device and without waiting for it. Dimension name: E slices.
+/// \file  Declares AdamW with LibTorch's operators, for any device and without synchronising. Dimension name: E slices.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,20 +9,22 @@
 
 namespace evenkeel {
 
-/// Parameters with what a step reads and writes of each, side by side.
+/// Lists parameters with their gradients, moments and step counts, in the same order.
 struct AdamWTensors {
   std::vector<at::Tensor> parameters{}, gradients{}, exp_avgs{}, exp_avg_sqs{};
-  std::vector<at::Tensor> steps{};  ///< float32 scalars, counted up by the step
+  std::vector<at::Tensor> steps{};  ///< float32 scalars, incremented by the step
 };
 
-/// One step of all: kernels::adamw() up to rounding.
+/// Takes one step for all parameters. The result equals kernels::adamw() up to rounding.
 void step_by_operators(const AdamWTensors& all, const OptimizerConfig& config, double lr);
 
-/// One step of the slices [i] of a stacked parameter for which active_E[i] is true; the others stand still.
+/// Holds a stacked parameter. A step updates the slices [i] for which active_E[i] is true and leaves the others
+/// unchanged.
 struct AdamWSlices {
   at::Tensor parameter, gradient, exp_avg, exp_avg_sq;  // [E, ...]
   at::Tensor steps_E, active_E;                         // float32, bool
 };
+/// Takes one step for the active slices of a stacked parameter.
 void step_by_operators(const AdamWSlices& stack, const OptimizerConfig& config, double lr);
 
 }  // namespace evenkeel

@@ -32,7 +32,7 @@ struct AdamWLoop {
 
 template <typename T>
 void adamw(const AdamWSpan<T>& span, const AdamWFactors& factors) {
-  // Short enough that the gradient is zeroed while it is in the first-level cache.
+  // Small enough that the gradient is zeroed while it is in the first-level cache.
   constexpr int64_t kBlock = 1024;
   for (int64_t i = 0; i < span.n; i += kBlock)
     vectorised<AdamWLoop<T>>(span.parameter + i, span.gradient + i, span.exp_avg + i, span.exp_avg_sq + i,

@@ -28,7 +28,7 @@ int64_t targets_of(std::span<const ExampleRows> micro_batches) {
   return targets;
 }
 
-/// Rows of a shard in random order; when they run out, in another one.
+/// Draws the rows of a shard in random order. After the last row it starts a new order.
 class RowOrder {
  public:
   RowOrder(std::span<const Example> shard, const ClientView& view)
@@ -56,8 +56,8 @@ class RowOrder {
   size_t used_ = 0;
 };
 
-/// What trains: leaves, each with a gradient that a step finds zeroed, and for stacked experts the layer that tells
-/// which of them were used.
+/// Lists the trained tensors, which are leaves with zeroed gradients, and the mixture layer of each stacked expert
+/// tensor.
 struct Trained {
   std::vector<at::Tensor> tensors;
   std::vector<std::string> moe_layers;  ///< one per tensor, empty when not stacked
@@ -83,7 +83,7 @@ Trained make_trained(LocalSetup& setup, const Sites& sites) {
   return trained;
 }
 
-/// A client never trains more than rank r_c and never asks for more than K_c experts.
+/// Checks that a client trains at most rank r_c and uses at most K_c experts.
 void check_budget(const LocalSetup& setup, const ClientProfile& client) {
   EK_CHECK(setup.router.top_k <= client.top_k, kInternal, "client ", client.id, " would use ", setup.router.top_k,
            " experts per token, allowed: ", client.top_k);
@@ -100,7 +100,8 @@ void add_counts(RoutingByLayer& sum, const RoutingByLayer& routing) {
   }
 }
 
-/// Per stacked tensor, which experts were used or were given a gradient by the method; undefined for the others.
+/// Returns for each stacked tensor which experts were used or received a gradient from the method; undefined for other
+/// tensors.
 std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const RoutingByLayer> micro_batches) {
   std::map<std::string, at::Tensor> by_layer;
   const auto join = [&](const std::string& layer, const at::Tensor& active_E) {
@@ -116,7 +117,7 @@ std::vector<at::Tensor> active_experts(const Trained& trained, std::span<const R
   return active;
 }
 
-/// One client's round in the making.
+/// One client's round during training.
 class LocalRound {
  public:
   LocalRound(const CausalLm& model, const FederatedMethod& method, const Payload& download, const ClientView& view,
@@ -164,7 +165,7 @@ class LocalRound {
  private:
   bool is_elsewhere() const { return training_.residence && !training_.residence->device.is_cpu(); }
 
-  /// Takes what the steps read and write to where the base lies.
+  /// Copies everything that the steps use to the device of the base.
   void settle() {
     if (!training_.residence) return;
     auto copies = training_.residence->copies;
@@ -186,7 +187,7 @@ class LocalRound {
             .engine = training_.compute.engine};
   }
 
-  /// A step's. Without a target there is no loss to take a mean of, and nothing to learn: such ones are left out.
+  /// Draws the micro-batches of a step. Micro-batches without a target have no mean loss and are omitted.
   std::vector<ExampleRows> draw() {
     std::vector<ExampleRows> drawn;
     for (int64_t i = 0; i < training_.accumulation; ++i) {
@@ -197,7 +198,7 @@ class LocalRound {
     return drawn;
   }
 
-  /// Forward and backward of some micro-batches, each with a loss of its own.
+  /// Runs forward and backward passes of several micro-batches, each with its own loss.
   void pass(const ExampleRows& rows) {
     const int64_t each = training_.batch_size;
     const auto batch = training_.share_prefixes ? pack_shared(rows, each) : pack(rows, each);
@@ -220,7 +221,7 @@ class LocalRound {
     result_.tokens += batch.tokens();
   }
 
-  /// What is learned from the step's micro-batch `index`, whose task loss is `loss`.
+  /// Returns the loss to differentiate for micro-batch `index` of the step, given its task loss.
   at::Tensor loss_of(const LossSum& loss, size_t index) {
     step_losses_.push_back(loss.sum.detach());
     step_targets_ += loss.count;
@@ -230,13 +231,14 @@ class LocalRound {
     return extra.defined() ? mean + extra : mean;
   }
 
-  /// pass() divides by the accumulation, so a mean over the step is multiplied by it here.
+  /// Returns the divisor of a task loss. pass() divides by the accumulation, so a mean over the step is multiplied by
+  /// it here.
   double divisor(const LossSum& loss) const {
     if (training_.loss_mean == LossMean::kMicroBatch) return static_cast<double>(loss.count);
     return static_cast<double>(targets_of_step_) / static_cast<double>(training_.accumulation);
   }
 
-  /// Reads all numbers of the step at once: what is behind it, a device has not done before.
+  /// Records the numbers of the step with a single synchronisation, because a device may still be computing the step.
   void record_step() {
     double step_loss = 0;
     for (const double sum : metrics_.read(step_losses_)) {
@@ -258,7 +260,7 @@ class LocalRound {
   const LocalTraining& training_;
   RowOrder rows_;
   LocalSetup setup_;
-  Payload given_;  // where there is a residence
+  Payload given_;  // used with a residence only
   Trained trained_;
   std::optional<AdamW> optimizer_;
   std::vector<RoutingByLayer> micro_batches_;
@@ -266,7 +268,7 @@ class LocalRound {
   LocalResult result_;
   std::vector<at::Tensor> step_losses_;
   int64_t step_targets_ = 0;
-  int64_t targets_of_step_ = 0;  // known before its first pass
+  int64_t targets_of_step_ = 0;  // known before the first pass of the step
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// \file  What one client does in one round: a few optimiser steps on its own rows.
+/// \file  Trains one client for one round: a few optimiser steps on its own rows.
 #pragma once
 
 #include <cstdint>
@@ -15,41 +15,44 @@
 
 namespace evenkeel {
 
-/// Of one micro-batch, or of several in turn.
+/// Rows of one micro-batch, or of several consecutive ones.
 using ExampleRows = std::vector<const Example*>;
 
+/// Selects what a step does to an expert that no token chose.
 enum class IdleExpertUpdate {
-  kZeroGrad,  ///< an idle expert has a zero gradient: AdamW still decays it and applies stale momentum (transformers'
-              ///< semantics)
-  kSkip,      ///< an idle expert's slices and moments stand still
+  kZeroGrad,  ///< zero gradient: AdamW still applies decay and momentum, as transformers does
+  kSkip,      ///< the expert's factors and moments do not change
 };
 constexpr auto names(IdleExpertUpdate) {
   return std::array{config::EnumName<IdleExpertUpdate>{"zero_grad", IdleExpertUpdate::kZeroGrad},
                     config::EnumName<IdleExpertUpdate>{"skip", IdleExpertUpdate::kSkip}};
 }
 
-/// What the loss of an optimiser step is a mean over (docs/decisions/0003-loss-as-sum-and-count.md).
+/// Selects the mean that defines the loss of an optimiser step (docs/decisions/0003-loss-as-sum-and-count.md).
 enum class LossMean {
-  kMicroBatch,  ///< the targets of each micro-batch; the step's loss is the mean of these means
-  kStep,        ///< all targets of the step's micro-batches: each counts alike
+  kMicroBatch,  ///< mean over micro-batches of the mean over each micro-batch's targets
+  kStep,        ///< mean over all targets of the step
 };
 constexpr auto names(LossMean) {
   return std::array{config::EnumName<LossMean>{"micro_batch", LossMean::kMicroBatch},
                     config::EnumName<LossMean>{"step", LossMean::kStep}};
 }
 
-/// The part of [train] that a client needs.
+/// Options of a client's training: the config section [train].
 struct LocalTraining {
-  double local_epochs = 0.4;  ///< Gamma: steps = max(1, round(local_epochs * |D_c| / (batch_size * accumulation)))
-  int64_t batch_size = 8;     ///< sequences per micro-batch
-  int64_t accumulation = 2;   ///< micro-batches per optimiser step
+  /// Gamma; the number of steps is max(1, round(local_epochs * |D_c| / (batch_size * accumulation))).
+  double local_epochs = 0.4;
+  int64_t batch_size = 8;    ///< sequences per micro-batch
+  int64_t accumulation = 2;  ///< micro-batches per optimiser step
   LossMean loss_mean = LossMean::kMicroBatch;
-  bool share_prefixes = true;   ///< pack_shared(): equal up to rounding of gradients, and faster
-  int64_t merge_tokens = 2048;  ///< micro-batches of so many tokens together are one pass: equal up to rounding too
+  /// Compute equal beginnings of sequences once (pack_shared()); gradients are equal up to rounding.
+  bool share_prefixes = true;
+  /// Micro-batches with up to this many tokens together run in one pass; equal up to rounding.
+  int64_t merge_tokens = 2048;
   IdleExpertUpdate idle_expert_update = IdleExpertUpdate::kZeroGrad;
   OptimizerConfig optimizer;
-  Compute compute;                               ///< [model] says it, so no key here
-  std::shared_ptr<const Residence> residence{};  ///< of the base; null: the processor
+  Compute compute;                               ///< set by [model], so it has no key here
+  std::shared_ptr<const Residence> residence{};  ///< device of the base; null: the CPU
 
   void visit(auto& field) {
     field("local_epochs", local_epochs, "passes over a client's rows per round, > 0; at least one step is done");
@@ -73,14 +76,14 @@ struct LocalTraining {
   }
 };
 
-/// What a client measured in a round.
+/// Statistics of a client's round.
 struct LocalReport {
   int64_t steps = 0;
-  int64_t tokens = 0;                    ///< real tokens, those that shared a row with others included
-  int64_t targets = 0;                   ///< positions with a loss
-  double loss_sum = 0;                   ///< task loss summed over targets, natural log
-  double first_loss = 0, last_loss = 0;  ///< mean loss per target of the first and last step
-  RoutingByLayer counts;                 ///< summed over the round; logits undefined
+  int64_t tokens = 0;   ///< real tokens, including those computed together with equal ones of other sequences
+  int64_t targets = 0;  ///< positions with a loss
+  double loss_sum = 0;  ///< sum of the task loss over targets, natural log
+  double first_loss = 0, last_loss = 0;  ///< mean loss per target in the first and last step
+  RoutingByLayer counts;                 ///< routing counts summed over the round; logits are undefined
   std::map<std::string, double> metrics;
   double seconds = 0;
 
@@ -97,26 +100,31 @@ struct LocalReport {
   }
 };
 
+/// Result of a client's round: the statistics and the upload.
 struct LocalResult : LocalReport {
   Payload upload;
 };
 
-/// Called after every optimiser step with (steps done, steps in all, tokens so far). May throw to interrupt.
+/// Called after every optimiser step with (steps done, total steps, tokens so far). It may throw to end the training.
 using StepCallback = std::function<void(int64_t, int64_t, int64_t)>;
 
-/// prepare -> Gamma steps of (forward, loss, backward, edit_gradients, AdamW, edit_parameters) -> upload.
-/// Micro-batch loss: mean over its target tokens, divided by `accumulation`, or its sum divided by the targets of the
-/// whole step (`loss_mean`), merged or not. The order of rows is drawn
-/// from (seed, "batches", round, client). \throws kNumeric (step) when a loss is not finite.
+/// Trains one client for one round: prepare(), then for each step forward, loss, backward, edit_gradients(), AdamW and
+/// edit_parameters(), then upload().
+/// A micro-batch contributes its mean loss divided by `accumulation`, or its summed loss divided by the targets of the
+/// whole step (`loss_mean`). This holds for merged micro-batches too. The order of rows is drawn from (seed, "batches",
+/// round, client).
+/// \param shard  the client's rows
+/// \throws kNumeric naming the step when a loss is not finite; kData when `shard` is empty
 LocalResult train_locally(const CausalLm& model, const FederatedMethod& method, const Payload& download,
                           const ClientView& view, std::span<const Example> shard, const LocalTraining& training,
                           const StepCallback& on_step = {});
 
-/// Micro-batches, in order, as passes through the model: one joins those before it as long as they have at most
-/// `merge_tokens` tokens together; one by itself may have more (docs/decisions/0059-micro-batches-in-one-pass.md).
+/// Groups micro-batches into forward passes, in order. A pass has at most `merge_tokens` tokens, unless a single
+/// micro-batch has more (docs/decisions/0059-micro-batches-in-one-pass.md).
+/// \return the rows of each pass
 std::vector<ExampleRows> merged(std::span<const ExampleRows> micro_batches, int64_t merge_tokens);
 
-/// The optimiser steps of one round for a shard of `examples` rows.
+/// Returns the number of optimiser steps of one round for a client with `examples` rows.
 int64_t local_steps(const LocalTraining& training, int64_t examples);
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 15;  // numbers that a thread takes at a time
+constexpr int64_t kPiece = int64_t{1} << 15;  // numbers per task of a thread
 
 template <typename T>
 kernels::AdamWSpan<T> part_of(const std::array<at::Tensor, 4>& tensors, int64_t begin, int64_t end) {
@@ -33,7 +33,7 @@ at::Tensor take(const TensorMap& state, const std::string& name, const at::Tenso
 
 }  // namespace
 
-/// A tensor, or a slice of one, with what the step does to it.
+/// A tensor or a slice of one, with the factors of its step.
 struct AdamW::Work {
   std::array<at::Tensor, 4> tensors;  // parameter, gradient, moments
   kernels::AdamWFactors factors{};
@@ -71,7 +71,7 @@ at::Tensor& AdamW::contiguous_grad(size_t parameter) {
   return grad;
 }
 
-/// \param slice  of a stacked parameter; -1: all of it
+/// \param slice  index in a stacked parameter; -1: the whole parameter
 AdamW::Work AdamW::work_on(size_t parameter, int64_t slice, Gradients gradients, double lr) {
   Work work{.tensors = {parameters_[parameter].detach(), contiguous_grad(parameter), exp_avgs_[parameter],
                         exp_avg_sqs_[parameter]}};
@@ -113,7 +113,7 @@ void AdamW::update(const std::vector<at::Tensor>& active, double lr, Gradients g
   run_all(work);
 }
 
-/// Whole parameters together, stacks with a count for each slice one by one.
+/// Updates whole parameters together, and stacks with a step count per slice one by one.
 void AdamW::update_by_operators(const std::vector<at::Tensor>& active, double lr, Gradients gradients) {
   AdamWTensors whole;
   std::vector<at::Tensor> grads;
@@ -135,7 +135,7 @@ void AdamW::update_by_operators(const std::vector<at::Tensor>& active, double lr
   if (gradients == Gradients::kZeroed && !grads.empty()) at::_foreach_zero_(grads);
 }
 
-/// Pieces of equal length over all tensors, which threads take as they get free.
+/// Splits all tensors into pieces of equal length. Each thread takes the next piece when it is free.
 void AdamW::run_all(const std::vector<Work>& work) {
   struct Piece {
     const Work* work;

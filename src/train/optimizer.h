@@ -1,4 +1,4 @@
-/// \file  AdamW over stacked tensors in one fused pass, and its schedule for pre-training.
+/// \file  Declares the AdamW optimiser.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,30 +12,33 @@
 
 namespace evenkeel {
 
-/// What becomes of the gradients in a step.
+/// Selects what a step leaves in the gradients.
 enum class Gradients {
   kKept,
-  kZeroed,  ///< in the same pass, for the next step's sums
+  kZeroed,  ///< set to zero in the same pass
 };
 
-/// AdamW (Loshchilov and Hutter 2019): decoupled decay first, bias-corrected moments, eps outside the root. Equal to
-/// torch.optim.AdamW step for step. A parameter whose gradient is undefined is left alone.
+/// AdamW with decoupled decay first, bias-corrected moments, and eps outside the root. It equals torch.optim.AdamW step
+/// for step. A parameter without a gradient is not changed.
+/// Source: Loshchilov and Hutter 2019.
 class AdamW {
  public:
-  /// Parameters are contiguous, float32 or float64, all on one device. \param engine  kAten: on any device, equal up to
-  /// rounding, and no step waits for it
+  /// Creates an optimiser for contiguous parameters in float32 or float64, all on one device. The tensors are shared,
+  /// not copied.
+  /// \param engine  kAten: works on any device without synchronising; equal to kKernels up to rounding
   AdamW(std::vector<at::Tensor> parameters, const OptimizerConfig& config, Engine engine = Engine::kKernels);
 
-  /// One step with `lr` (default: the config's).
+  /// Takes one step with learning rate `lr`; -1 uses the config's rate.
   void step(double lr = -1, Gradients gradients = Gradients::kKept);
-  /// Updates only the slices [i] of stacked parameters for which active[p][i] is true, each slice with its own step
-  /// count
-  /// (`idle_expert_update = "skip"`). active[p] undefined: the whole parameter.
+  /// Updates only the slices [i] of stacked parameters for which active[p][i] is true (`idle_expert_update = "skip"`).
+  /// Each slice has its own step count. If active[p] is undefined, the whole parameter is updated.
   void step_active(const std::vector<at::Tensor>& active, Gradients gradients = Gradients::kKept);
 
-  /// Moments and step counts, for checkpoints of pre-training: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`, not copies.
+  /// Returns moments and step counts for checkpoints: `exp_avg.<i>`, `exp_avg_sq.<i>`, `step.<i>`. The tensors are not
+  /// copied.
   TensorMap state() const;
-  /// \throws kCheckpoint when a tensor is missing or of another size.
+  /// Restores moments and step counts.
+  /// \throws kCheckpoint when a tensor is missing or has another size
   void load_state(const TensorMap& state);
 
  private:
@@ -50,7 +53,7 @@ class AdamW {
   OptimizerConfig config_;
   Engine engine_;
   std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_;
-  std::vector<at::Tensor> steps_;  // scalar per parameter, or [E] per stacked parameter once step_active was used
+  std::vector<at::Tensor> steps_;  // scalar per parameter; [E] per stacked parameter after the first step_active()
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  The hyperparameters of AdamW, as the config section `optimizer` gives them.
+/// \file  Defines the hyperparameters of AdamW: the config section `optimizer`.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 namespace evenkeel {
 
+/// Hyperparameters of AdamW. The texts of visit() explain each.
 struct OptimizerConfig {
   std::string name = "adamw";
   double lr = 2e-4;

@@ -42,14 +42,14 @@ void check_fits(const Tokenizer& tokenizer, int64_t vocab_size) {
            " ids, the model's vocab_size is ", vocab_size);
 }
 
-/// The tokenizer.json that the configuration names; empty when one is to be trained.
+/// Returns the path of the tokenizer.json that the config names; empty if a tokenizer is to be trained.
 fs::path given_tokenizer(const PretrainConfig& config) {
   if (config.model.tokenizer.empty()) return {};
   const fs::path source = expand_data_path(config.model.tokenizer, "model.tokenizer");
   return is_folder(source) ? source / "tokenizer.json" : source;
 }
 
-/// The configured tokenizer, or one trained on the text, copied to `target` so that the result is a complete model
+/// Copies the configured tokenizer, or one trained on the text, to `target`, so that the result is a complete model
 /// folder.
 Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::string> texts, int64_t vocab_size,
                             const fs::path& target) {
@@ -66,7 +66,8 @@ Tokenizer install_tokenizer(const PretrainConfig& config, std::span<const std::s
   return tokenizer;
 }
 
-/// All documents end to end, an eos after each, cut into sequences of equal length; the rest is dropped.
+/// Concatenates all documents with an eos after each, and cuts the text into sequences of equal length. The remainder
+/// is dropped.
 class Corpus {
  public:
   Corpus(std::span<const std::string> texts, const Tokenizer& tokenizer, int64_t eos, int64_t length, double validation)
@@ -88,7 +89,7 @@ class Corpus {
     const auto start = ids_.begin() + index * length_;
     return {start, start + length_};
   }
-  /// Held-out sequences follow the training ones.
+  /// Returns a held-out sequence. They follow the training sequences.
   std::vector<int64_t> held_out(int64_t index) const { return sequence(training_ + index); }
 
  private:
@@ -96,7 +97,7 @@ class Corpus {
   std::vector<int32_t> ids_;
 };
 
-/// Sequences of step `step`: each epoch is a permutation of its own, so a resumed run reads the same rows.
+/// Selects the sequences of step `step`. Each epoch has its own permutation, so a resumed run reads the same rows.
 class Order {
  public:
   Order(const PretrainConfig& config, int64_t sequences) : seed_(config.seed), sequences_(sequences) {}
@@ -138,7 +139,7 @@ class Pretraining {
       check_fits(Tokenizer::load(tokenizer), model_->spec().vocab_size);
   }
 
-  /// Goes on from the checkpoint.
+  /// Continues from the checkpoint.
   bool run(const StopRequest& stop) {
     folder_.open();
     folder_.settle();
@@ -173,7 +174,8 @@ class Pretraining {
     return count;
   }
 
-  /// Text that does not do is not known before it is tokenised, and must not hold the folder for this config.
+  /// Loads the text. If the text is unsuitable, which only tokenising shows, the run is removed so that another config
+  /// can use the folder.
   void load_data_or_forget() {
     try {
       load_data();
@@ -273,8 +275,7 @@ class Pretraining {
     return folder_.step();
   }
 
-  /// Validation loss at every budget, with the checkpoint's own gating and the renormalised one: what fewer experts
-  /// cost before anything is adapted.
+  /// Records the validation loss at every budget, with the checkpoint's gates and with renormalised gates.
   void record_validation() const {
     if (corpus_->validation() == 0) return;
     const int64_t full = model_->spec().top_k;
@@ -287,7 +288,8 @@ class Pretraining {
     }
   }
 
-  /// The checkpoint of the last step stands until everything else does: whatever is cut short here is done again.
+  /// Completes the run. The last checkpoint is kept until everything else is written, so an interrupted call can be
+  /// repeated.
   void finish() {
     record_validation();
     for (auto& [name, tensor] : named_) tensor.requires_grad_(false);
@@ -299,7 +301,7 @@ class Pretraining {
   std::unique_ptr<CausalLm> model_;
   TensorMap named_;
   AdamW optimizer_;
-  std::vector<std::string> texts_;  // until they are tokenised
+  std::vector<std::string> texts_;  // empty after tokenising
   std::unique_ptr<Corpus> corpus_;
   Clock::time_point started_;
   int64_t first_ = 0;
@@ -327,7 +329,8 @@ bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bo
   const bool begins = folder.nothing_began();
   EK_CHECK(begins || resume, kIo, out.string(), ": exists already and is not empty; choose another --out");
   if (!begins) folder.check_resumable(resolved);
-  Pretraining pretraining(config, out);  // reads all input: a mistake there must not leave an output folder behind
+  /// Reads all input before `out` is created, so that an input error leaves no folder.
+  Pretraining pretraining(config, out);
   make_folders(out);
   const FolderLock lock(out);
   EK_CHECK(begins == folder.nothing_began(), kIo, out.string(), " has changed meanwhile, another process was at it");

@@ -1,4 +1,4 @@
-/// \file  Trains a small model from scratch on text: how the built-in model was made, and how anyone can make another.
+/// \file  Trains a small model from scratch on text, as for the built-in model.
 /// Dimension names: T tokens, E experts, N sequences.
 #pragma once
 
@@ -19,13 +19,14 @@
 
 namespace evenkeel {
 
+/// Config of a pre-training. The texts of visit() explain the keys.
 struct PretrainConfig {
   std::string name = "pretrain";
   int64_t seed = 42;
 
   struct Model {
-    std::string config;     ///< a config.json
-    std::string tokenizer;  ///< a tokenizer.json, or a folder with one; empty: one is trained on the text
+    std::string config;     ///< path of a config.json
+    std::string tokenizer;  ///< path of a tokenizer.json or its folder; empty: a tokenizer is trained on the text
     BaseDtype dtype = BaseDtype::kBFloat16;
     void visit(auto& field) {
       field("config", config, "config.json of the model to make");
@@ -93,17 +94,21 @@ struct PretrainConfig {
   void resolve(const config::Table& table) const { table.check_integer("seed", seed, 0, limits::kAny); }
 };
 
-/// What a run of `config` will hold: everything trains, in float32. \throws kCheckpoint on a bad model.config.
+/// Estimates the memory that pretrain() will need. All weights are trained, in float32.
+/// \throws kCheckpoint when model.config is invalid
 MemoryPlan memory_plan(const PretrainConfig& config);
 
-/// Runs, or with `resume` goes on from the checkpoint in `out`, to the same bits as an uninterrupted run; where it was
-/// killed before its first checkpoint it begins again, where it was finished there is nothing to do. Writes into `out`,
-/// which is locked meanwhile: the model folder (config.json, model.safetensors, tokenizer.json), pretrain.toml
-/// (resolved), pretrain.jsonl (loss curve, tokens/s; base/plain/sealed.h) and, while unfinished,
-/// checkpoint-<step>.safetensors with checkpoint.json, which names it and its SHA-256 and stands from the beginning.
-/// \param stop  asked after every step; true saves a checkpoint and ends the call early
-/// \return false when it was stopped early. \throws kIo when `out` holds something else or is in use, kCheckpoint
-/// naming what is damaged; nothing is changed then.
+/// Trains a model and writes it to the folder `out`, which is locked during the call. With `resume`, training continues
+/// from the checkpoint in `out`, and the result equals that of an uninterrupted run to the bit. A run without a
+/// checkpoint starts again from step 0. A finished run is left as it is.
+/// The folder then contains the model (config.json, model.safetensors, tokenizer.json), the resolved config
+/// (pretrain.toml), and the loss curve with tokens/s (pretrain.jsonl; base/plain/sealed.h). An unfinished run also has
+/// checkpoint.json and, after the first checkpoint, checkpoint-<step>.safetensors. checkpoint.json names that file and
+/// its SHA-256.
+/// \param stop  called after every step; if it returns true, a checkpoint is saved and the call returns
+/// \return false when `stop` ended the call, true when the model is complete
+/// \throws kIo when `out` contains anything else or is in use; kConfig when the run to resume has another
+/// config; kCheckpoint naming a damaged file. `out` is not changed in these cases.
 bool pretrain(const PretrainConfig& config, const std::filesystem::path& out, bool resume, const StopRequest& stop);
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@ constexpr std::string_view kTensors = "checkpoint-", kSuffix = ".safetensors";
 
 std::string tensors_of(int64_t step) { return concat(kTensors, step, kSuffix); }
 
-/// "checkpoint-<step>.safetensors", or what a killed write of one left.
+/// Returns whether `file` is "checkpoint-<step>.safetensors" or an incomplete file of that name.
 bool is_tensors(const fs::path& file) {
   const auto name = file.filename().string();
   if (!name.starts_with(kTensors)) return false;

@@ -1,13 +1,13 @@
-/// \file  The folder in which a model is pre-trained: records and one checkpoint, sealed (base/plain/sealed.h), so that
-/// a process may be killed at any instant. Everything is checked before anything is removed.
+/// \file  Manages the folder of a pre-training: records and one checkpoint, both sealed (base/plain/sealed.h). The
+/// process may be killed at any time without losing the checkpoint. All files are checked before any is removed.
 ///
-///   pretrain.toml                   resolved config; its presence makes the run
-///   pretrain.jsonl                  the loss curve, a sealed line per record
-///   tokenizer.json                  of the model to be
-///   checkpoint.json                 the marker: step, bytes of pretrain.jsonl then, SHA-256 of the files beside
-///                                   it; stands from step 0 until the model does
-///   checkpoint-<step>.safetensors   model and optimiser
-///   config.json, model*.safetensors the model, moved here from .model/ when it is finished
+///   pretrain.toml                   resolved config; exists from the start of a run
+///   pretrain.jsonl                  the loss curve, one sealed line per record
+///   tokenizer.json                  tokenizer of the model
+///   checkpoint.json                 the marker: step, size of pretrain.jsonl then, SHA-256 of the checkpoint files;
+///                                   removed when the model is complete
+///   checkpoint-<step>.safetensors   model and optimiser state
+///   config.json, model*.safetensors the model, moved here from .model/ when it is complete
 #pragma once
 
 #include <cstdint>
@@ -20,37 +20,44 @@
 
 namespace evenkeel {
 
+/// The folder of one pre-training.
 class PretrainingFolder {
  public:
   explicit PretrainingFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   const std::filesystem::path& path() const { return folder_; }
+  /// Returns the path of tokenizer.json.
   std::filesystem::path tokenizer() const;
-  /// Nothing is there but what a process leaves that is killed before pretrain.toml stands.
+  /// Returns whether no run has started in the folder. A run starts when pretrain.toml is written.
   bool nothing_began() const;
-  /// The model stands, and no checkpoint any more.
+  /// Returns whether the folder contains a complete model and no checkpoint.
   bool finished() const;
-  /// \throws kIo when no pre-training began there, kConfig when it began with another config.
+  /// Checks that a run with the same resolved config has started.
+  /// \throws kIo when no run has started; kConfig when the config differs
   void check_resumable(const std::string& resolved) const;
 
-  /// Writes the marker of step 0 and pretrain.toml. REQUIRES nothing_began().
+  /// Starts a run: writes the marker of step 0 and pretrain.toml. REQUIRES nothing_began().
   void begin(const std::string& resolved) const;
-  /// Reads the marker. \throws kCheckpoint naming what is missing or damaged; nothing is changed.
+  /// Reads the marker and checks the files that it lists. It changes no file.
+  /// \throws kCheckpoint naming a missing or damaged file
   void open();
-  /// Back to the checkpoint that was opened: what came after it will be made again.
+  /// Removes everything that was written after the opened checkpoint. REQUIRES open().
   void settle() const;
 
-  /// Removes what stands of a run before its first step, so that another config may begin there. REQUIRES step() of 0.
+  /// Removes the files of a run before its first checkpoint, so that a run with another config can start. REQUIRES
+  /// step() == 0.
   void forget() const;
 
-  int64_t step() const { return step_; }  ///< of the checkpoint that was opened
-  TensorMap tensors() const;              ///< of it, views of the file; none at step 0
-  /// A new checkpoint after `step` steps in place of the last.
+  int64_t step() const { return step_; }  ///< step of the opened checkpoint
+  TensorMap tensors() const;              ///< tensors of the opened checkpoint, mapped from the file; empty at step 0
+  /// Writes the checkpoint of step `step`, then removes the previous one.
   void save(int64_t step, const TensorMap& tensors) const;
+  /// Appends a line to pretrain.jsonl.
   void record(const OrderedJson& line) const;
-  /// `save_model` fills a new folder; what it holds is moved into this one, and the checkpoint goes.
+  /// Completes the run: `save_model` fills a new folder, its files are moved into this one, and the checkpoint is
+  /// removed.
   void finish(const std::function<void(const std::filesystem::path&)>& save_model) const;
-  /// Removes what a process leaves that is killed while it removes the checkpoint. REQUIRES finished().
+  /// Removes a checkpoint file that an interrupted finish() left. REQUIRES finished().
   void tidy() const { remove_tensors_but(-1); }
 
  private:

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-/// The text, and its tokens beside it until the text is dropped.
+/// Estimates the bytes of the text and of its tokens. Both are in memory until the text is freed.
 int64_t text_bytes(const PretrainConfig& config) {
   constexpr int64_t kDocumentBytes = 2048, kWithTokens = 3;
   int64_t bytes = config.data.documents * kDocumentBytes;

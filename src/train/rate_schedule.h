@@ -1,4 +1,4 @@
-/// \file  How the learning rate goes over the rounds of a run, or the steps of a pre-training.
+/// \file  Defines how the learning rate changes over the rounds of a run or the steps of a pre-training.
 #pragma once
 
 #include <array>
@@ -8,10 +8,11 @@
 
 namespace evenkeel {
 
+/// Selects how the learning rate falls after the warm-up.
 enum class RateKind {
   kConstant,
-  kLinear,  ///< falls in equal amounts
-  kCosine,  ///< falls along half a cosine (Loshchilov and Hutter, SGDR, 2017, without restarts)
+  kLinear,  ///< linearly
+  kCosine,  ///< along half a cosine (Loshchilov and Hutter, SGDR, 2017, without restarts)
 };
 constexpr auto names(RateKind) {
   return std::array{config::EnumName<RateKind>{"constant", RateKind::kConstant},
@@ -19,6 +20,7 @@ constexpr auto names(RateKind) {
                     config::EnumName<RateKind>{"cosine", RateKind::kCosine}};
 }
 
+/// A learning-rate schedule. The texts of visit() explain the fields.
 struct RateSchedule {
   RateKind kind = RateKind::kConstant;
   int64_t warmup = 0;
@@ -31,11 +33,11 @@ struct RateSchedule {
   }
   void resolve(const config::Table& table) const;
 
-  /// Share of the full rate in step `step` (0 = the first) of `steps`: (step + 1) / warmup in the warm-up; then 1, or
-  /// falling from 1 to final_ratio in the last step.
+  /// Returns the factor of the full learning rate in step `step` (0 = the first) of `steps`. It is (step + 1) / warmup
+  /// during the warm-up. After it, the factor is 1, or falls from 1 to final_ratio in the last step.
   double at(int64_t step, int64_t steps) const;
   bool is_constant() const { return kind == RateKind::kConstant && warmup == 0; }
-  /// Whether the number of steps changes the rate of one.
+  /// Returns whether the rate of a round depends on the total number of rounds.
   bool depends_on_rounds() const { return kind != RateKind::kConstant; }
 };
 

@@ -1,5 +1,5 @@
-/// \file  Where a client's tensors lie while it trains or answers: where the base does. On a GPU they are copied there
-/// and back; on the processor everything stays where it is.
+/// \file  Copies a client's tensors to the device of the base for training and evaluation. On the CPU nothing is
+/// copied.
 #pragma once
 
 #include <memory>
@@ -9,21 +9,24 @@
 
 namespace evenkeel {
 
-/// A device with what all clients hold alike on it, copied once for all of them. Threads: reading from several.
+/// Holds the tensors that all clients have in common, copied once to a device.
+/// Threads: several threads may read one object.
 struct Residence {
   c10::Device device = c10::kCPU;
   Common common{};
-  StorageCopies copies = StorageCopies::to(c10::kCPU);  ///< knows the tensors of `common`: a client begins with these
+  /// Already maps the tensors of `common`; each client's copies start from a copy of this object.
+  StorageCopies copies = StorageCopies::to(c10::kCPU);
 };
 
-/// \param copies  to `device`
+/// Copies `common` to `device`.
+/// \param copies  copies tensors to `device`
 Residence make_residence(const Common& common, c10::Device device, StorageCopies copies);
 
-/// Tensors that share memory share it in the copy. What `ranks` says of a stack stays where it is: nobody computes with
-/// it.
+/// Copies adapters or a setup to the device of `copies`. Tensors that share memory also share it in the copy. The field
+/// `ranks` is not copied to the device, because no kernel uses it.
 AdapterState copied(const AdapterState& adapters, StorageCopies& copies);
 LocalSetup copied(const LocalSetup& setup, StorageCopies& copies);
-/// Its extras of one axis or more; adapters stay, and so do single numbers, which are read as such.
+/// Copies the extras that have at least one axis. Adapters and scalars stay on the CPU.
 Payload extras_copied(const Payload& payload, StorageCopies& copies);
 
 }  // namespace evenkeel

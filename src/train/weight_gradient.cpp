@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-/// delta W = B I with B = 0: d loss / dB is d loss / dW.
+/// Returns factors with B = 0 for delta W = B I, so that d loss / dB = d loss / dW.
 LoraFactors probe(const Site& shape, c10::Device device) {
   const auto options = at::TensorOptions(device).dtype(at::kFloat);
   auto identity = at::eye(shape.in, options);

@@ -1,4 +1,5 @@
 """A chat template of one's own for a model that has none: kept by the run, and taken by every command that reads it."""
+import datetime
 import json
 import shutil
 
@@ -104,3 +105,26 @@ def test_every_message_names_the_way_out_and_it_works(folder):
     for flags in (["--chat-template", "own.jinja"], ["--chat-template", "own.jinja", "--template", "plain"]):
         assert "goes with --template chat" in evenkeel(*asked[:-2], *flags, cwd=folder).stderr
     assert "chat_template" in evenkeel("train", "run.toml", "--set", "data.template=plain", cwd=folder).stderr
+
+
+def test_a_run_keeps_the_date_that_its_template_writes(folder):
+    (folder / "dated.jinja").write_text("{{ strftime_now('%d %b %Y') }}" + TEMPLATE)
+    asked = ["run.toml", "--out", "dated", "--set", "data.chat_template=dated.jinja", "--set", 'data.date="today"']
+    assert "strftime_now needs a date: give one by the key data.date" in evenkeel("train", *asked[:-2], cwd=folder).stderr
+    days = [datetime.date.today()]
+    succeed("train", *asked, cwd=folder)
+    days.append(datetime.date.today())
+    kept = next(day for day in days if f'date = "{day}"' in (folder / "dated/config.toml").read_text())
+    succeed("train", *asked, "--resume", cwd=folder)
+    other = evenkeel("train", *asked[:-1], 'data.date="1999-01-02"', "--resume", cwd=folder)
+    assert other.returncode == 1 and "data.date" in other.stderr, other.stderr
+    written = []
+    for flags in ([], ["--date", "1999-01-02"]):
+        done = succeed("generate", "--run", "dated", "--prompt", "hi", "--max-new-tokens", "1", "--json", *flags, cwd=folder)
+        (folder / "ids.jsonl").write_text(json.dumps(json.loads(done.stdout)["prompt_ids"]) + "\n")
+        written.append(succeed("tokenize", "--model", ROOT / "assets/tiny-olmoe", "--decode", "--input", "ids.jsonl", cwd=folder).stdout)
+    assert written == [f"{kept:%d %b %Y}<user>hi<assistant>\n", "02 Jan 1999<user>hi<assistant>\n"]
+    succeed("evaluate", "--run", "dated", cwd=folder)
+    model = ["evaluate", "--model", "builtin:tiny-olmoe", "--tasks", "files", "--data", "rows.jsonl", "--score", "exact", "--max-new-tokens", "2"]
+    succeed(*model, "--template", "chat", "--chat-template", "dated.jinja", "--date", "2025-03-01", cwd=folder)
+    assert "--date goes with --template chat" in evenkeel(*model, "--date", "2025-03-01", cwd=folder).stderr

@@ -117,5 +117,5 @@ EVERYTHING = PRELUDE + "".join(f"{i} {{{{ {one.strip()} }}}}\n" for i, one in en
 REFUSED = [("{% include 'x' %}", ["line 1", "include"]), ("\n{{ messages | wordcount }}", ["line 2", "wordcount"]),
            ("{{ messages is prime }}", ["prime"]), ("{{ strftime_now('%Y') }}", ["strftime_now"]), ("{{ cycler(1) }}", ["cycler"]),
            ("{{ 'a'.encode() }}", ["encode"]), ("{% for m in messages %}{{ loop([]) }}{% endfor %}", ["not recursive"]),
-           ("{% if x %}", ["endif"]), ("{{ x", ["does not end"]), ("{{ ('a' | safe) + 'b' }}", ["safe"]), ("{{ range(99999999) | list }}", ["steps"]),
+           ("{% if x %}", ["endif"]), ("{{ x", ["does not end"]), ("{{ ('a' | safe) | trim }}", ["safe"]), ("{{ range(99999999) | list }}", ["steps"]),
            ("{{ raise_exception('no system, please') }}", ["the chat template refuses: no system, please"])]

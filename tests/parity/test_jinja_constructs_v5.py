@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
-from test_random_templates_v5 import DRIVER
+from test_random_templates_v5 import DRIVER, NIGHTLY
 
 # A budget looked up in a table of whole numbers, as reasoning models with a thinking budget have it.
 BUDGETS = """{%- set steps = {0: 0, 256: 64, 1024: 128, 4096: 512} -%}{%- set found = namespace(step = None) -%}
@@ -38,7 +38,12 @@ SCHEMAS = """{%- set schema = {'a': {'doc': 'first', 'parts': {'b': {'doc': 'sec
 {%- for name, one in schema.items() recursive %}{%- macro comment(text) %}{%- if text %}// {{ text }} of {{ name }}{{ '\\n' }}{%- endif %}{%- endmacro %}
 {{- '  ' * loop.depth0 + comment(one.doc) }}{{- '  ' * loop.depth0 + '%s%02d: ' % (name, loop.index) }}{{- '\\n' + loop(one.parts.items()) }}{%- endfor %}"""
 
-PUBLISHED = [*(BUDGETS.replace("BUDGET", one) for one in ("-1", "0", "256", "257", "4097")), SIGNATURES, TOOLS, SCHEMAS]
+# Macros in a list, each called with its own list of arguments.
+PARTS = """{%- macro title(text, size=1) %}{{ '#' * size }} {{ text }}{% endmacro %}{%- macro row(a, b) %}{{ a }}|{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}
+{%- set calls = [] %}{%- set given = [] %}{%- set calls = calls + [title, row] %}{%- set given = given + [['T', 2], ('a', 'b')] %}
+{%- for i in range(calls | length) %}{{- calls[i](*given[i]) ~ ';' }}{%- endfor %}{{ row(*'xyz', **{'k': 1}) }}{{ title('U', **{'size': 3}) }}{{ 'a-b' | replace(*['-', '+']) }}"""
+
+PUBLISHED = [*(BUDGETS.replace("BUDGET", one) for one in ("-1", "0", "256", "257", "4097")), SIGNATURES, TOOLS, SCHEMAS, PARTS]
 
 SMALL = """{{ {1: 'a', true: 'b', 2.0: 'c', none: 'd', (1, 'x'): 'e'} }} @@ {{ {1: 2}[1.0] }}{{ 1 in {true: 0} }}{{ {3: 4}.get(3) }}{{ {1: {2: 3}} | tojson }} @@ {{ {[]: 1} }}
 @@ {{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 7.5 % -2 }} {{ 0.0 // -3 }} {{ 5 % 0.3 }} @@ {{ 1.5 // 0 }} @@ {{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}
@@ -47,11 +52,12 @@ SMALL = """{{ {1: 'a', true: 'b', 2.0: 'c', none: 'd', (1, 'x'): 'e'} }} @@ {{ {
 @@ {{ ['b', 'A', 'c'] | sort }}{{ ['b', 'A'] | sort(case_sensitive=true) }}{{ [3, 1, 2] | sort(reverse=true) }}{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 2}] | sort(attribute='a,b') }} @@ {{ [1, 'a'] | sort }}
 @@ {% for k, v in [{'r': 'B', 'n': 1}, {'r': 'a'}, {'r': 'b'}] | groupby('r') %}{{ k }}{{ v }}{% endfor %}{{ ([{'r': 1}] | groupby('r'))[0].list }}{{ [{}] | groupby('q', default='z') }}
 @@ {{ {'b': 1, 'A': 2} | dictsort(true) }}{{ {'b': 1, 'A': 2} | dictsort(by='value', reverse=true) }} @@ {{ {'b': 1} | dictsort(by='x') }} @@ {{ ['b', 'A', 'a', 'B'] | unique | join }}{{ [[1]] | unique | list }}
-@@ {{ ('<' | safe) ~ '&' }}{{ ['<' | safe] | join('>') }}{{ ('a' | safe) == 'a' }} @@ {{ ('<' | safe) + '<' }} @@ {{ {'a': [1, 'ü😀']} | tojson(true) }}{{ [] | tojson(indent=1) }}{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, indent='\t') }}
+@@ {{ ('<' | safe) ~ '&' }}{{ ['<' | safe] | join('>') }}{{ ('a' | safe) == 'a' }} @@ {{ ('<' | safe) + '<' }}{{ '"&' + ("'" | safe) }}{{ (('>' | safe) + 'a') + ">'" }} @@ {{ ('<' | safe) + 1 }} @@ {{ 'a' | safe | trim }} @@ {{ {'a': [1, 'ü😀']} | tojson(true) }}{{ [] | tojson(indent=1) }}{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, indent='\t') }}
 @@ {{ ['é', '\\u200b', '\\xad', '\\u3000', "'", '\\x7f', '😀'] }} @@ {{ 'straße ǆ ﬁ İ ŉ' | upper }}{{ 'ŒUVRE İ' | lower }}{{ "they're bill's ǆ ﬁx" | title }}{{ "they're ǆ ﬁx".title() }}{{ 'ǆABC' | capitalize }}
 @@ {% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, b=3) }} @@ {% macro m() %}{% endmacro %}{{ m(1) }} @@ {% macro m() %}{% endmacro %}{% call m() %}x{% endcall %} @@ {% macro m() %}({{ caller(1) }}){% endmacro %}{% call(q, w=2) m() %}{{ q }}{{ w }}{% endcall %}
 @@ {% set q = 1 %}{% set w %}{% set q = 2 %}{{ q }}{% endset %}{{ q }}{{ w }} @@ {% for x in [1, [2, [3]], []] recursive %}{{ loop.depth }}{{ x if x is number else loop(x) }}{% else %}e{% endfor %} @@ {% for x in [1] %}{{ loop([2]) }}{% endfor %}
 @@ {% set ns = namespace(f=none) %}{% for x in [1, 2] %}{% macro m() %}{{ x }}{{ y }}{% endmacro %}{% set y = x * 2 %}{{ m() }}{% set ns.f = m %}{% endfor %} @@ {{ [3, 1] | min }}{{ ['b', 'A'] | min }}{{ [] | max }} @@ {{ '2.50' | float }}{{ 'x' | float(1) }}{{ true | float }}
+@@ {{ dict(a=1, *[], **{'b': 2}) }} @@ {{ range(*[1], *[2]) }} @@ {{ range(*[1, 4]) | list }}{{ range(1, *(3,)) | list }} @@ {{ range(*[1], 2) }} @@ {{ dict(**{'a': 1}, b=2) }} @@ {{ dict(a=1, **{'a': 2}) }} @@ {{ range(*none) }} @@ {{ dict(**{1: 2}) }} @@ {{ range(*nothing) }}
 @@ {% if false %}{{ 1 | unheard }}{% endif %} @@ {% if false %}{% for x in [1] %}{{ 1 | unheard }}{% endfor %}{% endif %} @@ {{ 1 if true else 2 | unheard }} @@ {% for x in [] %}{{ x is unheard }}{% endfor %}
 @@ {% macro m() %}{% if false %}{{ 1 is unheard }}{% endif %}{% endmacro %} @@ {% if false %}{% set x %}{{ 1 | unheard }}{% endset %}{% endif %} @@ {% if 1 | unheard %}{% endif %} @@ {% if true %}{{ 1 | unheard }}{% endif %}
 @@ {% macro m(a=1 | unheard) %}{% endmacro %} @@ {% if false %}{% for x in [1 | unheard] %}{% endfor %}{% endif %} @@ {% if false %}{% for x in [1] if x is unheard %}{% endfor %}{% endif %}""".split("@@")
@@ -80,7 +86,7 @@ def test_constructs_of_published_templates_render_as_jinja2(tmp_path):
 @pytest.mark.parametrize("source", [one.strip() for one in SMALL])
 def test_small_constructs_render_or_fail_as_jinja2(source, tmp_path):
     right, got = expected(source), outcomes([source], tmp_path)[0]
-    if right is None or source in ("{{ ('<' | safe) + '<' }}", "{{ (-8.0) ** 0.5 }}"):  # what would escape, or be complex, is refused by name
+    if right is None or source in ("{{ 'a' | safe | trim }}", "{{ (-8.0) ** 0.5 }}"):  # refused by name
         assert "refused" in got, got
     else:
         assert got.get("text") == right, got
@@ -91,6 +97,7 @@ def test_letter_case_and_repr_over_all_code_points(what, tmp_path):
     assigned = [chr(c) for c in range(0x80, sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") and chr(c) != "Σ"]
     call = {"list": "{{ %s.split() }}", "title": "{{ %s.title() }}"}.get(what, "{{ %s | map('" + what + "') | join }}")
     texts = [[one + "a" for one in assigned[i:i + 500]] for i in range(0, len(assigned), 500)]
+    texts = texts if NIGHTLY else texts[:8] + texts[8::16]  # most letters with case stand in the first parts
     sources = [call % json.dumps(" ".join(part) if what in ("list", "title") else part, ensure_ascii=False) for part in texts]
     wrong, newer = [], 0
     for source, got in zip(sources, outcomes(sources, tmp_path), strict=True):

@@ -111,6 +111,8 @@ class Programs:
             + self.expression(1) + " %}{{ g(y) }}{{ loop.depth }}{% if loop.index > 2 %}{% break %}{% endif %}{% endfor %}{% endfor %}",
             lambda: "{% for x in [1, [2, [3, 'ab']], l, " + self.expression(1) + "] recursive %}{{ loop.depth }}{{ loop.index }}{{ loop(x) if x is iterable and x is not string else x }}"
             + self.pick(["", "{% else %}e"]) + "{% endfor %}",
+            lambda: "{% macro g(x, y=1) %}[{{ x }}{{ y }}{{ varargs }}{{ kwargs }}]{% endmacro %}{{ g(" + self.pick(["", "s, ", "x=2, "]) + "*" + self.operand(size // 2)
+            + self.pick(["", ", **d", ", y=2", ", **{'y': 3}"]) + ") }}",
             lambda: "{% for x in m %}{% generation %}{{ x.role }}" + shown + "{% set n = 9 %}{% endgeneration %}{{ n }}{% endfor %}",
             lambda: "{% for k, v in " + self.operand(size) + "|" + self.pick(["dictsort", "items", "groupby('role')", "groupby(0)"]) + " %}{{ k }}={{ v }};{% endfor %}",
             lambda: "{% for g in m|groupby('" + self.pick(["role", "n", "q"]) + "') %}{{ g.grouper }}{{ g.list|length }}{{ g[1] }}{% endfor %}",

@@ -1,5 +1,5 @@
-/// \file  Commands that messages suggest: with the program's path as it was called, and words that a shell takes as
-/// they are meant. Example:  concat("go on with: ", command_line({"train", config, "--resume"}))
+/// \file  Formats commands that messages suggest, with the program's path as it was called and with quotes for a shell.
+/// Example:  concat("go on with: ", command_line({"train", config, "--resume"}))
 #pragma once
 
 #include <span>
@@ -9,13 +9,15 @@
 
 namespace evenkeel {
 
-/// What command_line() begins with from now on; "evenkeel" before. \param name  argv[0]; empty: no change
+/// Sets the program name that command_line() puts first; the default is "evenkeel". Call it in main(), before threads
+/// exist.
+/// \param name  argv[0]; an empty name changes nothing
 void set_program_name(std::string_view name);
 
-/// A word for a POSIX shell, in quotes where it needs them.
+/// Returns `text` as one word for a POSIX shell, in single quotes if it needs them.
 std::string shell_word(std::string_view text);
 
-/// "build/evenkeel train 'my runs/a.toml' --resume".
+/// Returns the program name and `words` as one command, e.g. "build/evenkeel train 'my runs/a.toml' --resume".
 std::string command_line(const std::vector<std::string>& words);
 
 }  // namespace evenkeel

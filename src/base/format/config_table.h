@@ -1,5 +1,6 @@
-/// \file  Strict configuration: plain structs that list their fields once; one visitor reads them from TOML, one writes
-/// the resolved TOML, one prints the reference. Knows nothing of torch. toml++ is included in config.cpp only.
+/// \file  Reads and writes strict configuration. A struct lists its fields once in visit(). Reader reads them from
+/// TOML, and Writer writes the resolved TOML or the reference of all keys. Does not depend on LibTorch. Only
+/// config_table.cpp includes toml++.
 ///
 /// Example:
 ///   struct OptimizerConfig {
@@ -12,13 +13,15 @@
 ///   };
 ///   constexpr auto names(Activity) { return std::array{EnumName{"step_union", Activity::kStepUnion}, ...}; }
 ///
-/// A field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a nested struct
-/// with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key is not there),
-/// or a struct that may be said as a list (ListOrTable). Sub-tables whose names the file chooses are a map:
-/// `field.tables(sets, defaults)`. An unknown key is an error that names its path and lists the known keys; a value of
-/// the wrong type says what was expected. A struct, nested or not, may have `resolve(const config::Table&)`, called
-/// when its fields are read: it fills in what depends on other keys and checks values, with Table's checks, which name
-/// key, value, what is allowed, file and line. Reading does nothing else.
+/// The type of a field may be int64_t, double, bool, std::string, a vector of those, Names, an enum with `names()`, a
+/// nested struct with visit(), a vector of such structs (`[[section.key]]`), an optional of any scalar (empty: the key
+/// is absent), or a struct that TOML may give as a list (ListOrTable). Sub-tables with names that the file chooses are
+/// a map: `field.tables(sets, defaults)`.
+///
+/// An unknown key is an error that names its path and lists the known keys. The error for a value of the wrong type
+/// names the expected type. A struct may have `resolve(const config::Table&)`, which is called after its fields were
+/// read. It sets values that depend on other keys and checks values with Table's checks; their errors name key, value,
+/// allowed values, file and line.
 #pragma once
 
 #include <array>
@@ -39,7 +42,7 @@
 
 namespace evenkeel::config {
 
-/// One spelling of an enumerator; `constexpr auto names(E)` beside the enum returns an std::array of these.
+/// One name of an enumerator. `constexpr auto names(E)` next to the enum returns a std::array of these.
 template <typename E>
 struct EnumName {
   std::string_view name;
@@ -58,7 +61,7 @@ std::string_view name_of(E value) {
   return "?";
 }
 
-/// What is one name as a rule and may be several: `"a"` or `["a", "b"]` in TOML, written as one where it is one.
+/// A list of names that TOML may give as one string: `"a"` or `["a", "b"]`. A list of one name is written as a string.
 struct Names : std::vector<std::string> {
   Names() = default;
   Names(std::string one) { push_back(std::move(one)); }  // NOLINT(google-explicit-constructor)
@@ -66,33 +69,34 @@ struct Names : std::vector<std::string> {
   Names(std::initializer_list<std::string> several) : std::vector<std::string>(several) {}
 };
 
-/// A struct of fields that may be said as a list instead: `budgets = [0.5, 1.0]` or `budgets = { values = ... }`. Its
-/// `list` is read from the one and its visit() from the other; `listed()` says which of them is written.
+/// True for structs that TOML may give as a list instead of a table: `budgets = [0.5, 1.0]` or `budgets = { values =
+/// ... }`. A list is read into `list`, a table through visit(). `listed()` returns true when the value is written as a
+/// list.
 template <typename S>
 concept ListOrTable = requires(const S& value) {
   value.list;
   { value.listed() } -> std::same_as<bool>;
 };
 
-/// A key that had another name in an earlier version: `before` and `now` of the table at `table` ("" is the root).
-/// Where a step of that path is a list of tables, each of them is meant.
+/// A key with a new name: `before` and `now` in the table at the path `table` ("" is the root). If a part of the path
+/// is a list of tables, all its entries are meant.
 struct RenamedKey {
   std::string_view table, before, now;
 };
 
-/// A thin view of a TOML table and of where it stands ("method.ub-smoe"). Cheap to copy; keeps the document alive.
+/// Refers to a TOML table and knows its path ("method.ub-smoe"). It is cheap to copy and keeps the document alive.
 class Table {
  public:
-  /// Parses a file. A syntax error names file, line and column.
+  /// Parses a file of at most 16 MiB. \throws kConfig naming file, line and column of a syntax error; kIo.
   static Table load(const std::filesystem::path& file);
   static Table parse(std::string_view text, std::string_view origin);
 
-  /// Applies `--set a.b=value`: the value is TOML, or a bare word or a list of bare words, taken as strings.
-  /// \throws kConfig when it is neither. Call it before taking sub-tables: a table it replaces is gone.
+  /// Applies `--set a.b=value`. The value is TOML, or a bare word or a list of bare words, which are read as strings.
+  /// Call it before sub-tables are taken, because it may replace them. \throws kConfig for any other value.
   void set(std::string_view assignment);
 
-  /// Gives keys that stand under an earlier name their newest one. Call it before taking sub-tables.
-  /// \return  a line for each: "train.share_prefixes is called share_prefixes now (run.toml, line 7)"
+  /// Renames keys that have an earlier name. Call it before sub-tables are taken.
+  /// \return  one line per renamed key: "train.share_prefixes is called share_prefixes now (run.toml, line 7)"
   /// \throws kConfig when a table has a key under both names.
   std::vector<std::string> rename(std::span<const RenamedKey> keys);
 
@@ -101,12 +105,15 @@ class Table {
   bool contains(std::string_view key) const;
   bool holds_list(std::string_view key) const;
   bool holds_table(std::string_view key) const;
-  /// The sub-table under `key`; an empty one when absent. \throws kConfig when the key holds something else than
-  /// `expected`.
+  /// Returns the sub-table under `key`, or an empty one when the key is absent. \throws kConfig when the key holds
+  /// anything else; the message names `expected`.
   Table table(std::string_view key, std::string_view expected = "a table") const;
-  /// The tables of a list of them, "path.key[0]" the first; none when absent. \throws kConfig for anything else
+  /// Returns the tables of a list, with the paths "path.key[0]" and so on; none when the key is absent. \throws kConfig
+  /// for any other value.
   std::vector<Table> tables(std::string_view key) const;
 
+  /// The next functions return the value of `key`, or nothing when it is absent. \throws kConfig when it has another
+  /// type or is not finite.
   std::optional<int64_t> integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;  ///< an integer is a number too
   std::optional<bool> boolean(std::string_view key) const;
@@ -116,21 +123,21 @@ class Table {
   std::optional<std::vector<std::string>> strings(std::string_view key) const;  ///< one string is a list of one
   std::optional<Names> names(std::string_view key) const;
 
-  /// "method.ub-smoe.momentum", for messages.
+  /// Returns the key with the path of the table, e.g. "method.ub-smoe.momentum", for messages.
   std::string full_key(std::string_view key) const;
-  /// " (demo.toml, line 12)" or " (from --set)"; " (demo.toml)" when the key is not there.
+  /// Returns the place of a key: " (demo.toml, line 12)" or " (from --set)"; " (demo.toml)" when the key is absent.
   std::string place_of(std::string_view key) const;
-  /// \throws kConfig "<full key> is <value>, allowed: <allowed>" and the place, when the value of `key` is not good.
+  /// Throws kConfig "<full key> is <value>, allowed: <allowed>" with the place, unless `good`.
   template <typename T>
   void check(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " is ", value, ", allowed: ", allowed, place_of(key));
   }
-  /// The same of one entry of a list: "<full key> holds <value>, ...".
+  /// Works as check() for one entry of a list: "<full key> holds <value>, ...".
   template <typename T>
   void check_entry(bool good, std::string_view key, const T& value, std::string_view allowed) const {
     EK_CHECK(good, kConfig, full_key(key), " holds ", value, ", allowed: ", allowed, place_of(key));
   }
-  /// The same of the bounds in base/format/limits.h.
+  /// The next functions call those of base/format/limits.h with the full key and the place.
   void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most) const {
     limits::check_integer(full_key(key), value, least, most, place_of(key));
   }
@@ -159,7 +166,7 @@ class Table {
 template <typename S>
 void read(const Table& table, S& value, std::span<const std::string_view> also_known = {});
 
-/// Reads a struct from a table. Keys it does not list are errors. `also_known` names keys that somebody else reads.
+/// Reads a struct from a table; the `field` argument of visit(). Keys that visit() does not list are errors.
 class Reader {
  public:
   explicit Reader(const Table& table, std::span<const std::string_view> also_known = {}) : table_(table) {
@@ -172,7 +179,7 @@ class Reader {
     read(key, value);
   }
 
-  /// Every sub-table that no field named before: entries of `values`, each beginning as `defaults`.
+  /// Reads every sub-table that no field has named yet into an entry of `values`, which starts as a copy of `defaults`.
   template <typename S>
   void tables(std::map<std::string, S>& values, const S& defaults) {
     for (const auto& key : table_.keys()) {
@@ -182,7 +189,7 @@ class Reader {
     }
   }
 
-  /// Call after the visit. \throws kConfig naming the first unknown key and the known ones.
+  /// Call it after visit(). \throws kConfig naming the first unknown key and all known ones.
   void finish() const;
 
  private:
@@ -250,7 +257,7 @@ class Reader {
   std::set<std::string, std::less<>> known_;
 };
 
-/// Writes a struct as TOML: scalars of a table first, then its sub-tables, keys in the order of visit().
+/// Writes a struct as TOML; the `field` argument of visit(). Scalars come before sub-tables, in the order of visit().
 class Writer {
  public:
   explicit Writer(std::string path = {}) : path_(std::move(path)) {}
@@ -284,10 +291,10 @@ class Writer {
     for (const auto& [key, value] : values) nested(key, value);
   }
 
-  /// The TOML text. With `comments`, the help of each key follows it: the reference printed by `--help-config`.
+  /// Returns the TOML text. With `comments`, the help text of each key follows it, as `--help-config` prints it.
   std::string text(bool comments = false) const;
 
-  /// A sub-table whose fields `value.visit` lists.
+  /// Writes the fields of `value` as a sub-table.
   template <typename S>
   void nested(std::string_view key, S value) {
     Writer child(path_.empty() ? std::string(key) : concat(path_, ".", key));
@@ -319,7 +326,7 @@ void read(const Table& table, S& value, std::span<const std::string_view> also_k
   Reader::read_into(table, value, also_known);
 }
 
-/// An S of its defaults and the keys of `table`.
+/// Returns an S with its default values, replaced by the keys of `table`.
 template <typename S>
 S read(const Table& table) {
   S value;
@@ -327,7 +334,7 @@ S read(const Table& table) {
   return value;
 }
 
-/// The resolved TOML of `value`.
+/// Returns `value` as TOML.
 template <typename S>
 std::string write(S value, bool comments = false) {
   Writer writer;

@@ -1,6 +1,7 @@
-/// \file  Which content a file has, for files of any size: found out by one parallel pass over it and remembered, so
-/// that a checkpoint of 14 GB is not read anew whenever a run goes on (docs/decisions/0051-start.md). Against change
-/// and mix-up; what is remembered is worth what the person's own cache folder is worth.
+/// \file  Computes and caches content hashes of files. The first hash of a large file is one parallel pass over it. The
+/// result is stored in the user's cache folder, so that a resumed run does not read a checkpoint of 14 GB again
+/// (docs/decisions/0051-start.md). The cache detects changed and exchanged files. It does not protect against a person
+/// who can write to the cache folder.
 #pragma once
 
 #include <filesystem>
@@ -14,35 +15,43 @@
 
 namespace evenkeel {
 
+/// A content hash and the way it was computed.
 struct Fingerprint {
-  std::string_view kind;  ///< kWholeDigest of a file of at most kTreePiece bytes, kTreeDigest of a larger one
+  std::string_view kind;  ///< kWholeDigest for files of at most kTreePiece bytes, else kTreeDigest
   std::string digest;     ///< 64 hex digits
 };
 inline constexpr std::string_view kWholeDigest = "sha256", kTreeDigest = "sha256_tree";
-inline constexpr int64_t kTreePiece = int64_t{16} << 20;
+inline constexpr int64_t kTreePiece = int64_t{16} << 20;  ///< bytes
 
-/// The fingerprint of a file as it is now. Cost: of a large file the first time, one read of it on all threads.
-/// \throws kIo when it cannot be read, or changes meanwhile.
+/// Returns the fingerprint of a file. The first call for a file above kTreePiece bytes reads it once on all threads;
+/// later calls use the cached value while the file is unchanged. Smaller files are always read.
+/// \throws kIo when the file cannot be read, or changes while it is read.
 Fingerprint fingerprint_of(const std::filesystem::path& file);
 
-/// SHA-256 of the digests of the file's pieces and its length. A piece is kTreePiece bytes, the last one filled up with
-/// zeros to whole blocks of 1 KiB; it has sixteen digests, of the texts that its 4-byte words w = 0, 1, … are dealt out
-/// to by w mod 16 (base/format/sha256_streams.h). The root is over all digests in order, 32 bytes each, then the
-/// length, 8 bytes little-endian. Always computed anew.
+/// Computes the tree digest of a file, always by reading it. Each piece of kTreePiece bytes has sixteen SHA-256
+/// digests: its 4-byte words are distributed over sixteen texts, word w to text w mod 16
+/// (base/format/sha256_streams.h). The last piece is padded with zeros to a multiple of 1 KiB. The result is the
+/// SHA-256 of all digests in order, 32 bytes each, followed by the length of the file as 8 bytes, little-endian.
+/// \throws kIo.
 std::string tree_digest(const std::filesystem::path& file);
 
-/// Whether a file was last changed long enough before `now` that any later change shows in its times: clocks of file
-/// systems tick, some once in two seconds. What is younger is never remembered. \param now  nanoseconds of the epoch
+/// Returns true when the last change of a file is at least two seconds before `now`. Timestamps of some file systems
+/// advance in steps of two seconds, so a change within that time could leave them as they are. Facts about younger
+/// files are not cached.
+/// \param now  nanoseconds since the epoch
 bool is_settled(const FileIdentity& file, int64_t now);
 
-/// The files of a checkpoint whose numbers are looked at one by one when it is read. Those that were found finite
-/// before, and that nobody touched since, need not be looked at again.
+/// Remembers that all numbers in the files of a checkpoint are finite, so that loading need not check them again.
+/// Results are stored in the cache folder.
 class FiniteScan {
  public:
+  /// Looks up `files` in the cache. \throws kIo when a file is missing.
   explicit FiniteScan(std::span<const std::filesystem::path> files);
-  /// All of them were found finite before.
+  /// Returns true when all files were recorded as finite and have not changed since. It is false when a file has at
+  /// most kTreePiece bytes, because such files are not recorded.
   bool known() const { return known_; }
-  /// All their numbers are finite: remembered of large files.
+  /// Records that all numbers in these files are finite. Only files above kTreePiece bytes that have not changed since
+  /// construction are recorded.
   void passed() const;
 
  private:

@@ -1,5 +1,5 @@
-/// \file  The GGUF format of llama.cpp, version 3, as far as it is written here: keys of text and numbers, float32
-/// tensors. Little-endian; tensors begin at multiples of 32 bytes.
+/// \file  Writes the GGUF format of llama.cpp, version 3, limited to keys with text and float values and to float32
+/// tensors. Numbers are little-endian; tensors begin at multiples of 32 bytes.
 #pragma once
 
 #include <filesystem>
@@ -12,10 +12,12 @@
 
 namespace evenkeel {
 
+/// Metadata keys and their values, in file order.
 using GgufKeys = std::vector<std::pair<std::string, std::variant<std::string, float>>>;
 
-/// Writes atomically, tensors by name and one after the other. Sizes stand in the file from the fastest dimension on:
-/// [E, r, in] as {in, r, E}. Deterministic: same content, same bytes. REQUIRES float32 tensors (\throws kInternal).
+/// Writes a file atomically, with the tensors sorted by name and one in memory at a time. The file lists the sizes of a
+/// tensor in reverse order: [E, r, in] is {in, r, E}. The same content gives the same bytes. REQUIRES float32 tensors
+/// (\throws kInternal). \throws kIo.
 void save_gguf(const std::filesystem::path& file, const GgufKeys& keys, const TensorMap& tensors);
 
 }  // namespace evenkeel

@@ -1,6 +1,6 @@
-/// \file  Upper bounds of the numbers that people give, in one place, and the checks that say them. They keep products,
-/// narrowings and float32 arithmetic meaningful; whether a run fits the machine at hand is asked apart, of its whole
-/// (models/memory_plan.h). Each is far above anything sensible: a number beyond it is a slip.
+/// \file  Defines upper bounds of numbers in user input, and range checks that throw. The bounds prevent overflow of
+/// products, narrowing conversions and float32 arithmetic. Each is far above any sensible value. Whether a run fits
+/// this machine is checked separately (models/memory_plan.h).
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,28 @@
 
 namespace evenkeel::limits {
 
-constexpr int64_t kThreads = 1024;             ///< more than machines have; the pool is made at once
-constexpr int64_t kRank = 16'384;              ///< a factor as high as the widest weights is no low rank
-constexpr int64_t kClients = 100'000;          ///< each has a list of rows, a file per round and a record
-constexpr int64_t kRows = 10'000'000;          ///< 60 times the largest published mixture
-constexpr int64_t kFile = int64_t{1} << 32;    ///< bytes of a file of rows, which is read whole
-constexpr int64_t kLine = int64_t{1} << 24;    ///< bytes of a row in a line: four million words
-constexpr int64_t kBatch = 65'536;             ///< sequences at once; micro-batches per step
-constexpr int64_t kTokens = int64_t{1} << 28;  ///< of one sequence: what a config.json may say of positions
+constexpr int64_t kThreads = 1024;             ///< threads; the pool creates all of them at once
+constexpr int64_t kRank = 16'384;              ///< LoRA rank; larger than the widest weights
+constexpr int64_t kClients = 100'000;          ///< clients; each has a list of rows, a file per round and a record
+constexpr int64_t kRows = 10'000'000;          ///< rows of a data set; 60 times the largest published data mixture
+constexpr int64_t kFile = int64_t{1} << 32;    ///< bytes of a file of rows, which is read as a whole
+constexpr int64_t kLine = int64_t{1} << 24;    ///< bytes of one line of a file of rows
+constexpr int64_t kBatch = 65'536;             ///< sequences per batch, and micro-batches per step
+constexpr int64_t kTokens = int64_t{1} << 28;  ///< tokens of one sequence, and positions of a config.json
 constexpr int64_t kSteps = 1'000'000'000;      ///< rounds, optimiser steps, steps between two events
-constexpr int64_t kBeams = 1024;               ///< each has a cache of its own
-constexpr int64_t kLayers = 100'000;           ///< of a model
-constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  ///< of a seed
-constexpr double kScale = 1e6;  ///< scales, rates, coefficients: a float32 product with one stays finite
+constexpr int64_t kBeams = 1024;               ///< beams of a search; each has its own cache
+constexpr int64_t kLayers = 100'000;           ///< layers of a model
+constexpr int64_t kAny = std::numeric_limits<int64_t>::max();  ///< no bound, e.g. for a seed
+constexpr double kScale = 1e6;  ///< scales, rates and coefficients; their float32 products stay finite
 
-/// \throws kConfig "KEY is VALUE, allowed: LEAST or more, up to MOST" and `place`, where the value stands
+/// Checks that `value` is in [least, most]. \throws kConfig "KEY is VALUE, allowed: LEAST or more, up to MOST",
+/// followed by `place`, the place of the value in its file.
 void check_integer(std::string_view key, int64_t value, int64_t least, int64_t most, std::string_view place = {});
-/// \throws kConfig "KEY is VALUE, allowed: above 0, up to 1e+06", also of what is not finite
+/// Checks that `value` is finite, above 0 and at most kScale. \throws kConfig as check_integer().
 void check_above_zero(std::string_view key, double value, std::string_view place = {});
-/// \throws kConfig "KEY is VALUE, allowed: 0 or more, up to 1e+06"
+/// Checks that `value` is finite, 0 or more and at most kScale. \throws kConfig as check_integer().
 void check_from_zero(std::string_view key, double value, std::string_view place = {});
-/// \throws kConfig "KEY is VALUE, allowed: greater than 0, at most 1"
+/// Checks that `value` is above 0 and at most 1. \throws kConfig as check_integer().
 void check_share(std::string_view key, double value, std::string_view place = {});
 
 }  // namespace evenkeel::limits

@@ -1,4 +1,5 @@
-/// \file  Structs as JSON objects and back. A struct names its fields once, in visit(), and is written and read by it:
+/// \file  Converts structs to JSON objects and back. A struct lists its fields once, in visit(), which both directions
+/// call:
 ///
 ///   struct Upload {
 ///     int64_t steps = 0;
@@ -11,14 +12,15 @@
 ///   const auto json = record::write(upload);
 ///   const auto again = record::read<Upload>(JsonView(json, "here"));
 ///
-/// Fields are int64_t (0 or more, if no other bound is given), double, bool, std::string, enums with names()
-/// (base/format/config_table.h), [N] int64 tensors, structs like this one, and lists, maps by name and optionals of
-/// these. An optional that is empty has no key. A type of another form brings to_json(value) and from_json(view,
-/// value).
+/// The type of a field may be int64_t, double, bool, std::string, an enum with names() (base/format/config_table.h), a
+/// [N] int64 tensor, another struct with visit(), and lists, maps by name and optionals of these. An integer must be 0
+/// or more; field("key", value, least) sets another minimum. An empty optional is written without its key. Any other
+/// type needs to_json(value) and from_json(view, value).
 ///
-/// What has not always been written is field.optional("key", value): where the key is missing, the value stays as it
-/// is. Fields that stand together or not at all follow a question: `if (field.holds("layers", use.has_value()))` is
-/// true when the object that is read has that key, or when the writer says so.
+/// field.optional("key", value) reads a field that older files lack: if the key is missing, the value is unchanged. A
+/// group of fields that are present together or not at all is guarded by a question: `if (field.holds("layers",
+/// use.has_value()))`. When reading, it is true if the object has that key; when writing, it returns its second
+/// argument.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,33 +37,36 @@
 
 namespace evenkeel::record {
 
-/// [N] int64.
+/// Convert an int64 tensor [N] to a vector, and back.
 std::vector<int64_t> numbers_of(const at::Tensor& tensor_N);
 at::Tensor tensor_of(const std::vector<int64_t>& numbers);
 
 class Writer;
 class Reader;
 
+/// True for structs with visit().
 template <typename T>
 concept Visited = requires(T& value, Writer& writer) {
   value.visit(writer);
 };
 
+/// True for types with their own to_json() and from_json().
 template <typename T>
 concept Custom = requires(const T& value, T& place, const JsonView& view) {
   { to_json(value) } -> std::same_as<OrderedJson>;
   from_json(view, place);
 };
 
-/// The object that `value.visit()` lists, keys in that order.
+/// Returns the JSON object of `value`, with the keys in the order of visit().
 template <Visited T>
 OrderedJson write(T value);
 
-/// \throws naming the place of what is missing, of another type or out of range. A key that visit() does not name is
-/// left alone.
+/// Reads a struct from an object. Keys that visit() does not list are ignored.
+/// \throws the error kind of `view`, naming the place, when a key is missing, has another type or is out of range.
 template <Visited T>
 T read(const JsonView& view);
 
+/// The `field` argument of visit() while a struct is written.
 class Writer {
  public:
   template <typename T>
@@ -78,6 +83,7 @@ class Writer {
     (*this)(key, value);
   }
   static bool holds(std::string_view /*key*/, bool written) { return written; }
+  /// Moves the finished object out.
   OrderedJson take() { return std::move(json_); }
 
  private:
@@ -109,6 +115,7 @@ class Writer {
   OrderedJson json_ = OrderedJson::object();
 };
 
+/// The `field` argument of visit() while a struct is read. Refers to `view`.
 class Reader {
  public:
   explicit Reader(const JsonView& view) : view_(view) {}

@@ -1,6 +1,6 @@
-/// \file  The safetensors format: an 8-byte little-endian header length, a JSON header, then raw tensor bytes; as a
-/// file or as bytes in memory. Reading maps the file: tensors are views of it, read-only by convention, and keep the
-/// mapping alive.
+/// \file  Reads and writes the safetensors format: an 8-byte little-endian header length, a JSON header, then the raw
+/// bytes of the tensors. Reading maps the file. The tensors are views of the mapping and keep it alive; they must not
+/// be written to.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,62 +17,72 @@ namespace evenkeel {
 using TensorMap = std::map<std::string, at::Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
+/// The content of a file.
 struct Safetensors {
-  TensorMap tensors;  ///< CPU, contiguous; dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL
+  TensorMap tensors;  ///< by name, on the CPU, contiguous; dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL
   Metadata metadata;
 };
 
-/// Where a tensor lies in a file.
+/// Position, dtype and shape of a tensor in a file.
 struct TensorPlace {
   std::string name;
   at::ScalarType type;
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;  ///< bytes, counted from the end of the header
+  uint64_t begin = 0, end = 0;  ///< byte offsets, counted from the end of the header
 };
 
-/// What the beginning of a file says of all of it.
+/// The parsed header of a file.
 struct SafetensorsHead {
-  std::vector<TensorPlace> tensors;  ///< as they lie: none overlap, nothing lies between them
+  std::vector<TensorPlace> tensors;  ///< in file order, without gaps and overlaps
   Metadata metadata;
-  int64_t bytes = 0;  ///< of the length and the header, in front of the first tensor
+  int64_t bytes = 0;  ///< length of the length field and the header; the first tensor begins here
+  /// Returns the total length of the tensors in bytes.
   int64_t data_bytes() const { return tensors.empty() ? 0 : static_cast<int64_t>(tensors.back().end); }
 };
 
-/// Reads the beginning of a file; what follows the header is not looked at. \param place  whose bytes they are, for
-/// errors. \throws kCheckpoint as load_safetensors()
+/// Parses the header of a file from its first bytes. `bytes` must hold the whole header; bytes after it are ignored.
+/// \param place  the name of the source, for errors
+/// \throws kCheckpoint as load_safetensors(), except for errors that only the length of the file shows.
 SafetensorsHead read_safetensors_head(std::string_view bytes, const std::string& place);
 
-/// Maps `file`. Strict: \throws kCheckpoint (file, tensor, what is wrong) on a truncated file, a header that is not
-/// JSON or too large, unknown dtype, byte ranges that overlap, leave holes, run out of the file or disagree with dtype
-/// and shape.
+/// Maps `file` and returns its tensors.
+/// \throws kCheckpoint naming file and tensor, for a truncated file, a header that is too large or not JSON, an unknown
+/// dtype, and byte ranges that overlap, leave gaps, exceed the file or disagree with dtype and shape; kIo when the file
+/// cannot be opened.
 Safetensors load_safetensors(const std::filesystem::path& file);
-/// The same of bytes in memory, [N] uint8, which the tensors are views of and keep alive.
-/// \param place  whose bytes they are, for errors
+/// Reads the format from memory. `bytes` is [N] uint8; the tensors are views of it and keep it alive. A tensor whose
+/// address is not a multiple of its element size is copied.
+/// \param place  the name of the source, for errors
+/// \throws kCheckpoint as load_safetensors().
 Safetensors decode_safetensors(const at::Tensor& bytes, const std::string& place);
 
-/// Writes atomically, one tensor after the other (made contiguous on CPU on the way), wide dtypes first, then by name,
-/// data at a multiple of 64 bytes. Deterministic: same content, same bytes. \return bytes written.
+/// Writes `file` atomically and returns the number of bytes written. Tensors are made contiguous on the CPU one at a
+/// time. They are sorted by element size (largest first), then by name; the data begins at a multiple of 64 bytes. The
+/// same content gives the same bytes. \throws kIo.
 int64_t save_safetensors(const std::filesystem::path& file, const TensorMap& tensors, const Metadata& metadata = {});
 
-/// What the tensors of a file are sorted by within a width, before their names.
+/// Returns a key by which tensors of the same element size are sorted; ties are sorted by name.
 using SortKey = std::function<std::string(const std::string& name, const at::Tensor& tensor)>;
 
-/// The bytes that save_safetensors would write, [N] uint8. \param key  puts tensors side by side; none: names alone
+/// Returns the bytes of a file with these tensors, [N] uint8. \param key  the order of tensors; empty: by name, as
+/// save_safetensors()
 at::Tensor encode_safetensors(const TensorMap& tensors, const Metadata& metadata = {}, const SortKey& key = {});
-/// The same of the tensors in the types that those of `shapes` (meta tensors, as many by the same names) have;
-/// converted where they are written.
+/// Works as encode_safetensors(), but stores each tensor with the dtype and shape that `shapes` has under its name.
+/// Tensors are converted while they are written.
+/// \param shapes  meta tensors with the same names as `tensors`
 at::Tensor encode_safetensors_as(const TensorMap& shapes, const TensorMap& tensors, const Metadata& metadata,
                                  const SortKey& key);
 
-/// Makes the tensor of that name when its turn comes.
+/// Creates the tensor with this name when it is about to be written.
 using TensorMaker = std::function<at::Tensor(const std::string& name)>;
 
-/// The same file of tensors that are made one after the other: one is in memory at a time.
-/// \param shapes  names, sizes and dtypes; tensors without storage (device meta) will do.
+/// Works as save_safetensors(), but calls `make` for one tensor at a time, so only one is in memory.
+/// \param shapes  names, sizes and dtypes; meta tensors suffice
+/// \throws kInternal when `make` returns another size or dtype.
 int64_t stream_safetensors(const std::filesystem::path& file, const TensorMap& shapes, const TensorMaker& make,
                            const Metadata& metadata = {});
 
-/// The length that would be written, without writing.
+/// Returns the length in bytes of a file with these tensors, without writing it. Meta tensors suffice.
 int64_t safetensors_size(const TensorMap& tensors, const Metadata& metadata = {}, const SortKey& key = {});
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  SHA-256 of sixteen texts at once, one to each lane of a vector register: several times as fast as one after
-/// the other on processors without instructions for SHA-256. Knows nothing of torch.
+/// \file  Computes the SHA-256 of sixteen texts at once, one per lane of a vector register. On processors without
+/// SHA-256 instructions this is several times as fast as hashing one text after another. Does not depend on LibTorch.
 #pragma once
 
 #include <array>
@@ -8,23 +8,24 @@
 
 namespace evenkeel {
 
-/// Sixteen texts that lie word by word beside each other: text s is made of the 4-byte words s, s + 16, s + 32 … of all
-/// that update() is given. Example:  Sha256Streams streams;  streams.update(bytes);  streams.finish();
+/// Hashes sixteen interleaved texts. Text s consists of the 4-byte words s, s + 16, s + 32 … of all bytes passed to
+/// update().
+/// Example:  Sha256Streams streams;  streams.update(bytes);  streams.finish();
 class Sha256Streams {
  public:
   static constexpr int kStreams = 16;
-  static constexpr size_t kBlock = 64 * kStreams;  ///< bytes that update() takes at once
+  static constexpr size_t kBlock = 64 * kStreams;  ///< update() takes a multiple of this many bytes
   using Words = std::array<uint32_t, 8 * kStreams>;
 
   Sha256Streams();
-  /// REQUIRES a multiple of kBlock bytes.
+  /// Hashes further bytes. REQUIRES a multiple of kBlock bytes.
   void update(std::string_view bytes);
-  /// The digests of the sixteen, 32 bytes each, end to end. No update() after it.
+  /// Returns the sixteen digests, 32 bytes each, in the order of the texts. The object must not be used afterwards.
   std::array<char, 32 * kStreams> finish();
 
  private:
-  Words state_;  // [8][kStreams]
-  uint64_t blocks_ = 0;
+  Words state_;          // [8][kStreams]
+  uint64_t blocks_ = 0;  ///< number of kBlock-sized blocks hashed so far
 };
 
 }  // namespace evenkeel

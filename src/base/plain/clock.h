@@ -1,11 +1,11 @@
-/// \file  The time of day as records and messages write it.
+/// \file  Formats the current time for records and messages.
 #pragma once
 
 #include <string>
 
 namespace evenkeel {
 
-/// Now, e.g. "2025-03-01T12:00:00Z".
+/// Returns the current UTC time to the second, e.g. "2025-03-01T12:00:00Z".
 std::string utc_now();
 
 }  // namespace evenkeel

@@ -1,4 +1,5 @@
-/// \file  The one exception of the project, and the check that raises it. Knows nothing of torch.
+/// \file  Defines Error, the exception type for all errors of the project, and EK_CHECK, which throws it. Does not
+/// depend on LibTorch.
 /// Example:  EK_CHECK(rank > 0, kConfig, "train.rank is ", rank, ", allowed: 1 or more");
 #pragma once
 
@@ -9,36 +10,39 @@
 
 namespace evenkeel {
 
-/// Who has to act: the first four are the user's input (exit code 1), the last three are told apart for the reader.
+/// Names the part at fault. All kinds but kInternal give exit code 1.
 enum class ErrorKind {
   kConfig,      ///< a configuration file, a flag, or a combination of settings
   kData,        ///< a data set, tokenizer or prompt file
   kCheckpoint,  ///< a model or adapter folder
-  kShape,       ///< tensors that do not fit together
+  kShape,       ///< tensors with shapes that do not match
   kNumeric,     ///< a loss, gradient or aggregate that is not finite
-  kIo,          ///< the system refused: a file exists, is missing, not writable, the disk or memory is full
-  kInternal,    ///< our fault (exit code 2)
+  kIo,          ///< a failed system call: a file exists, is missing or not writable; the disk or memory is full
+  kInternal,    ///< a defect of the program (exit code 2)
 };
 using enum ErrorKind;
 
-/// The word that stands in brackets before a message, e.g. "config".
+/// Returns the word for `kind` that messages show in brackets, e.g. "config".
 std::string_view to_string(ErrorKind kind);
 
+/// Reports an error with its kind and a one-line message. The object is copyable and immutable.
 class Error : public std::exception {
  public:
-  /// With the program's name in front a line is of 500 bytes at most.
+  /// Maximum length of what() in bytes. With the program's name in front, a line has at most 500 bytes.
   static constexpr size_t kLongestMessage = 490;
 
+  /// Builds an error from its kind and a message of any length and content.
   Error(ErrorKind kind, std::string message);
+  /// Returns the kind that the constructor received.
   ErrorKind kind() const noexcept { return kind_; }
-  /// One line of at most kLongestMessage bytes: `[kind] context: message`, whatever the parts were: what a terminal
-  /// acts upon is spelled out, and of a longer text the beginning and the end stay.
+  /// Returns one line of at most kLongestMessage bytes: `[kind] context: message`. Control characters are escaped. A
+  /// longer text is shortened in the middle (see shown() in base/plain/text.h).
   const char* what() const noexcept override { return text_.c_str(); }
-  /// The same error with `context` in front of its message, e.g. "round 3, client 5, method ub-smoe".
+  /// Returns a copy with "`context`: " in front of the message, e.g. "round 3, client 5, method ub-smoe".
   Error with_context(std::string_view context) const;
-  /// The same error with `advice` behind its message.
+  /// Returns a copy with "; `advice`" after the message.
   Error with_advice(std::string_view advice) const;
-  /// Exit code of the program: 1 when the input is wrong, 2 when the fault is ours.
+  /// Returns the exit code of the program: 2 for kInternal, otherwise 1.
   int exit_code() const noexcept { return kind_ == kInternal ? 2 : 1; }
 
  private:
@@ -47,7 +51,7 @@ class Error : public std::exception {
   std::string text_;
 };
 
-/// Concatenates anything that streams. Built only when a check fails.
+/// Concatenates all parts with operator<<.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
@@ -55,7 +59,7 @@ std::string concat(const Parts&... parts) {
   return out.str();
 }
 
-/// "a, b, c": for messages that list what was allowed.
+/// Joins the items with `separator` between them, e.g. "a, b, c".
 template <typename Range>
 std::string join(const Range& items, std::string_view separator = ", ") {
   std::ostringstream out;
@@ -67,6 +71,7 @@ std::string join(const Range& items, std::string_view separator = ", ") {
   return out.str();
 }
 
+/// Throws Error{kind} with the concatenated parts as its message.
 template <typename... Parts>
 [[noreturn]] void fail(ErrorKind kind, const Parts&... parts) {
   throw Error(kind, concat(parts...));
@@ -74,8 +79,8 @@ template <typename... Parts>
 
 }  // namespace evenkeel
 
-/// Raises Error{kind} unless `condition`. Say who, what arrived, what was allowed. The parts are formatted on failure
-/// only.
+/// Throws Error{kind} unless `condition` is true. The message should name the value, what it is and what is allowed.
+/// The parts are formatted only on failure.
 #define EK_CHECK(condition, kind, ...)                            \
   do {                                                            \
     if (!(condition)) [[unlikely]]                                \

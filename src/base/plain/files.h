@@ -1,5 +1,5 @@
-/// \file  Reads, hashes and atomic writes of files, and folders that are made once. Knows nothing of torch.
-/// Mapped files are in base/plain/mapped_files.h.
+/// \file  Reads, hashes and writes files, and creates folders. Writes are atomic: readers see the old content or the
+/// new. Does not depend on LibTorch. Memory mappings are in base/plain/mapped_files.h.
 #pragma once
 
 #include <cstddef>
@@ -16,44 +16,54 @@ class Error;  // base/plain/error.h
 
 namespace fs = std::filesystem;
 
-/// Questions about a path. Where the system cannot tell (a link that leads to itself, a name that is too long, a folder
-/// that may not be entered) they \throw kIo naming the path; fs::exists and its like throw what no person can read.
+/// The next four functions query a path and follow links. They \throws kIo naming the path when the system cannot
+/// answer: a circular link, a name that is too long, a folder without search permission. file_size() also throws when
+/// the file is missing.
 bool path_exists(const fs::path& path);
-bool is_folder(const fs::path& path);  ///< false when it is not there
-bool is_file(const fs::path& path);    ///< a regular file; false when it is not there
-uint64_t file_size(const fs::path& file);
+bool is_folder(const fs::path& path);      ///< false when the path does not exist
+bool is_file(const fs::path& path);        ///< true for a regular file, false when the path does not exist
+uint64_t file_size(const fs::path& file);  ///< in bytes
 
-/// What lies in a folder, by name. \throws kIo when it cannot be listed.
+/// Returns the paths of a folder's entries, sorted by name. Does not descend into subfolders. \throws kIo when the
+/// folder cannot be listed.
 std::vector<fs::path> entries_of(const fs::path& folder);
 
-/// Makes a folder with its parents; one that is there already is fine.
+/// Creates a folder and its missing parents, and flushes each new entry to disk. Does nothing when the folder exists.
+/// \throws kIo when a folder cannot be created.
 void make_folders(const fs::path& folder);
 
-/// Removes a file, or a folder with all it holds; nothing there is fine.
+/// Removes a file, or a folder with its whole content. Does nothing when the path does not exist. \throws kIo when an
+/// entry cannot be removed.
 void remove_path(const fs::path& path);
 
-/// Refuses a path that no file of ours could hold: TOML and JSON are UTF-8, a message is one line.
-/// \param who  the flag or key that it came from. \throws kConfig when it is empty, not UTF-8 or has control
+/// Checks the text of a path before it is used. \throws kConfig when the path is empty, not UTF-8 or has control
 /// characters.
+/// \param who  the flag or key that the path came from, for the message
 void check_path_text(std::string_view path, std::string_view who);
 
-/// Whole file as bytes. \throws kIo naming the file, when it cannot be read or is longer than `most` bytes.
+/// Returns the whole content of a file, a pipe or a file of /proc. \throws kIo naming the file, when it cannot be read
+/// or is longer than `most` bytes.
 std::string read_file(const fs::path& file, size_t most = size_t{1} << 32);
 
-/// A file that appears whole or not at all: bytes go to a temporary neighbour; commit() flushes it to disk and renames
-/// it. Without commit() the neighbour is removed and the old file stays as it was. Example:  AtomicFile out(path);
-/// out.write(header);  out.write(body);  out.commit();
+/// Writes a file that appears whole or not at all. write() appends to a temporary file in the same folder. commit()
+/// flushes the temporary file to disk and renames it to its final name. Without commit() or place() the destructor
+/// removes the temporary file, and an old file of that name stays unchanged.
+/// Example:  AtomicFile out(path);  out.write(header);  out.write(body);  out.commit();
 class AtomicFile {
  public:
+  /// Creates the temporary file. \throws kIo when the folder is missing or not writable.
   explicit AtomicFile(fs::path file);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
-  /// \throws kIo (disk full, not writable) naming the file.
+  /// Appends bytes to the temporary file. \throws kIo naming the file, e.g. when the disk is full.
   void write(std::string_view bytes);
+  /// Flushes the file and its folder to disk and renames it. \throws kIo; the old file is unchanged when the flush or
+  /// the rename failed.
   void commit();
-  /// In its place for every process, on disk with the flush_files() that names it. A machine that loses power before
-  /// that may leave anything of it: for files whose readers find out.
+  /// Renames the temporary file into place without fsync. Other processes see the new content at once. The content
+  /// survives a power failure only after flush_files() was called with this path; until then the file may hold
+  /// anything. Use it only for files whose readers verify a checksum. \throws kIo when the rename fails.
   void place();
 
  private:
@@ -61,57 +71,66 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Flushes files that were placed. Together they take a few of the disk's turns, and not a few each.
+/// Flushes files and their folders to disk, for files that AtomicFile::place() renamed. One call for many files is
+/// faster than one call per file, because all writes are started before the first one is awaited. \throws kIo naming
+/// the file.
 void flush_files(std::span<const fs::path> files);
 
-/// Writes to a temporary neighbour, flushes it to disk, then renames: readers see the old content or the new, never a
-/// part. \throws kIo (not writable, disk full); the old file is then untouched.
+/// Writes a file atomically: to a temporary file, which is flushed to disk and renamed. \throws kIo (not writable, disk
+/// full); the old file is then unchanged.
 void write_file_atomic(const fs::path& file, std::string_view bytes);
 
-/// Gathers pieces into one atomic write without joining them in memory first.
+/// Writes the pieces one after another as write_file_atomic() does, without joining them in memory first.
 void write_file_atomic(const fs::path& file, std::span<const std::string_view> pieces);
 
-/// Whether `error` is that there is no room on a disk, or none left of what one may use.
+/// Returns true when `error` reports a full disk or an exceeded disk quota (ENOSPC, EDQUOT).
 bool is_full_disk(const Error& error);
 
-/// Appends one line and flushes it to disk.
+/// Appends `line` and a line break to a file, and flushes the file to disk. Creates the file when it is missing. The
+/// append is not atomic: a killed process may leave the beginning of a line. \throws kIo naming the file.
 void append_line(const fs::path& file, std::string_view line);
 
-/// Makes an output folder with its parents. \throws kIo when it exists already with content, or cannot be made or
-/// written to.
+/// Creates an output folder and its missing parents; an empty folder may exist already. \throws kIo when the folder has
+/// content, or cannot be created or written to; kConfig when check_path_text() refuses the path.
 void make_new_folder(const fs::path& folder);
 
-/// An output folder that appears whole or not at all: files go into path(), a neighbour named "<folder>.part"; commit()
-/// renames it. Without commit() the neighbour is removed; what a killed process left in one is thrown away by the next.
+/// Writes an output folder that appears whole or not at all. The caller writes files into path(), a folder named
+/// "<folder>.part". commit() renames that folder. Without commit() the destructor removes it. The constructor removes
+/// files that a killed process left in it.
 /// Example:  AtomicFolder out("models/new");  write_file_atomic(out.path() / "config.json", text);  out.commit();
 class AtomicFolder {
  public:
-  /// \throws kIo when `folder` exists with content, cannot be made, is a mount point, or another process is writing it.
+  /// Creates and locks the ".part" folder. \throws kIo when `folder` exists with content, cannot be created, is a mount
+  /// point, or another process is writing it.
   explicit AtomicFolder(const fs::path& folder);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
+  /// Returns the folder to write into.
   const fs::path& path() const { return part_; }
+  /// Renames the ".part" folder to its final name. \throws kIo when the rename fails.
   void commit();
 
  private:
   fs::path folder_, part_;
-  int descriptor_ = -1;  // holds a lock, which dies with the process
+  int descriptor_ = -1;  // of the ".part" folder; it holds a lock that ends with the process
 };
 
-/// Hex digest of a file, read in blocks.
+/// Returns the SHA-256 of a file as 64 hex digits. Reads the file in blocks of 1 MiB. \throws kIo naming the file.
 std::string sha256_file(const fs::path& file);
+/// Returns the SHA-256 of bytes in memory as 64 hex digits.
 std::string sha256(std::string_view bytes);
 
-/// `path` with a leading "$EVENKEEL_DATA/" replaced by that environment variable.
-/// \param key  who asked, for the message. \throws kConfig when the variable is not set.
+/// Replaces a leading "$EVENKEEL_DATA/" of `path` by the value of that environment variable. An empty path stays empty.
+/// \param key  the setting that holds the path, for messages
+/// \throws kConfig when the variable is not set, or check_path_text() refuses the path.
 fs::path expand_data_path(const std::string& path, std::string_view key);
 
-/// Folder of what the project ships (assets/, configs/): the source tree it was built from, or `share/evenkeel` beside
-/// the program's folder when installed. \throws kIo when neither is there.
+/// Returns the folder that holds the shipped files (assets/, configs/): the source tree of the build if it still
+/// exists, otherwise `share/evenkeel` of the installation. \throws kIo when both are missing.
 fs::path shipped_folder();
 
-/// Version of the program, e.g. "0.1.0".
+/// Returns the version of the program, e.g. "0.1.0".
 std::string_view version();
 
 }  // namespace evenkeel

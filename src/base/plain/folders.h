@@ -1,4 +1,4 @@
-/// \file  What is in a folder, and on disk: new folders, and what a killed process leaves in them.
+/// \file  Flushes folders, recognises leftovers of atomic writes, and truncates files.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,17 @@ namespace evenkeel {
 
 namespace fs = std::filesystem;
 
-/// What was made, renamed or removed in `folder` is on disk when it returns.
+/// Flushes the entries of `folder` to disk. When it returns, files that were created, renamed or removed there stay so
+/// after a power failure. \throws kIo when the folder cannot be opened.
 void flush_folder(const fs::path& folder);
 
-/// Whether `file` is what a killed process left of an atomic write (base/plain/files.h) of `written`, a file of the
-/// same folder: "<written>.part-<process>-<number>".
+/// Returns true when `file` has the name of a temporary file of an atomic write (base/plain/files.h) of `written`:
+/// "<written>.part-<process>-<number>". A killed process leaves such files. Only names are compared.
+/// \param written  a file name in the same folder, without its path
 bool is_part_of(const fs::path& file, std::string_view written);
 
-/// Cuts a file that is longer than `bytes`; one that is not there stays so.
+/// Truncates a file to `bytes` bytes. Does nothing when the file is shorter or missing. \throws kIo when the file
+/// cannot be truncated.
 void shorten_file(const fs::path& file, int64_t bytes);
 
 }  // namespace evenkeel

@@ -1,6 +1,7 @@
-/// \file  nlohmann::json under a short name, bounded parsing, and typed reading whose errors name file and place. For
-/// foreign JSON and machine-written records; configuration is TOML (base/format/config_table.h). Whatever is read from
-/// disk is parsed with parse_json and read through a JsonView: no exception of the library reaches a person.
+/// \file  Wraps nlohmann::json: short type names, parsing with limits, and typed reading with errors that name file and
+/// place. It is used for foreign JSON and machine-written records; configuration is TOML (base/format/config_table.h).
+/// JSON from disk is parsed with parse_json() and read through a JsonView, so that no exception of the library leaves
+/// the process.
 #pragma once
 
 #include <concepts>
@@ -21,30 +22,33 @@ namespace evenkeel {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-/// What a text of JSON may be at most. The longest real ones: a tokenizer of 260,000 tokens and 580,000 merges has 2
+/// Sets the limits of one JSON text. The largest real texts: a tokenizer of 260,000 tokens and 580,000 merges has 2
 /// million values, a data set of 170,000 rows 1 million, the header of 70,000 tensors 0.7 million.
 struct JsonLimits {
-  size_t bytes = size_t{512} << 20;
-  size_t depth = 128;          ///< lists and objects within each other; what copies and destroys values recurses
+  size_t bytes = size_t{512} << 20;  ///< length of the text
+  size_t depth = 128;          ///< nesting of lists and objects; copying and destroying a value recurses this deep
   size_t values = 10'000'000;  ///< values and keys together
-  bool unique_keys = false;    ///< an object that names a key twice is refused; without it the last one counts
+  bool unique_keys = false;    ///< true: a repeated key of an object is an error; false: its last value counts
 };
 
-/// Parses `text`, which holds one value and nothing after it. \throws `kind` with `origin` and the byte at which the
-/// text went wrong or past a limit. \tparam J  Json, or OrderedJson where the order of keys means something
+/// Parses `text`, which must hold exactly one JSON value.
+/// \throws `kind` naming `origin` and the byte of the syntax error or of the exceeded limit.
+/// \tparam J  Json, or OrderedJson to keep the order of keys
 template <typename J = Json>
 J parse_json(std::string_view text, std::string_view origin, ErrorKind kind = kData, const JsonLimits& limits = {});
 
-/// Reads and parses a file.
+/// Reads and parses a file. \throws kIo when it cannot be read, otherwise as parse_json().
 template <typename J = Json>
 J load_json(const std::filesystem::path& file, ErrorKind kind = kData, const JsonLimits& limits = {});
 
-/// A value for a message: `"abc"`, `[1,2]`, shortened when long or deep, in at most about `limit` bytes.
+/// Returns a value as text for a message: `"abc"`, `[1,2]`. Long or deep values are shortened to about `limit` bytes.
+/// The template accepts only Json, so that a string is not converted: text has its own shown() (base/plain/text.h).
 template <std::same_as<Json> J>  // nothing is turned into JSON on the way: text has its own (base/plain/text.h)
 std::string shown(const J& value, size_t limit = 60);
 
-/// A value inside a document, with its place for errors: "config.json: rope.theta is "x", expected a number". Cheap to
-/// copy; refers to the document, which must live longer.
+/// Refers to a value inside a document and knows its place for errors: "config.json: rope.theta is "x", expected a
+/// number". It is cheap to copy. The document must outlive it. All readers \throw the error kind of the document,
+/// naming the place.
 /// Example:
 ///   const Json json = load_json(file, kCheckpoint);
 ///   const JsonView config(json, file.string(), kCheckpoint);
@@ -53,49 +57,55 @@ std::string shown(const J& value, size_t limit = 60);
 ///   for (const auto& name : config.at("modules").items()) names.push_back(name.string());
 class JsonView {
  public:
-  /// A whole document. \param origin  what errors begin with: the file, and the line where a line is one document
+  /// Refers to a whole document.
+  /// \param origin  the beginning of error messages: the file, with the line number in files of one document per line
+  /// \param kind  the kind of all errors
   JsonView(const Json& document, std::string origin, ErrorKind kind = kData);
   JsonView(Json&&, std::string, ErrorKind = kData) = delete;
 
+  /// Returns the value.
   const Json& json() const { return *value_; }
-  /// "file: a.b[2]", or the origin for the whole document.
+  /// Returns "file: a.b[2]"; for the whole document, the origin alone.
   std::string place() const;
+  /// Throws an error with the place followed by `parts`.
   template <typename... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     throw Error(document_->kind, concat(place(), parts...));
   }
-  /// \throws "<place><parts>" unless `condition`. Example:  view.require(n < 5, " is ", n, ", allowed: up to 4")
+  /// Throws as refuse() unless `condition`. Example:  view.require(n < 5, " is ", n, ", allowed: up to 4")
   template <typename... Parts>
   void require(bool condition, const Parts&... parts) const {
     if (!condition) [[unlikely]]
       refuse(parts...);
   }
 
-  /// Members of an object. \throws when this is no object.
-  bool has(std::string_view key) const { return find(key).has_value(); }  ///< present and not null
-  std::optional<JsonView> find(std::string_view key) const;               ///< nothing when absent or null
-  JsonView at(std::string_view key) const;                                ///< \throws when absent; null is a value
-  JsonView at(size_t index) const;                                        ///< of a list
-  /// All entries of a list, in order; of an object, by key.
+  /// Access to members of an object and entries of a list. \throws when the value has the other type.
+  bool has(std::string_view key) const { return find(key).has_value(); }  ///< true when the key is present and not null
+  std::optional<JsonView> find(std::string_view key) const;               ///< empty when the key is absent or null
+  JsonView at(std::string_view key) const;  ///< \throws when the key is absent; null is returned
+  JsonView at(size_t index) const;          ///< entry of a list; \throws when there are too few
+  /// Returns all entries of a list, in order.
   std::vector<JsonView> items() const;
+  /// Returns all members of an object, sorted by key.
   std::vector<JsonView> members() const;
-  const std::string& key() const { return *key_; }  ///< of a member
-  size_t size() const { return value_->size(); }
+  const std::string& key() const { return *key_; }  ///< of a view that members(), find() or at() returned
+  size_t size() const { return value_->size(); }    ///< number of entries or members
 
-  /// The value itself. \throws when it is of another type: what it is, what was expected.
+  /// The next functions return the value itself. \throws when it has another type, naming the value and the expected
+  /// type.
   const JsonView& object() const;
   const JsonView& list() const;
   const std::string& string() const;
   bool flag() const;
-  double number() const;  ///< a whole number is a number too
-  /// A whole number from `least` to `most`, never wrapped around.
+  double number() const;  ///< accepts whole numbers too
+  /// Returns a whole number. \throws when it is not in [least, most] or does not fit 64 bits.
   int64_t integer(int64_t least = std::numeric_limits<int64_t>::min(),
                   int64_t most = std::numeric_limits<int64_t>::max()) const;
   std::vector<int64_t> integers(int64_t least = std::numeric_limits<int64_t>::min(),
                                 int64_t most = std::numeric_limits<int64_t>::max()) const;
   std::vector<std::string> strings() const;
 
-  /// The member `key`, or `otherwise` when it is absent or null.
+  /// The next functions return the member `key`, or `otherwise` when it is absent or null.
   int64_t integer_or(std::string_view key, int64_t otherwise, int64_t least = std::numeric_limits<int64_t>::min(),
                      int64_t most = std::numeric_limits<int64_t>::max()) const;
   double number_or(std::string_view key, double otherwise) const;
@@ -107,10 +117,10 @@ class JsonView {
     std::string origin;
     ErrorKind kind;
   };
-  /// A value within `outer`: at `key` of an object, or at `index` of a list.
+  /// Refers to a value within `outer`: a member with `key`, or entry `index` of a list.
   JsonView(const Json& value, std::shared_ptr<const JsonView> outer, const std::string* key, size_t index)
       : value_(&value), document_(outer->document_), outer_(std::move(outer)), key_(key), index_(index) {}
-  /// For the values in it. Nothing is put together for a path that no error asks for.
+  /// Returns a copy of this view for its members to point to. The text of a path is built only when an error needs it.
   std::shared_ptr<const JsonView> as_outer() const { return std::make_shared<JsonView>(*this); }
   std::string path() const;
   [[noreturn]] void expected(std::string_view what) const;
@@ -118,9 +128,9 @@ class JsonView {
   static constexpr size_t kNone = static_cast<size_t>(-1);
   const Json* value_;
   std::shared_ptr<const Document> document_;
-  std::shared_ptr<const JsonView> outer_{};  // the list or object that this value is in; null for the whole document
-  const std::string* key_ = nullptr;         // in an object
-  size_t index_ = kNone;                     // in a list
+  std::shared_ptr<const JsonView> outer_{};  // the list or object that holds this value; null for the whole document
+  const std::string* key_ = nullptr;         // key of a member; null for a list entry
+  size_t index_ = kNone;                     // index of a list entry
 };
 
 }  // namespace evenkeel

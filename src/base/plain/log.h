@@ -1,5 +1,5 @@
-/// \file  Log lines and the progress line, both on stderr: stdout belongs to results. The implementation is built
-/// without LibTorch's include folders (they shadow fmt). Messages start with their area: log::info("[train] ...").
+/// \file  Writes log lines and a progress line to stderr; stdout is reserved for results. All functions may be called
+/// from any thread. Messages start with their area in brackets: log::info("[train] ...").
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,13 @@
 
 namespace evenkeel::log {
 
+/// Severity of a line, lowest first.
 enum class Level { kInfo, kWarning, kError };
 
-/// Lines below `level` are dropped. Default kInfo.
+/// Drops all later lines below `level` from stderr. The default is kInfo. A File still receives them.
 void set_level(Level level);
 
-/// Writes one line now: what a terminal acts upon is spelled out, a very long one is shortened (base/plain/text.h).
+/// Writes one line at once. Control characters are escaped. A line above 2,000 bytes is shortened (base/plain/text.h).
 void write(Level level, std::string_view line);
 
 template <typename... Parts>
@@ -31,38 +32,45 @@ void error(const Parts&... parts) {
   write(Level::kError, concat(parts...));
 }
 
-/// A file that gets every line too, whatever the level, with date and time (UTC). One at a time writes. What cannot be
-/// written is left out: a log is no reason to stop.
+/// Copies every log line, whatever its level, to a file with the UTC date and time. At most one File may exist at a
+/// time. Errors of writing are ignored, because a run must not stop for its log.
 class File {
  public:
-  /// Lines are held from now on, until open() says where they go.
+  /// Starts to collect lines in memory until open() is called.
   File();
+  /// Closes the file.
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
-  /// Appends what was held, and from now on each line as it is written.
+  /// Appends the collected lines to `file`, and from then on each line as it is written.
   void open(const std::filesystem::path& file);
-  /// A line for the file alone.
+  /// Writes a line to the file only, not to stderr.
   void note(Level level, std::string_view line);
 };
 
-/// One line that is rewritten in place on a terminal; elsewhere, and in a File, it is written as a plain log line at
-/// most every `seconds_between_lines`. Log lines written meanwhile go above it.
+/// Shows one line that is rewritten in place on a terminal. Log lines that are written meanwhile appear above it. When
+/// stderr is not a terminal, the line is written as a plain log line at most every `seconds_between_lines`; a File
+/// always receives it that way.
 class Progress {
  public:
+  /// \param label  text in front of every update
+  /// \param seconds_between_lines  minimum time between two plain log lines
   explicit Progress(std::string label, double seconds_between_lines = 10.0);
+  /// Writes the newest text if no log line has it yet, and ends the line on the terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
+  /// Replaces the text of the line. The terminal is redrawn at most 20 times a second.
   void update(std::string_view text);
 
  private:
+  /// Writes pending_ as a log line.
   void flush();
 
   std::string label_;
   double interval_;
   double last_ = -1e18, drawn_ = -1e18;
-  std::string pending_;  // the newest text that no log line has yet
+  std::string pending_;  // newest text that is not yet in a log line
 };
 
 }  // namespace evenkeel::log

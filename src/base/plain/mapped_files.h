@@ -14,10 +14,12 @@ namespace evenkeel {
 /// file became shorter, the process prints one line that names the file and exits with code 1.
 class MappedFile {
  public:
+  /// Maps the file. \throws kIo when it is missing, cannot be opened or is not a regular file.
   explicit MappedFile(const fs::path& file);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
+  /// Returns the mapped bytes. They are valid until the destructor runs; the span is empty for an empty file.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
  private:

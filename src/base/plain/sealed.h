@@ -1,13 +1,13 @@
-/// \file  Files of ours that say whether they are whole: JSON objects whose last member is a checksum of all bytes
-/// before it, and which name the length and SHA-256 of the binary files that lie beside them. Any changed byte is
-/// found, and the JSON stays readable for every tool. Example:
+/// \file  Reads and writes sealed JSON: objects whose last member is a checksum of all bytes before it. A sealed object
+/// can also record the length and SHA-256 of binary files in the same folder. Any changed byte is detected, and the
+/// JSON stays readable for every tool. Example:
 ///   append_sealed(file, {{"round", 1}});
-///   const auto read = read_sealed_lines(file);  // a name of its own: a loop over a temporary's lines outlives them
+///   const auto read = read_sealed_lines(file);  // needs a name: the lines must outlive the loop
 ///   for (const auto& line : read.whole().lines) ...
 ///
 ///   {"round":1,"loss":2.25,"checksum":"<first 16 hex digits of the SHA-256 of everything before this key>"}
 ///
-/// Against damage, not against forgery: whoever edits a file can seal it anew.
+/// The checksum detects damage, not forgery: anybody can recompute it after a change.
 #pragma once
 
 #include <cstdint>
@@ -21,72 +21,79 @@
 
 namespace evenkeel {
 
-/// The text of `object` with its checksum, on one line or, with an indent, on several. REQUIRES an object with a
-/// member.
+/// Returns the text of `object` with its checksum: one line, or several with `indent` spaces per level if `indent` is 0
+/// or more. REQUIRES an object with at least one member.
 std::string sealed(const OrderedJson& object, int indent = -1);
-/// The object that sealed() wrote, without its checksum. \throws kCheckpoint naming `place` when the bytes are not
-/// those that were sealed.
+/// Returns the object in `text` without its checksum. \throws kCheckpoint naming `place` when the checksum does not
+/// match.
 Json unsealed(std::string_view text, const std::string& place);
 
-/// A file that holds one sealed object and a line break.
+/// Writes a file atomically that holds one sealed object and a line break. \throws kIo.
 void write_sealed(const std::filesystem::path& file, const OrderedJson& object, int indent = -1);
+/// Reads a file of write_sealed(). \throws kCheckpoint when it is damaged, kIo when it cannot be read.
 Json read_sealed(const std::filesystem::path& file);
 
+/// One object of a file of sealed lines.
 struct SealedLine {
   Json json;
   std::string place;  ///< "rounds.jsonl, line 3", for messages
   JsonView view() const { return {json, place, kCheckpoint}; }
-  int64_t end = 0;  ///< bytes of the file up to its end, with the line break
+  int64_t end = 0;  ///< offset of the byte after the line break, from the beginning of the file
 };
 
+/// The content of a file of sealed lines.
 struct SealedLines {
-  std::vector<SealedLine> lines;  ///< up to the first damaged one
-  std::optional<Error> damage;    ///< what is wrong with the line after these
+  std::vector<SealedLine> lines;  ///< all lines before the first damaged one
+  std::optional<Error> damage;    ///< error of the first damaged line; empty when there is none
 
-  /// \throws what is wrong.
+  /// Returns this object. \throws the error in `damage` if there is one.
   const SealedLines& whole() const;
-  /// Bytes that the lines take.
+  /// Returns the length in bytes of the undamaged lines.
   int64_t bytes() const { return lines.empty() ? 0 : lines.back().end; }
 };
 
-/// The lines of a file that append_sealed() made; none when there is no such file. The beginning of a line at the end,
-/// which is being written or was when its process died, is left out.
+/// Reads the lines of a file that append_sealed() wrote; returns none when the file does not exist. An incomplete last
+/// line is ignored, because another process may be writing it or may have been killed while it did. \throws kIo.
 SealedLines read_sealed_lines(const std::filesystem::path& file);
-/// Appends a line and flushes it to disk.
+/// Appends one sealed line and flushes the file to disk. \throws kIo.
 void append_sealed(const std::filesystem::path& file, const OrderedJson& object);
 
-/// Which file a path names and when it was last changed, as the file system knows it.
+/// Identifies a file and its last change by the metadata of the file system (stat).
 struct FileIdentity {
   uint64_t device = 0, inode = 0;
-  int64_t bytes = 0, modified_ns = 0, changed_ns = 0;
+  int64_t bytes = 0, modified_ns = 0,
+          changed_ns = 0;  ///< length, mtime and ctime; times in nanoseconds since the epoch
 
   /// \throws kIo when there is no such file.
   static FileIdentity of(const std::filesystem::path& file);
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Length and SHA-256 of a file, as a sealed object beside it tells them.
+/// Length and SHA-256 of a file, as a sealed object in the same folder records them.
 struct FileSeal {
-  std::string name;  ///< in the folder of the object
+  std::string name;  ///< file name without its path
   int64_t bytes = 0;
   std::string sha256;
-  /// Set by of(), kept by nobody on disk: a file that this process hashed and nobody touched since is not read again.
+  /// The identity at the time of hashing, set by of() and not stored on disk. check() does not read a file again whose
+  /// identity is unchanged.
   std::optional<FileIdentity> hashed{};
 
+  /// Hashes a file. \throws kIo.
   static FileSeal of(const std::filesystem::path& file);
-  /// The same of a file that the caller has just written, from the bytes it holds.
+  /// Hashes `bytes`, the content of a file that the caller has just written. Does not read the file.
   static FileSeal of(const std::filesystem::path& file, std::string_view bytes);
-  /// \throws kCheckpoint when the file in `folder` is not the one that was sealed, kIo when it is gone.
+  /// Checks that the file in `folder` has the recorded content. \throws kCheckpoint when it differs, kIo when it is
+  /// missing.
   void check(const std::filesystem::path& folder) const;
-  /// The same bytes under the same name, whoever hashed them.
+  /// Compares name, length and SHA-256, not `hashed`.
   bool operator==(const FileSeal& other) const {
     return name == other.name && bytes == other.bytes && sha256 == other.sha256;
   }
 };
-/// {"<name>": {"bytes": ..., "sha256": ...}}, as a field of a record (base/format/record.h).
+/// Converts seals to and from {"<name>": {"bytes": ..., "sha256": ...}}, a field of a record (base/format/record.h).
 OrderedJson to_json(const std::vector<FileSeal>& seals);
 void from_json(const JsonView& json, std::vector<FileSeal>& seals);
-/// The seal of `name`; null when there is none.
+/// Returns the seal of the file `name`, or null. The pointer refers into `seals`.
 const FileSeal* find_seal(const std::vector<FileSeal>& seals, std::string_view name);
 
 }  // namespace evenkeel

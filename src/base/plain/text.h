@@ -1,5 +1,4 @@
-/// \file  Text of strangers made fit for a message: one line, no character that a terminal acts upon, no more than it
-/// takes to recognise it. Knows nothing of torch.
+/// \file  Escapes and shortens untrusted text for one-line messages, and checks UTF-8. Does not depend on LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +7,18 @@
 
 namespace evenkeel {
 
-/// Control characters (newline, tab, ESC, NUL, those of Unicode), marks that turn the direction of writing, and bytes
-/// that are not UTF-8, spelled out: "\n", "\x1b", "\u{202e}", "\xff". The rest, backslashes too, stays as it is, so
-/// that escaping what is escaped changes nothing.
+/// Escapes everything that can change how a terminal or a reader sees a line: control characters (newline, tab, ESC,
+/// NUL, the Unicode controls), marks that change the writing direction, and bytes that are not UTF-8. Examples: "\n",
+/// "\x1b", "\u{202e}", "\xff". All other text, backslashes included, is unchanged, so escaping twice gives the same
+/// result as escaping once.
 std::string escaped(std::string_view text);
 
-/// escaped() in at most `limit` bytes; of what is longer the beginning and the end, with the full length between them:
-/// `abc... (70000 bytes) ...xyz`. Takes time for what it shows, however long the text. \param limit  40 or more
+/// Returns escaped(text), shortened to at most `limit` bytes. A longer text keeps its beginning and end, with the full
+/// length between them: `abc... (70000 bytes) ...xyz`. The cost grows with `limit`, not with the length of the text.
+/// \param limit  maximum bytes of the result, at least 40
 std::string shown(std::string_view text, size_t limit = 60);
 
-/// Whether all of it is UTF-8, as TOML and JSON ask: no overlong forms, no surrogates.
+/// Returns true when the whole text is valid UTF-8 as TOML and JSON require: no overlong forms, no surrogates.
 bool is_utf8(std::string_view text);
 
 }  // namespace evenkeel

@@ -1,6 +1,7 @@
-/// \file  Counter-based random streams. A stream is named by what it is for, so that reordering clients, resuming a run
-/// or adding a thread cannot change a draw: same (seed, purpose, keys) -> same numbers, on every machine. Example:
-/// RandomStream order(seed, "batches", round, client);  order.shuffle(rows);
+/// \file  Provides counter-based random streams. A stream is identified by its purpose, so reordering clients, resuming
+/// a run or adding a thread does not change any draw: the same (seed, purpose, keys) give the same numbers on every
+/// machine.
+/// Example:  RandomStream order(seed, "batches", round, client);  order.shuffle(rows);
 #pragma once
 
 #include <array>
@@ -12,51 +13,60 @@
 
 namespace evenkeel {
 
-/// The block function of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
+/// Returns one block of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// A stream of Philox blocks. (seed, purpose) make the key, (key0, key1) the upper half of the counter. Cheap to make,
-/// cheap to copy; not thread-safe.
+/// A stream of Philox blocks. A hash of (seed, purpose) is the key, a hash of all four parameters the upper half of the
+/// counter. It is cheap to create and to copy. It is not thread-safe.
 class RandomStream {
  public:
+  /// \param purpose  what the numbers are used for, e.g. "batches"
+  /// \param key0, key1  distinguish streams of one purpose, e.g. round and client
   RandomStream(uint64_t seed, std::string_view purpose, uint64_t key0 = 0, uint64_t key1 = 0);
 
+  /// Returns 64 random bits; takes two draws of 32 bits.
   uint64_t next_u64();
-  /// Leaves out the next `words` draws of 32 bits, in no time: what another thread draws. A value of fill_uniform()
-  /// takes one, a pair of fill_normal()'s two.
+  /// Skips `words` draws of 32 bits in constant time, for example those that another thread makes. fill_uniform() takes
+  /// one draw per value, fill_normal() two per pair of values.
   void skip(uint64_t words);
-  /// In [0, 1), 53 random bits.
+  /// Returns a number of U[0, 1) with 53 random bits.
   double uniform();
-  /// In [0, n), unbiased. REQUIRES n > 0.
+  /// Returns an unbiased integer in [0, n). REQUIRES n > 0.
   uint64_t below(uint64_t n);
-  /// Mean 0, variance 1 (Box-Muller).
+  /// Returns a number of N(0, 1) (Box and Muller 1958).
   double normal();
-  /// Gamma with shape `alpha` and scale 1 (Marsaglia and Tsang 2000, boosted for alpha < 1). REQUIRES alpha > 0.
+  /// Returns a number of Gamma(alpha) with scale 1 (Marsaglia and Tsang 2000, boosted for alpha < 1). REQUIRES alpha >
+  /// 0.
   double gamma(double alpha);
-  /// `n` numbers that sum to 1, drawn from Dir(alpha, ..., alpha). Never NaN, however small alpha is.
+  /// Returns `n` numbers that sum to 1, drawn from Dir(alpha, ..., alpha). They are finite even for very small alpha.
+  /// REQUIRES alpha > 0, n > 0.
   std::vector<double> dirichlet(double alpha, int64_t n);
-  /// An index drawn in proportion to `weights` (non-negative, not all zero).
+  /// Returns an index with a probability proportional to its weight. REQUIRES weights that are finite and not negative,
+  /// at least one above 0.
   int64_t choose(std::span<const double> weights);
 
-  /// Fisher-Yates, in place.
+  /// Shuffles the items in place (Fisher-Yates).
   template <typename T>
   void shuffle(std::span<T> items) {
     for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
   }
-  /// 0 .. n-1 in random order.
+  /// Returns 0 .. n-1 in random order.
   std::vector<int64_t> permutation(int64_t n);
-  /// Fills with U[low, high) (24 random bits each) or N(0, 1) * scale (tails end at 6.7 scale), in float32.
+  /// Fills `out` with U[low, high), 24 random bits per value.
   void fill_uniform(std::span<float> out, double low, double high);
+  /// Fills `out` with scale * N(0, 1). Values beyond 6.7 scale do not occur.
   void fill_normal(std::span<float> out, double scale);
 
  private:
+  /// Returns the next 32 bits of the stream.
   uint32_t next_u32();
+  /// Fills `out` with the next draws, many blocks at once in vector registers.
   void fill(std::span<uint32_t> out);
 
   std::array<uint32_t, 2> key_;
   std::array<uint32_t, 4> counter_;
   std::array<uint32_t, 4> block_{};
-  int used_ = 4;
+  int used_ = 4;  ///< words of block_ that were drawn
 };
 
 }  // namespace evenkeel

@@ -1,5 +1,6 @@
-/// \file  Runs a loop in the widest vector instructions this processor has. The loop is written once, in plain C++ with
-/// a fixed summation order; the compiler vectorises one copy per instruction set and the choice is made at run time.
+/// \file  Runs a loop with the widest vector instructions of this processor. The loop is written once, in plain C++
+/// with a fixed summation order; the compiler vectorises one copy per instruction set, and vectorised() selects one at
+/// run time.
 /// Example:  struct Scale { static EK_INLINE void run(float* x, int64_t n) { for (int64_t i = 0; i < n; ++i) x[i] *= 2;
 /// } };
 ///           vectorised<Scale>(x, n);
@@ -11,8 +12,10 @@
 
 namespace evenkeel {
 
+/// Instruction sets that a loop is compiled for.
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
+/// Returns the widest instruction set that this processor supports. The result is computed once.
 inline Isa isa() {
 #if defined(__x86_64__)
   static const Isa found = [] {
@@ -28,7 +31,8 @@ inline Isa isa() {
 #endif
 }
 
-/// Dot products of pairs of bfloat16 into float32, beside kAvx512.
+/// Returns true when the processor has AVX-512 and its dot products of bfloat16 pairs with a float32 result
+/// (avx512bf16).
 inline bool has_bfloat16_dots() {
 #if defined(__x86_64__)
   static const bool found = isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
@@ -38,12 +42,12 @@ inline bool has_bfloat16_dots() {
 #endif
 }
 
-/// Tiles of bfloat16 (AMX) into float32, beside kAvx512. The first call asks the system for the registers, for all
-/// threads of the process.
+/// Returns true when the processor has AVX-512 and AMX tiles of bfloat16 with a float32 result, and the system permits
+/// them. The first call requests the permission for all threads of the process.
 bool has_bfloat16_tiles();
 
 #if defined(__x86_64__)
-#if defined(__clang__)  // takes no such wish in an attribute
+#if defined(__clang__)  // rejects this option in an attribute
 #define EK_AVX512_WIDTH ""
 #else
 #define EK_AVX512_WIDTH ",prefer-vector-width=512"
@@ -58,6 +62,7 @@ __attribute__((target("avx2,fma"))) auto run_avx2(Args... args) {
 }
 #endif
 
+/// Calls Loop::run(args...) in the copy for isa(). Arguments are passed by value.
 template <typename Loop, typename... Args>
 auto vectorised(Args... args) {
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/// \file  Errors that say where they happened.
+/// \file  Adds context to errors.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -10,7 +10,9 @@
 
 namespace evenkeel {
 
-/// Runs `work`; an error says `context` in front of what it says itself. \throws Error; Interrupted as it comes
+/// Calls `work` and returns its result. An Error, or an error of LibTorch, is rethrown as an Error with "`context`: "
+/// in front of its message: kIo when the device's memory is full, kInternal for other errors of LibTorch. Other
+/// exceptions, e.g. Interrupted, pass unchanged.
 template <typename Work>
 auto in_context(const std::string& context, const Work& work) {
   try {

@@ -1,4 +1,4 @@
-/// \file  One process per folder, by a lock that the system lets go of when its process ends, however it ends.
+/// \file  Locks a folder for one process. The system releases the lock when the process ends, even after a crash.
 /// Example:  const FolderLock lock(run);  // throws when another process works there
 #pragma once
 
@@ -8,21 +8,25 @@
 
 namespace evenkeel {
 
-/// Holds `folder` as long as it lives. The lock is an flock(2) on the file `.lock`, which names process, machine and
-/// time for whoever comes second; a file without a living process behind it means nothing. Readers need no lock.
+/// Holds the lock of a folder until it is destroyed. The lock is an flock(2) on the file `.lock`, which contains
+/// process, machine and time for error messages. A `.lock` file that no living process has locked has no effect.
+/// Readers need no lock.
 class FolderLock {
  public:
   static constexpr const char* kFile = ".lock";
 
-  /// \throws kIo saying who holds the folder, or why the file cannot be made. REQUIRES that the folder exists.
+  /// \throws kIo naming the holder of the lock, or the reason why the file cannot be created. REQUIRES that the folder
+  /// exists.
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
-  /// Who works in `folder`: "process 12 on host since ..."; nothing when nobody does. Changes nothing.
+  /// Returns the process that holds the lock of `folder`, e.g. "process 12 on host since ...", or nothing. Does not
+  /// change the folder.
   static std::optional<std::string> holder(const std::filesystem::path& folder);
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&& other) noexcept;
 
  private:
+  /// Removes the file and releases the lock.
   void release();
 
   std::filesystem::path file_;

@@ -1,5 +1,5 @@
-/// \file  Ctrl-C (SIGINT) and SIGTERM, politely: the first asks the work to stop at its next safe place, the second
-/// ends the process at once.
+/// \file  Handles Ctrl-C (SIGINT) and SIGTERM. The first signal sets a flag, and the work stops at its next safe place.
+/// The second signal ends the process at once with exit code 130.
 #pragma once
 
 #include <functional>
@@ -8,16 +8,18 @@
 
 namespace evenkeel {
 
-/// Installs the handlers. Call once, before long work; later calls change nothing.
+/// Installs the signal handlers. Call it once, before long work.
 void watch_interrupts();
 
-/// True from the first signal on. Cheap enough to ask after every step. For a program to hand to what it runs.
+/// Returns true after the first signal. It is cheap enough to call after every step.
 bool interrupt_requested();
 
-/// How long work learns that it should stop: asked often, at safe places. Empty: never.
+/// Returns true when work should stop. Long work calls it at safe places. An empty function means that the work never
+/// stops early.
 using StopRequest = std::function<bool()>;
 
-/// Thrown at a safe place after the state was saved; `what()` is the line that tells how to go on. Exit code 130.
+/// Thrown at a safe place after the state was saved. what() is the line that explains how to resume. The program then
+/// exits with code 130.
 class Interrupted : public std::exception {
  public:
   explicit Interrupted(std::string how_to_resume) : text_(std::move(how_to_resume)) {}

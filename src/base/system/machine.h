@@ -1,5 +1,5 @@
-/// \file  What this process may use of the machine: memory, processors, room on disk. Asked anew at every call; a
-/// container's limits count, not only what is built in. Knows nothing of torch.
+/// \file  Reports what this process may use of the machine: memory, processors, disk space. Values are read at every
+/// call and include the limits of containers (control groups). Does not depend on LibTorch.
 ///
 /// Example:  if (needed > machine::memory().available) fail(kConfig, ...);
 #pragma once
@@ -12,31 +12,33 @@
 namespace evenkeel::machine {
 
 struct Memory {
-  int64_t physical = 0;  ///< bytes built in
-  /// Bytes that this process can still fill: the lesser of MemAvailable and what the control groups above it leave
-  /// (version 1 or 2; file pages that can be dropped do not count as used).
+  int64_t physical = 0;  ///< installed memory in bytes
+  /// Bytes that this process can still allocate and fill: the smaller of MemAvailable and what the control groups
+  /// (version 1 or 2) allow. File pages that the system can drop do not count as used.
   int64_t available = 0;
   int64_t address_space =
       0;                   ///< bytes that can still be mapped or allocated (ulimit -v); the largest int64 without limit
-  std::string limited_by;  ///< which of the two `available` is: "free memory" or "control group"
+  std::string limited_by;  ///< the source of `available`: "free memory" or "control group"
 };
 
-/// \param root  where /proc and /sys are, for tests. What the system does not say counts as no limit.
+/// Reads the current memory limits. Values that the system does not report count as unlimited.
+/// \param root  the folder that contains /proc and /sys; tests pass another one
 Memory memory(const std::filesystem::path& root = "/");
 
-/// Processors that the affinity mask and the control group's quota leave, rounded up; at least 1.
+/// Returns the number of processors that the affinity mask and the control group's quota allow, rounded up; at least 1.
 int64_t processors(const std::filesystem::path& root = "/");
 
-/// First value of `key` in /proc/cpuinfo, e.g. "model name"; empty when there is none.
+/// Returns the first value of `key` in /proc/cpuinfo, e.g. of "model name"; empty when the key is missing.
 std::string processor_field(std::string_view key, const std::filesystem::path& root = "/");
 
-/// Bytes that this user can still write into `folder`, which need not be there yet: its nearest parent is asked.
+/// Returns how many bytes this user can still write into `folder`. If the folder does not exist, its nearest existing
+/// parent is used.
 int64_t free_disk(const std::filesystem::path& folder);
 
-/// \throws kIo "FOLDER: WHAT needs 13.1 GiB, 2.0 GiB are free" when that is so.
+/// Checks that `bytes` fit on the disk of `folder`. \throws kIo "FOLDER: WHAT needs 13.1 GiB, 2.0 GiB are free".
 void require_disk(const std::filesystem::path& folder, int64_t bytes, std::string_view what);
 
-/// "13.1 GiB", "0.4 GiB", "812 MiB": for messages.
+/// Returns a number of bytes as text for messages, e.g. "13.1 GiB", "0.4 GiB", "812 MiB".
 std::string bytes_text(int64_t bytes);
 
 }  // namespace evenkeel::machine

@@ -1,4 +1,4 @@
-/// \file  Work of unequal pieces for all threads.
+/// \file  Runs loops with pieces of unequal cost on all threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -9,9 +9,9 @@
 
 namespace evenkeel {
 
-/// Calls work(i) once for every i in [0, count), by all threads: each takes the next piece when it is done with one, so
-/// that a thread that a neighbour of this process holds up holds up nobody. Where there is more than one piece, what
-/// LibTorch does inside runs on one thread.
+/// Calls work(i) once for every i in [0, count). Each thread takes the next index when it is free, so one slow thread
+/// does not delay the rest. If count is above 1, LibTorch operations inside work() run on one thread. An exception of
+/// work() is rethrown in the calling thread.
 template <typename Work>
 void for_each_piece(int64_t count, const Work& work) {
   std::atomic<int64_t> next{0};
@@ -20,7 +20,8 @@ void for_each_piece(int64_t count, const Work& work) {
   });
 }
 
-/// Calls work(begin, end) for pieces of `grain` that make up [0, count), as above.
+/// Calls work(begin, end) for consecutive ranges of `grain` indices that cover [0, count); the last one may be shorter.
+/// Scheduling is as in for_each_piece().
 template <typename Work>
 void for_each_range(int64_t count, int64_t grain, const Work& work) {
   for_each_piece((count + grain - 1) / grain, [&](int64_t i) { work(i * grain, std::min((i + 1) * grain, count)); });

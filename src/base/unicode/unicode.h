@@ -1,6 +1,6 @@
-/// \file  What a tokenizer needs to know of Unicode: classes of code points as Unicode 16 has them (the version of the
-/// `tokenizers` library's regex), canonical forms (NFC, NFD) as that library makes them, and UTF-8. Base data from
-/// utf8proc; where that is older or newer than the library, the tables of unicode_tables.h decide.
+/// \file  Implements the parts of Unicode that tokenizers need: classes of code points of Unicode 16 (the version of
+/// the regular expressions of the `tokenizers` library), the canonical forms NFC and NFD as that library computes them,
+/// and UTF-8. The data come from utf8proc. Where utf8proc and the library differ in version, unicode_tables.h decides.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,26 @@
 
 namespace evenkeel::unicode {
 
-/// Bits of flags(): what a code point is.
+/// Bits of flags(): properties of a code point.
 inline constexpr uint8_t kLetter = 1;  ///< \p{L}
 inline constexpr uint8_t kNumber = 2;  ///< \p{N}
 inline constexpr uint8_t kSpace = 4;   ///< White_Space, 25 code points
 inline constexpr uint8_t kWord = 8;    ///< alphabetic, mark, decimal digit, connector, join control
-inline constexpr uint8_t kComposed =
-    16;  ///< neither changes under NFC nor composes with, or moves before, what precedes it
-inline constexpr uint8_t kFrozen = 32;  ///< newer than the library's NFC data: left alone
+/// NFC does not change the code point, and it neither composes with nor moves before the code point in front of it.
+inline constexpr uint8_t kComposed = 16;
+inline constexpr uint8_t kFrozen = 32;  ///< newer than the NFC data of the library, which leaves it unchanged
 
-/// One byte per code point below 0x110000; built at first use (about 15 ms) and kept.
+/// Returns a table with one byte per code point below 0x110000. The first call builds it (about 15 ms); it is never
+/// freed. Threads: any.
 const uint8_t* flags();
 
+/// A decoded code point.
 struct CodePoint {
   uint32_t value;
   uint32_t length;  ///< bytes, 1-4
 };
 
-/// The code point that starts at `at`. REQUIRES valid UTF-8.
+/// Decodes the code point that starts at `at`. REQUIRES valid UTF-8.
 inline CodePoint decode(const char* at) {
   const auto byte = [at](int i) { return static_cast<uint32_t>(static_cast<unsigned char>(at[i])); };
   const uint32_t lead = byte(0);
@@ -37,30 +39,31 @@ inline CodePoint decode(const char* at) {
   return {(lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
 
-/// The code point that ends just before `end`. REQUIRES valid UTF-8, begin < end.
+/// Decodes the code point that ends just before `end`. REQUIRES valid UTF-8, begin < end.
 CodePoint decode_before(const char* begin, const char* end);
 
+/// Appends a code point to `out` as UTF-8.
 void append(std::string& out, uint32_t code_point);
 
-/// Byte offset of the first ill-formed sequence (overlong, surrogate, above 0x10FFFF, cut), or npos.
+/// Returns the byte offset of the first ill-formed sequence (overlong, surrogate, above 0x10FFFF, truncated), or npos.
 size_t find_invalid(std::string_view text);
 
-/// Each maximal ill-formed part becomes U+FFFD (the practice of the Unicode standard, section 3.9).
+/// Replaces each maximal ill-formed part by U+FFFD (Unicode standard, section 3.9).
 std::string replace_invalid(std::string_view text);
 
-/// `text` in NFC: the text itself when it is composed already, else a view of `storage`. REQUIRES valid UTF-8.
-/// Cost: one table look-up per code point; runs that need work are sorted and composed in O(n log n).
+/// Returns `text` in NFC: `text` itself if it is already composed, otherwise a view of `storage`. REQUIRES valid UTF-8.
+/// Cost: one table look-up per code point; parts that change are sorted and composed in O(n log n).
 std::string_view nfc(std::string_view text, std::string& storage);
 
-/// `text` in NFD, as the library decomposes: the text itself when it is ASCII, else a view of `storage`. REQUIRES valid
-/// UTF-8.
+/// Returns `text` in NFD as the library decomposes it: `text` itself if it is ASCII, otherwise a view of `storage`.
+/// REQUIRES valid UTF-8.
 std::string_view nfd(std::string_view text, std::string& storage);
 
-/// `text` in NFKD and in NFKC, likewise.
+/// Return `text` in NFKD or NFKC; otherwise as nfd().
 std::string_view nfkd(std::string_view text, std::string& storage);
 std::string_view nfkc(std::string_view text, std::string& storage);
 
-/// The general category as Unicode 16 has it, a utf8proc_category_t.
+/// Returns the general category in Unicode 16, a utf8proc_category_t.
 int category(uint32_t code_point);
 
 }  // namespace evenkeel::unicode

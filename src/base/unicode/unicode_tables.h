@@ -1,5 +1,6 @@
-/// \file  Where Unicode data of this machine's libraries and of the `tokenizers` library part. Found by asking both
-/// about every code point, as tests/parity/test_tokenizer.py still does.
+/// \file  Lists the code points for which the Unicode data of this machine's libraries and of the `tokenizers` library
+/// differ. The lists were found by comparing both for every code point; tests/parity/test_tokenizer.py repeats the
+/// comparison.
 #pragma once
 
 #include <utf8proc.h>
@@ -20,16 +21,16 @@ struct CategoryRange {
 };
 
 struct FoldedRange {
-  uint32_t first, last, folded;  ///< what the first is folded to; the others go along
+  uint32_t first, last, folded;  ///< `first` folds to `folded`, `first + i` to `folded + i`
 };
 
-/// Case foldings that Unicode 16 gave.
+/// Case foldings that Unicode 16 added.
 inline constexpr FoldedRange kFoldedSince15[] = {
     {0x01C89, 0x01C89, 0x01C8A}, {0x0A7CB, 0x0A7CB, 0x00264}, {0x0A7CC, 0x0A7CC, 0x0A7CD},
     {0x0A7DA, 0x0A7DA, 0x0A7DB}, {0x0A7DC, 0x0A7DC, 0x0019B}, {0x10D50, 0x10D65, 0x10D70},
 };
 
-/// General categories that Unicode 15.0, 15.1 and 16.0 gave or changed.
+/// General categories that Unicode 15.0, 15.1 and 16.0 added or changed.
 inline constexpr CategoryRange kCategoriesSince15[] = {
     // clang-format off
     {0x00897, 0x00897, kMn}, {0x00CF3, 0x00CF3, kMc}, {0x00ECE, 0x00ECE, kMn}, {0x01B4E, 0x01B4F, kPo},
@@ -70,8 +71,8 @@ struct Range {
   uint32_t first, last;
 };
 
-/// Marks and composites younger than Unicode 9, the version of the library's normalizer: to it they are unassigned, so
-/// they neither move nor compose.
+/// Marks and composites that Unicode added after version 9, the version of the library's normalizer. The normalizer
+/// treats them as unassigned: they neither move nor compose.
 inline constexpr Range kFrozenRanges[] = {
     // clang-format off
     {0x007FD, 0x007FD}, {0x00897, 0x0089F}, {0x008CA, 0x008D3}, {0x009FE, 0x009FE}, {0x00C3C, 0x00C3C},
@@ -88,7 +89,7 @@ inline constexpr Range kFrozenRanges[] = {
     {0x1E5EE, 0x1E5EF},  // clang-format on
 };
 
-/// Compatibility decompositions younger than Unicode 9, which the library's normalizer does not know either.
+/// Compatibility decompositions that Unicode added after version 9. The library's normalizer does not apply them.
 inline constexpr Range kCompatibilitySince9[] = {
     // clang-format off
     {0x032FF, 0x032FF}, {0x0A7F2, 0x0A7F4}, {0x0AB69, 0x0AB69}, {0x10781, 0x10785}, {0x10787, 0x107B0},

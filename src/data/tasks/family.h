@@ -1,4 +1,4 @@
-/// \file  The families of tasks that come with the program. Private to the tasks folder and its table.
+/// \file  Declares the built-in task families. Only data/tasks.cpp and the files of this folder include it.
 #pragma once
 
 #include "data/task_family.h"
@@ -7,8 +7,9 @@ namespace evenkeel {
 
 TaskFamily commonsense();  ///< the eight sets of LLM-Adapters (Hu et al. 2023), read from files
 TaskFamily telequad();     ///< TeleQuAD v4, read from its file
-/// Ours, generated. Test rows ask every question that is kept for testing, once, in an order drawn by the seed.
+/// Generated questions about the built-in world. The test rows contain every question that is kept for testing once, in
+/// an order drawn by the seed.
 TaskFamily builtin();
-TaskFamily files();  ///< rows of people's own, from the files that data.files names
+TaskFamily files();  ///< rows of the user's own files, named by `[data.files]`
 
 }  // namespace evenkeel

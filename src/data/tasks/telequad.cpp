@@ -132,13 +132,13 @@ Side side_by_order(const Entry& question) {
   return number >= kFirstTest && number <= kLastTest ? Side::kTest : Side::kNeither;
 }
 
-/// What a random split keeps together.
+/// Returns the group of a question: a random split keeps groups together.
 std::string group_of(const Entry& question, TelequadSplit split) {
   if (split == TelequadSplit::kQuestions) return question.id;
   return split == TelequadSplit::kSpecs ? spec_of(question.source) : question.docid;
 }
 
-/// Groups in random order; each trains if it still fits into the share.
+/// Assigns groups in random order; a group is for training if it still fits into the share.
 std::vector<Side> sides_at_random(std::span<const Entry> questions, const TelequadConfig& config) {
   std::map<std::string, std::vector<size_t>> groups;
   for (size_t i = 0; i < questions.size(); ++i) groups[group_of(questions[i], config.split)].push_back(i);

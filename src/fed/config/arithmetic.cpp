@@ -12,7 +12,8 @@
 namespace evenkeel {
 namespace {
 
-/// transformers 5 spells the key `dtype`. Who says nothing may store 16 bits.
+/// Returns true if the checkpoint stores 16-bit weights, or does not name a type. (transformers 5 names the key
+/// `dtype`.)
 bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
   if (section.dtype == BaseDtype::kBFloat16) return true;
   const auto config = ModelConfig::load(folder / "config.json");
@@ -20,7 +21,7 @@ bool stores_16_bits(const ModelSection& section, const fs::path& folder) {
   return type == "bfloat16" || type == "float16";
 }
 
-/// Whether there is something to choose: a large weight in 16 bits, or in int8.
+/// Returns true if measuring kernels can help: the model has a large weight in 16 bits or int8.
 bool gains_from_choice(const ModelSection& section) {
   const auto folder = resolve_model_path(section.path);
   const auto parameters = load_shape(folder)->parameters();

@@ -23,7 +23,7 @@ void warn_about_conversations(const TokenizedRows& tokenized, size_t rows) {
                "writes earlier answers otherwise than the last one (docs/prompts.md)");
 }
 
-/// Labels that the Dirichlet partition groups by.
+/// Returns the labels by which the Dirichlet partition groups rows.
 std::vector<std::string> labels_of(std::span<const Row> rows, const TokenizedRows& tokenized) {
   std::vector<std::string> labels;
   for (int64_t row : tokenized.rows) labels.push_back(rows[static_cast<size_t>(row)].label);
@@ -47,7 +47,7 @@ void check_positions(const ExperimentConfig& config, const ModelSpec& model) {
            " tokens, the model has ", model.max_positions, " positions");
 }
 
-/// Generated rows are as many as asked for; read ones are as many as there are.
+/// Checks that generated rows fit into memory. (Rows that are read are limited by their files.)
 void check_generated_rows(const DataSection& data) {
   constexpr int64_t kRowBytes = 4096;  // text, its tokens, and what both are made from
   const auto available = machine::memory().available;
@@ -58,13 +58,13 @@ void check_generated_rows(const DataSection& data) {
            available / kRowBytes, ", ", machine::bytes_text(available), " are available");
 }
 
-/// Rows as they were read and as they are learnt from.
+/// Rows as read, and tokenized.
 struct ReadRows {
   TaskRows set;
   TokenizedRows tokenized;
 };
 
-/// \param who  in front of what is to be said of them; empty: nobody's in particular
+/// Tokenizes rows and warns about cut ones. \param who  prefix of warnings; empty: no client's
 ReadRows read_rows(TaskRows set, const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model,
                    const std::string& who) {
   if (!set.note.empty()) log::warning("[data] ", who, set.note);
@@ -93,7 +93,7 @@ void add_absent_client(Shards& shards) {
   shards.files_of.emplace_back();
 }
 
-/// Each client's own rows, as its files hold them; none of clients whose rows are elsewhere.
+/// Makes shards of clients with own rows. Clients with rows at nodes get empty shards.
 Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   Shards shards;
   size_t rows = 0;
@@ -111,7 +111,7 @@ Shards own_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, co
   return shards;
 }
 
-/// The rows of `[data]`, dealt out.
+/// Makes shards from the rows of `[data]`, divided among the clients.
 Shards dealt_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model) {
   const auto seed = static_cast<uint64_t>(config.seed);
   auto all = training_rows(config.data.task, config.data.rows(config.data.limit, seed));

@@ -1,4 +1,4 @@
-/// \file  The training rows of a run: dealt out to its clients, or each client's own.
+/// \file  The training rows of a run, either divided among its clients or owned by each client.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,19 @@
 
 namespace evenkeel {
 
-/// The training rows after tokenising.
+/// The training rows by client, tokenized.
 struct Shards {
-  std::vector<std::vector<Example>> examples;      ///< [client][row]
-  std::vector<std::vector<int64_t>> rows;          ///< [client][row], index into the training set, or its own, as read
-  std::vector<std::string> files;                  ///< what was read; empty when generated
-  std::vector<std::vector<std::string>> files_of;  ///< [client], of clients that bring their own; else empty
-  int64_t cut = 0;                                 ///< rows longer than the cutoff
-  int64_t without_target = 0;                      ///< rows dropped because the cutoff left no target
+  std::vector<std::vector<Example>> examples;  ///< [client][row]
+  std::vector<std::vector<int64_t>> rows;      ///< [client][row], index into the training set or the client's own rows
+  std::vector<std::string> files;              ///< files that were read; empty for generated rows
+  std::vector<std::vector<std::string>> files_of;  ///< [client], if clients have their own rows; else empty
+  int64_t cut = 0;                                 ///< number of rows longer than data.cutoff
+  int64_t without_target = 0;  ///< number of rows dropped because the cutoff removed their whole answer
 };
 
-/// Reads, tokenises and deals out the training rows. What is wrong with a client's own names the client, the file and
-/// the line. \throws kConfig, kData
+/// Reads and tokenizes the training rows and divides them among the clients. Errors in a client's own rows name the
+/// client, the file and the line.
+/// \throws kConfig, kData
 Shards make_shards(const ExperimentConfig& config, const Tokenizer& tokenizer, const ModelSpec& model);
 
 }  // namespace evenkeel

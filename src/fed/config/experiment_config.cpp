@@ -25,14 +25,14 @@ void check_shares(const config::Table& table, std::string_view key, std::span<co
   for (const double share : shares) table.check_share(key, share);
 }
 
-/// Calls `check(table, key, number)` with each number that `key` says, where it stands: in a list or in a pattern.
+/// Calls `check(table, key, number)` for each number of `key`, with the table and key of the list or the pattern.
 template <typename T, typename Check>
 void check_each(const config::Table& table, std::string_view key, const PerClient<T>& numbers, const Check& check) {
   const auto place = numbers.listed() ? table : table.table(key);
   for (const T& number : numbers.numbers()) check(place, numbers.listed() ? key : "values", number);
 }
 
-/// One value per client, where they are listed.
+/// Checks that a list has one value per client.
 template <typename T>
 void check_length(const config::Table& table, std::string_view key, const PerClient<T>& numbers, int64_t clients) {
   const size_t length = numbers.list.size();
@@ -40,14 +40,14 @@ void check_length(const config::Table& table, std::string_view key, const PerCli
            " entries, clients.count is ", clients, ": one entry per client is needed", table.place_of(key));
 }
 
-/// Clients that say a number of their own have it in the place of what all are given.
+/// Replaces the values in `all` of clients that have a value of their own.
 template <typename T>
 void put_own(const std::vector<ClientSection>& clients, std::optional<T> ClientSection::*own, std::vector<T>& all) {
   for (size_t i = 0; i < clients.size(); ++i)
     if (clients[i].*own) all[i] = *(clients[i].*own);
 }
 
-/// Names are shown in lines and tables.
+/// Returns true if `name` can be shown in lines and tables.
 bool is_plain(std::string_view name) { return name.size() <= 64 && escaped(name) == name; }
 
 void check_names(const config::Table& table, std::span<const ClientSection> clients) {
@@ -61,7 +61,8 @@ void check_names(const config::Table& table, std::span<const ClientSection> clie
   }
 }
 
-/// Either all bring rows or none does: of a mix nobody could say who else gets those of `[data]`.
+/// Checks that either all clients have rows of their own or none has, because the rows of [data] could not be divided
+/// otherwise.
 void check_all_or_none(const config::Table& table, const ClientsSection& clients) {
   for (size_t i = 0; i < clients.client.size(); ++i)
     EK_CHECK(clients.client[i].data.empty() != clients.own_rows(), kConfig, table.full_key("client"), ": ",
@@ -71,7 +72,7 @@ void check_all_or_none(const config::Table& table, const ClientsSection& clients
              table.tables("client")[i].place_of("data"));
 }
 
-/// The files of every set, replaced; an error says whose they are.
+/// Applies `change` to the files of every client. Errors name the client.
 template <typename Change>
 void change_files(ClientsSection& clients, const Change& change) {
   for (size_t i = 0; i < clients.client.size(); ++i) {
@@ -90,27 +91,27 @@ std::vector<std::string_view> method_names() {
   return names;
 }
 
-/// The row of the method that `[method] name` says.
+/// Returns the registry entry of the method that `[method] name` selects. \throws kConfig
 const MethodEntry& named_method(std::string_view name, const config::Table& table) {
   table.check(contains(method_names(), name), "name", in_quotes(name), join(method_names()));
   return find_method(name);
 }
 
-/// The row of the method whose table stands under `key`.
+/// Returns the registry entry of the method with a table under `key`. \throws kConfig
 const MethodEntry& method_of_table(std::string_view key, const config::Table& table) {
   EK_CHECK(contains(method_names(), key), kConfig, table.full_key(key), " is not a known key", table.place_of(key),
            "; known: name, gate_norm, and of methods: ", join(method_names()));
   return find_method(key);
 }
 
-/// One method's table inside `[method]` of the resolved config.
+/// Writes one method's table inside `[method]`.
 struct MethodKeys {
   const MethodEntry* entry;
   const config::Table* table;
   void visit(config::Writer& writer) { entry->write(*table, writer); }
 };
 
-/// The keys of `[method]` that are no tables.
+/// The keys of `[method]` other than methods' tables.
 struct MethodChoice {
   std::string& name;
   GateNorm& gate_norm;
@@ -323,7 +324,7 @@ void ExperimentConfig::resolve(const config::Table& table) {
   check_tasks(table.table("evaluate"));
 }
 
-/// Clients share the GPU's memory one after another.
+/// Checks that clients do not train in parallel on a GPU, whose memory fits one client at a time.
 void ExperimentConfig::check_parallel(const std::string& place) const {
   EK_CHECK(clients.parallel == 1 || !names_gpu(model.device), kConfig, "clients.parallel is ", clients.parallel,
            ", allowed: 1, where model.device is \"", model.device, "\" (ranks share a run over several GPUs)", place);
@@ -342,7 +343,7 @@ void ExperimentConfig::check_ranks(const config::Table& table) const {
   }
 }
 
-/// Names of `[client_profiles]` alone, and for all clients or for none.
+/// Checks that every client or none has a profile, and that all profiles exist.
 void ExperimentConfig::check_machines(const config::Table& table) const {
   std::vector<std::string_view> known;
   for (const auto& [name, profile] : client_profiles.profiles) known.push_back(name);
@@ -363,7 +364,7 @@ void ExperimentConfig::check_machines(const config::Table& table) const {
   table.check(any || known.empty(), "profiles", "empty", concat("who has which of [client_profiles], ", join(known)));
 }
 
-/// What cannot be meant where clients bring rows of their own, and what can only be meant there.
+/// Checks keys that exclude clients with own rows, and keys that require them.
 void ExperimentConfig::check_own_rows(const config::Table& table) const {
   if (clients.own_rows()) {
     const auto of_data = table.table("data");
@@ -395,7 +396,7 @@ bool ExperimentConfig::has_test_rows(int64_t client) const {
   return !own.test.empty() || own.held_out.value_or(data.files.held_out) > 0;
 }
 
-/// What clients bring, beside what `[data.files]` says of all.
+/// Copies clients' own files into data.files.clients, with the other keys of `[data.files]`.
 void ExperimentConfig::give_files() {
   data.files.clients.clear();
   for (size_t i = 0; clients.own_rows() && i < clients.client.size(); ++i) {
@@ -467,7 +468,7 @@ void ExperimentConfig::settle(const MachineChoices& machine) {
   settle_machines();
 }
 
-/// A pattern stays one, so that the text is as short as it was; what single clients say of themselves needs a list.
+/// Settles budgets. A pattern stays a pattern, which keeps the text short, unless single clients have own budgets.
 void ExperimentConfig::settle_budgets() {
   auto& budgets = clients.budgets;
   if (!budgets.listed() && clients.client.empty()) return;
@@ -477,7 +478,7 @@ void ExperimentConfig::settle_budgets() {
   budgets = {.list = std::move(all)};
 }
 
-/// Where nobody says ranks, they follow the budgets, in the form that these have.
+/// Settles ranks. If none are given, they follow the budgets and have the same form (list or pattern).
 void ExperimentConfig::settle_ranks() {
   auto& ranks = clients.ranks;
   const auto& budgets = clients.budgets;

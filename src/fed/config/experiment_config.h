@@ -1,10 +1,10 @@
-/// \file  The configuration of a federated run, section by section, with the defaults of the UB-SMoE paper.
+/// \file  The configuration of a federated run, section by section. Defaults are those of the UB-SMoE paper.
 ///
-/// A file is read strictly (base/format/config_table.h). `[method]` is read apart: it holds `name` and one table per
-/// method; every table present is checked, the selected one is used. `[cluster]` says where a run is computed and
-/// nothing of what: it is read by cluster/options.h and no part of a run's config. `settle()` replaces what is "auto",
-/// empty or relative to another key by what it stands for, so that the text written into the run folder says everything
-/// and reads back equal. Neither looks at the machine.
+/// Files are parsed strictly (base/format/config_table.h): an unknown key is an error. `[method]` is parsed separately,
+/// because it holds `name` and one table per method; all tables present are checked and the selected one is used.
+/// `[cluster]` is parsed by cluster/options.h and is not part of a run's config, because it does not affect results.
+/// `settle()` replaces values that are "auto", empty or relative to other keys. The text of a settled config names
+/// every value and parses to an equal config. Neither reading nor `settle()` inspects the machine.
 #pragma once
 
 #include <array>
@@ -31,13 +31,13 @@
 
 namespace evenkeel {
 
-/// Arithmetic of products with a base stored in 16 bits (nn/compute/matmul_table.h). Any other base is computed in
-/// float32. Of the engine kAten: what products inside blocks are made in (nn/compute/compute.h).
+/// Arithmetic of products with a base stored in 16 bits or int8 (nn/compute/matmul_table.h). Other bases are computed
+/// in float32. With the engine kAten it is the type of products inside blocks (nn/compute/compute.h).
 enum class ComputeDtype {
-  kAuto,      ///< kMeasured, on the machine where the run is created; of kAten bfloat16 on a GPU, else float32
-  kBFloat16,  ///< our own kernels for all; large products round activations to bfloat16 and take dot products
-  kFloat32,   ///< our own kernels for all, exact products. With either, bits do not depend on the number of threads
-  kMeasured,  ///< what [model.products] lists; not of kAten
+  kAuto,      ///< kernels: measured when the run is created; aten: bfloat16 on a GPU, else float32
+  kBFloat16,  ///< own kernels; large products round activations to bfloat16 and use dot-product instructions
+  kFloat32,  ///< own kernels with exact products. With kBFloat16 or kFloat32, results do not depend on the thread count
+  kMeasured,  ///< the kernels that [model.products] lists; not available with kAten
 };
 constexpr auto names(ComputeDtype) {
   return std::array{config::EnumName<ComputeDtype>{"auto", ComputeDtype::kAuto},
@@ -45,7 +45,7 @@ constexpr auto names(ComputeDtype) {
                     config::EnumName<ComputeDtype>{"float32", ComputeDtype::kFloat32},
                     config::EnumName<ComputeDtype>{"measured", ComputeDtype::kMeasured}};
 }
-/// Who computes.
+/// The engine that computes.
 enum class EngineChoice {
   kAuto,     ///< kKernels on a processor, kAten on a GPU
   kKernels,  ///< Engine::kKernels
@@ -61,15 +61,15 @@ constexpr auto names(TransportDtype) {
                     config::EnumName<TransportDtype>{"bfloat16", TransportDtype::kBFloat16}};
 }
 
-/// What a machine stands in for where a config leaves it open (fed/config/arithmetic.h measures it).
+/// Values of this machine for keys that a config leaves open (fed/config/arithmetic.h measures them).
 struct MachineChoices {
   int64_t threads = 1;
   MatmulTable products;
-  std::string device = "cpu";  ///< what "auto" is: "cpu" or "cuda"
+  std::string device = "cpu";  ///< value of device = "auto": "cpu" or "cuda"
 };
 
-/// Which kernel makes a product with the base, by the number of rows: lists of MatmulTable::kRows.size() names, own,
-/// widen, native, dot or tile. All four, or none.
+/// `[model.products]`: the kernel of each product with the base, by number of rows. Each list has
+/// MatmulTable::kRows.size() names out of own, widen, native, dot and tile. Either all four lists are given or none.
 struct ProductsSection {
   std::vector<std::string> expert_forward, expert_backward, linear_forward, linear_backward;
   void visit(auto& field) {
@@ -81,11 +81,15 @@ struct ProductsSection {
     field("linear_backward", linear_backward, "the same of dY W with any other weight");
   }
   void resolve(const config::Table& table) const;
+  /// Returns true if the lists are given.
   bool given() const { return !expert_forward.empty(); }
+  /// Makes the section that lists the kernels of `table`.
   static ProductsSection of(const MatmulTable& table);
+  /// Returns the product table of the lists.
   MatmulTable table() const;
 };
 
+/// `[model]`: the base model and its arithmetic.
 struct ModelSection {
   std::string path = "builtin:tiny-olmoe";
   BaseDtype dtype = BaseDtype::kCheckpoint;
@@ -117,24 +121,28 @@ struct ModelSection {
     field("products", products, "");
   }
   void resolve(const config::Table& table) const;
-  /// Whether LibTorch's operators compute. REQUIRES a device that is not "auto"
+  /// Returns true if LibTorch's operators compute. REQUIRES a device that is not "auto"
   bool uses_operators() const;
-  /// Refuses what the device or the engine cannot do. \param place_of  " (file, line)" of a key
+  /// Checks that device and engine support the other keys.
+  /// \param place_of  returns " (file, line)" of a key, for error messages
+  /// \throws kConfig
   void check_engine(const std::function<std::string(std::string_view key)>& place_of) const;
-  /// Replaces what is auto: device, engine, and the arithmetic with `settle_products()`.
+  /// Replaces "auto" in device, engine and, by settle_products(), arithmetic. \throws kConfig as check_engine()
   void settle(const MachineChoices& machine);
-  /// Of products with the base, once that is settled.
+  /// Returns the product table of a section with settled products.
   MatmulTable product_table() const;
-  /// Who computes, and how.
+  /// Returns the engine and its arithmetic. REQUIRES a settled section
   Compute compute() const;
-  /// Replaces auto by what was chosen.
+  /// Replaces compute_dtype "auto" by the measured kernels `chosen`. Does nothing if compute_dtype is not "auto".
   void settle_products(const MatmulTable& chosen);
-  /// How the weights are loaded, on the processor. \param beside  the run folder
+  /// Returns how to load the weights, on the processor.
+  /// \param beside  the run folder; the default int8 cache is in its parent folder
   BaseStorage storage(const std::filesystem::path& beside) const;
-  /// There is nothing to choose then.
+  /// Returns true if the base is stored in float32 or float64, for which there is only one kernel.
   bool stores_wide() const { return dtype == BaseDtype::kFloat32 || dtype == BaseDtype::kFloat64; }
 };
 
+/// `[lora]`: rank, scale and sites of the adapters.
 struct LoraSection : LoraScale {
   std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   bool router_lora = true;
@@ -149,11 +157,12 @@ struct LoraSection : LoraScale {
         "start is replaced");
   }
   void resolve(const config::Table& table) const;
-  /// The sites of `targets` and, when switched on, the model's routers. \throws kConfig naming a target that the model
-  /// lacks, or that is a router.
+  /// Returns the sites of `targets` and, if router_lora is true, the model's routers.
+  /// \throws kConfig naming a target that the model lacks or that is a router
   Sites sites(const CausalLm& model) const;
 };
 
+/// `[data]`: the training rows and how they become examples.
 struct DataSection : TokenizeOptions {
   config::Names task = "builtin";
   std::string path, chat_template, date;
@@ -181,16 +190,16 @@ struct DataSection : TokenizeOptions {
     field("files", files, "");
   }
   void resolve(const config::Table& table) const;
-  /// What to read of a task: `count` rows, 0: all.
+  /// Returns which rows of a task to read. \param count  number of rows; 0: all
   RowOptions rows(int64_t count = 0, uint64_t seed = 42) const;
-  /// How rows become training examples of a model with that end of sequence.
+  /// Returns how to tokenize rows for a model with that end-of-sequence id.
   TokenizeOptions tokenize_options(int64_t eos_id) const;
 
  private:
   void check_family(const std::string& name, const config::Table& table) const;
 };
 
-/// One client as `[[clients.client]]` tells of it. What it leaves out is as for any other.
+/// `[[clients.client]]`: values of one client. Keys that it omits have the values of all clients.
 struct ClientSection {
   std::string name;
   std::vector<std::string> data, test;
@@ -209,9 +218,10 @@ struct ClientSection {
   void resolve(const config::Table& table) const;
 };
 
-/// Stands for the files of a client whose rows are at its node.
+/// Placeholder for the training files of a client whose rows are at its node.
 inline constexpr std::string_view kRowsElsewhere = "(rows of its own)";
 
+/// `[clients]`: the clients, their budgets, ranks and machines, and the rules of a round.
 struct ClientsSection {
   int64_t count = 8;
   double participation = 1.0;
@@ -223,7 +233,7 @@ struct ClientsSection {
   int64_t quorum = 1;
   int64_t most_examples = 0;
   double update_norm = 0;
-  std::vector<ClientSection> client;  ///< one each, or none
+  std::vector<ClientSection> client;  ///< one entry per client, or empty
   void visit(auto& field) {
     field("count", count, "clients in all, 1 or more");
     field("participation", participation, "share of the clients drawn per round, in (0, 1]; at least one is");
@@ -251,16 +261,17 @@ struct ClientsSection {
     field("client", client, "");
   }
   void resolve(const config::Table& table);
-  /// Whether clients bring rows of their own; else those of `[data]` are dealt out to them.
+  /// Returns true if clients have training rows of their own. Otherwise the rows of `[data]` are divided among them.
   bool own_rows() const;
-  /// Whether those rows are at nodes of a federation and their files have no name here.
+  /// Returns true if those rows are at the nodes of a federation, so that this process does not know their files.
   bool rows_elsewhere() const;
-  /// "client 3" or, where it has a name, "client 3 (hospital)".
+  /// Returns "client 3" or, if the client has a name, "client 3 (hospital)".
   std::string who(int64_t id) const;
-  /// Its name, where it has one.
+  /// Returns the client's name, if it has one.
   std::optional<std::string> name(int64_t id) const;
 };
 
+/// `[train]`: rounds, local training and the learning-rate schedule.
 struct TrainSection : LocalTraining {
   int64_t rounds = 10;
   TransportDtype transport_dtype = TransportDtype::kFloat32;
@@ -272,11 +283,11 @@ struct TrainSection : LocalTraining {
     field("schedule", schedule, "");
   }
   void resolve(const config::Table& table) const;
-  /// eta of a round, 0 = the first.
+  /// Returns the learning rate eta of a round. \param round  0 = the first
   double learning_rate(int64_t round) const { return optimizer.lr * schedule.at(round, rounds); }
 };
 
-/// The encoder that compares free-text answers with their references.
+/// `[evaluate.bert_score]`: the encoder that compares free-text answers with their references.
 struct BertScoreSection : BertScoreOptions {
   std::string encoder;
   void visit(auto& field) {
@@ -286,6 +297,7 @@ struct BertScoreSection : BertScoreOptions {
   void resolve(const config::Table& table) const;
 };
 
+/// `[evaluate]`: what is scored, at which budgets and when.
 struct EvaluateSection : EvaluationOptions {
   std::vector<std::string> tasks;
   std::vector<double> budgets = {0.125, 0.25, 0.5, 1.0};
@@ -314,25 +326,27 @@ struct EvaluateSection : EvaluationOptions {
   void resolve(const config::Table& table) const;
 };
 
+/// `[output]`: the run folder.
 struct OutputSection {
   std::string dir;
   void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
 };
 
-/// `[method]`: what is selected, and every method table that the file holds.
+/// `[method]`: the selected method, and the tables of all methods in the file.
 struct MethodSection {
   std::string name = "ub-smoe";
   GateNorm gate_norm = GateNorm::kRenormSelected;
   std::vector<std::pair<const MethodEntry*, config::Table>> tables;
 
-  /// Reads and checks `[method]` and all its tables. \throws kConfig naming key and what is allowed.
+  /// Reads and checks `[method]` and all its tables. \throws kConfig naming the key and the allowed values
   static MethodSection read(const config::Table& table);
   const MethodEntry& entry() const { return find_method(name); }
-  /// The selected method with its own keys. \throws kConfig
+  /// Makes the selected method with the keys of its table. \throws kConfig
   std::unique_ptr<FederatedMethod> make() const;
   void visit(config::Writer& writer);
 };
 
+/// The whole config of a run.
 struct ExperimentConfig {
   std::string name = "run";
   int64_t seed = 42;
@@ -345,7 +359,7 @@ struct ExperimentConfig {
   TrainSection train;
   EvaluateSection evaluate;
   OutputSection output;
-  MethodSection method;  // read and written apart, see the top of the file
+  MethodSection method;  // parsed and written separately, see the top of the file
 
   void visit(auto& field) {
     field("name", name, "name of the run, also of its folder");
@@ -363,39 +377,46 @@ struct ExperimentConfig {
     field("output", output, "");
   }
 
-  /// Gives keys of `table` that have another name since an earlier version their newest one. \return  a line for each
+  /// Renames keys of earlier versions in `table` to their current names.
+  /// \return one message per renamed key
   static std::vector<std::string> rename_keys(config::Table& table);
-  /// Reads all sections and checks every value that can be checked without looking at files. Keys may have the names of
-  /// the version before. \throws kConfig
+  /// Reads all sections and checks all values that can be checked without opening files. Earlier key names are
+  /// accepted.
+  /// \throws kConfig
   static ExperimentConfig read(config::Table table);
-  /// \param settings  as after --set: "a.b=value"
+  /// Loads a file and applies settings to it. Warns about keys with earlier names.
+  /// \param settings  "a.b=value", as --set takes them
+  /// \throws kIo, kConfig
   static ExperimentConfig load(const std::filesystem::path& file, std::span<const std::string> settings = {});
 
-  void resolve(const config::Table& table);  ///< checks what concerns more than one section
-  /// Fills in what was left open: threads, compute_dtype, budgets, ranks, tasks, the run folder. \param machine  what
-  /// "all cores" and "auto" stand for
+  void resolve(const config::Table& table);  ///< checks rules that concern several sections
+  /// Fills in values that were left open: threads, compute_dtype, budgets, ranks, tasks, run folder, $EVENKEEL_DATA.
+  /// \param machine  the values of "all cores" and "auto"
+  /// \throws kConfig
   void settle(const MachineChoices& machine);
-  /// Replaces the patterns of files by the files that they stand for: one that comes later is none of this run's.
+  /// Replaces file patterns by the files that they match now, so that files created later do not join the run.
   void find_files();
-  /// Which rows of the task "files" are those of `client`, which brings its own. \param limit  0: all
+  /// Returns how to read the rows of a client that has its own. \param limit  number of rows; 0: all
   RowOptions own_rows(int64_t client, int64_t limit) const;
-  /// Tasks of `[evaluate]` whose rows are on this machine: all but those of rows that a federation's nodes keep.
+  /// Returns the tasks of `[evaluate]` with rows on this machine: all but those that a federation's nodes keep.
   std::vector<std::string> tasks_here() const;
-  /// Which rows are scored: of a client that brings its own, or of everybody. \param limit  0: all
+  /// Returns which test rows to score.
+  /// \param own_of  the client with rows of its own; nothing: the rows of everybody
+  /// \param limit   number of rows; 0: all
   RowOptions rows_to_score(std::optional<int64_t> own_of, int64_t limit) const;
-  /// Whether `client` has test rows of its own.
+  /// Returns true if `client` has test rows of its own.
   bool has_test_rows(int64_t client) const;
-  /// beta_c and r_c of every client. REQUIRES a settled config.
+  /// Returns beta_c or r_c of every client. REQUIRES a settled config
   std::vector<double> client_budgets() const;
   std::vector<int64_t> client_ranks() const;
-  /// Whether the state after so many rounds is evaluated. 0: before the first one
+  /// Returns true if the state after `round` rounds is evaluated. \param round  0: before the first one
   bool evaluates_after(int64_t round) const;
-  /// The machine of every client, by its name in `client_profiles`; empty where no time is simulated.
+  /// Returns the name in `client_profiles` of every client's machine; empty if no time is simulated.
   std::vector<std::string> machine_names() const;
-  /// The TOML text of every key. With `comments`, each key's help follows it.
+  /// Returns the config as TOML with every key. \param comments  true: the help of a key follows it
   std::string text(bool comments = false) const;
 
-  /// The run folder as the file and its name say.
+  /// Returns output.dir, or runs/<name> if it is empty.
   std::filesystem::path folder() const;
 
  private:

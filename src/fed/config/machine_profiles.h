@@ -1,6 +1,6 @@
-/// \file  `[client_profiles]`: machines that clients are imagined to run on, and what a round takes on one, in
-/// simulated seconds. A speed is a table of tokens per second by K, experts per token, as `evenkeel doctor
-/// --client-profile` measures it; a connection is its rates and its latency.
+/// \file  `[client_profiles]`: profiles of simulated machines, and the simulated time of a round on one. A profile's
+/// speed is a table of tokens per second by K (experts per token), as `evenkeel doctor --client-profile` measures it. A
+/// connection has a rate per direction and a latency.
 #pragma once
 
 #include <array>
@@ -15,10 +15,11 @@
 
 namespace evenkeel {
 
+/// Distribution of the factor between machines of one profile.
 enum class SpreadKind {
-  kNone,       ///< 1
-  kLogNormal,  ///< exp(sigma z), z normal: half of all factors below 1
-  kUniform,    ///< U[low, high)
+  kNone,       ///< the factor is 1
+  kLogNormal,  ///< exp(sigma z) with z standard normal; the median is 1
+  kUniform,    ///< uniform in [low, high)
 };
 constexpr auto names(SpreadKind) {
   return std::array{config::EnumName<SpreadKind>{"none", SpreadKind::kNone},
@@ -26,7 +27,7 @@ constexpr auto names(SpreadKind) {
                     config::EnumName<SpreadKind>{"uniform", SpreadKind::kUniform}};
 }
 
-/// How far machines of one kind lie apart: a factor that each client has of its own.
+/// The spread between machines of one profile: a factor drawn for each client.
 struct Spread {
   SpreadKind distribution = SpreadKind::kNone;
   double sigma = 0.5;
@@ -38,9 +39,11 @@ struct Spread {
     field("high", high, "uniform: the largest factor, low or more");
   }
   void resolve(const config::Table& table) const;
+  /// Draws a factor.
   double draw(RandomStream stream) const;
 };
 
+/// One profile: speeds, connection and drop-out rate.
 struct MachineProfile {
   std::vector<int64_t> top_k;
   std::vector<double> tokens_per_second;
@@ -57,13 +60,14 @@ struct MachineProfile {
     field("network_factor", network_factor, "");
   }
   void resolve(const config::Table& table) const;
-  /// Whether the table says how fast K is: at a measured K, or between two.
+  /// Returns true if `k` is within the measured range, or if one speed holds for every K.
   bool knows(int64_t k) const;
-  /// Between two measured K's, on the straight line: what a token costs grows with its experts. REQUIRES knows(k).
+  /// Returns the seconds per token at `k`, interpolated linearly between measured K's. REQUIRES knows(k)
   double seconds_per_token(int64_t k) const;
 };
 
-/// Of letters, digits, - and _, up to 64: it stands in tables and in TOML.
+/// Returns true if `name` consists of 1 to 64 ASCII letters, digits, - and _. Profile names appear in tables and TOML
+/// keys.
 bool is_profile_name(std::string_view name);
 
 struct ClientProfilesSection {
@@ -76,19 +80,19 @@ struct ClientProfilesSection {
   void resolve(const config::Table& table) const;
 };
 
-/// The machine of one client: its profile and its own factors, drawn from (seed, client).
+/// The simulated machine of one client: its profile, and its own factors drawn from (seed, client).
 class SimulatedMachine {
  public:
-  /// Borrows the profile. \param name  of the profile
+  /// Borrows the profile. \param name  the profile's name
   SimulatedMachine(std::string name, const MachineProfile& profile, uint64_t seed, int64_t client);
 
   const std::string& name() const { return name_; }
   const MachineProfile& profile() const { return profile_; }
-  /// Seconds. REQUIRES, of the first, a K that the profile knows.
+  /// Return simulated seconds of training, of a download and of an upload. train() REQUIRES profile().knows(k)
   double train(int64_t k, int64_t tokens) const;
   double down(int64_t bytes) const;
   double up(int64_t bytes) const;
-  /// Whether the client takes its task of `round` and never replies: by (seed, round, client) alone.
+  /// Returns true if the client drops out of `round`. Depends only on (seed, round, client).
   bool drops_out(int64_t round) const;
 
  private:

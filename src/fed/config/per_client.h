@@ -1,5 +1,5 @@
-/// \file  A number for every client, as `[clients]` says it: a list with one each, or a pattern, values with their
-/// shares of all clients. Example, of a thousand clients 750, 125, 63 and 62:
+/// \file  A value per client in `[clients]`: a list with one value per client, or a pattern of values with shares of
+/// the clients. This pattern assigns its values to 750, 125, 63 and 62 of 1000 clients:
 ///   budgets = { values = [0.125, 0.25, 0.5, 1.0], shares = [24, 4, 2, 2] }
 #pragma once
 
@@ -12,30 +12,32 @@
 
 namespace evenkeel {
 
-/// Who gets which of a pattern's values.
+/// How the values of a pattern are assigned to clients.
 enum class Assignment {
-  kSeed,   ///< clients in an order drawn by the run's seed, the same one for all patterns of a run
-  kOrder,  ///< the first clients the first value, and so on
+  kSeed,   ///< in an order of clients drawn by the run's seed; all patterns of a run use the same order
+  kOrder,  ///< in id order: the first clients get the first value, and so on
 };
 constexpr auto names(Assignment) {
   return std::array{config::EnumName<Assignment>{"seed", Assignment::kSeed},
                     config::EnumName<Assignment>{"order", Assignment::kOrder}};
 }
 
-/// How many of `clients` each share comes to, all of them together: by largest remainder, ties to the earlier.
+/// Divides `clients` by share with the largest-remainder method; ties go to the earlier share.
+/// \return the number of clients of each share, `clients` in all
 std::vector<int64_t> counts_by_share(std::span<const double> shares, int64_t clients);
 
-/// The share that each client belongs to.
+/// Assigns every client to a share. \return [client] index into `shares`
 std::vector<size_t> assigned_shares(std::span<const double> shares, Assignment deal, int64_t clients, uint64_t seed);
 
+/// A value per client, as a list or as a pattern.
 template <typename T>
 struct PerClient {
   std::vector<T> list{};         ///< one per client, or empty
-  std::vector<T> values{};       ///< of a pattern; else empty
-  std::vector<double> shares{};  ///< of the clients, one per value, in any unit; empty: equal ones
+  std::vector<T> values{};       ///< values of a pattern; empty for a list
+  std::vector<double> shares{};  ///< one per value, in any unit; empty: equal shares
   Assignment deal = Assignment::kSeed;
 
-  void visit(auto& field) {  // of a pattern
+  void visit(auto& field) {  // keys of a pattern
     field("values", values, "what clients get, each value for a share of them");
     field("shares", shares, "shares of the clients, one per value, in any unit; empty: equal ones");
     field("deal", deal, "who gets which: seed, in an order drawn by the seed (one for all patterns); order, by number");
@@ -46,11 +48,12 @@ struct PerClient {
                 concat("one per value, of which there are ", values.size()));
     for (const double share : shares) table.check_above_zero("shares", share);
   }
+  /// Returns true for a list, false for a pattern.
   bool listed() const { return values.empty(); }
-  /// What was said: one number each, or those of the pattern.
+  /// Returns the values as configured: one per client, or those of the pattern.
   const std::vector<T>& numbers() const { return listed() ? list : values; }
 
-  /// One per client. REQUIRES a list of `clients`, or a pattern.
+  /// Returns one value per client. REQUIRES a list of `clients` values, or a pattern
   std::vector<T> of(int64_t clients, uint64_t seed) const {
     if (listed()) return list;
     std::vector<T> all;

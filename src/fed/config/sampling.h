@@ -1,4 +1,4 @@
-/// \file  Who takes part in a round, and with what weight.
+/// \file  Draws the participants of a round and computes their weights.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace evenkeel {
 
-/// max(1, round(participation * count))
+/// Returns the number of clients drawn per round: round(participation * count), at least 1 and at most count.
 int64_t drawn_clients(int64_t count, double participation);
 
-/// Ids drawn uniformly without replacement, in id order: drawn_clients() of them. Depends on (seed, round) alone.
-/// Source: FedAvg (McMahan et al. 2017).
+/// Draws the ids of drawn_clients() clients uniformly without replacement. The result is in id order and depends only
+/// on the arguments. Source: FedAvg (McMahan et al. 2017).
 std::vector<int64_t> sample_participants(int64_t count, double participation, uint64_t seed, int64_t round);
 
-/// The participants of `round` with p_c = |D_c| / sum |D_c'| over them.
+/// Draws the participants of `round` and gives them weights p_c = |D_c| / sum |D_c'|.
 RoundView draw_round(std::span<const ClientProfile> clients, double participation, uint64_t seed, int64_t round);
 
-/// The round without the clients that were lost in it: as if they had not been drawn. \throws kData when fewer than
-/// `quorum` are left.
+/// Removes lost clients from a round and recomputes the weights, as if they had not been drawn.
+/// \throws kData when fewer than `quorum` clients are left
 RoundView without(RoundView round, std::span<const int64_t> lost, int64_t quorum = 1);
 
 }  // namespace evenkeel

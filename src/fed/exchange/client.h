@@ -1,4 +1,4 @@
-/// \file  A client: it answers tasks from what it was sent, its own rows and its own memory, and from nothing else.
+/// \file  A client. It answers tasks from the messages it received, its own rows and its own memory only.
 #pragma once
 
 #include <functional>
@@ -10,29 +10,33 @@
 
 namespace evenkeel {
 
+/// Receives progress during a task. It may throw to interrupt the task.
 using OnProgress = std::function<void(const ClientProgress& progress)>;
 
-/// Between a task and its reply. Threads: clients of one workplace may answer side by side.
+/// A client for the time between a task and its reply. Threads: several clients may use one ClientContext at the same
+/// time.
 class Client {
  public:
-  /// \param rows    its shard; empty for one that never trains. Both are borrowed, `memory` is copied
+  /// \param place   shared data of the process; borrowed
+  /// \param rows    the client's training rows; borrowed; empty for a client that never trains
+  /// \param memory  tensors that the client kept from its last round
   Client(const ClientContext& place, std::span<const Example> rows, TensorMap memory = {})
       : place_(place), rows_(rows), memory_(std::move(memory)) {}
 
-  /// Does what the task asks; the payload of a Train is still to be made (Reply::late). The reply depends on the task,
-  /// the rows, the memory and the news so far alone.
-  /// \throws kData where a task needs rows that are not there, kNumeric, and whatever `on_progress` throws.
+  /// Carries out the task. The reply to a Train is not encoded yet (Reply::late). The reply depends only on the task,
+  /// the rows, the memory and the shared state.
+  /// \throws kData when the task needs rows that the client does not have; kNumeric; anything that `on_progress` throws
   Reply answer(const Task& task, const OnProgress& on_progress = {});
 
-  /// The first half of every answer but a sum of gradients: adapters and router options, as the method makes them of
-  /// the broadcast.
+  /// Returns the adapters and router options that the method makes from the broadcast. Training and scoring both begin
+  /// with this.
   LocalSetup prepare(const Task& task);
 
  private:
   Reply answer(const Task& task, const Train& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const SumGradients& ask, const OnProgress& on_progress);
   Reply answer(const Task& task, const Score& ask, const OnProgress& on_progress);
-  /// What another program makes of the adapter in the task.
+  /// Returns the setup with which another program would run the adapter of the task.
   LocalSetup exported(const Task& task, ServedBy by);
   Payload download(const Task& task) const;
   ClientView view(const Task& task);

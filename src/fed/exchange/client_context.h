@@ -1,5 +1,5 @@
-/// \file  What the clients of one machine hold alike, once: one frozen base, the tokenizer, how the run works, and what
-/// the server told everybody.
+/// \file  Everything that the clients of one process share: one frozen base, the tokenizer, the config, and the shared
+/// state that the server sent.
 #pragma once
 
 #include <cstdint>
@@ -17,44 +17,49 @@
 
 namespace evenkeel {
 
-/// What StateUpdate says, kept up to date. Threads: receive() may be called by clients that run side by side, in the
-/// same round.
+/// The shared state, updated from the server's messages. Threads: clients that train at the same time may call
+/// receive() if they are in the same round.
 class SharedState {
  public:
+  /// Applies an update. \throws kData as receive_change()
   void receive(const StateUpdate& news);
-  /// The change of the base that a task for the round after `round` brings; no matter when it is known already.
-  /// \throws kData when one before it was missed.
+  /// Applies the change of the base that arrives with a task for the round after `round`. A change that is already
+  /// applied is ignored.
+  /// \throws kData when an earlier change was missed
   void receive_change(int64_t round, const AdapterState& base_delta);
-  /// What the server of the same process holds: what its news up to this state would add up to, to the bit.
+  /// Copies the shared state of a server in the same process. The result is bit-identical to applying all its updates.
   void take(const ServerState& state);
   const Common& common() const { return common_; }
-  /// The same on `device`, copied there when it is first asked for and kept until it changes; null of the processor.
+  /// Returns the shared state on `device`. It is copied on first use and kept until the state changes.
+  /// \return null for the processor
   std::shared_ptr<const Residence> residence(c10::Device device);
 
  private:
   std::mutex mutex_;
   Common common_;
-  int64_t round_ = 0;  // whose changes are in
+  int64_t round_ = 0;  // last round with an applied change
   std::shared_ptr<const Residence> residence_{};
 };
 
+/// Everything that the clients of one process share.
 struct ClientContext {
   ExperimentConfig config;  ///< resolved
   std::unique_ptr<CausalLm> model;
   Tokenizer tokenizer;
   Sites sites;
   std::unique_ptr<FederatedMethod> method;
-  std::optional<BertScorer> bert_scorer;  ///< of free-text tasks, when the config names an encoder
+  std::optional<BertScorer> bert_scorer;  ///< scores free-text answers; set if the config names an encoder
   std::unique_ptr<SharedState> shared = std::make_unique<SharedState>();
-  std::shared_ptr<AnswerJournal> answers{};  ///< of evaluations, by batch; null: they begin anew when they are repeated
-  std::string answers_of{};                  ///< what they depend on beside the run: in front of the journal's keys
+  std::shared_ptr<AnswerJournal>
+      answers{};             ///< stores evaluation answers by batch; null: a repeated evaluation starts again
+  std::string answers_of{};  ///< prefix of the journal's keys: inputs of the answers other than the run
 
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LocalTraining training() const;
-  ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows the setup, which is placed
-  /// `setup` where the base lies; on the processor as it is.
+  ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows `setup`, a result of placed()
+  /// Copies `setup` to the device of the base. On the processor it is returned unchanged.
   LocalSetup placed(LocalSetup setup) const;
-  EvaluationOptions evaluation() const;  ///< borrows the scorer
+  EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
 };
 
 }  // namespace evenkeel

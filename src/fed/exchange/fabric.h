@@ -1,6 +1,6 @@
-/// \file  How a server reaches its clients. A round hands over tasks and takes replies as they arrive; where the
-/// clients are, and what carries the messages, is known to the fabric alone. Another way of reaching clients is another
-/// Fabric.
+/// \file  Interface between a server and its clients. The server hands a fabric the tasks of a round and receives the
+/// replies as they arrive. The fabric alone knows where the clients are and how messages travel. A new transport is a
+/// new subclass of Fabric.
 #pragma once
 
 #include <cstdint>
@@ -13,71 +13,75 @@
 
 namespace evenkeel {
 
-/// How far a client is, where its fabric can tell.
+/// Progress of one client, reported by fabrics that can observe it.
 struct ClientProgress {
   int64_t client = 0;
-  int64_t steps = 0, tokens = 0;    ///< Train: optimiser steps done, and tokens through the model by then
-  std::string task{};               ///< Score: which
-  double budget = 0;                ///< Score: at which budget
-  int64_t rows_done = 0, rows = 0;  ///< Score
+  int64_t steps = 0, tokens = 0;    ///< Train: optimiser steps and tokens done so far
+  std::string task{};               ///< Score: name of the task
+  double budget = 0;                ///< Score: budget of the evaluation
+  int64_t rows_done = 0, rows = 0;  ///< Score: rows answered, rows in all
 };
 
-/// What the tasks of a round of training are made of: each is server.training_task(state, client, round). A fabric that
-/// has a server wherever its clients are makes them there, and its replies bring what crossed (Reply::crossed).
+/// Inputs of the training tasks of a round: the task of a client is server.training_task(state, client, round). A
+/// fabric with a server process next to its clients (the cluster) makes the tasks there. Its replies then report the
+/// traffic in Reply::crossed.
 struct TrainingRound {
   const ServerState& state;
   const RoundView& round;
 };
 
-/// One exchange as the server sees it. All are called by the thread that called Fabric::exchange(), one at a time.
+/// Callbacks of one exchange. Fabric::exchange() calls them one at a time, in the thread that called it.
 struct Exchange {
-  /// Asked when the client can take its task and no earlier, so that few are in memory at once.
+  /// Makes the task of a client. The fabric calls it only when the client can take the task, so few tasks are in memory
+  /// at once.
   std::function<Task(const ClientProfile& client)> task_of;
-  /// In order of arrival. A message may come twice: what is known already is not heard again.
+  /// Receives replies in order of arrival. A reply may arrive twice; the callback must ignore the second.
   std::function<void(Reply reply)> on_reply;
-  /// May throw Interrupted.
+  /// Receives progress. It may throw Interrupted to stop the exchange.
   std::function<void(const ClientProgress& progress)> on_progress{};
-  /// What all hold alike, for a client that comes back without it.
+  /// Makes the full sync for a client that returns without the shared state.
   std::function<StateUpdate()> full_sync{};
-  /// Of fabrics whose clients are strangers. \return how far the client moved, where that can be said
-  /// \throws Error for a reply that is not what its task asked for.
+  /// Checks a reply from an untrusted client (nodes).
+  /// \return the client's update norm (update_norm()), or 0 where the reply has none
+  /// \throws Error when the reply is not what its task asked for
   std::function<double(const ClientProfile& client, const Reply& reply)> check{};
-  /// A client that will not reply any more. Without it, that is an error.
+  /// Reports a client that will not reply any more. If empty, the loss of a client is an error.
   std::function<void(int64_t client, const std::string& why)> on_loss{};
-  std::optional<TrainingRound> training{};  ///< where the tasks are those of one
-  bool encodes = false;                     ///< on_reply takes replies whose payload is still to be made (Reply::late)
+  std::optional<TrainingRound> training{};  ///< set when the tasks are training tasks
+  bool encodes = false;  ///< on_reply accepts replies with a payload that is not encoded yet (Reply::late)
 };
 
-/// Threads: one call at a time, from whichever thread; what a fabric runs side by side inside is its own matter.
+/// Interface of a transport. Threads: callers make one call at a time, from any thread. An implementation may use
+/// several threads inside a call.
 class Fabric {
  public:
   virtual ~Fabric() = default;
 
-  /// Sends `news` to each of `clients` and to the evaluator, who read it before any later task.
+  /// Sends `news` to each of `clients` and to the evaluator. They apply it before any later task.
   virtual void announce(std::span<const ClientProfile> clients, const StateUpdate& news) = 0;
 
-  /// Gives each of `clients` its task and waits until each has replied or is lost. \throws what a client failed with;
-  /// kConfig for an addressee that this fabric does not reach (kPooledData).
+  /// Gives each of `clients` its task and returns when each has replied or is lost.
+  /// \throws the error of a client that failed; kConfig for a client that this fabric cannot reach (kPooledData)
   virtual void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) = 0;
 
-  /// What each client keeps of its own after the last committed round. Clients that keep it themselves need not be
-  /// told.
+  /// Passes on the clients' memories as of the last committed round. Fabrics whose clients store their own memory
+  /// ignore it.
   virtual void remember(const ClientMemories& /*memories*/) {}
 
-  /// Offers what all clients hold alike (state.common), after the last committed round. \return whether those of this
-  /// fabric take it from there, one copy for both sides: no news of it need reach them.
+  /// Offers the shared state (state.common) after the last committed round.
+  /// \return true if the clients of this fabric use this copy, so that no StateUpdate needs to be sent to them
   virtual bool share(const ServerState& /*state*/) { return false; }
 
-  /// Whether a client that is asked again for what it has replied costs its time and nothing else.
+  /// Returns true if repeating a task costs only the client's time.
   virtual bool may_ask_again() const { return false; }
 
-  /// Who takes part in the sums of a round when all have replied and some uploads stayed where they were made: each
-  /// process that holds any aggregates them while the server does. Of a fabric all of whose replies bring their upload
-  /// this is never asked.
+  /// Returns the reduction over all processes that hold uploads of `round`. The server calls it after all replies have
+  /// arrived, when some uploads stayed in the process that made them (Reply::crossed). Each of those processes
+  /// aggregates at the same time as the server. It is never called on fabrics whose replies always contain the upload.
   virtual const Reduction& sums(const RoundView& round);
 
-  /// After an error of exchange(), or of what sums() gave: whether the fabric has put itself right, so that the same
-  /// round can be run again.
+  /// Called after an error of exchange() or of the reduction of sums().
+  /// \return true if the fabric has recovered, so that the same round can be run again
   virtual bool recovers() { return false; }
 };
 

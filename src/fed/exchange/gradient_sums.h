@@ -1,4 +1,5 @@
-/// \file  Sums of gradients over some of the rows of one client, or of all of them together: what Fed-SB begins with.
+/// \file  Computes sums of gradients of frozen weights, over rows of one client or of all clients together. Fed-SB
+/// initialises its factors from them.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,19 @@
 
 namespace evenkeel {
 
-/// The extra that holds the gradient of a site's weight.
+/// Returns the name of the payload extra that holds the gradient of a site's weight.
 std::string gradient_name(const std::string& site);
 
-/// A row, and the K_c of the client that owns it.
+/// A training row with the K_c (experts per token) of the client that owns it. Borrows the row.
 struct OwnedRow {
   const Example* example;
   int64_t top_k;
 };
 
-/// Sum over micro-batches of the gradients of the frozen weights of `ask.sites`, of `count` of the `rows`, drawn, each
-/// routed as its owner routes it: no micro-batch holds rows that are routed differently. The reply's payload: an extra
-/// "<site>.gradient" of each, [*, out, in] float32; nothing when no row was drawn.
+/// Draws `count` of `rows` and sums the gradients of the frozen weights of the sites in `task` over micro-batches. Each
+/// row is routed with the K_c of its owner; a micro-batch holds only rows of equal K_c.
+/// \return a reply with an extra "<site>.gradient" per site, [*, out, in] float32, or without a payload if no row was
+/// drawn
 Reply sum_gradients(const ClientContext& place, const Task& task, std::span<const OwnedRow> rows, int64_t count,
                     RandomStream stream);
 

@@ -1,5 +1,5 @@
-/// \file  All clients on this machine: one frozen base and one copy of what everybody holds alike, so that memory does
-/// not grow with their number but for what each keeps of its own.
+/// \file  A fabric with all clients in this process. They share one frozen base and one copy of the shared state, so
+/// memory grows with the number of clients only by what each keeps for itself.
 #pragma once
 
 #include <vector>
@@ -11,19 +11,19 @@
 
 namespace evenkeel {
 
-/// Answers for its clients, for the pool of their rows, and as an evaluator.
+/// Answers tasks for its clients, for the pool of their rows (kPooledData) and as the evaluation client.
 struct LocalFabric : Fabric {
   explicit LocalFabric(ClientContext workplace) : place(std::move(workplace)) {}
 
   ClientContext place;
-  Shards shards;                       ///< empty where nobody trains
-  std::vector<ClientProfile> clients;  ///< whose rows these are
-  ClientMemories memories;             ///< after the last committed round; a reply brings the next
+  Shards shards;                       ///< training rows by client; empty if nobody trains
+  std::vector<ClientProfile> clients;  ///< owners of `shards`, in the same order
+  ClientMemories memories;             ///< as of the last committed round
 
-  /// All read the one copy.
+  /// Updates the one shared copy; `to` is ignored.
   void announce(std::span<const ClientProfile> to, const StateUpdate& news) override;
-  /// In the order of `to`, as many side by side as clients.parallel says, each in a thread of its own then. An error of
-  /// training names round, client and method.
+  /// Runs the clients in the order of `to`. With clients.parallel above 1, that many train at the same time, each in
+  /// its own thread. Errors of training name round, client and method.
   void exchange(std::span<const ClientProfile> to, const Exchange& exchange) override;
   void remember(const ClientMemories& now) override { memories = now; }
   bool share(const ServerState& state) override;

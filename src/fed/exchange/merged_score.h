@@ -1,4 +1,4 @@
-/// \file  The score of rows that several clients keep, merged from each client's score of its own rows.
+/// \file  Merges scores that several clients made on their own rows into one score of all rows.
 #pragma once
 
 #include <span>
@@ -7,15 +7,18 @@
 
 namespace evenkeel {
 
-/// The score of all rows together. Shares of rows are merged as counts of rows, so they are exactly those of one
-/// evaluation over all rows; means (F1, BERTScore, log-likelihood) up to rounding. The majority is that of
-/// Scored::right_answers. Questions are added up: one that two clients ask counts twice. Seconds are added up too.
-/// \param parts  of the same task and evaluation point, one or more, without predictions
-/// \throws kData for parts that measure different things.
+/// Merges scores into the score of all rows together. Shares of rows are merged as counts, so they equal those of a
+/// single evaluation. Means (F1, log-likelihood) are equal up to rounding. The majority rate comes from
+/// Scored::right_answers. BERTScore is left out. Questions and seconds are added up; a question that two clients have
+/// counts twice.
+/// \param parts  one or more scores of the same task and evaluation point; predictions are ignored
+/// \throws kData when the parts differ in task, budget, rank evaluation mode or ServedBy
 Scored merged(std::span<const Scored> parts);
 
-/// Whether a stranger's score can be the answer to `asked`: of that task and point, and one of `rows` rows, with counts
-/// that add up, shares within 0 and 1, finite means. \param asked  a Score \throws kData saying what cannot be.
+/// Checks that a score from an untrusted client is a possible answer to `asked`: it is of the same task and evaluation
+/// point and of `rows` rows, its counts fit together, its shares are in [0, 1], and its means are finite.
+/// \param asked  a task that holds a Score
+/// \throws kData naming the value that is not possible
 void check_score(const Scored& scored, const Task& asked, AnswerKind kind, int64_t rows);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  What server and clients send each other, and its bytes. Tensors cross as encoded payloads, whose lengths are
-/// the traffic; what stands beside them is small and plain.
+/// \file  Messages between server and clients, and their encoding as bytes. Tensors are sent as an encoded payload;
+/// traffic counts are the lengths of payloads. All other fields of a message are small and go into a JSON header.
 ///
 /// A message in bytes: the length of its header (8 bytes, little-endian), the header as JSON, spaces up to a multiple
 /// of 64 bytes, and the payload.
@@ -22,31 +22,34 @@
 
 namespace evenkeel {
 
-/// Who answers for all clients together: it has everybody's rows. A fabric whose clients keep their rows has none.
+/// Client id of the pool of all clients' rows. Only fabrics that have all rows in one place can reach it.
 inline constexpr int64_t kPooledData = -2;
-/// Client id -> what that client keeps across rounds.
+/// Maps a client id to the tensors that the client keeps across rounds.
 using ClientMemories = std::map<int64_t, TensorMap>;
 
-/// Who scores tasks: a client that never trains.
+/// Id of the evaluation client, which scores tasks and never trains.
 inline constexpr int64_t kEvaluator = -1;
 
-/// What every client learns of the state that all hold alike, whether it takes part in a round or not.
+/// Carries a change of the shared state, or the whole shared state, to a client. Every client receives it, participant
+/// of the round or not.
 struct StateUpdate {
-  int64_t round = 0;   ///< of the state that it belongs to
-  bool whole = false;  ///< all of it, to who begins or comes back; else what changed since the round before
-  /// adapters: the factors that never train; base_delta: what the base gained, in all or since the round before.
+  int64_t round = 0;   ///< round of the state that it belongs to
+  bool whole = false;  ///< true: the whole shared state (full sync); false: the change since the round before
+  /// `adapters` holds the factors that never train. `base_delta` holds the change of the base, in all if `whole`, else
+  /// since the round before.
   EncodedPayload payload{};
 };
 
-/// A round of local training on the broadcast in Task::payload. Its reply: a LocalReport, and the upload.
+/// Asks for a round of local training on the broadcast in Task::payload. The reply holds a LocalReport and the upload.
 struct Train {
-  std::optional<double> lr{};  ///< of this round, where it is not the same in every one ([train.schedule])
+  std::optional<double> lr{};  ///< learning rate of this round; nothing: the constant rate of the config
 
   void visit(auto& field) { field("lr", lr); }
 };
 
-/// The gradients of some sites' weights over the addressee's share of `sample`, in one pass. Its reply: an extra
-/// "<site>.gradient" of each, or nothing where no row was drawn.
+/// Asks for gradients of the frozen weights of some sites, summed over the client's share of `sample`. One pass over
+/// the rows computes all of them. The reply holds an extra "<site>.gradient" for each site, or no payload if no row was
+/// drawn.
 struct SumGradients {
   std::vector<std::string> sites;
   GradientSample sample;
@@ -57,15 +60,15 @@ struct SumGradients {
   }
 };
 
-/// The answers to one task of the broadcast in Task::payload, by a client that never trains. Its reply: Scored.
+/// Asks a client that never trains to score one task with the broadcast in Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
-  std::string reading{};                ///< of the budget, see TaskScore
-  ServedBy served_by = ServedBy::kRun;  ///< any other: the payload is the exported adapter, and no method prepares it
+  std::string reading{};                ///< rank evaluation mode, a or b (TaskScore::reading)
+  ServedBy served_by = ServedBy::kRun;  ///< other than kRun: the payload is the exported adapter and is used as it is
   bool predictions = false;
-  bool own_rows = false;  ///< those that the addressee keeps for testing; else the task's
-  /// With own_rows: which of them, as indices, where a limit draws from the rows of all clients together. Empty: as the
-  /// addressee's own limit says.
+  bool own_rows = false;  ///< true: score the client's own test rows; false: the task's
+  /// Used with own_rows: indices of the test rows to score, when a limit draws from the rows of all clients together.
+  /// If empty, the client applies its own limit.
   std::vector<int64_t> rows{};
 
   void visit(auto& field) {
@@ -78,7 +81,7 @@ struct Score {
   }
 };
 
-/// What the server asks of one client.
+/// A task: the message that asks one client to train, to sum gradients or to score.
 struct Task {
   int64_t round = 0;     ///< rounds done so far
   ClientProfile client;  ///< the addressee
@@ -86,11 +89,12 @@ struct Task {
   EncodedPayload payload{};
 };
 
+/// The reply to a Score.
 struct Scored {
   TaskScore score;
   std::vector<Prediction> predictions;  ///< one per row when they were asked for
-  /// Of a client's own rows that are choices: how often each answer is the right one. The majority over the rows of
-  /// several clients is made of it (fed/exchange/merged_score.h).
+  /// Used with own_rows on multiple-choice tasks: how often each answer is the right one. merged() computes the
+  /// majority rate of several clients from these counts (fed/exchange/merged_score.h).
   std::map<std::string, int64_t> right_answers{};
 
   void visit(auto& field) {
@@ -100,7 +104,7 @@ struct Scored {
   }
 };
 
-/// What crossed between a client and who gave it its task, where that was not the server's own process.
+/// Bytes sent between a client and the process that gave it its task, when that was not the server's own process.
 struct Crossed {
   int64_t bytes_down = 0, bytes_up = 0;
   std::map<std::string, int64_t> down_parts{}, up_parts{};
@@ -113,21 +117,22 @@ struct Crossed {
   }
 };
 
-/// What comes back.
+/// A client's reply to a Task.
 struct Reply {
   int64_t client = 0;
   EncodedPayload payload{};
-  /// Only of a client of this process, whose payload is still to be made (Exchange::encodes).
+  /// Set only by clients of this process: an upload that is not encoded yet (Exchange::encodes). `payload` is then
+  /// empty.
   std::optional<DeferredPayload> late{};
   std::variant<LocalReport, Scored> report{};
-  TensorMap
-      memory{};  ///< what the client keeps until its next round. Only whoever runs the client sees it: it never crosses
-  /// Only of a fabric that is the server's own: it never crosses. Without a payload the upload stays where it was made,
-  /// until the round's sums are taken.
+  TensorMap memory{};  ///< tensors that the client keeps until its next round; never sent in messages
+  /// Set only by fabrics with a server process next to their clients; never sent in messages. If `payload` is empty,
+  /// the upload stays in the process that made it until the sums of the round are taken.
   std::optional<Crossed> crossed{};
 };
 
-/// What `reply` reports. \throws kData naming the client when it is a report of another kind.
+/// Returns the report of `reply` as a `Report` (LocalReport or Scored).
+/// \throws kData naming the client when the report is of another type
 template <typename Report>
 const Report& report_of(const Reply& reply) {
   const auto* report = std::get_if<Report>(&reply.report);
@@ -135,36 +140,43 @@ const Report& report_of(const Reply& reply) {
   return *report;
 }
 
-/// A message without its payload, as JSON: for transports that carry the two apart.
+/// Encodes a message without its payload as JSON, for transports that send the payload separately.
 std::string header_of(const StateUpdate& news);
 std::string header_of(const Task& task);
 std::string header_of(const Reply& reply);
 
-/// [N] uint8. What a sender keeps to itself (Reply::memory, Reply::crossed) is not among them.
+/// Encodes a message with its payload. Reply::memory and Reply::crossed are left out.
+/// \return [N] uint8
 at::Tensor to_bytes(const StateUpdate& news);
 at::Tensor to_bytes(const Task& task);
 at::Tensor to_bytes(const Reply& reply);
 
-/// A message as it was received. Payloads are views of the bytes.
+/// A received message. Its payload is a view of the received bytes.
 using Message = std::variant<StateUpdate, Task, Reply>;
-/// \param payload_N  [N] uint8, undefined or empty where nothing travels; kept as it is
-/// \param place      whose message it is, for errors, as below. \throws kData when it is none.
+/// Decodes a message from its header and payload.
+/// \param payload_N  [N] uint8; undefined or empty if the message has no payload. The message keeps a reference to it.
+/// \param place      the sender, for error messages
+/// \throws kData when header and payload are not a message
 Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& place);
-/// \param place  whose bytes they are, for errors. \throws kData when they are no message.
+/// Decodes a message from the bytes of to_bytes().
+/// \param place  the sender, for error messages
+/// \throws kData when the bytes are not a message
 Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
 
-/// Bytes by content.
+/// Maps a kind of content to its size in bytes.
 using Traffic = std::map<std::string, int64_t>;
 int64_t total_bytes(const Traffic& traffic);
 
-/// What moves beside the payloads of a round's participants.
+/// Traffic of a round in addition to the payloads of its participants.
 struct OtherTraffic {
-  Traffic down{};  ///< base_delta_idle: the last round's change of the base, to the clients that sit this one out;
-                   ///< fixed_factors: to every client before the first round; tasks_of_lost: to those who did not reply
-  Traffic up{};    ///< gradient_sums: from every client before the first round
+  Traffic down{};  ///< base_delta_idle: the last round's change of the base, to clients that are not drawn;
+                   ///< fixed_factors: to every client before round 1; tasks_of_lost: tasks that got no reply
+  Traffic up{};    ///< gradient_sums: from every client before round 1
 };
 
-/// "round 3, client 1, method fedit", in front of errors. \param who  as ClientsSection::who() calls it
+/// Returns "round 3, client 1, method fedit", the context of training errors.
+/// \param round  number of rounds done, so that the text names round + 1
+/// \param who    the client's name as ClientsSection::who() returns it
 inline std::string training_context(int64_t round, std::string_view who, std::string_view method) {
   return concat("round ", round + 1, ", ", who, ", method ", method);
 }

@@ -1,4 +1,4 @@
-/// \file  Tasks answered by several threads of this process, for a caller that hears of it in one.
+/// \file  Runs the tasks of an exchange in several threads of this process.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,10 @@
 
 namespace evenkeel {
 
-/// Answers the tasks of `clients`, at most `threads` at a time, each by `work` in a thread of its own. Handlers of
-/// `exchange` are called in the caller's thread. When one of them or `work` throws, the others stop after their step,
-/// and the first error is thrown.
+/// Runs `work` on the task of each client, in a thread of its own, at most `threads` at a time. The callbacks of
+/// `exchange` run in the caller's thread. If a callback or `work` throws, the other threads stop after their current
+/// step and the first error is rethrown.
+/// \throws kConfig when the system cannot start a thread
 void exchange_in_parallel(std::span<const ClientProfile> clients, const Exchange& exchange, size_t threads,
                           const std::function<Reply(const Task& task, const OnProgress& on_progress)>& work);
 

@@ -1,4 +1,4 @@
-/// \file  What of a run's routing stays behind when its adapter goes to another program (docs/serving.md,
+/// \file  Finds the parts of a run's routing that an exported adapter file cannot hold (docs/serving.md,
 /// docs/decisions/0040-as-exported.md).
 #pragma once
 
@@ -9,20 +9,21 @@
 
 namespace evenkeel {
 
-/// What an adapter file does not hold of a router's options, which is all of them.
+/// Router options of a run that an adapter file cannot hold. A true member means that the run uses the option.
 struct UnexportableRouting {
-  bool modulation = false;   ///< phi is added to its scores
-  bool rescaler = false;     ///< its layer's output is multiplied
-  bool gates = false;        ///< gate weights that its method asked for
-  bool for_servers = false;  ///< gate weights that the family's servers do not compute, whoever asked for them
+  bool modulation = false;   ///< phi is added to the router's scores
+  bool rescaler = false;     ///< a rescaler multiplies the output of the experts
+  bool gates = false;        ///< the method asked for gate weights other than the checkpoint's
+  bool for_servers = false;  ///< inference servers compute other gate weights for this model family
 
-  /// Those whose scores differ from the run's, in the order of the enum. A checkpoint that servers misread by itself is
-  /// not the method's loss.
+  /// Returns the kinds of serving with scores that differ from the run's, in the order of the enum. A checkpoint that
+  /// servers already misread without a method's change does not count.
   std::vector<ServedBy> served_differently() const;
 };
+/// Compares the router options of a run with those of its model family.
 UnexportableRouting unexportable_routing(const RouterOptions& router, const GateRule& family);
 
-/// Gates of a run that was trained with `trained`, as `by` computes them.
+/// Returns the gate weights that `by` computes for a run that was trained with `trained`.
 GateNorm served_gates(GateNorm trained, ServedBy by, const GateRule& family);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  What a server sends to several clients alike is encoded once.
+/// \file  Cache of encoded broadcasts, so that equal payloads for several clients are encoded once.
 #pragma once
 
 #include <vector>
@@ -7,17 +7,17 @@
 
 namespace evenkeel {
 
-/// The payloads of a round as they were encoded. Of at most 64 MiB together: what is larger is encoded each time, which
-/// beside training on it is little.
+/// Cache of the encoded payloads of a round. It holds at most 64 MiB; a payload that no longer fits is encoded each
+/// time.
 class Broadcasts {
  public:
-  /// As encode(); the same bytes again where an earlier payload held the very same tensors, and small ones of the same
-  /// values. Nobody may write to them.
+  /// Returns encode(payload, dtype, sites). The bytes are shared with an earlier result if its payload had the same
+  /// tensors, or equal values in tensors of up to 4096 elements. Callers must not write to them.
   EncodedPayload encoded(const Payload& payload, TransportDtype dtype, const Sites& sites);
 
  private:
   struct Sent {
-    Payload payload;  // holds its tensors, so that no other can lie where they do
+    Payload payload;  // keeps the tensors alive, so that their addresses are not reused
     TransportDtype dtype;
     EncodedPayload encoded;
   };

@@ -1,5 +1,5 @@
-/// \file  Payloads of strangers: what must hold of one before any of it is used. Each says who sent what and what was
-/// allowed, and touches nobody else's.
+/// \file  Checks payloads from untrusted peers before they are used. Error messages name the sender, the value and what
+/// was allowed.
 #pragma once
 
 #include <optional>
@@ -10,38 +10,44 @@
 
 namespace evenkeel {
 
-/// What a client agreed to receive.
+/// Upper bounds on a download, from the agreement between node and server.
 struct DownloadTerms {
-  int64_t rank = 0;        ///< r_c: no factor of an adapter has a higher one
-  int64_t delta_rank = 0;  ///< the highest rank of a change of the base; 0: the method makes none
-  int64_t values = 0;      ///< in all tensors together
+  int64_t rank = 0;        ///< r_c: the highest rank of a factor of an adapter
+  int64_t delta_rank = 0;  ///< the highest rank of a change of the base; 0: the method never changes it
+  int64_t values = 0;      ///< the largest number of values in all tensors together
 };
+/// Returns the bounds of a task's payload for `client`.
 DownloadTerms download_terms(const Server& server, const ClientProfile& client);
-/// What all clients hold alike after `round` rounds.
+/// Returns the bounds of a full sync after `round` rounds.
 DownloadTerms news_terms(const Server& server, int64_t round);
 
-/// \param place  whose payload it is. \throws kData naming site or tensor: one that the model has not, of another
-/// shape, a rank above the terms, or a value that is not finite.
+/// Checks a download against the model and the terms.
+/// \param place  the sender, for error messages
+/// \throws kData naming the site or tensor: unknown to the model, of another shape, of a rank above the terms, or not
+/// finite
 void check_download(const Payload& payload, const Sites& sites, const DownloadTerms& terms, const std::string& place);
 
-/// Names, dtypes and shapes of what a client of that profile sends after a round on `download`; factors
-/// are without storage (device meta), the values of extras mean nothing. One site is prepared at a time.
+/// Returns the names, dtypes and shapes of the upload of a client after a round on `download`. Factors have no storage
+/// (device meta); the values of extras have no meaning. Sites are prepared one at a time to save memory.
 Payload expected_upload(const Server& server, const ServerState& state, const ClientProfile& client,
                         const Payload& download);
 
-/// \param expected  expected_upload()
-/// \param up_to  of methods whose clients may have any rank up to theirs: that; else ranks are those that are expected
-/// \throws kData naming the tensor that is missing, surplus, of another kind or shape, negative where it counts, or not
-/// finite.
+/// Checks an upload against the expected names, dtypes and shapes.
+/// \param expected  the result of expected_upload()
+/// \param up_to     the highest rank allowed, for methods that take unequal ranks; nothing: the expected rank only
+/// \param place     the sender, for error messages
+/// \throws kData naming the tensor that is missing, unexpected, of another dtype or shape, not finite, or a negative
+/// count
 void check_upload(const Payload& sent, const Payload& expected, std::optional<int64_t> up_to, const std::string& place);
 
-/// Everything that a reply to a task of training says: its report, its payload, and what the method makes of it.
-/// \return how far the client moved: update_norm(). \throws kData, kCheckpoint as above, or when that is farther than
-/// clients.update_norm allows.
+/// Checks the reply to a training task: its report, its upload, and the method's own check of the upload.
+/// \return update_norm() of the upload against the client's download
+/// \throws kData, kCheckpoint when the reply is not valid; kData when its norm exceeds clients.update_norm
 double check_training_reply(const Server& server, const ServerState& state, const ClientProfile& client,
                             const Reply& reply);
 
-/// |sent - received| over all factors that both have in one shape, and |sent| over the others: how far a client moved.
+/// Returns the Frobenius norm of sent - received over all factors. A factor that was not received, or was received in
+/// another shape, counts as |sent|.
 double update_norm(const Payload& sent, const Payload& received);
 
 }  // namespace evenkeel

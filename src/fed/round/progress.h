@@ -1,4 +1,4 @@
-/// \file  The progress line of a training run: clients done, tokens per second, time left; and the question after every
+/// \file  The progress line of a training run: clients done, tokens per second, time left. It also asks after every
 /// step whether to stop.
 #pragma once
 
@@ -14,19 +14,22 @@
 
 namespace evenkeel {
 
-/// "42 s", "3:07 min", "2:15 h".
+/// Formats a duration as "42 s", "3:07 min" or "2:15 h".
 std::string readable_duration(double seconds);
 
+/// Counts the steps of a run and prints the progress line. Borrows the server.
 class RunProgress {
  public:
-  /// \param rounds_done  of a run that goes on; 0 for a new one
+  /// \param rounds_done  number of rounds done already; 0 for a new run
+  /// \param stop         returns true when the run is to stop; empty: never
   RunProgress(const Server& server, int64_t rounds_done, StopRequest stop = {});
 
   void begin_round(const RoundView& round);
-  /// A client whose upload was in the journal already.
+  /// Counts a client as done without training, for example because its upload is in the journal.
   void skip_client(const ClientProfile& client);
   void begin_client(const ClientProfile& client);
-  /// After every optimiser step of a client, or after some. \throws Interrupted when asked to stop.
+  /// Reports the steps and tokens of a client so far.
+  /// \throws Interrupted when `stop` returns true
   void step(const ClientProgress& client);
   void end_client(const ClientProfile& client);
 
@@ -40,7 +43,7 @@ class RunProgress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int64_t steps_left_ = 0, steps_done_ = 0;
   int64_t tokens_ = 0;
-  std::map<int64_t, ClientProgress> at_work_;  // as far as they were counted
+  std::map<int64_t, ClientProgress> at_work_;  // by client: the progress counted so far
   int64_t round_ = 0, clients_ = 0, clients_done_ = 0;
 };
 

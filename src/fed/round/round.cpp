@@ -29,7 +29,7 @@ auto timed(double& seconds, const Work& work) {
   return result;
 }
 
-/// One round in the making: what its steps share.
+/// The state of a round while it runs.
 struct Round {
   const Server& server;
   const Snapshot& now;
@@ -39,10 +39,10 @@ struct Round {
   OtherTraffic other{};
   PhaseSeconds seconds{};
   Broadcasts broadcasts{};
-  std::map<int64_t, ClientRecord> begun{};  // of clients that have their task
-  std::set<int64_t> awaited{};              // who has neither replied nor been lost
-  std::set<int64_t> elsewhere{};            // whose upload stayed where it was made
-  std::vector<LostClient> lost{};           // whose reply is no part of the round
+  std::map<int64_t, ClientRecord> begun{};  // by client that has its task
+  std::set<int64_t> awaited{};              // clients that have neither replied nor been lost
+  std::set<int64_t> elsewhere{};            // clients with an upload in the process that made it
+  std::vector<LostClient> lost{};           // clients without a reply in the round
   RoundClock clock{server.config, view, now};
 
   const ClientProfile* participant(int64_t id) const {
@@ -51,7 +51,7 @@ struct Round {
     return found == view.participants.end() ? nullptr : &*found;
   }
 
-  /// A change of the base reaches everybody in the round after it was made; participants get it with their task.
+  /// Sends the last round's change of the base to clients that are not drawn. Participants get it with their task.
   void announce(Fabric& fabric) {
     const auto news = server.change_update(now.state);
     if (news.payload.size() == 0) return;
@@ -74,8 +74,8 @@ struct Round {
 
   void store(const Reply& reply) {
     const auto known = begun.find(reply.client);
-    if (known == begun.end() && !reply.crossed) return;  // to no task of ours
-    if (awaited.erase(reply.client) == 0) return;        // it came before
+    if (known == begun.end() && !reply.crossed) return;  // it answers no task of this round
+    if (awaited.erase(reply.client) == 0) return;        // a second reply
     auto record = reply.crossed ? crossed(reply) : known->second;
     static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
     const auto& client = *participant(reply.client);
@@ -105,7 +105,7 @@ struct Round {
     return training_context(view.round, who(client), server.config.method.name);
   }
 
-  /// All that are not in the journal yet.
+  /// Trains all participants without an upload in the journal, and removes lost clients from the round.
   void exchange(Fabric& fabric) {
     std::vector<ClientProfile> missing;
     for (const auto& client : view.participants)
@@ -141,7 +141,7 @@ struct Round {
     log::warning("[train] round ", view.round + 1, ": ", who(client), " is lost: ", why);
     enter_loss(client, why);
   }
-  /// In simulated time: nobody need train it to know.
+  /// Counts a client as lost that drops out in simulated time. It is not trained.
   void drop_out(const ClientProfile& client) {
     task_of(client);
     progress.skip_client(client);

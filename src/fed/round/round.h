@@ -1,4 +1,4 @@
-/// \file  One whole round of federated fine-tuning, from the draw of its clients to the state after it.
+/// \file  Runs one round of federated fine-tuning: draw, broadcast, local training, upload, aggregation.
 #pragma once
 
 #include "fed/round/progress.h"
@@ -9,26 +9,29 @@
 
 namespace evenkeel {
 
+/// The outcome of a round.
 struct RoundResult {
-  Snapshot next;  ///< not committed yet
+  Snapshot next;  ///< the state after the round, not committed yet
   RoundRecord record;
 };
 
-/// What a run begins with; all clients know their part of it then.
+/// Makes the state before the first round and sends each client its shared state.
 Snapshot before_first_round(const Server& server, Fabric& fabric);
 
-/// Tells all clients what they hold alike in `now`, and gives each its memory: for a run that goes on.
+/// Sends all clients the shared state of `now` and gives each its memory, when a run is resumed.
 void restore_clients(const Server& server, Fabric& fabric, const Snapshot& now);
 
-/// Runs the round that follows `now`, whose news the clients have. Uploads that `journal` holds already are not made
-/// again; one that stayed elsewhere (Reply::crossed) counts for this call alone. The result depends on `now` and the
-/// config alone: not on the order in which clients ran or replied, nor on interruptions.
-/// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads kept.
+/// Runs the round that follows `now`. The clients must have the shared state of `now`. Clients whose upload is in
+/// `journal` do not train again; uploads that stayed with a client's process (Reply::crossed) do not outlive this call.
+/// The result depends only on `now` and the config: it is the same for any order of clients and replies, and after
+/// interruptions.
+/// \throws Error naming round, client and method; Interrupted between optimiser steps, with all finished uploads in the
+/// journal
 RoundResult run_round(const Server& server, Fabric& fabric, const Snapshot& now, RoundJournal journal,
                       RunProgress& progress);
 
-/// Gives freed memory back where the base has changed: such a change comes and goes in pieces that fit nowhere in what
-/// training and the state before left free, several GiB for a large model.
+/// Returns freed heap memory to the system if the state has a change of the base. Such changes are allocated and freed
+/// in pieces that do not fit into the gaps left by training; for a large model this is several GiB.
 void trim_heap(const ServerState& state);
 
 }  // namespace evenkeel

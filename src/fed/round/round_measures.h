@@ -8,17 +8,18 @@
 
 namespace evenkeel {
 
-/// What is known of a round when it is over, but for who was lost.
+/// Computes the record of a round, without the lost clients.
 /// \param records  one per participant, in the round's order
+/// \param other    traffic in addition to the participants' payloads
 /// \param next     the state after the round
-/// \param seconds  by phase, without the tokens per second
+/// \param seconds  wall time by phase; tokens_per_second is computed here
 RoundRecord round_record(const Server& server, const RoundView& round, std::span<const ClientRecord> records,
                          const OtherTraffic& other, const ServerState& next, const PhaseSeconds& seconds);
 
-/// FLOPs of a client's round by the convention of models/cost.h, from the steps and tokens it counted.
+/// Estimates the FLOPs of a client's round from its counted steps and tokens, by the convention of models/cost.h.
 double client_flops(const Server& server, const ClientProfile& client, const LocalReport& report);
 
-/// Token-choices per token, counted, mean over the MoE layers; 0 on a dense model.
+/// Returns the mean number of experts per token that was counted, averaged over the MoE layers; 0 for a dense model.
 double experts_per_token(const RoutingByLayer& counts);
 
 }  // namespace evenkeel

@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-/// Promise: a client never trains more than its rank.
+/// Checks that a download does not exceed the client's rank.
 void check_rank(const Server& server, const ClientProfile& client, const Payload& download) {
   for (const auto& [site, factors] : download.adapters)
     EK_CHECK(factors.rank() <= client.rank, kConfig, "clients.ranks gives ", server.config.clients.who(client.id),
@@ -24,14 +24,14 @@ void check_rank(const Server& server, const ClientProfile& client, const Payload
              " to every client");
 }
 
-/// What says the budget of a client, for messages.
+/// Returns the config key of a client's budget, for messages.
 std::string budget_key(const ClientsSection& clients, int64_t id) {
   if (!clients.budgets.listed()) return "clients.budgets.values";
   const auto key = concat("clients.budgets[", id, "]");
   return clients.name(id) ? concat(key, ", of ", clients.who(id), ",") : key;
 }
 
-/// Adds parts in the order of their clients, whenever they arrive; holds those that came too early.
+/// Adds up clients' parts in the order of the clients. Parts that arrive early are kept until their turn.
 class OrderedSums {
  public:
   explicit OrderedSums(std::span<const ClientProfile> clients) : clients_(clients) {}
@@ -63,7 +63,7 @@ TensorMap gradients_in(const Reply& reply) {
   return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
 }
 
-/// \throws kData for what are no gradients of those sites.
+/// Checks that a reply holds finite gradients of the sites that were asked for. \throws kData
 double check_gradients(const Server& server, const SumGradients& ask, const Reply& reply) {
   const auto gradients = gradients_in(reply);
   if (gradients.empty()) return 0;
@@ -84,8 +84,9 @@ double check_gradients(const Server& server, const SumGradients& ask, const Repl
   return 0;
 }
 
-/// \param bytes_up  grows by what clients send for sums of their own rows. \param lost  who failed is entered, and not
-/// asked again
+/// Asks the clients, or the pool of their rows, for sums of gradients.
+/// \param lost      clients that fail are added and not asked again
+/// \param bytes_up  grows by the bytes that clients send for their own rows
 TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradients& ask, std::set<int64_t>& lost,
                             int64_t& bytes_up) {
   std::vector<ClientProfile> asked;
@@ -115,11 +116,11 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
   return std::move(sums.sums());
 }
 
-/// Gradients of a layer's sites are asked for together, up to as many bytes: each ask is a forward and a backward pass
-/// over all rows of the sample.
+/// Largest size of the gradients that one request asks for. Gradients of one layer's sites are requested together,
+/// because each request runs a forward and a backward pass over the sample.
 constexpr int64_t kGradientBytes = int64_t{2} << 30;
 
-/// What is asked for with the gradient of `site`: those of its layer that come after it.
+/// Returns the sites to request together with `site`: it and those after it in its layer.
 std::vector<std::string> asked_with(const Sites& sites, const std::string& site) {
   std::vector<std::string> together;
   int64_t bytes = 0;
@@ -131,7 +132,7 @@ std::vector<std::string> asked_with(const Sites& sites, const std::string& site)
   return together;
 }
 
-/// Where in `round` the clients of `updates` stand.
+/// Returns the positions in `round` of the clients of `updates`.
 UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updates, const Reduction& others) {
   UploadShare share{.places = {}, .of = round.participants.size(), .others = &others};
   for (const auto& update : updates) {
@@ -181,7 +182,7 @@ GradientSum Server::gradient_sums(Fabric& fabric, int64_t& bytes_up) const {
   };
 }
 
-/// Fixed factors travel in float32, which they are in: everybody uses them as they are.
+/// Fixed factors are sent in float32 so that clients use the server's exact values.
 StateUpdate Server::full_sync(const ServerState& state) const {
   StateUpdate news{.round = state.round, .whole = true};
   const Payload all{.adapters = state.common.fixed, .base_delta = state.common.base_change};

@@ -1,6 +1,7 @@
-/// \file  The server of a run: the method's server half, the clients as it knows them, the shapes of the model. It has
-/// no weights and no rows; what it needs of clients comes through a fabric (fed/exchange/fabric.h). Its functions are
-/// pure in the state they are given; a run's state is a Snapshot (fed/store/run_checkpoint.h).
+/// \file  The server of a run: the method's server half, the client profiles and the shapes of the model. It has
+/// neither weights nor rows. Whatever it needs of clients arrives through a fabric (fed/exchange/fabric.h). The state
+/// of a run is a Snapshot (fed/store/run_checkpoint.h). The server's functions take it as an argument and do not change
+/// it.
 #pragma once
 
 #include <cstdint>
@@ -19,79 +20,91 @@
 
 namespace evenkeel {
 
-/// One way of looking at the global state: a budget and, with a rank method, what it means.
+/// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  std::string reading{};  ///< a or b, see TaskScore; else empty
+  std::string reading{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
   ServedBy served_by = ServedBy::kRun;
-  std::optional<ClientOfScore> client{};  ///< at the rank of this client, on the rows that it says
+  std::optional<ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
 
+  /// Returns true if the point is scored on a client's own test rows.
   bool own_rows() const { return client && client->rows == RowsOf::kOwn; }
 };
 
+/// The server of a run.
 struct Server {
   ExperimentConfig config;             ///< resolved
-  std::filesystem::path model_folder;  ///< named by the adapters it writes
+  std::filesystem::path model_folder;  ///< folder of the base model; written into the adapters as their base
   ModelSpec model;
   Sites sites;
   std::unique_ptr<FederatedMethod> method;
   std::vector<ClientProfile> clients;
-  /// What is evaluated: those of [evaluate], and where clients are elsewhere those of the rows that they keep.
+  /// Tasks to evaluate: those of [evaluate] and, when the clients are nodes, those of the rows that the nodes keep.
   std::vector<std::string> tasks{};
-  /// Where clients are elsewhere, those that have test rows of their own, as they say; else the config says it.
+  /// When the clients are nodes: ids of those that reported test rows of their own. Otherwise the config knows them.
   std::optional<std::set<int64_t>> clients_with_test_rows{};
 
+  /// Returns true if the client has test rows of its own.
   bool has_test_rows(int64_t client) const {
     return clients_with_test_rows ? clients_with_test_rows->contains(client) : config.has_test_rows(client);
   }
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora; }
-  int64_t max_rank() const;  ///< the largest r_c
-  /// What the method's server half may look at in a round, 0 = the first.
+  int64_t max_rank() const;  ///< the largest r_c of any client
+  /// Makes the method's view of the server.
+  /// \param round  0 = the first
   ServerView view(int64_t round, GradientSum gradient_sum = {}) const;
 
-  /// Sums of gradients as the clients of `fabric` make them; borrows both. \param bytes_up  grows by what clients send
+  /// Returns a function that asks the clients of `fabric` for sums of gradients. Borrows both arguments.
+  /// \param bytes_up  grows by the bytes that clients send
   GradientSum gradient_sums(Fabric& fabric, int64_t& bytes_up) const;
-  /// What all clients hold alike in `state`, for those who begin or come back.
+  /// Makes the full sync: the whole shared state, for clients that join or return.
   StateUpdate full_sync(const ServerState& state) const;
 
-  /// The learning rate of a round, 0 = the first; nothing where it is the same in every one.
+  /// Returns the learning rate of a round, or nothing if the rate is constant.
+  /// \param round  0 = the first
   std::optional<double> scheduled_rate(int64_t round) const;
-  /// The participants of the round that follows `state`.
+  /// Draws the participants of the round that follows `state`.
   RoundView draw(const ServerState& state) const;
-  /// \param sent  of the round so far, where there are several
+  /// Makes the training task of a participant.
+  /// \param sent  cache of the round's encoded broadcasts; null: nothing is reused
   Task training_task(const ServerState& state, const ClientProfile& client, const RoundView& round,
                      Broadcasts* sent = nullptr) const;
-  /// The change of the base that made `state`, for the clients that sit the next round out; nothing to say: no bytes.
+  /// Makes the update with the last round's change of the base, for clients that are not drawn in the next round. Its
+  /// payload is empty if there was no change.
   StateUpdate change_update(const ServerState& state) const;
-  /// The state after the round. \param updates  of all participants, in their order; of some of them where `others`
-  /// aggregate the rest of the same round with the same state, all at once
+  /// Aggregates uploads into the state after the round.
+  /// \param updates  uploads of all participants in their order; with `others`, the uploads that this process holds
+  /// \param others   reduction over the processes that aggregate the rest of the same round; null: there are none
+  /// \throws kNumeric when a factor of the new state is not finite
   ServerState aggregate(const ServerState& state, const RoundView& round, std::span<const ClientUpdate> updates,
                         const Reduction* others = nullptr) const;
 
-  /// An evaluator as a client of that budget; a client's own rows are scored by the client itself. \throws kConfig when
-  /// the budget leaves no expert.
+  /// Makes the profile of the client that scores `point`: the evaluation client, or the client itself for its own rows.
+  /// \throws kConfig when the budget leaves no expert
   ClientProfile evaluator(const EvaluationPoint& point) const;
-  /// As the run evaluates, the method's broadcast in the run's precision; as anybody else, the whole adapter as it is
-  /// exported.
+  /// Makes a scoring task. With ServedBy::kRun its payload is the method's broadcast in the run's transport precision.
+  /// Otherwise it is the whole adapter, as exported, in float32.
   Task scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const;
 
-  /// Asks the method, before anything is trained, what it would send to the weakest client, and how that one would
-  /// begin. \throws kConfig when it would get more than its rank.
+  /// Runs the method's broadcast and prepare() for the client with the lowest rank, before anything is trained.
+  /// \throws kConfig when the broadcast exceeds that client's rank
   void dry_run(const ServerState& state) const;
-  /// How `client` would begin with what `state` sends it.
+  /// Returns the setup with which `client` would begin a round on `state`.
   LocalSetup setup_of(const ServerState& state, const ClientProfile& client) const;
-  /// What of that does not travel with an exported adapter, at an evaluation.
+  /// Returns the router options at `point` that an exported adapter cannot hold.
   UnexportableRouting unexportable_routing(const ServerState& state, const EvaluationPoint& point) const;
 };
 
-/// beta_c, K_c, r_c and |D_c| of every client. \param examples  |D_c|, or nothing where nobody trains
-/// \throws kConfig when some K_c is 0, or a client's device cannot simulate it (fed/round/virtual_clock.h).
+/// Makes the profile of every client: beta_c, K_c, r_c and |D_c|.
+/// \param examples  |D_c| by client; empty if nobody trains
+/// \throws kConfig when a K_c is 0, or when a client's machine profile does not fit (fed/round/virtual_clock.h)
 std::vector<ClientProfile> make_clients(const ExperimentConfig& config, const ModelSpec& model,
                                         std::span<const size_t> examples);
 
-/// K = floor(K_max * budget) on a sparse model, 0 on a dense one. \throws kConfig naming `who` when that leaves no
-/// expert.
+/// Returns K = floor(K_max * budget) for a sparse model, 0 for a dense one.
+/// \param who  start of the error message, for example "evaluate.budgets"
+/// \throws kConfig when K would be 0 on a sparse model
 int64_t active_experts(const ModelSpec& model, double budget, std::string_view who);
 
 }  // namespace evenkeel

@@ -1,23 +1,27 @@
-/// \file  The adapter that a run starts from ([lora] init), and the state before its first round.
+/// \file  Loads the adapter that a run starts from ([lora] init) and makes the state before the first round.
 #pragma once
 
 #include "fed/round/server.h"
 
 namespace evenkeel {
 
-/// What `[lora] init` names, of the run's sites; empty where it names nothing.
-/// \throws kConfig for a method that cannot start from an adapter, kCheckpoint for one that does not fit, naming both.
+/// Loads the factors of the run's sites from the adapter that `[lora] init` names; empty if it names none.
+/// \throws kConfig when the method cannot start from an adapter or the path is not a folder; kCheckpoint when the
+/// adapter does not fit the sites
 AdapterState adapter_to_start_from(const Server& server);
 
-/// The state that the method makes of it. \throws as above; kConfig where its effect is not that of the adapter.
+/// Returns the state that the method initialises, with the adapter of `[lora] init` if there is one.
+/// \throws as adapter_to_start_from(); kConfig when the state's effect differs from the adapter's
 ServerState begun(const Server& server, GradientSum gradient_sum = {});
 
-/// The state before the first round. Gradients that the method begins with are asked of the clients through `fabric`,
-/// site by site. \param sent  grows by the lengths of their replies; null: nobody counts
+/// Makes the state before the first round. Gradients that the method asks for are computed by the clients, for the
+/// sites of one layer at a time (up to 2 GiB).
+/// \param sent  grows by the lengths of the clients' replies; null: they are not counted
 ServerState initial_state(const Server& server, Fabric& fabric, OtherTraffic* sent = nullptr);
 
-/// Finds out whether that works, before anything else is done. Without `[lora] init` there is nothing to find out.
-/// Warns of sites that the adapter lacks.
+/// Checks `[lora] init` before training: loads the adapter and initialises the method with it. Does nothing if no
+/// adapter is named. Warns if the adapter lacks some of the run's sites.
+/// \throws as begun()
 void check_start(const Server& server);
 
 }  // namespace evenkeel

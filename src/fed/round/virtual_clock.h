@@ -1,15 +1,14 @@
-/// \file  Simulated time: what a round would take if every client ran on the machine that the config gives it
-/// (fed/config/machine_profiles.h), all at once. A client's round is its task's way down, its training and its upload's
-/// way up, from the bytes that were sent and the tokens that were trained on:
+/// \file  Simulated time: the duration of a round if every client ran at the same time on the machine that the config
+/// assigns to it (fed/config/machine_profiles.h). The times of a client follow from its bytes and tokens, in seconds:
 ///
 ///   down  = latency + 8 bytes_down / down_mbit 10^6      train = tokens / tokens_per_second(K)
 ///   up    = latency + 8 bytes_up / up_mbit 10^6          end   = start + down + train + up
 ///
-/// The round closes with the last reply. With a deadline it closes there when somebody is missing then, and whoever is
-/// late is lost; while fewer than clients.quorum have replied the deadline is extended. A client that drops out takes
-/// its task and is never heard of again: it is not trained. One that is late is, for what it would send is known only
-/// then. Nothing depends on threads, on the real clock or on interruptions: all follows from the config, the seed and
-/// what the round's records count.
+/// The round closes with the last reply. If a deadline is set and replies are missing when it passes, the round closes
+/// then and late clients are lost. If fewer than clients.quorum have replied by then, the round closes with the reply
+/// that completes the quorum. A client that drops out receives its task and never replies, so it is not trained. A late
+/// client is trained, because the size of its upload is known only afterwards. Times depend only on the config, the
+/// seed and the counts in the round's records. They do not depend on threads, real time or interruptions.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +21,30 @@
 
 namespace evenkeel {
 
-/// \throws kConfig naming the client when its profile does not say how fast its K is, and naming the first round in
-/// which fewer than clients.quorum are left by those who drop out: both can be known before anything is trained.
+/// Checks the machine profiles before anything is trained. Drop-outs are simulated for at most 20 million (client,
+/// round) pairs, which takes about a second.
+/// \throws kConfig naming the client when its profile has no speed for its K; kConfig naming the first round in which
+/// drop-outs leave fewer clients than clients.quorum
 void check_machines(const ExperimentConfig& config, std::span<const ClientProfile> clients);
 
-/// The clock of the round that follows `now`. Borrows the config. Where clients have no profiles it stands still:
-/// nobody drops out, nobody is late, and records say nothing of it.
+/// The simulated clock of the round that follows `now`. Borrows the config. If clients have no machine profiles, runs()
+/// is false: no client drops out or is late, and tell() changes nothing.
 class RoundClock {
  public:
   RoundClock(const ExperimentConfig& config, const RoundView& round, const Snapshot& now);
 
+  /// Returns true if time is simulated.
   bool runs() const { return !machines_.empty(); }
+  /// Returns true if the client drops out of this round.
   bool drops_out(int64_t client) const;
-  /// Ends the round, once all who replied have. REQUIRES runs()
-  /// \param arrived  of the clients of `round`, whose uploads came
-  /// \param missing  whether others have their task and did not reply
-  /// \return who of `round` came too late
+  /// Ends the round after all replies have arrived. REQUIRES runs()
+  /// \param arrived  records of the clients of `round` with an upload, in the same order
+  /// \param missing  true if other clients have a task and did not reply
+  /// \return the clients of `round` that were late
   std::vector<LostClient> close(const RoundView& round, std::span<const ClientRecord> arrived, bool missing);
-  /// Seconds since the beginning of the run. REQUIRES close()
+  /// Returns the simulated seconds from the beginning of the run to the end of this round. REQUIRES close()
   double end() const { return start_ + seconds_; }
-  /// Enters what is simulated.
+  /// Writes the simulated times into the record.
   void tell(RoundRecord& record) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-/// Files with a use, and who uses them so.
+/// Files that a client, set or task trains on or tests with.
 struct FilesOf {
   std::string who;
   Paths files;
@@ -27,12 +27,12 @@ bool is_among(const Paths& files, const std::string& file) {
 
 bool is_of_files(const std::string& task, const RowOptions& rows) { return find_task(task, rows).family == "files"; }
 
-/// Whole files that a set tests with, or those whose rows it holds out.
+/// Returns the files that a set tests with: its test files, or the training files from which it holds rows out.
 Paths tested_of(const FileSet& set) {
   return set.tests() ? found_files(set.test.empty() ? set.train : set.test) : Paths{};
 }
 
-/// Sets of people's own rows: clients', or those of [data.files], by task.
+/// Sets of own rows: those of clients or, if there are none, those of [data.files] by task.
 struct Sets {
   std::vector<std::pair<std::string, FileSet>> all;
 
@@ -57,7 +57,7 @@ std::vector<FilesOf> tested(const ExperimentConfig& config, const Sets& sets) {
   return all;
 }
 
-/// Those of a set belong to it, all others to families of tasks.
+/// Returns the training files by set; all others belong to families of tasks.
 std::vector<FilesOf> trained(const Experiment& e, const Sets& sets) {
   const auto& shards = e.fabric.shards;
   std::vector<FilesOf> all;
@@ -79,7 +79,7 @@ bool hold_out_the_same(const FileSet& a, const FileSet& b) {
          a.split_seed == b.split_seed && a.format == b.format;
 }
 
-/// Whether the two are told elsewhere, or their rows apart.
+/// Returns true if the overlap is reported elsewhere, or if the rows are known to be disjoint.
 bool is_settled(const FilesOf& training, const FilesOf& test, bool of_clients) {
   if (!training.set || !test.set) return false;
   if (training.set == test.set || hold_out_the_same(*training.set, *test.set)) return true;
@@ -92,7 +92,7 @@ void warn(const std::string& file, const FilesOf& training, const std::string& t
                ": scores on it say what was learnt by heart");
 }
 
-/// A file under one name in both lists of a family is divided by the family itself.
+/// Warns of files with equal contents. Task families divide a file that is in both lists under one name by themselves.
 void compare(const FilesOf& training, const FilesOf& test) {
   KnownFiles known;
   for (const auto& file : test.files) known.add(file);
@@ -102,14 +102,14 @@ void compare(const FilesOf& training, const FilesOf& test) {
   }
 }
 
-/// Entries of a manifest, by path.
+/// Returns the manifest's entry of a path.
 std::optional<JsonView> entry_of(const JsonView& manifest, const std::string& path) {
   for (const auto& entry : manifest.at("files").items())
     if (entry.at("path").string() == fs::absolute(path).string()) return entry;
   return std::nullopt;
 }
 
-/// Of the files that the run trained on, the one with that content.
+/// Returns the training file of the run with the contents of `file`.
 std::optional<std::string> trained_as(const JsonView& manifest, const Paths& training, const std::string& file) {
   for (const auto& path : training)
     if (const auto entry = entry_of(manifest, path); entry && has_content(file, *entry)) return path;

@@ -1,5 +1,5 @@
-/// \file  Files that are both trained on and tested with, whatever they are called: paths, links and copies. Each is
-/// told in a warning; scores on them say what was learnt by heart.
+/// \file  Warns of files that are both trained on and tested with, under any path, link or copy. Scores on such files
+/// measure memorisation.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@
 
 namespace evenkeel {
 
-/// Warns of training files of any client or set that another one, or another task of the run, is tested with. A set's
-/// own files are told when they are read (data/tasks/file_task.cpp); rows that a set holds out of them are none. Of
-/// rows that are elsewhere nothing is known. Cost: a file is read only where a test file has its length.
+/// Warns of training files that another client, another set or another task of the run tests with. Overlap within one
+/// set is reported when the set is read (data/tasks/file_task.cpp). Rows that a set holds out of its own files do not
+/// count, and rows at nodes are not known. Cost: a file is read only if a test file has the same length.
 void warn_of_contamination(const Experiment& e);
 
-/// Warns of test files of `config` that the run in `folder` was trained on, as its manifest knows them: the latter need
-/// not be there any more. \throws kCheckpoint when manifest or partition are damaged
+/// Warns of test files of `config` that the run in `folder` was trained on. The training files are known by their
+/// fingerprints in the manifest and need not exist any more.
+/// \throws kCheckpoint when manifest or partition are damaged
 void warn_of_training_on(const ExperimentConfig& config, const std::filesystem::path& folder);
 
 }  // namespace evenkeel

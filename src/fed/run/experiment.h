@@ -7,6 +7,7 @@
 
 namespace evenkeel {
 
+/// A server with a fabric that holds all its clients.
 struct Experiment {
   Server server;
   LocalFabric fabric;

@@ -14,7 +14,7 @@ const std::vector<Example>& largest_shard(const Shards& shards) {
                            [](const auto& x, const auto& y) { return x.size() < y.size(); });
 }
 
-/// What `steps` optimiser steps of `client` measure.
+/// Runs `steps` optimiser steps of `client` and returns their report.
 LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile& client, int64_t steps) {
   const auto& rows = largest_shard(e.fabric.shards);
   auto& train = e.fabric.place.config.train;
@@ -27,13 +27,14 @@ LocalReport trained(Experiment& e, const ServerState& state, const ClientProfile
   return report_of<LocalReport>(reply);
 }
 
-/// To three digits: more are chance.
+/// Rounds to three significant digits; more are not reproducible.
 double rounded(double speed) {
   const double unit = std::pow(10.0, std::floor(std::log10(speed)) - 2);
   return std::round(speed / unit) * unit;
 }
 
-/// Rounds as long as a client's are, whose beginning counts too, or shorter ones where these take long.
+/// Measures with rounds of a client's full length, so that their start-up time counts, or shorter ones if those are
+/// slow.
 double tokens_per_second(Experiment& e, const ServerState& state, const ClientProfile& client, double seconds) {
   const double step = trained(e, state, client, 1).seconds;
   const auto rows = static_cast<int64_t>(largest_shard(e.fabric.shards).size());

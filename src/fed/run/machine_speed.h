@@ -1,5 +1,5 @@
-/// \file  How fast this machine trains, measured by training: what a device of `[client_profiles]`
-/// (fed/config/machine_profiles.h) is to say of it.
+/// \file  Measures the training speed of this machine, for a profile in `[client_profiles]`
+/// (fed/config/machine_profiles.h).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 namespace evenkeel {
 
-/// The K's of the clients, and those of the budgets 1/8, 1/4, 1/2 and 1, in rising order; of a dense model 0 alone.
+/// Returns the K's of the clients and of the budgets 1/8, 1/4, 1/2 and 1, in rising order; for a dense model only 0.
 std::vector<int64_t> measured_top_ks(const Experiment& e);
 
-/// Tokens per second of a client's training at each of `top_ks`, with the method, rows, batches, ranks and threads of
-/// `e`, as LocalReport::seconds counts them: after a step that is no part of it, rounds are repeated until they have
-/// taken `seconds`. Cost per K: that, and at least two steps. The run's state is that before its first round.
+/// Measures training speed in tokens per second at each of `top_ks`, with the method, rows, batches, rank and threads
+/// of `e`, in the state before the first round. One step is run for warm-up; then rounds are repeated until they have
+/// taken `seconds`. Cost per K: `seconds`, and at least two steps.
+/// \param seconds  measuring time per K, as LocalReport::seconds counts it
 MachineProfile measured_profile(Experiment& e, std::span<const int64_t> top_ks, double seconds);
 
 }  // namespace evenkeel

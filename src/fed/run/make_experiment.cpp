@@ -47,7 +47,7 @@ void check_model(const Server& server) {
   for (const double budget : server.config.evaluate.budgets) active_experts(server.model, budget, "evaluate.budgets");
 }
 
-/// What needs neither rows nor weights, and no client yet.
+/// Makes what needs neither rows nor weights nor clients.
 Experiment outlined(ExperimentConfig config) {
   const auto folder = resolve_model_path(config.model.path);
   auto shape = load_shape(folder, config.model.storage(config.output.dir));
@@ -64,7 +64,7 @@ Experiment outlined(ExperimentConfig config) {
                                           .bert_scorer = {}})};
 }
 
-/// \param with_rows  whether they have their training rows here
+/// Makes the clients. \param with_rows  true: with their training rows
 void take_clients(Experiment& e, bool with_rows) {
   const auto& place = e.fabric.place;
   if (with_rows) e.fabric.shards = make_shards(place.config, place.tokenizer, e.server.model);
@@ -77,7 +77,8 @@ void load_encoder(Experiment& e) {
   if (!bert.encoder.empty()) e.fabric.place.bert_scorer = BertScorer::load(bert.encoder, bert);
 }
 
-/// Memory suffices; and the files are read in the order of the disk, on all threads: loading finds them in memory.
+/// Checks that memory suffices and fingerprints the model's files. The latter reads them in the order of the disk with
+/// all threads, so that loading finds them in the page cache.
 void make_ready_to_train(const Experiment& e) {
   require_memory(memory_plan(e), machine::memory(), "the run");
   require_device_memory(e, machine_of(e.server.config));

@@ -7,24 +7,26 @@
 
 namespace evenkeel {
 
-/// The server alone, from the shapes of its model, and without clients.
+/// Makes the server from the shapes of its model, without clients.
 Server make_server(const ExperimentConfig& config, const CausalLm& shape);
 
+/// What an Experiment is for, which decides what is loaded.
 enum class Purpose {
-  kTrain,
-  kEvaluate,  ///< no rows
-  kPrepare,   ///< as kEvaluate, but the weights come later (load_weights)
-  kDryRun,    ///< rows, but a model without weights (load_shape)
-  kServe,     ///< neither rows nor weights: clients are elsewhere, and nothing is evaluated here
+  kTrain,     ///< rows and weights
+  kEvaluate,  ///< weights, no training rows
+  kPrepare,   ///< as kEvaluate, but the weights are loaded later by load_weights()
+  kDryRun,    ///< rows, and the shapes of the model without weights
+  kServe,     ///< neither rows nor weights, because all clients are nodes
 };
 
-/// Builds everything, and sets this process' threads to what the config says. `config` is settled. What
-/// costs little comes first: rows, clients and, to train, whether memory suffices (fed/run/memory_estimate.h); then the
-/// weights. \param check  more to be checked before the weights are there, e.g. check_evaluation()
-/// \throws kConfig, kData, kCheckpoint naming the file, the key and what was allowed.
+/// Builds server and clients and sets this process's number of threads. Cheap steps come first: rows, clients and, to
+/// train, the memory check (fed/run/memory_estimate.h). The weights are loaded last.
+/// \param config  a settled config
+/// \param check   called before the weights are loaded, e.g. check_evaluation(); may be empty
+/// \throws kConfig, kData, kCheckpoint naming the file, the key and the allowed values
 Experiment make_experiment(ExperimentConfig config, Purpose purpose,
                            const std::function<void(const Experiment& e)>& check = {});
-/// The weights in the place of the shapes, for what was made without. \throws as make_experiment()
+/// Loads the weights of an Experiment that was made without them. \throws as make_experiment()
 void load_weights(Experiment& e);
 
 }  // namespace evenkeel

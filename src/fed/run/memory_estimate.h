@@ -1,5 +1,5 @@
-/// \file  What a run will hold in memory, part by part, said before it begins: `evenkeel doctor --config`, and the
-/// first thing that `train` does after reading its rows.
+/// \file  Estimates the memory of a run, part by part, before it begins. `evenkeel doctor --config` prints the
+/// estimate, and `train` checks it after reading its rows.
 #pragma once
 
 #include "fed/run/experiment.h"
@@ -7,15 +7,16 @@
 
 namespace evenkeel {
 
-/// The worst moment of a run of `experiment`, whose model may be without weights: a client in its step, the server
-/// between two states, or an evaluation, beside what is held all the time. Needs its rows: the longest micro-batch
-/// counts, not data.cutoff.
+/// Estimates main memory at the largest moment of a run: a client in its step, the server during aggregation, or an
+/// evaluation, plus what is held all the time. The model may be without weights. The rows must be loaded, because the
+/// longest micro-batch counts, not data.cutoff.
 MemoryPlan memory_plan(const Experiment& experiment);
 
-/// What of it lies on the device of the base, where that is a GPU: the base, what all clients hold alike, a client in
-/// its step or an evaluation. Upper bounds, of activations in float32.
+/// Estimates memory on the GPU that holds the base: the base, the shared state, and a client in its step or an
+/// evaluation. The result is an upper bound, with activations in float32.
 MemoryPlan device_memory_plan(const Experiment& experiment);
-/// \throws kConfig with the largest part where `device` is a GPU without room for the plan.
+/// Checks that the GPU has enough free memory for device_memory_plan(). Does nothing for the processor.
+/// \throws kConfig naming the largest part
 void require_device_memory(const Experiment& experiment, c10::Device device);
 
 }  // namespace evenkeel

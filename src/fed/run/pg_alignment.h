@@ -1,7 +1,7 @@
-/// \file  Whether the pseudo-gradients of a state point where true gradients do. Source: the UB-SMoE paper, Table 8;
-/// how it was measured is not described (R45). Here: of the experts that no token of a batch reaches at the smallest
-/// client's K_c, those which the same batch does reach with more experts per token have a true gradient, and its cosine
-/// with what the server sends is taken over their adapters' tensors.
+/// \file  Measures the cosine between pseudo-gradients and true gradients. Source: the UB-SMoE paper, Table 8, which
+/// does not describe the measurement (R45). Here it is as follows. Experts are compared that no token of a batch
+/// reaches at the smallest client's K_c, but that the batch reaches with more experts per token. The latter gives their
+/// true gradient. The cosine with the server's pseudo-gradient is taken over the tensors of their adapters.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@
 
 namespace evenkeel {
 
-/// How an expert that is idle at K_c gets a true gradient.
+/// Number of experts per token with which idle experts get a true gradient.
 enum class AlignMode {
-  kKmax,   ///< the same rows with the checkpoint's own experts per token
+  kKmax,   ///< K_max, the checkpoint's own number
   kDense,  ///< the same rows with all experts
 };
 constexpr auto names(AlignMode) {
@@ -27,31 +27,36 @@ constexpr auto names(AlignMode) {
                     config::EnumName<AlignMode>{"dense", AlignMode::kDense}};
 }
 
-/// What the cosine would be if a pseudo-gradient belonged to no expert in particular: the compared experts'
-/// pseudo-gradients are dealt among them so that none keeps its own, kShuffles times, drawn by the run's seed.
+/// The cosine for pseudo-gradients of random other experts. The compared experts' pseudo-gradients are permuted
+/// kShuffles times so that none keeps its own. Permutations are drawn by the run's seed.
 struct ShuffledCosine {
   static constexpr int64_t kShuffles = 100;
-  double mean = 0, least = 0, most = 0;
+  double mean = 0, least = 0, most = 0;  ///< of the cosines of all permutations
 };
 
-/// Counts and the cosine of one layer, or of all layers with their tensors concatenated.
+/// Counts and cosine of one layer, or of all layers with their tensors concatenated.
 struct PgAlignment {
   std::string layer{};
-  int64_t idle = 0;                ///< experts without a token at K_c
-  int64_t compared = 0;            ///< of these, experts with a true gradient
-  int64_t zero = 0;                ///< of these, experts whose pseudo-gradient is zero
-  std::optional<double> cosine{};  ///< nothing where one side is zero; positive: both point uphill
-  /// Nothing where there is no cosine, or fewer than two experts to shuffle. Of all layers: over those that have two.
+  int64_t idle = 0;      ///< number of experts without a token at K_c
+  int64_t compared = 0;  ///< number of idle experts with a true gradient
+  int64_t zero = 0;      ///< number of compared experts with a zero pseudo-gradient
+  std::optional<double>
+      cosine{};  ///< nothing if one side is zero; positive: both point in the direction of higher loss
+  /// Nothing if there is no cosine or fewer than two experts are compared. For all layers: over layers that have two or
+  /// more.
   std::optional<ShuffledCosine> shuffled{};
 };
 
-/// One per MoE layer, and one named "all". `rows` are rows that nobody trained on, at the adapters of `state`.
-/// \throws kConfig when the method sends no pseudo-gradients or no row has a target.
+/// Computes the alignment of each MoE layer and of all together ("all").
+/// \param rows  rows that nobody trained on
+/// \throws kConfig when the method sends no pseudo-gradients or no row has a target
 std::vector<PgAlignment> pg_alignment(const Experiment& experiment, const ServerState& state,
                                       std::span<const Example> rows, AlignMode mode);
 
-/// The same for the last committed round of a run folder, on `limit` test rows of each of its evaluation tasks. Writes
-/// nothing. \param data  folder of the tasks' files, empty: the run's; \param device  as --device has it, likewise
+/// Computes the alignment for the last committed round of a run folder. Does not write into the folder.
+/// \param limit   number of test rows of each evaluation task
+/// \param data    folder of the tasks' files; empty: the run's
+/// \param device  as after --device; empty: the run's
 std::vector<PgAlignment> run_pg_alignment(const std::filesystem::path& folder, int64_t limit, AlignMode mode,
                                           const std::string& data = {}, const std::string& device = {});
 

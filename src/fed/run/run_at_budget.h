@@ -1,6 +1,6 @@
-/// \file  A run that answers: its model with everything that its last committed round gives a client of a budget:
-/// adapter, experts per token, gate weights, phi and output scales. Prepared as an evaluator is: what it says is what
-/// an evaluation scores.
+/// \file  A trained run as a model for inference at one budget. It has everything that the last committed round gives a
+/// client of that budget: adapter, experts per token, gate weights, phi and rescalers. It is prepared as an evaluation
+/// client is, so its outputs are those that evaluations score.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,18 @@
 
 namespace evenkeel {
 
-/// forward() borrows this object.
+/// A run's model with the setup of one budget. The result of forward() borrows this object.
 class RunAtBudget {
  public:
+  /// How to open a run.
   struct Options {
     double budget = 1.0;
-    std::string reading{};  ///< rank methods: a or b (TaskScore::reading); empty: the first of the run's
-    std::function<void(ExperimentConfig&)> adjust{};  ///< e.g. storage and threads
+    std::string reading{};                            ///< rank evaluation mode, a or b; empty: the first one of the run
+    std::function<void(ExperimentConfig&)> adjust{};  ///< changes the config, e.g. storage and threads
   };
 
-  /// \throws kIo when no run lives there; kConfig, kData, kCheckpoint as make_experiment().
+  /// Loads the model, the last committed round and its setup.
+  /// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
   RunAtBudget(const std::filesystem::path& folder, const Options& options);
 
   const CausalLm& model() const { return *experiment_.fabric.place.model; }

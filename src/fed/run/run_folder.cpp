@@ -15,7 +15,8 @@
 namespace evenkeel {
 namespace {
 
-/// Stands in the folder from prepare() until the manifest is written. What lies beside it then is ours to replace.
+/// Marker file in the folder from prepare() until the manifest is written. While it exists, all other files are
+/// replaced.
 constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::string_view kConfigFile = "config.toml", kPartition = "partition.json",
                            kChatTemplate = "chat_template.jinja";  // a copy, where data.chat_template names one
@@ -31,7 +32,7 @@ bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_part_of(file, name);
 }
 
-/// Nothing but a lock, and the marker as it was being written.
+/// Returns true if the folder holds only a lock and temporary files of the marker.
 bool only_locked(const fs::path& folder) {
   const auto entries = entries_of(folder);
   return std::all_of(entries.begin(), entries.end(), [](const fs::path& entry) {
@@ -43,7 +44,7 @@ bool only_began(const fs::path& folder) {
   return is_folder(folder) && (path_exists(folder / kUnfinished) || only_locked(folder));
 }
 
-/// What create() makes, as far as it came.
+/// Removes everything that an unfinished create() made.
 void remove_leftovers(const fs::path& folder) {
   for (const auto& name : kFirstFiles) remove_path(folder / name);
   remove_parts(folder, kFirstFiles);
@@ -55,7 +56,7 @@ void remove_leftovers(const fs::path& folder) {
   fs::remove_all(folder / kFederation, not_empty);  // of nodes that a server waited for
 }
 
-/// \throws kIo saying what can be done while another process works there.
+/// Checks that no other process works in the folder. \throws kIo with advice
 void check_unused(const fs::path& folder) {
   const auto holder = FolderLock::holder(folder);
   EK_CHECK(!holder, kIo, folder.string(), " is in use by ", *holder,
@@ -63,7 +64,7 @@ void check_unused(const fs::path& folder) {
            command_line({"status", folder.string()}));
 }
 
-/// \throws kIo unless the lock is all that is there.
+/// Checks that the folder holds only the lock. \throws kIo
 void check_empty(const fs::path& folder) {
   EK_CHECK(only_locked(folder), kIo, folder.string(), ": exists already and is not empty; choose another --out");
 }
@@ -88,7 +89,7 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
   return config;
 }
 
-/// At the end of a committed round, whose line of rounds.jsonl the commit holds.
+/// Returns the simulated time at the end of a committed round, from its line of rounds.jsonl in the commit.
 double simulated_seconds(const Commit& commit) {
   const auto place = concat("the record of round ", commit.round);
   const Json json = parse_json(commit.record, place, kCheckpoint);
@@ -96,7 +97,7 @@ double simulated_seconds(const Commit& commit) {
   return simulated ? record::read<SimulatedRound>(*simulated).end : 0;
 }
 
-/// The config that `manifest` holds. \throws kConfig unless config.toml says the same, byte for byte.
+/// Returns the config in `manifest`. \throws kConfig unless config.toml holds the same bytes
 ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   const auto file = folder / kConfigFile;
   const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("config").string();
@@ -113,7 +114,7 @@ ExperimentConfig checked_config(const fs::path& folder, const Json& manifest) {
   fail(kConfig, who, ": ", changes.empty() ? "no key has another value, but bytes differ" : join(changes, "; "));
 }
 
-/// The run's copy of the chat template that it was begun with.
+/// Returns the path of the run's copy of its chat template. \throws kCheckpoint when it has changed
 std::string own_template(const fs::path& folder, const Json& manifest) {
   const auto file = folder / kChatTemplate;
   const auto then = JsonView(manifest, (folder / kManifestFile).string(), kCheckpoint).at("chat_template").string();
@@ -134,13 +135,13 @@ SealedLines numbered(SealedLines lines) {
   return lines;
 }
 
-/// \throws kCheckpoint naming the first line of either that is damaged or not what it should be.
+/// Checks that all lines are undamaged. \throws kCheckpoint naming the first that is not
 void check_whole(const SealedLines& rounds, const SealedLines& evaluations) {
   rounds.whole();
   for (const auto& line : evaluations.whole().lines) record::read<EvaluationRecord>(line.view());
 }
 
-/// How many lines stand before the first of a later round than `round`.
+/// Returns the number of lines before the first one of a round later than `round`.
 size_t lines_until(const SealedLines& evaluations, int64_t round) {
   const auto& lines = evaluations.lines;
   const auto later = std::find_if(lines.begin(), lines.end(),
@@ -148,7 +149,7 @@ size_t lines_until(const SealedLines& evaluations, int64_t round) {
   return static_cast<size_t>(later - lines.begin());
 }
 
-/// Holds all it needs of the run.
+/// Returns a function that writes adapter/. It holds copies of the data it needs, so it can run in another thread.
 std::function<void()> adapter_writer(const fs::path& folder, const ServerState& state, const Server& server) {
   return [folder, change = state.common.base_change, adapters = completed(state.global.adapters, state.common.fixed),
           sites = server.sites, base = server.model_folder.string()] {
@@ -156,7 +157,7 @@ std::function<void()> adapter_writer(const fs::path& folder, const ServerState& 
   };
 }
 
-/// Whether its adapter is little memory and little work, beside whatever the next round does.
+/// Returns true if the adapter is small enough to be written in the background while the next round runs.
 bool is_small(const ServerState& state) {
   constexpr int64_t kMostNumbers = int64_t{1} << 24;
   int64_t numbers = 0;
@@ -225,8 +226,8 @@ RunFolder RunFolder::open(const fs::path& folder, std::optional<int64_t> from_ro
   return run;
 }
 
-/// What was opened needs the lines of its rounds, each whole; its own one may be missing, as the commit holds it. Where
-/// a round was asked for, what comes after it is no matter.
+/// Reads and checks the lines of all rounds up to the opened one. The opened round's own line may be missing, because
+/// its commit holds a copy. With `from_round`, later lines may be damaged.
 void RunFolder::read_records(std::optional<int64_t> from_round) {
   const auto rounds = read_rounds(folder_), evaluations = read_evaluations(folder_);
   const auto& commit = opened_.commit;
@@ -281,7 +282,7 @@ void RunFolder::extend(int64_t rounds) {
   changes_.rounds = rounds;
 }
 
-/// Those that the opened round leaves standing.
+/// Returns the scores up to the opened round.
 std::vector<EvaluationRecord> RunFolder::kept_scores() const {
   std::vector<EvaluationRecord> kept;
   for (const auto& line : read_evaluations(folder_).lines)
@@ -289,7 +290,7 @@ std::vector<EvaluationRecord> RunFolder::kept_scores() const {
   return kept;
 }
 
-/// A run of so many rounds from the start would not have been scored there.
+/// Moves scores to superseded.jsonl that a run with the new number of rounds would not have computed.
 void RunFolder::set_aside_scores() const {
   const auto file = folder_ / kEvaluations;
   if (!path_exists(file)) return;
@@ -307,7 +308,7 @@ void RunFolder::set_aside_scores() const {
   if (kept != text) write_file_atomic(file, kept);
 }
 
-/// The manifest before config.toml: who reads between the two knows by the manifest what was meant.
+/// Writes the manifest before config.toml, so that a reader between the two writes can detect the change.
 void RunFolder::write_changes() const {
   if (changes_.rounds) set_aside_scores();
   if (!changes_.files.empty()) remove_path(folder_ / kEvaluating);  // answers to rows that are no more

@@ -1,17 +1,18 @@
-/// \file  The folder of a run, never half-written: readers see the last committed round. All that is ours in it is
-/// sealed (base/plain/sealed.h); one process at a time writes (base/system/folder_lock.h), any number may read.
+/// \file  The folder of a run. Writes are atomic: readers always see the last committed round. All files written here
+/// are sealed (base/plain/sealed.h). One process writes at a time (base/system/folder_lock.h); any number may read.
 ///
-///   config.toml        resolved; equal to what manifest.json holds under "config"
-///   manifest.json      fed/store/manifest.h; its presence makes the run
-///   partition.json     row indices of every client, where the run deals them out
-///   checkpoint/        fed/store/run_checkpoint.h
-///   rounds.jsonl       a line per committed round (fed/store/round_records.h)
-///   evaluations.jsonl  a line per round, task and budget (fed/store/round_records.h)
-///   superseded.jsonl   lines of evaluations.jsonl that are none any more since the run was extended
-///   missing_scores.jsonl  a line whenever a federation's node gave no score (fed/store/round_records.h)
-///   evaluating.jsonl   while an evaluation is under way: what is answered so far (scoring/answer_journal.h)
-///   log.txt            what was logged, with times, by every process that worked on the run
-///   adapter/           the global adapter in PEFT's layout, made anew from the checkpoint whenever a run goes on
+///   config.toml           the settled config; equal to "config" in manifest.json
+///   manifest.json         fed/store/manifest.h; a folder with this file holds a run
+///   partition.json        row indices of every client, if the run divides rows among clients
+///   chat_template.jinja   copy of the file that data.chat_template named, if any
+///   checkpoint/           fed/store/run_checkpoint.h
+///   rounds.jsonl          one line per committed round (fed/store/round_records.h)
+///   evaluations.jsonl     one line per score (fed/store/round_records.h)
+///   superseded.jsonl      lines of evaluations.jsonl that do not belong to the run since it was extended
+///   missing_scores.jsonl  one line per score that a federation's node did not return (fed/store/round_records.h)
+///   evaluating.jsonl      answers of an evaluation under way (scoring/answer_journal.h)
+///   log.txt               log lines with times, of every process that worked on the run
+///   adapter/              the global adapter in PEFT's layout; written again from the checkpoint when a run is resumed
 #pragma once
 
 #include <filesystem>
@@ -32,64 +33,72 @@
 
 namespace evenkeel {
 
+/// The open, locked folder of a run.
 class RunFolder {
  public:
-  /// A folder to hold a new run, locked: made, or empty already, or left by a run that was stopped before it began.
-  /// \throws kIo when it holds anything else, is not writable, or another process works in it; the message names the
-  /// next step.
+  /// Creates or takes over a folder for a new run and locks it. The folder may exist if it is empty, or if a run was
+  /// stopped there before it began.
+  /// \throws kIo when the folder holds anything else, is not writable, or is in use by another process; the message
+  /// names the next step
   static FolderLock prepare(const std::filesystem::path& folder);
-  /// Undoes prepare() of a folder that it made, when no run begins there after all.
+  /// Removes what prepare() and create() made in a new folder, when no run begins there.
   static void abandon(const std::filesystem::path& folder, FolderLock lock);
-  /// Whether a run lives there.
+  /// Returns true if the folder holds a run.
   static bool holds_run(const std::filesystem::path& folder);
-  /// Whether there is no such folder, it is empty, or create() did not get to its end there.
+  /// Returns true if the folder does not exist, is empty, or holds an unfinished create().
   static bool nothing_began(const std::filesystem::path& folder);
 
-  /// Writes config, partition, the marker and, last, the manifest. \param lock  of prepare() \param shards  null where
-  /// clients keep their rows to themselves: then there is no partition.json
+  /// Writes config, partition, the checkpoint's marker and, last, the manifest.
+  /// \param lock    the result of prepare()
+  /// \param shards  null if clients keep their rows to themselves; partition.json is then not written
   static RunFolder create(const std::filesystem::path& folder, FolderLock lock, const Server& server,
                           const Shards* shards, const RunRequest& request);
 
-  /// A run that was begun earlier, locked, read and checked; nothing is changed before settle().
-  /// \param from_round  go on from that round, which may not be the last one; what came after it need not be whole
-  /// \throws kIo when there is none or another process works in it; kCheckpoint, kNumeric saying what is damaged and
-  /// what is whole.
+  /// Opens, locks and checks an existing run. It changes nothing; settle() does.
+  /// \param from_round  continue from this round, which may not be the last one; data of later rounds may be damaged
+  /// \throws kIo when the folder holds no run or is in use by another process; kCheckpoint, kNumeric naming what is
+  /// damaged and the newest undamaged round
   static RunFolder open(const std::filesystem::path& folder, std::optional<int64_t> from_round = std::nullopt);
-  /// \throws kCheckpoint when state or partition are not those of `server` and `shards`.
+  /// Compares the stored state and partition with the server and the shards.
+  /// \throws kCheckpoint when they do not match
   void check(const Server& server, const Shards* shards) const;
-  /// Compares the files that the run was made with, with what they are now. Test files that no score was computed from
-  /// may have changed: settle() records it. \throws kIo, kData for any other, naming it
+  /// Compares the input files with the manifest. Test files from which no score was computed may have changed; settle()
+  /// records the change.
+  /// \throws kIo, kData naming a file that is missing or must not have changed
   void check_files();
-  /// The run has `rounds` in all from now on. \throws kConfig when it cannot: see check_extension()
+  /// Sets the number of rounds of the run; settle() records it.
+  /// \throws kConfig when the run cannot have that number, see check_extension()
   void extend(int64_t rounds);
-  /// After all checks: writes what has changed into config.toml and manifest.json, brings everything back to the
-  /// round that was opened and removes what a killed process left.
+  /// Writes the changes into config.toml and manifest.json, brings all files back to the opened round, and removes
+  /// temporary files of killed processes. Call it after all checks.
   void settle() const;
 
   const std::filesystem::path& path() const { return folder_; }
   const Checkpoint& checkpoint() const { return checkpoint_; }
   const ExperimentConfig& config() const { return config_; }
-  /// The round that was opened; nothing before the first one.
+  /// Moves the opened round's snapshot out, or returns nothing if no round is committed.
   std::optional<Snapshot> take_snapshot();
 
-  /// Commits a round: snapshot, marker, then the line of rounds.jsonl and adapter/. Older rounds are removed beside the
-  /// next one, and an adapter/ of at most 64 MiB written there; the round's journal gives way to the next one's. What
-  /// fails beside is an error of the next call of this or of finish().
+  /// Commits a round: writes the snapshot, the marker, and the line of rounds.jsonl. A background thread removes old
+  /// rounds and writes adapter/ if it is small (at most 64 MiB); a larger adapter/ is written before the call returns.
+  /// An error of the background thread is thrown by the next commit() or finish().
   void commit(const Snapshot& snapshot, const RoundRecord& record, const Server& server) const;
-  /// No round comes after the last: returns when nothing is under way any more, and its journal is gone.
+  /// Ends the run after its last round: waits for the background thread and removes the last journal.
   void finish(int64_t last_round) const;
-  /// What is logged from now on, and what `held` has held, goes to log.txt as long as this object lives.
+  /// Copies log lines to log.txt for as long as this object exists, beginning with those that `held` has collected.
   void keep_log(std::unique_ptr<log::File> held = std::make_unique<log::File>());
-  /// A line for log.txt alone.
+  /// Writes a line to log.txt only.
   void note(log::Level level, std::string_view line) const;
 
-  /// Writes adapter/. A run that goes on does it first: it may have been stopped between a commit and its adapter.
+  /// Writes adapter/. Call it when a run is resumed, because the run may have been stopped between commit and adapter.
   void save_adapter(const ServerState& state, const Server& server) const;
+  /// Appends a line to evaluations.jsonl.
   void add_evaluation(const EvaluationRecord& score) const;
+  /// Appends a line to missing_scores.jsonl.
   void add_missing(const MissingScore& score) const;
-  /// What the evaluation that is under way has answered, and an earlier process of the same evaluation.
+  /// Returns the journal of answers of the evaluation under way, with those of earlier processes.
   const std::shared_ptr<AnswerJournal>& answers() const;
-  /// All lines of evaluations.jsonl.
+  /// Returns all lines of evaluations.jsonl. \throws kCheckpoint when one is damaged
   std::vector<SealedLine> evaluations() const;
 
  private:
@@ -108,21 +117,22 @@ class RunFolder {
   Checkpoint checkpoint_;
   ExperimentConfig config_;
   CommittedRound opened_;
-  int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // of the lines that the opened round leaves standing
+  int64_t round_bytes_ = 0, evaluation_bytes_ = 0;  // end of the lines that belong to the opened round
   mutable std::shared_ptr<AnswerJournal> answers_;
   std::unique_ptr<log::File> log_;
   RunChanges changes_;                  // written by settle()
-  bool record_missing_ = false;         // its own line of rounds.jsonl was not written any more
-  std::unique_ptr<Background> beside_;  // last: it is done before the lock goes
+  bool record_missing_ = false;         // the opened round's line of rounds.jsonl is missing
+  std::unique_ptr<Background> beside_;  // declared last, so that it ends before the lock is released
 };
 
-/// The config a run was made with. \throws kIo when no run lives there, kCheckpoint, kConfig when config.toml is not
-/// what the run wrote, naming the keys that differ.
+/// Reads the config of a run.
+/// \throws kIo when the folder holds no run; kCheckpoint when the manifest is damaged; kConfig naming the keys that
+/// differ when config.toml was edited
 ExperimentConfig run_config(const std::filesystem::path& folder);
 
-/// Lines of rounds.jsonl up to the first that is damaged or not the next round.
+/// Reads the lines of rounds.jsonl up to the first that is damaged or out of order.
 SealedLines read_rounds(const std::filesystem::path& folder);
-/// Lines of evaluations.jsonl.
+/// Reads the lines of evaluations.jsonl up to the first that is damaged.
 SealedLines read_evaluations(const std::filesystem::path& folder);
 
 }  // namespace evenkeel

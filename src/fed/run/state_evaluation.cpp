@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-/// Of a federation's run: rows that only its nodes have cannot be scored again here.
+/// Removes tasks with rows that only a federation's nodes have, because they cannot be scored here.
 void leave_out_rows_elsewhere(ExperimentConfig& config) {
   auto here = config.tasks_here();
   if (here.size() == config.evaluate.tasks.size()) return;
@@ -42,14 +42,14 @@ std::vector<ServedBy> served_elsewhere(const Server& server, const ServerState& 
   return server.unexportable_routing(state, point).served_differently();
 }
 
-/// What two scores must share to be the same but for whom they are of.
+/// The values that two scores of different clients must share to be equal.
 using Alike = std::tuple<std::string, std::string, ServedBy, double, int64_t>;
 Alike alike(const Server& server, const EvaluationPoint& point, const std::string& task) {
   const auto evaluator = server.evaluator(point);
   return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
 }
 
-/// Answers are kept in `journal`, under all that they depend on: config, state, and the files as they are now.
+/// Stores answers in `journal` under a key of everything they depend on: config, state, and the files' contents.
 void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
   std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
   for (const auto& file : input_files(e.server.config, e.server.model_folder, {}))
@@ -58,7 +58,7 @@ void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
   e.fabric.place.answers_of = concat(sha256(text).substr(0, 16), ", ");
 }
 
-/// One evaluation of a state in the making: what is scored, and what is known of the rows of all.
+/// The state of an evaluation while it runs: the scores so far, and the scores on the rows of all clients.
 struct Evaluation {
   const Server& server;
   Fabric& fabric;
@@ -75,7 +75,7 @@ struct Evaluation {
     scores.push_back(std::move(*made));
   }
 
-  /// Nothing where it is missing.
+  /// Computes a score, or returns nothing if it is missing.
   std::optional<TaskScore> make(const EvaluationPoint& point, const std::string& task) {
     const auto same = point.own_rows() ? of_all.end() : of_all.find(alike(server, point, task));
     auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);

@@ -1,6 +1,6 @@
-/// \file  Evaluation of a federated state. Evaluation is a client that never trains: the state is broadcast to it, it
-/// prepares as any client of that budget does, and then answers the tasks. One code path, so no skew between training
-/// and evaluation. Example:  auto scores = evaluate_run("runs/demo", {.budgets = {0.125, 1.0}});  score_table(scores)
+/// \file  Evaluates a federated state. An evaluation client, which never trains, receives the broadcast, prepares it as
+/// any client of its budget does, and answers the tasks. Training and evaluation thus use the same code. Example: auto
+/// scores = evaluate_run("runs/demo", {.budgets = {0.125, 1.0}});  score_table(scores)
 #pragma once
 
 #include <cstdint>
@@ -17,72 +17,73 @@
 
 namespace evenkeel {
 
-/// Told while it lasts; may throw to interrupt.
+/// Receives progress: rows done of `rows`. It may throw to interrupt the evaluation.
 using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
 
-/// The points that `[evaluate]` asks for, budget by budget. Without experts there is no reading b. Where `state` is
-/// routed with what does not travel (fed/exchange/unexportable_routing.h), each point is followed by the same as others
-/// serve it; but for reading a, whose cut adapter is not what is exported.
+/// Lists the points of `[evaluate]`, budget by budget. Dense models have no rank evaluation mode b. If an exported
+/// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by points
+/// for other programs, except in mode a, whose cut adapter is not exported.
 std::vector<EvaluationPoint> evaluation_points(const Server& server, const ServerState& state);
 
-/// With `evaluate.per_client`, every client's budget with each reading, on its own test rows, where it has any, and on
-/// those of all.
+/// Lists the points of `evaluate.per_client`: for every client's budget and rank evaluation mode, its own test rows (if
+/// it has any) and the rows of all clients. Empty if per_client is false.
 std::vector<EvaluationPoint> client_points(const Server& server);
 
-/// Of server.tasks, those whose rows are those that clients bring.
+/// Returns the tasks of server.tasks with rows that belong to clients.
 std::vector<std::string> client_tasks(const Server& server);
 
-/// Reads all rows that the run scores, those of clients too, and checks what can be checked without the
-/// model's weights. \throws kIo, kData naming file or task, and row, of the first that cannot be scored
+/// Reads all test rows of the run, with those of clients, and checks everything that does not need the weights.
+/// \throws kIo, kData naming file or task, and row, of the first row that cannot be scored
 void check_evaluation(const Experiment& e);
 
-/// Told of a client that gives no score of its rows, and why.
+/// Reports a client that returns no score, and why.
 using LossCallback = std::function<void(int64_t client, const std::string& why)>;
 
-/// One task at one point, on the rows that `[evaluate]` and `[data]` say, by the fabric's evaluator.
-/// \param ask  its reading is the point's \param on_loss  empty: such a client is an error
-/// \return nothing where everybody who was to score is lost
+/// Scores one task at one point, with the fabric's evaluation client, on the rows of `[evaluate]` and `[data]`.
+/// \param ask      the task and options; its rank evaluation mode is replaced by the point's
+/// \param on_loss  empty: a lost client is an error
+/// \return nothing if every client that was to score is lost
 std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerState& state,
                             const EvaluationPoint& point, Score ask, const EvaluationProgress& on_progress = {},
                             const LossCallback& on_loss = {});
 
-/// Told of each score as soon as it is there.
+/// Receives each score when it is ready.
 using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
 
-/// What an evaluation asks and tells while it lasts; each may be empty.
+/// Callbacks of an evaluation. Each may be empty.
 struct EvaluationHooks {
-  /// A score that is there already is not made again.
+  /// Returns a score that already exists, so that it is not computed again.
   std::function<std::optional<TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
   EvaluationProgress on_progress{};
-  ScoreCallback on_score{};  ///< of those that are made; with predictions if they are asked for
-  /// A score, or the part of it that `client` should have given, is missing. Empty: that is an error.
+  ScoreCallback on_score{};  ///< receives computed scores; with predictions if `predictions` is true
+  /// Reports that a score, or `client`'s part of it, is missing. If empty, a missing score is an error.
   std::function<void(const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why)>
       on_missing{};
   bool predictions = false;
 };
 
-/// All tasks of `[evaluate]` at all its points, task by task within each budget; then, client by client, what
-/// `evaluate.per_client` asks for, without those that are missing. On the rows of all, one scoring serves every client
-/// of that budget and rank.
+/// Scores all tasks of `[evaluate]` at all its points, task by task within each budget, then the points of
+/// `evaluate.per_client`. On the rows of all clients, clients of equal budget and rank share one score.
+/// \return the scores, without missing ones
 std::vector<TaskScore> evaluate_state(const Server& server, Fabric& fabric, const ServerState& state,
                                       const EvaluationHooks& hooks = {});
 
-/// The state after the last committed round, which the fabric's clients then know; before the first one, what a run
-/// begins with.
+/// Reads the state after the last committed round and sends its shared state to the fabric's clients. Before the first
+/// round it makes the initial state.
 ServerState last_state(Experiment& experiment, const Checkpoint& checkpoint);
 
-/// What `evenkeel evaluate --run` may change of the run's own `[evaluate]`.
+/// Values of a run's `[evaluate]` that `evenkeel evaluate --run` can change.
 struct RunEvaluation {
   std::optional<std::vector<std::string>> tasks;
   std::optional<std::vector<double>> budgets;
   std::optional<int64_t> limit;
-  std::filesystem::path journal{};  ///< what is answered is kept there by batch and not answered again; empty: nowhere
-  bool predictions = true;          ///< whether on_score is told them
-  std::function<void(ExperimentConfig&)> adjust;  ///< anything else, e.g. decoding or where the data is
+  std::filesystem::path journal{};  ///< file that stores answers by batch, so that they are not repeated; empty: none
+  bool predictions = true;          ///< true: on_score receives predictions
+  std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
 };
 
-/// Scores the last committed round of a run folder, task by task within each budget. Writes nothing into it.
-/// \throws kIo when no run lives there; kConfig, kData, kCheckpoint as make_experiment().
+/// Scores the last committed round of a run folder, task by task within each budget. Does not write into the folder.
+/// \throws kIo when the folder holds no run; kConfig, kData, kCheckpoint as make_experiment()
 std::vector<TaskScore> evaluate_run(const std::filesystem::path& folder, const RunEvaluation& changes,
                                     const EvaluationProgress& on_progress = {}, const ScoreCallback& on_score = {});
 

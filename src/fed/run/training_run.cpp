@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kFlushSeconds = 0.5;  // of training that a machine without power may lose
 
-/// A run in the making.
+/// The arguments of complete_run().
 struct Course {
   const Server& server;
   Fabric& fabric;
@@ -38,7 +38,7 @@ Snapshot first_snapshot(const Course& run) {
   return snapshot;
 }
 
-/// All that the run will read, before its weights are.
+/// Checks all inputs of the run before the weights are loaded.
 void check_beginning(const Experiment& e) {
   check_start(e.server);
   check_evaluation(e);
@@ -88,7 +88,7 @@ void note_missing(const Course& run, MissingScore missing) {
   run.folder.add_missing(missing);
 }
 
-/// Scores `state` on all tasks at all budgets; what evaluations.jsonl holds already is not done again.
+/// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
 std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
   const auto& server = run.server;
   const auto known = known_scores(run.folder, state.round);
@@ -122,7 +122,7 @@ void log_round(const RoundRecord& record, int64_t rounds) {
             static_cast<int64_t>(record.seconds.tokens_per_second), " tokens/s");
 }
 
-/// More threads than processors wait for each other.
+/// Warns if parallel clients use more threads than there are processors.
 void warn_of_threads(const ExperimentConfig& config) {
   const int64_t threads = config.threads * config.clients.parallel, processors = machine::processors();
   if (config.clients.parallel == 1 || threads <= processors) return;
@@ -131,7 +131,8 @@ void warn_of_threads(const ExperimentConfig& config) {
                " processors: slower than with threads = ", std::max<int64_t>(1, processors / config.clients.parallel));
 }
 
-/// The round after `now`; again where the fabric recovers from what broke it. What had arrived is in the journal.
+/// Runs the round after `now`, and runs it again if the fabric recovers from an error. The journal keeps uploads that
+/// had arrived.
 RoundResult play_round(const Course& run, const Snapshot& now, RunProgress& progress) {
   for (;;) try {
       const auto& checkpoint = run.folder.checkpoint();
@@ -153,7 +154,7 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   return std::move(result.next);
 }
 
-/// Whether this command, not the one that began the run, says which kernels make products, or another device or engine.
+/// Returns true if this command, and not the one that began the run, sets kernels, device or engine.
 bool tells_arithmetic(const RunRequest& request, const ModelSection& run) {
   if (request.says("model.compute_dtype=") || request.says("model.products.")) return true;
   const auto asked = request.config().model;
@@ -168,7 +169,7 @@ void take_arithmetic(const ModelSection& from, ModelSection& to) {
   to.products = from.products;
 }
 
-/// The run's config, with the arithmetic that `asked` tells, on this machine.
+/// Returns the run's config with the arithmetic of `asked`, settled on this machine.
 ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& asked) {
   take_arithmetic(asked.model, run.model);
   run.model.settle(machine_choices(run));
@@ -178,7 +179,7 @@ ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& a
   return run;
 }
 
-/// All rounds that are left, and their evaluations. \return the scores of the last round
+/// Runs the remaining rounds and their evaluations. \return the scores of the last round
 std::vector<TaskScore> play_run(const Course& run) {
   const auto& [server, fabric, folder, stop] = run;
   const auto& config = server.config;

@@ -1,4 +1,4 @@
-/// \file  A federated fine-tuning run from beginning, or from where it stopped, to end.
+/// \file  Begins, resumes and completes a federated fine-tuning run.
 #pragma once
 
 #include <functional>
@@ -12,44 +12,49 @@
 
 namespace evenkeel {
 
-/// A run whose clients are on this machine.
+/// A run with all clients in this process.
 struct Run {
   Experiment experiment;
   RunFolder folder;
 };
 
-/// Told while a run is made, before anything in its folder says that it is there; each may be empty. May throw.
+/// Callbacks while a run is built, before its folder is written. Each may be empty. They may throw to stop.
 struct RunHooks {
-  /// Settled; nothing large is built yet. \param begun_with  settings of the command that began a run that goes on
+  /// Receives the settled config before anything large is built.
+  /// \param begun_with  of a resumed run: the settings of the command that began it
   std::function<void(const ExperimentConfig& config, const std::vector<std::string>& begun_with)> on_config{};
+  /// Receives the server and clients, with loaded weights.
   std::function<void(const Experiment& experiment)> on_experiment{};
 };
 
-/// A new run: checks the folder, builds everything, writes config, partition and manifest. \throws Error of whatever is
-/// wrong; the folder then holds no run.
+/// Begins a new run: checks the folder, builds server and clients, and writes config, partition and manifest.
+/// \throws Error; the folder then holds no run
 Run begin_run(const RunRequest& request, const RunHooks& hooks = {});
 
-/// \param as_run  what such a run makes of a config beside settling it; empty: nothing
-/// \throws kConfig naming the keys that a resumed run is asked to change. Settings it was begun with need not be
-/// repeated. \return those
+/// Checks that a request does not change the config of an existing run. Settings with which the run began need not be
+/// repeated.
+/// \param as_run  changes the requested config before the comparison; empty: no change
+/// \return the settings with which the run began
+/// \throws kConfig naming the keys that differ
 std::vector<std::string> refuse_changes(const RunRequest& request, const RunFolder& folder,
                                         const std::function<ExperimentConfig(ExperimentConfig)>& as_run = {});
 
-/// A run begun earlier, with the config in its folder. Where none began yet (no folder, an empty one, or one in which a
-/// run was stopped before its first round), one begins. Nothing in the folder is changed before everything that the run
-/// needs was read and checked. \param from_round  go on from this round instead of the last committed one
-/// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or damaged, or a file the run was
-/// made with is gone or changed; kConfig naming each key that `request` asks for with another value than the run has.
-/// What it leaves out of the settings that the run was begun with is not asked for. Arithmetic alone it may change,
-/// for as long as it says so: settings of model.compute_dtype (auto: measured here and now), model.products,
-/// model.device and model.engine. With `train.rounds=N` among the settings of `request` the run has N rounds from now
-/// on (fed/store/run_changes.h).
+/// Resumes a run with the config in its folder. If no run began there (no folder, an empty one, or a run stopped before
+/// its manifest was written), it begins one. The folder is changed only after all inputs are read and checked.
+///
+/// A request may change two things. `train.rounds=N` sets the number of rounds (fed/store/run_changes.h). Settings of
+/// model.compute_dtype (auto: measured now), model.products, model.device and model.engine hold for this process only.
+/// \param from_round  continue from this round instead of the last committed one
+/// \throws kIo, kData, kCheckpoint when the folder holds something else, is in use or is damaged, or when an input file
+/// is missing or has changed; kConfig naming each key that `request` would change
 Run resume_run(const RunRequest& request, std::optional<int64_t> from_round = std::nullopt, const RunHooks& hooks = {});
 
-/// Trains what is left of the rounds, committing each, and evaluates when `[evaluate]` says so. Interrupted or killed
-/// anywhere, a resumed run ends with the same bits, whatever `fabric` reaches the clients then. \param folder  begun or
-/// opened for the run of `server` \param stop  asked after every step and batch
-/// \return the scores of the last round. \throws Interrupted at a safe place.
+/// Trains the remaining rounds, commits each, and evaluates as `[evaluate]` says. After an interruption or kill at any
+/// point, a resumed run gives bit-identical results, on any fabric.
+/// \param folder  created or opened for the run of `server`
+/// \param stop    called after every step and batch; returns true to stop
+/// \return the scores of the last round
+/// \throws Interrupted at a point from which the run can be resumed
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder,
                                     const StopRequest& stop = {});
 

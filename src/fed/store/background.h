@@ -1,4 +1,4 @@
-/// \file  One thing done after another beside the thread that asks for it.
+/// \file  Runs jobs in order in a background thread.
 #pragma once
 
 #include <condition_variable>
@@ -10,15 +10,16 @@
 
 namespace evenkeel {
 
-/// A thread that does what it is given, in order, with as many of the pool's threads as `threads` says. At most one
-/// thing waits while another is being done: who gives more waits. Threads: one gives.
+/// A background thread that runs jobs in order. It uses as many threads of the pool as the config allows. At most one
+/// job waits while another runs, so give() blocks when a job is already waiting. Threads: one thread calls give() and
+/// finish().
 class Background {
  public:
   Background() : thread_([this](const std::stop_token& stop) { run(stop); }) {}
-  /// Does what it was given; an error that nobody heard of is lost.
+  /// Runs the jobs that were given, then joins. An error that was not rethrown is dropped.
   ~Background() {
     {
-      const std::scoped_lock lock(mutex_);  // or the thread could miss it between its look and its sleep
+      const std::scoped_lock lock(mutex_);  // else the thread could miss the request between its test and its wait
       thread_.request_stop();
     }
     changed_.notify_all();
@@ -26,7 +27,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// Returns when it is next in line. \throws what an earlier one failed with, once.
+  /// Queues a job and returns when it is next to run. \throws the error of an earlier job, once
   void give(std::function<void()> work) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !next_; });
@@ -34,7 +35,7 @@ class Background {
     next_ = std::move(work);
     changed_.notify_all();
   }
-  /// Returns when all is done. \throws as above.
+  /// Returns when all jobs are done. \throws the error of a job, once
   void finish() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !next_ && !busy_; });

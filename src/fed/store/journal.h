@@ -1,12 +1,11 @@
-/// \file  Uploads on disk. What a client sends is written as a file when it arrives and read back, memory-mapped, for
-/// the aggregate; a round that was interrupted finds the uploads that had arrived and does not train those clients
-/// again.
+/// \file  The journal of a round: uploads on disk. An upload is written to a file when it arrives and memory-mapped for
+/// the aggregation. After an interruption, clients whose uploads are in the journal do not train again.
 ///
-/// Layout of a journal's folder, per client id:
-///   <id>.upload.safetensors   the payload, as it crossed the wire: its length is what traffic reports count; absent
-///                             when it stayed where it was made
-///   <id>.memory.safetensors   what the client keeps for itself until its next round; absent when it keeps nothing
-///   <id>.json                 what the client measured, and the SHA-256 of the files above, sealed
+/// Files in a journal's folder, per client id:
+///   <id>.upload.safetensors   the payload as it was sent, so its length is the reported traffic; absent if the upload
+///                             stayed in the process that made it
+///   <id>.memory.safetensors   tensors that the client keeps until its next round; absent if there are none
+///   <id>.json                 the client's measurements and the SHA-256 of the files above, sealed
 ///                             (base/plain/sealed.h). It is written last; without it the upload does not count
 #pragma once
 
@@ -28,13 +27,13 @@
 
 namespace evenkeel {
 
-/// What is known of one client's round besides its upload.
+/// Measurements of one client's round. The upload itself is a separate file.
 struct ClientRecord : LocalReport {
   int64_t id = 0;
   int64_t bytes_down = 0, bytes_up = 0;
-  std::map<std::string, int64_t> down_parts{}, up_parts{};  ///< the same by content (lora/payload.h)
+  std::map<std::string, int64_t> down_parts{}, up_parts{};  ///< bytes by kind of content (lora/payload.h)
   double flops = 0;
-  std::vector<FileSeal> files{};  ///< of the upload and, where there is one, the memory
+  std::vector<FileSeal> files{};  ///< seals of the upload's file and, if it exists, the memory's
 
   void visit(auto& field) {  // base/format/record.h
     field("id", id);
@@ -48,65 +47,65 @@ struct ClientRecord : LocalReport {
   }
 };
 
-/// The journal of one round. Cheap to make: all that counts is in the folder. Files that this journal wrote and that
-/// nobody touched since are read without being hashed again, which keeps checksums below 2 % of a round. Threads: one
-/// uses it.
+/// The journal of one round. Construction is cheap, because all its data is in the folder. Files that this object wrote
+/// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round.
+/// Threads: one.
 class RoundJournal {
  public:
-  /// Makes the folder if it is missing.
-  /// \param flush_s  seconds for which clients' files may wait to be flushed to disk, together; above 0, what takes no
-  ///                 more than 64 MiB is also written beside the caller, who goes on to the next client. A killed
-  ///                 process loses the last two at most; a machine that loses power loses those that waited: their
-  ///                 clients are trained again, to the bit. 0 where a client cannot be asked again at no other cost.
-  /// \param replaces  the journal of the round before, which is committed: one upload of it is removed for each that
-  ///                  is written here. Its memory in the system's cache is then taken over as it is; left free for
-  ///                  seconds, a virtual machine gives it back to its host, and getting it again costs more than
-  ///                  writing to it.
+  /// Creates the folder if it is missing.
+  /// \param flush_s   Longest time in seconds before files are flushed to disk together. Above 0, uploads of up to 64
+  /// MiB are also written by a background thread while the caller continues. A killed process then loses at most the
+  /// last two uploads, and a power failure loses those not flushed; their clients train again with bit-identical
+  /// results. 0 flushes each file at once; use it if repeating a client's work has other costs than time.
+  /// \param replaces  Journal of the previous, committed round. For each upload written here, one upload of that
+  /// journal is removed, so that the new file reuses its page cache. (A virtual machine returns page cache that stays
+  /// free for seconds to its host, and getting it back is slower than writing.)
   explicit RoundJournal(std::filesystem::path folder, double flush_s = 0, const std::filesystem::path& replaces = {});
 
-  /// Whether the client's upload arrived, and is as it arrived. A damaged one is warned of and counts as none: the
-  /// client makes it again, to the bit.
+  /// Returns true if the client's upload is stored and its checksum is right. A damaged upload causes a warning and
+  /// returns false; the client then makes it again with bit-identical results.
   bool holds(int64_t client) const;
-  /// Encodes the upload where that is still to be done, and writes it, memory and record, on disk at once or with
-  /// flush(). Sets record.bytes_up, up_parts and files. What cannot be written beside the caller is an error of
-  /// whichever call comes next.
+  /// Encodes the upload if necessary and writes upload, memory and record. They are flushed at once or later, see
+  /// `flush_s`. Sets bytes_up, up_parts and files of the stored record. An error of the background thread is thrown by
+  /// the next call.
   void store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
-  /// The same of a client whose upload stays where it was made, but for what is known of it already: bytes_up and
-  /// up_parts. holds() does not count it: whoever goes on after an interruption finds no upload.
+  /// Writes memory and record of a client whose upload stays in the process that made it. `record` must already hold
+  /// bytes_up and up_parts. holds() remains false, so after an interruption the client trains again.
   void note(ClientRecord record, const TensorMap& memory);
-  /// Returns when all that was stored is on disk.
+  /// Flushes all stored files to disk.
   void flush();
 
+  /// Reads the client's record. \throws kCheckpoint when it is missing or damaged
   ClientRecord record(int64_t client) const;
-  /// The client's contribution; tensors are views of the file. \throws kCheckpoint when a file is damaged, as all
-  /// below.
+  /// Reads the client's upload. Its tensors are views of the mapped file. \throws kCheckpoint when a file is damaged
   ClientUpdate update(const ClientProfile& client) const;
-  /// Its file. REQUIRES that holds() is true
+  /// Returns the path of the client's upload. REQUIRES holds(client)
   std::filesystem::path upload(int64_t client) const;
-  /// A copy of what the client keeps; empty when it keeps nothing.
+  /// Returns a copy of the client's memory; empty if it keeps none. \throws kCheckpoint when a file is damaged
   TensorMap memory(int64_t client) const;
 
  private:
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
-  /// Now, or beside the caller. \param bytes  that `work` holds in memory
+  /// Runs `work` now or in the background thread. \param bytes  memory that `work` holds
   void write(int64_t bytes, std::function<void()> work) const;
   void write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
-  /// The last part of both: memory and record, beside the files that are there.
+  /// Writes memory and record. store() and note() end with it.
   void finish(ClientRecord record, const TensorMap& memory);
   void flush_waiting();
   void settle() const;
-  /// The client's file of that kind after its bytes were checked; nothing when `record` names none.
+  /// Returns the client's file with that suffix after checking its bytes, or nothing if `record` names none.
   std::optional<std::filesystem::path> checked(const ClientRecord& record, std::string_view suffix) const;
 
   void put(const std::filesystem::path& file, std::string_view bytes);
 
   std::filesystem::path folder_;
   double flush_s_;
-  std::vector<std::filesystem::path> replaced_{};     ///< uploads of the round before
-  std::map<int64_t, std::vector<FileSeal>> written_;  ///< by client
-  std::vector<std::filesystem::path> waiting_{};      ///< to be flushed
+  std::vector<std::filesystem::path> replaced_{};     ///< uploads of the round before, still to be removed
+  std::map<int64_t, std::vector<FileSeal>> written_;  ///< seals by client
+  std::vector<std::filesystem::path> waiting_{};      ///< files not flushed yet
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
-  std::unique_ptr<Background> beside_{};  ///< last: it is done before what it uses goes; null where flush_s is 0
+  std::unique_ptr<Background>
+      beside_{};  ///< background thread, declared last so that it ends first; null if flush_s is 0
 };
 
 }  // namespace evenkeel

@@ -1,6 +1,6 @@
-/// \file  The lines of rounds.jsonl and evaluations.jsonl: everything that is reported of a round, measured, never
-/// assumed. Names of fields are keys of the lines, in the order of visit(). All under "seconds" differs from run to
-/// run, the rest does not. What older versions did not write keeps its default when it is read.
+/// \file  The lines of rounds.jsonl, evaluations.jsonl and missing_scores.jsonl. All values are measured. The keys of a
+/// line are the names in visit(), in that order. Values under "seconds" differ from run to run; all others are
+/// reproducible. Keys that older versions did not write keep their defaults.
 #pragma once
 
 #include <map>
@@ -10,24 +10,24 @@
 #include <vector>
 
 #include "base/plain/json.h"
-#include "fed/store/journal.h"
 #include "fed/exchange/message.h"
+#include "fed/store/journal.h"
 #include "methods/protocol.h"
 #include "nn/moe/router_options.h"
 #include "scoring/task_score.h"
 
 namespace evenkeel {
 
-/// What is told of each client of a round, and of all of them together.
+/// Measures of one client of a round, or of all clients together.
 struct RoundMeasures {
   int64_t steps = 0, tokens = 0, targets = 0;
   double loss = 0;                           ///< mean per target token, natural log
-  double first_loss = 0, last_loss = 0;      ///< the same of the first and last step; of a round, mean over clients
-  int64_t bytes_up = 0, bytes_down = 0;      ///< all that was sent, whoever got it
-  Traffic bytes_up_parts, bytes_down_parts;  ///< the same by content: lora/payload.h and fed/exchange/message.h
+  double first_loss = 0, last_loss = 0;      ///< loss of the first and last step; of a round, mean over clients
+  int64_t bytes_up = 0, bytes_down = 0;      ///< all bytes sent, with tasks of lost clients
+  Traffic bytes_up_parts, bytes_down_parts;  ///< bytes by content, named in lora/payload.h and fed/exchange/message.h
   double experts_per_token = 0;              ///< mean over MoE layers; 0 on a dense model
   double flops = 0;
-  std::map<std::string, double> metrics;  ///< what the method's client half measured; of a round, means by steps
+  std::map<std::string, double> metrics;  ///< measured by the method's client half; of a round, means weighted by steps
 
  protected:
   void visit_work(auto& field) {
@@ -51,7 +51,7 @@ struct RoundMeasures {
   }
 };
 
-/// What a client's round takes in simulated time (fed/round/virtual_clock.h), seconds.
+/// Times of a client's round in simulated time (fed/round/virtual_clock.h), in seconds.
 struct SimulatedClient {
   std::string device;
   double down = 0, train = 0, up = 0;
@@ -70,12 +70,12 @@ struct SimulatedClient {
 /// One client of a round.
 struct ClientOfRound : RoundMeasures {
   int64_t id = 0;
-  std::optional<std::string> name;  ///< where the config gives it one
+  std::optional<std::string> name;  ///< set if the config names the client
   double budget = 1;
   int64_t top_k = 0, rank = 0, examples = 0;
   double weight = 0;  ///< p_c
   double seconds = 0;
-  std::optional<SimulatedClient> simulated;  ///< where clients have devices
+  std::optional<SimulatedClient> simulated;  ///< set if clients have machine profiles
 
   void visit(auto& field) {
     field("id", id);
@@ -93,13 +93,13 @@ struct ClientOfRound : RoundMeasures {
   }
 };
 
-/// A client that took its task and whose reply is no part of the round.
+/// A client that took its task and whose reply is not part of the round.
 struct LostClient {
   int64_t id = 0;
   std::optional<std::string> name;
   std::string reason;
-  int64_t bytes_down = 0;                    ///< of its task: among "tasks_of_lost" in the round's bytes_down_parts
-  std::optional<SimulatedClient> simulated;  ///< of one that came too late
+  int64_t bytes_down = 0;  ///< size of its task; counted under "tasks_of_lost" in the round's bytes_down_parts
+  std::optional<SimulatedClient> simulated;  ///< set if the reply was late
 
   void visit(auto& field) {
     field("id", id);
@@ -110,10 +110,10 @@ struct LostClient {
   }
 };
 
-/// A round in simulated time, seconds since the beginning of the run.
+/// Times of a round in simulated time, in seconds from the beginning of the run.
 struct SimulatedRound {
-  double start = 0, end = 0;  ///< what evaluations take is no part of it
-  double took = 0;            ///< the round, the server's own seconds among it
+  double start = 0, end = 0;  ///< without the time of evaluations
+  double took = 0;            ///< length of the round, with the server's own seconds
 
   void visit(auto& field) {
     field("start", start);
@@ -129,7 +129,7 @@ struct ExpertUse {
   std::vector<double> entropy, gini;
   std::vector<int64_t> dead_experts, nearly_dead_experts;
   double entropy_mean = 0, entropy_std = 0;            ///< over layers
-  double entropy_joint = 0, entropy_unnormalized = 0;  ///< of all layers together
+  double entropy_joint = 0, entropy_unnormalized = 0;  ///< over all layers together
   double gini_mean = 0;
 
   void visit(auto& field) {
@@ -147,18 +147,18 @@ struct ExpertUse {
   }
 };
 
-/// The method's own tensors, e.g. phi: name -> nested lists of numbers, of any shape.
+/// The method's own tensors, for example phi, as name -> nested lists of numbers.
 struct Diagnostics {
   OrderedJson lists = OrderedJson::object();
 };
 OrderedJson to_json(const Diagnostics& diagnostics);
 void from_json(const JsonView& view, Diagnostics& diagnostics);
 
-/// Wall time of a round, by phase.
+/// Wall time of a round by phase, in seconds.
 struct PhaseSeconds {
   double broadcast = 0, train = 0, upload = 0, aggregate = 0;
-  double tokens_per_second = 0;  ///< in training
-  std::optional<double> round;   ///< from first task to aggregate, of the process that committed it; older runs: absent
+  double tokens_per_second = 0;  ///< training speed
+  std::optional<double> round;   ///< from first task to aggregate, in the committing process; absent in older runs
 
   void visit(auto& field) {
     field("broadcast", broadcast);
@@ -174,17 +174,17 @@ struct PhaseSeconds {
 struct RoundRecord : RoundMeasures {
   int64_t round = 0;  ///< 1 = the first
   std::string method;
-  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< what the method asks for
+  GateNorm gate_norm = GateNorm::kCheckpoint;  ///< gating of the run's config
   std::optional<bool>
       gates_sum_to_one;  ///< over the selected experts: by gate_norm or by the checkpoint's norm_topk_prob
   int64_t participants = 0;
-  std::optional<double> lr;          ///< the learning rate, where [train.schedule] changes it from round to round
-  std::optional<ExpertUse> experts;  ///< its keys stand among those of the round; none on a dense model
+  std::optional<double> lr;          ///< learning rate; absent if it is the same in all rounds
+  std::optional<ExpertUse> experts;  ///< written as keys of the round itself; absent for a dense model
   Diagnostics diagnostics;
   std::vector<ClientOfRound> clients;  ///< in id order
   PhaseSeconds seconds;
-  std::optional<std::vector<LostClient>> lost;  ///< where there are any, in id order
-  std::optional<SimulatedRound> simulated;      ///< where clients have devices
+  std::optional<std::vector<LostClient>> lost;  ///< in id order; absent if no client was lost
+  std::optional<SimulatedRound> simulated;      ///< set if clients have machine profiles
 
   void visit(auto& field) {
     field("round", round);
@@ -209,7 +209,7 @@ struct RoundRecord : RoundMeasures {
 struct EvaluationRecord {
   int64_t round = 0;  ///< rounds done; 0: before the first
   std::string method;
-  TaskScore score;  ///< its keys stand beside these
+  TaskScore score;  ///< written as keys of the line itself
 
   void visit(auto& field) {
     field("round", round);
@@ -218,15 +218,15 @@ struct EvaluationRecord {
   }
 };
 
-/// A line of missing_scores.jsonl: a client that gave no score of its rows, when it was asked.
+/// A line of missing_scores.jsonl: a client that returned no score of its rows.
 struct MissingScore {
   int64_t round = 0;  ///< rounds done
   std::string task;
   double budget = 1;
   std::string reading{};
-  RowsOf rows = RowsOf::kAll;  ///< of which score: its own, or that of all, which is merged without it
+  RowsOf rows = RowsOf::kAll;  ///< the missing score: of its own rows, or its part of all rows' score
   int64_t client = 0;
-  std::optional<std::string> name{};  ///< where it has one
+  std::optional<std::string> name{};  ///< set if the client has a name
   std::string reason;
 
   void visit(auto& field) {

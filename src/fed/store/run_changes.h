@@ -1,5 +1,5 @@
-/// \file  What may change of a run that goes on: test files that no score was computed from yet, and the number of its
-/// rounds. Each change is recorded in the run's manifest, under "changes".
+/// \file  Changes that are allowed when a run is resumed: test files from which no score was computed yet, and the
+/// number of rounds. Each change is recorded under "changes" in the run's manifest.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,32 @@
 
 namespace evenkeel {
 
+/// The changes of one resumed run.
 struct RunChanges {
-  std::vector<std::filesystem::path> files{};  ///< that have other bytes than the manifest says
+  std::vector<std::filesystem::path> files{};  ///< files with other contents than in the manifest
   std::optional<int64_t> rounds{};             ///< the new train.rounds
   bool any() const { return !files.empty() || rounds; }
 };
 
-/// Why `file`, which has changed since the run was made, may not change; empty where it may: it is a test file, an
-/// encoder's or a baseline, and none of `scores` was computed from it.
+/// Returns the reason why the changed `file` must not change, or an empty string if it may. A file may change if it is
+/// a test file, a BERTScore encoder's or a baseline, and none of `scores` was computed from it.
 /// \param training_files  as in the run's partition.json
 std::string why_fixed(const std::filesystem::path& file, const ExperimentConfig& config,
                       std::span<const std::string> training_files, std::span<const EvaluationRecord> scores);
 
-/// Checks that a run whose last committed round is `done` may have `rounds` in all. \throws kConfig when some round
-/// that is done would have been another one.
+/// Checks that a run with `done` committed rounds may have `rounds` rounds in all.
+/// \throws kConfig when `rounds` is below `done`, or when the learning-rate schedule depends on the number of rounds
+/// and a round is done
 void check_extension(const ExperimentConfig& config, int64_t done, int64_t rounds);
 
-/// The manifest of a run with `changes`. \param config  with them \param done  the last committed round
+/// Makes the manifest of a run after `changes`.
+/// \param config  the config with the changes
+/// \param done    number of the last committed round
 OrderedJson changed_manifest(const OrderedJson& manifest, const RunChanges& changes, const ExperimentConfig& config,
                              int64_t done);
 
-/// Whether `text` is the config.toml that a process which was stopped while it changed the manifest left behind.
+/// Returns true if `text` is the config.toml from before the manifest's last change. A process that was killed between
+/// writing the manifest and config.toml leaves it behind.
 bool is_config_before_change(const Json& manifest, std::string_view text);
 
 }  // namespace evenkeel

@@ -1,17 +1,17 @@
-/// \file  The server's state on disk, committed round by round. A round is committed by renaming one small file; until
-/// then the round before it stands, untouched. Everything here is sealed (base/plain/sealed.h), and read back before it
-/// is believed.
+/// \file  Stores the server's state on disk, round by round. Renaming one small file commits a round; until then the
+/// previous round stays valid and unchanged. All files are sealed (base/plain/sealed.h), and checksums are verified
+/// when they are read.
 ///
 /// Layout of `checkpoint/`:
 ///   commit.json        the marker: a copy of the commit.json of the last committed round; round 0 before the first
-///   round-<t>/         after t rounds: state.safetensors (server), memory.safetensors (clients) and commit.json, which
-///                      names both with their SHA-256 and holds the round's line of rounds.jsonl
+///   round-<t>/         the state after t rounds: state.safetensors (server), memory.safetensors (clients), and
+///                      commit.json, which holds the SHA-256 of both files and the round's line of rounds.jsonl
 ///   round-<t-1>/       the round before, in case the last one is damaged
 ///   uploads-<t+1>/     the journal (fed/store/journal.h) of the next round
-///   uploads-<t>/       that of the last one, until its files are replaced by the next one's
+///   uploads-<t>/       the journal of the last round, until the next journal has replaced its files
 ///
-/// Readers need no lock: two rounds are kept, so what a marker names stays until the round after the next is committed,
-/// and Checkpoint::read() looks again when it is gone.
+/// Readers need no lock. Two rounds are kept, so the round that a marker names exists until the next but one is
+/// committed. If the round is gone, Checkpoint::read() reads the marker again.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,20 @@
 
 namespace evenkeel {
 
-/// Everything a run needs to go on: to the bit.
+/// Everything that a run needs to continue with bit-identical results.
 struct Snapshot {
+  /// The server's state after the round.
   ServerState state;
   ClientMemories memories{};
-  OtherTraffic opening{};  ///< what was sent for the state before the first round; not saved, made with it
-  double clock = 0;        ///< simulated seconds so far; the record of the last round says it
+  OtherTraffic opening{};  ///< traffic for the state before the first round; not saved
+  double clock = 0;        ///< simulated seconds so far; not saved, read from the last round's record
 };
 
+/// The contents of a commit.json.
 struct Commit {
   int64_t round = 0;            ///< rounds done
   std::string record;           ///< the round's line of rounds.jsonl, sealed; empty before the first round
-  std::vector<FileSeal> files;  ///< of the round's folder; none before the first round
+  std::vector<FileSeal> files;  ///< seals of the files in the round's folder; empty before the first round
   bool operator==(const Commit& other) const { return round == other.round && record == other.record; }
   void visit(auto& field) {  // base/format/record.h
     field("round", round);
@@ -47,43 +49,47 @@ struct Commit {
   }
 };
 
-/// A committed round as it was read back.
+/// A committed round, read from disk.
 struct CommittedRound {
   Commit commit;
-  Snapshot snapshot;  ///< tensors of the state are views of the file; empty before the first round
+  Snapshot snapshot;  ///< state tensors are views of the mapped file; empty before the first round
   std::filesystem::path folder;
 };
 
-/// Whether a whole round can be gone on from, whatever else that takes.
+/// Returns true if the caller can continue from an undamaged round.
 using RoundFilter = std::function<bool(int64_t round)>;
 
+/// The `checkpoint/` folder of a run.
 class Checkpoint {
  public:
   explicit Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Makes the folder and the marker of a run without a round.
+  /// Creates the folder and the marker of a run without rounds.
   void begin() const;
 
-  /// The marker. \throws kCheckpoint when it is missing or damaged: a run has one from its beginning.
+  /// Reads the marker. \throws kCheckpoint when it is missing or damaged
   Commit last() const;
-  /// The last committed round. \throws kCheckpoint, kNumeric naming the file that is damaged, and before it the round
-  /// that is whole.
+  /// Reads the last committed round.
+  /// \throws kCheckpoint, kNumeric naming the damaged file, and the newest undamaged round
   CommittedRound read() const;
-  /// A committed round that is still there, 0: the beginning. \throws kCheckpoint naming those that are whole.
+  /// Reads a committed round that is still stored; 0 is the beginning.
+  /// \throws kCheckpoint naming the undamaged rounds
   CommittedRound read(int64_t round) const;
-  /// `damage`, with the last round in front of it that is whole and `fits`, and how to go on from there.
+  /// Adds to `damage` the newest undamaged round that `fits` (0 if there is none), and the command that continues from
+  /// it.
   Error with_recovery_hint(const Error& damage, const RoundFilter& fits = {}) const;
 
-  /// Writes the snapshot and its commit.json, then the marker.
+  /// Writes the snapshot and its commit.json, then renames the marker into place.
+  /// \param record  the round's sealed line of rounds.jsonl
   void commit(const Snapshot& snapshot, const std::string& record) const;
-  /// Removes what nobody needs once `last_round` is committed: rounds but it and the one before, journals of rounds
-  /// before `first_journal` or beyond the next. May go on while the next one is written.
+  /// Removes what is not needed once `last_round` is committed: all rounds but the last two, journals of rounds before
+  /// `first_journal`, and journals beyond the next round. May run while the next journal is written.
   void clear(int64_t last_round, int64_t first_journal) const;
-  /// Makes `commit` the last one, and removes what a killed process left: temporary files, and all that clear() does
-  /// but the next journal.
+  /// Makes `commit` the last one. Removes temporary files of killed processes and everything that clear() removes, but
+  /// keeps the next journal.
   void settle(const Commit& commit) const;
 
-  /// Folder of the journal of the round that makes `round`.
+  /// Returns the folder of the journal of round `round`, 1 = the first.
   std::filesystem::path uploads(int64_t round) const;
 
  private:
@@ -95,7 +101,7 @@ class Checkpoint {
   std::filesystem::path folder_;
 };
 
-/// Removes what killed writes of `names` left in `folder`.
+/// Removes temporary files in `folder` that interrupted writes of `names` left.
 void remove_parts(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-/// \file  What a command line asks of a run, and how that compares with what a run was made with.
+/// \file  The config that a command line asks for, and its comparison with the config of an existing run.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,27 @@
 
 namespace evenkeel {
 
-/// A config file, and changes to it as `--set` takes them.
+/// A config file and the settings that change it, as `--set` takes them.
 struct RunRequest {
   std::filesystem::path file;
   std::vector<std::string> settings{};
-  std::string out{};  ///< the run folder; empty: as the config says
+  std::string out{};  ///< the run folder; empty: output.dir of the config
 
-  /// The config, not resolved. \param before  settings of an earlier request, which these follow
+  /// Loads the config; it is not settled. \param before  settings of an earlier request, applied first
   ExperimentConfig config(std::span<const std::string> before = {}) const;
-  /// Whether a setting begins so: "model.device=", or "model.products." for any key of a table.
+  /// Returns true if a setting begins with `key`, for example "model.device=", or "model.products." for any key of the
+  /// table.
   bool says(std::string_view key) const;
-  /// The train.rounds that the settings say.
+  /// Returns train.rounds if the settings contain it.
   std::optional<int64_t> rounds() const;
 };
 
-/// "train.rounds is 9, in the run 3" for every key that differs; output.dir does not count. Both are resolved.
+/// Lists the keys that differ, as "train.rounds is 9, in the run 3". output.dir is not compared. Both configs must be
+/// settled.
 std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run);
 
-/// `asked`, resolved; what it leaves to the machine (threads, arithmetic, where $EVENKEEL_DATA is) is as in the run.
+/// Settles `asked`. Values that it leaves to the machine (threads, arithmetic, location of $EVENKEEL_DATA) are taken
+/// from the run.
 ExperimentConfig resolved_like(ExperimentConfig asked, const ExperimentConfig& run);
 
 }  // namespace evenkeel

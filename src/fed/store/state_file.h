@@ -1,8 +1,8 @@
-/// \file  The server's state and the clients' memories as tensors of a file, and what must hold of a state that is read
-/// back: it fits the model, and every value is a number.
+/// \file  Reads and writes the server's state and the clients' memories as safetensors files. A state that is read back
+/// is checked: its factors must fit the model and all values must be finite.
 ///
-/// Names: "adapter/" before those of lora/adapter_tensors.h, and "adapter/<site>/scaling"; likewise base_delta, fixed
-/// and base_change; "extra/<name>", "memory/<name>". Of the clients: "<id>/<name>".
+/// Tensor names: "adapter/" followed by the names of lora/adapter_tensors.h, and "adapter/<site>/scaling"; the same
+/// with "base_delta/", "fixed/" and "base_change/"; "extra/<name>" and "memory/<name>". Client memories: "<id>/<name>".
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,29 @@
 
 namespace evenkeel {
 
+/// Writes a state atomically.
 void save_state(const std::filesystem::path& file, const ServerState& state);
-/// Tensors are views of the file. \throws kCheckpoint naming file and tensor when one has no place in a state or is no
-/// scalar where one belongs, kNumeric when a value is not finite.
+/// Reads a state. Its tensors are views of the mapped file.
+/// \throws kCheckpoint naming file and tensor when a name is unknown or a scalar is expected; kNumeric when a value is
+/// not finite
 ServerState load_state(const std::filesystem::path& file, int64_t round);
 
-/// The same as bytes, [N] uint8. \param place  whose bytes they are, for errors
+/// Encodes a state as the bytes of its file, [N] uint8, or decodes it.
+/// \param place  the source of the bytes, for error messages
+/// \throws as load_state()
 at::Tensor encode_state(const ServerState& state);
 ServerState decode_state(const at::Tensor& bytes_N, int64_t round, const std::string& place);
 
+/// Writes the clients' memories atomically.
 void save_memories(const std::filesystem::path& file, const ClientMemories& memories);
-/// Copies, which clients may write to. \throws as load_state().
+/// Reads the clients' memories as copies that clients may write to. \throws as load_state()
 ClientMemories load_memories(const std::filesystem::path& file);
+/// Encodes the memories as the bytes of their file, [N] uint8, or decodes them. \throws as load_state()
 at::Tensor encode_memories(const ClientMemories& memories);
 ClientMemories decode_memories(const at::Tensor& bytes_N, const std::string& place);
 
-/// \throws kCheckpoint naming the site of `sites` that `state` has no factors for, or the factors that do not fit it.
+/// Checks that `state` has factors or a change of the base for every site, and that they fit it.
+/// \throws kCheckpoint naming the site without factors, or the factors of the wrong shape
 void check_state(const ServerState& state, const Sites& sites, const std::string& place);
 
 }  // namespace evenkeel

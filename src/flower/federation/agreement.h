@@ -1,5 +1,6 @@
-/// \file  What server and node agree to before a run begins: the run itself, word for word, and what the node brings to
-/// it. What counts of a client afterwards (its examples, K_c and r_c) is what was agreed here, whatever it says later.
+/// \file  Defines what server and node agree on before a run begins: the server offers the run's full config, and the
+/// node answers with its budget and its number of rows. The server keeps to the agreed values (examples, K_c, r_c) for
+/// the whole run, whatever the node reports later.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +11,19 @@
 
 namespace evenkeel {
 
-/// From the server: a run, and which client of it the node would be.
+/// The server's offer to a node: a run, and the client that the node would be.
 struct Offer {
-  std::string run;     ///< names it among all: no two runs have the same
-  int64_t client = 0;  ///< id
-  std::string config;  ///< resolved, as TOML, without the names of anybody's files
-  std::string base;    ///< model_digest() of the server's; empty where it has the shapes alone
-  std::string sites;   ///< sites_digest()
-  /// Where the run renders conversations: the template's text, the model's own or data.chat_template, and
-  /// named_tokens_digest(). Empty: the server is of a version that sends none.
+  std::string run;     ///< name of the run, unique among all runs
+  int64_t client = 0;  ///< id of the client
+  std::string config;  ///< the resolved config as TOML, without names of files (offered_text())
+  std::string base;    ///< model_digest() of the server's model; empty if the server has no weights
+  std::string sites;   ///< sites_digest() of the server's sites
+  /// The text of the chat template and named_tokens_digest(), if the run renders conversations. The template is the
+  /// model's own or that of data.chat_template. Both are empty if the run renders none, or if the server is of an older
+  /// version.
   std::string chat_template{}, named_tokens{};
 
-  void visit(auto& field) {  // base/format/record.h, as below
+  void visit(auto& field) {  // see base/format/record.h; so are the other visit() here
     field("run", run);
     field("client", client, 0);
     field("config", config);
@@ -32,13 +34,14 @@ struct Offer {
   }
 };
 
-/// From a node: what it brings.
+/// A node's answer to an offer that it accepts.
 struct Acceptance {
   int64_t client = 0;
+  /// The budget beta_c, above 0, at most 1.
   double budget = 1;
-  int64_t examples = 0;   ///< |D_c|
-  int64_t test_rows = 0;  ///< rows of its own that it can be scored on
-  std::string program;    ///< its version, for the record
+  int64_t examples = 0;   ///< number of training rows |D_c|
+  int64_t test_rows = 0;  ///< number of the node's own test rows
+  std::string program;    ///< version of the node's program, for information
 
   void visit(auto& field) {
     field("client", client, 0);
@@ -49,29 +52,35 @@ struct Acceptance {
   }
 };
 
-/// SHA-256 over the names, dtypes and sizes of what is adapted: equal where adapters fit.
+/// Returns the SHA-256 over name, number of experts, input and output size of all sites. Equal digests mean that
+/// adapters fit both models.
 std::string sites_digest(const Sites& sites);
-/// SHA-256 over bos_token, eos_token and the others that a template may write.
+/// Returns the SHA-256 over the special tokens that a chat template may refer to by name, such as bos_token and
+/// eos_token.
 std::string named_tokens_digest(const Tokenizer& tokenizer);
-/// Stands for the file of data.chat_template, whose text the offer brings.
+/// Replaces the path of data.chat_template in Offer::config: the template's text is in Offer::chat_template.
 inline constexpr std::string_view kTemplateInOffer = "(the server's template)";
-/// SHA-256 over weights, config.json and tokenizer.json of a model's folder, by name. Cost: one read of them.
+/// Returns the SHA-256 over the names and fingerprints of a model's files (weights, config.json, tokenizer.json). Cost:
+/// one read of these files, unless their fingerprints are cached.
 std::string model_digest(const std::filesystem::path& folder);
 
-/// Where clients bring rows of their own, their files by a name that says nothing: each node has its own.
+/// Replaces the clients' files by a placeholder if the clients bring their own rows: each node names its own files.
+/// Otherwise returns `config` unchanged.
 ExperimentConfig without_rows(ExperimentConfig config);
 
-/// Whether the run scores rows that its clients keep to themselves.
+/// Returns true if the run scores test rows that stay at the clients.
 bool scores_clients_rows(const ExperimentConfig& config);
 
-/// `config`, settled, with that budget for the client, and with a rank method the rank that goes with it.
+/// Returns `config` with this budget for the client. A method with unequal ranks also gets the rank that belongs to the
+/// budget. `config` must be settled.
 ExperimentConfig with_budget(ExperimentConfig config, int64_t client, double budget);
 
-/// The text of Offer::config: without the paths of the server's rows, folder and template, and of any client.
+/// Returns the text of Offer::config: TOML without the paths of the server's rows, run folder and template, or of any
+/// client's files.
 std::string offered_text(ExperimentConfig config);
 
-/// What a client may send in a round, and before the first one, for people to read before they agree: kind, tensors,
-/// bytes.
+/// Returns a text for people that lists what a client sends in a round, and before the first one: kind, number of
+/// tensors, bytes. The operator of a node reads it before agreeing.
 std::string upload_summary(const Server& server, const ClientProfile& client);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-/// \file  An app of Flower's as the grid of a served run: it holds the SuperLink's end, and does what it is asked to
-/// over a socket (docs/flower-app.md, The grid).
+/// \file  Implements Grid with an app of Flower inside a SuperLink. The app connects to a Unix socket and carries out
+/// the requests of this class. docs/flower-app.md, "The grid", describes the protocol.
 #pragma once
 
 #include <map>
@@ -9,10 +9,13 @@
 
 namespace evenkeel {
 
+/// Sends each call of Grid as a request to the app. All calls but forget() throw Interrupted when the app has gone, and
+/// kData when it reports an error.
 class AppGrid : public Grid {
  public:
-  /// Listens, and waits for the app. \param stop  asked meanwhile, and between two words
-  /// \throws Interrupted when stopped, kData when the app speaks another version
+  /// Listens at `socket` and waits for the app to connect. \param stop polled while waiting for the app, and once per
+  /// wait(); true ends the wait
+  /// \throws Interrupted when stopped, kData when the app speaks another version of the protocol
   AppGrid(const std::filesystem::path& socket, wire::StopWaiting stop);
 
   std::vector<wire::NodeInfo> nodes() override;
@@ -23,8 +26,11 @@ class AppGrid : public Grid {
   void failed(const std::string& why) override;
 
  private:
-  /// \throws kData with what the app says went wrong; Interrupted when it is gone.
+  /// Sends a request and returns the app's answer. \throws kData with the app's error message; Interrupted when the app
+  /// has gone
   wire::Line ask(OrderedJson request, const std::shared_ptr<wire::SharedMemory>& memory = {});
+  /// Returns shared memory with the arrays of `content`; null without arrays. Consecutive messages with the same arrays
+  /// share one.
   const std::shared_ptr<wire::SharedMemory>& memory_of(const wire::Content& content);
 
   wire::StopWaiting stop_;
@@ -34,8 +40,8 @@ class AppGrid : public Grid {
     uint64_t node;
     wire::BufferAllocator place;
   };
-  std::map<std::string, Sent> sent_;                  // by message
-  std::shared_ptr<const wire::PackedArrays> packed_;  // whose images memory_ holds
+  std::map<std::string, Sent> sent_;                  // by message id
+  std::shared_ptr<const wire::PackedArrays> packed_;  // the arrays that memory_ holds
   std::shared_ptr<wire::SharedMemory> memory_;
 };
 

@@ -1,15 +1,16 @@
-/// \file  A coordinator of ours (flower/server/coordinator.h) as the grid of a served run.
+/// \file  Implements Grid with evenkeel's own coordinator (flower/server/coordinator.h).
 #pragma once
 
 #include "flower/federation/grid.h"
 
 namespace evenkeel {
 
+/// Owns a coordinator and passes each call on to it.
 class CoordinatorGrid : public Grid {
  public:
-  /// Listens from now on. \throws as wire::Coordinator
+  /// Starts listening. \throws as the constructor of wire::Coordinator
   explicit CoordinatorGrid(wire::CoordinatorOptions options) : coordinator_(std::move(options)) {}
-  /// The run is over for whoever still asks.
+  /// Ends the run for the nodes, then stops listening.
   ~CoordinatorGrid() override { coordinator_.end_run(); }
 
   std::vector<wire::NodeInfo> nodes() override { return coordinator_.nodes(); }
@@ -21,6 +22,7 @@ class CoordinatorGrid : public Grid {
   }
   void forget(const std::string& message_id) override { coordinator_.forget(message_id); }
 
+  /// The port on which the coordinator listens.
   int port() const { return coordinator_.port(); }
 
  private:

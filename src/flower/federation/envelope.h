@@ -1,9 +1,9 @@
-/// \file  What crosses Flower's wire between the two halves of a run: a message of ours (fed/exchange/message.h) or a
-/// word about the run itself, as a record of configuration and a record of arrays.
+/// \file  Packs evenkeel's messages into Flower's and unpacks them. An envelope holds a message
+/// (fed/exchange/message.h) or a message about the run itself, such as an offer. Its records are:
 ///
-///   "evenkeel"  version, run, kind, header (JSON), and where a payload travels its head and layout (lora/packing.h)
-///   "arrays"    the payload, one array per layer and factor; bfloat16 as uint16
-///   "metrics"   of replies: what Flower's own tools look at
+///   "evenkeel"  config record: version, run, kind, header (JSON); with a payload also its head and layout
+///               (lora/packing.h)
+///   "arrays"    array record: the payload, one array per layer and factor; bfloat16 is sent as uint16
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,31 +16,35 @@
 
 namespace evenkeel {
 
-/// The version of what is agreed on here; another one is refused.
+/// The version of this format. Envelopes of another version are refused.
 inline constexpr int64_t kLetterVersion = 1;
 
+/// A message of evenkeel between server and node.
 struct Envelope {
-  std::string run;         ///< which run it is about (Offer::run)
-  std::string kind;        ///< of the kinds below
-  std::string header;      ///< JSON
-  at::Tensor payload_N{};  ///< [N] uint8, undefined where nothing travels
+  std::string run;         ///< name of the run (Offer::run)
+  std::string kind;        ///< one of the kinds below
+  std::string header;      ///< header of the message, as JSON
+  at::Tensor payload_N{};  ///< [N] uint8: the payload; undefined if there is none
 };
 
-/// Kinds from the server. An adapter envelope brings the run's final adapter. A farewell says that the run is over, and
-/// is answered by another.
+/// Kinds that the server sends. kOfferEnvelope holds an Offer, kUpdateEnvelope a StateUpdate, kTaskEnvelope a Task.
+/// kAdapterEnvelope holds the run's final adapter. kShutdownEnvelope reports that the run is over; the node answers
+/// with the same kind.
 inline constexpr const char *kOfferEnvelope = "offer", *kUpdateEnvelope = "news", *kTaskEnvelope = "task",
                             *kAdapterEnvelope = "adapter", *kShutdownEnvelope = "farewell";
-/// Kinds from a node. A heard envelope answers news and the adapter. A stranger's envelope answers whatever is about a
-/// run that the node has not agreed to.
+/// Kinds that a node sends. kAcceptanceEnvelope accepts an offer, kReplyEnvelope answers a task. kAcknowledgedEnvelope
+/// confirms an update or the final adapter. kUnknownRunEnvelope answers any message about a run that the node has not
+/// agreed to.
 inline constexpr const char *kAcceptanceEnvelope = "acceptance", *kAcknowledgedEnvelope = "heard",
                             *kReplyEnvelope = "reply", *kUnknownRunEnvelope = "stranger";
 
-/// Makes records of envelopes. Payloads of equal bytes, as most methods send them to all clients of a round, are hashed
-/// and kept once.
+/// Turns envelopes into the content of Flower messages. Payloads with equal bytes are hashed and stored once: most
+/// methods send the same payload to all clients of a round.
 class EnvelopePacker {
  public:
+  /// \param chunk_bytes size of the chunks that arrays are sent in
   explicit EnvelopePacker(size_t chunk_bytes = size_t{16} << 20) : chunk_bytes_(chunk_bytes) {}
-  /// The records borrow the payload and keep it alive.
+  /// Returns the records of `envelope`. They share the payload's memory and keep it alive.
   wire::Content content(const Envelope& envelope);
 
  private:
@@ -51,20 +55,22 @@ class EnvelopePacker {
   std::vector<std::shared_ptr<const Packed>> known_;
 };
 
-/// A envelope under way. Bounds what may arrive before any of it is in memory.
+/// Receives one envelope. It checks version, kind and size before any of the payload is stored.
 class IncomingEnvelope {
  public:
-  /// Looked at when everything but the payload is known. \throws Error: the envelope is refused, and the sender told
+  /// Called when all but the payload is known, with `payload_bytes` of payload to come. An Error that it throws refuses
+  /// the envelope, and the sender gets the error's message.
   using Consent = std::function<void(const Envelope& envelope, int64_t payload_bytes)>;
-  /// Makes [bytes] uint8 for a payload.
+  /// Returns a tensor [bytes] uint8 that receives the payload.
   using Allocate = std::function<at::Tensor(int64_t bytes)>;
 
-  /// \param from  for messages
+  /// \param from name of the sender, for error messages \param allocate an ordinary tensor if empty
   IncomingEnvelope(std::string from, Consent consent, Allocate allocate = {});
 
-  /// To be handed to the wire; it keeps what it needs alive.
+  /// Returns the allocator to pass to the transport. It keeps the state alive, also after this object is gone.
   wire::BufferAllocator allocator();
-  /// Once all of it is there. \throws kData when nothing arrived
+  /// Returns the envelope. Call it only when the whole message has arrived. \throws kData when the message had no
+  /// envelope
   const Envelope& envelope() const;
 
  private:

@@ -1,5 +1,4 @@
-/// \file  What a server knows of the nodes of its run: who they are, what it requires of them, and which of them know
-/// the run and its shared state. FleetFabric owns it; Sessions change it.
+/// \file  Declares the state that a server keeps about the nodes of its run. FleetFabric owns it, Sessions change it.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +15,37 @@
 
 namespace evenkeel {
 
-/// What a server requires of the clients of a round, and how long it waits for them.
+/// The server's requirements for clients, and its time limits.
 struct FleetTerms {
-  double deadline_s = 0;    ///< of an exchange: who has not replied by then is lost, if `quorum` have; 0: none
-  int64_t quorum = 1;       ///< replies without which nobody is given up for being late
-  double patience_s = 300;  ///< for which a node that is offline is waited for, where there is no deadline
-  int64_t most_examples = int64_t{1} << 40;  ///< |D_c| that a node may say it has when it joins
-  int64_t most_upload = int64_t{16} << 30;   ///< bytes of a reply
+  double deadline_s = 0;    ///< seconds per exchange, after which clients are lost if `quorum` have replied; 0: none
+  int64_t quorum = 1;       ///< replies needed before the deadline has an effect
+  double patience_s = 300;  ///< seconds for which an offline node is awaited, without a deadline or for evaluation
+  int64_t most_examples = int64_t{1} << 40;  ///< largest |D_c| that a node may report when it joins
+  int64_t most_upload = int64_t{16} << 30;   ///< largest reply, bytes of its payload
 };
 
-/// How a run finds its clients.
+/// How a run gets its clients.
 struct Joining {
+  /// Makes the offer for a client.
   std::function<Offer(int64_t client)> offer;
-  /// Which client a new node would be, none of those that are taken; nothing: none.
+  /// Returns the client that a new node becomes, not one of `taken`; nothing if the node gets no client.
   std::function<std::optional<int64_t>(const wire::NodeInfo& node, const std::set<int64_t>& taken)> client_of;
-  std::function<void(int64_t members)> tick;  ///< asked every second; may throw Interrupted
-  /// Tasks of rows that clients keep: each is scored by all clients that have test rows, and the scores are merged.
+  std::function<void(int64_t members)> tick;  ///< called every second while clients join; may throw Interrupted
+  /// Tasks on the clients' own test rows, by name. All clients with test rows score them, and the scores are merged.
   std::map<std::string, AnswerKind> client_tasks{};
-  int64_t test_limit = 0;  ///< of a task's rows, those of all clients together; 0: all
-  uint64_t seed = 42;      ///< which rows a limit draws
+  int64_t test_limit = 0;  ///< test rows per task, over all clients; 0: all
+  uint64_t seed = 42;      ///< seed for drawing `test_limit` rows
 };
 
 /// The outcome of one exchange with one client, for status output and metrics.
 struct SessionReport {
   int64_t round = 0, client = 0;
   std::string node;
-  std::string outcome;                   ///< "reply", or why there is none
-  double seconds = 0;                    ///< from its task to its reply
-  int64_t bytes_down = 0, bytes_up = 0;  ///< of payloads
-  double moved = 0;                      ///< how far its adapter did (fed/round/payload_check.h)
-  double client_s = 0;                   ///< between the node's taking the task and announcing the reply
+  std::string outcome;                   ///< "reply", or the reason why there is none
+  double seconds = 0;                    ///< seconds from sending the last message to the result
+  int64_t bytes_down = 0, bytes_up = 0;  ///< bytes of the payloads
+  double moved = 0;                      ///< distance that the adapter moved (fed/round/payload_check.h)
+  double client_s = 0;                   ///< seconds from the node's pull to the announcement of its reply
 
   void visit(auto& field) {  // base/format/record.h
     field("round", round);
@@ -60,15 +60,15 @@ struct SessionReport {
   }
 };
 
-/// Threads: one uses it.
+/// The nodes of a run. Threads: one.
 struct Fleet {
   Grid& grid;                    ///< borrowed
   Roster& roster;                ///< borrowed
-  std::filesystem::path folder;  ///< for payloads that arrive; nothing in it outlives the process
+  std::filesystem::path folder;  ///< for arriving payloads; deleted with the process
   FleetTerms terms{};
   Joining joining{};
-  std::set<int64_t> agreed{};    ///< clients whose node has accepted in this life of the server, and of its own
-  std::set<int64_t> informed{};  ///< clients that know the shared state
+  std::set<int64_t> agreed{};    ///< clients whose node has accepted since the server and the node started
+  std::set<int64_t> informed{};  ///< clients that have the shared state
   bool has_shared_state = false;
   std::function<void(const SessionReport& report)> on_report{};
 };

@@ -1,5 +1,5 @@
-/// \file  Clients that are nodes of a Flower federation, each on a machine of its own: envelopes go to them, replies
-/// come back when they come or not at all, and what a node sends is believed no further than it can be checked.
+/// \file  Implements Fabric for clients that are nodes of a Flower federation. It sends envelopes to them, waits for
+/// replies within the terms of the run, and validates everything that a node sends.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@
 
 namespace evenkeel {
 
+/// Exchanges messages with the nodes of a run. Threads: one.
 class FleetFabric : public Fabric {
  public:
-  /// Grid and roster are borrowed. \param folder  for what arrives; nothing in it outlives the process
+  /// Grid and roster are borrowed. \param folder holds arriving payloads; its files are deleted with the process
   FleetFabric(Grid& grid, Roster& roster, std::filesystem::path folder)
       : fleet_{.grid = grid, .roster = roster, .folder = std::move(folder)} {}
 
-  /// Must be called before anything else, and whenever the run that is offered changes.
-  /// \param evaluator  answers for kEvaluator, borrowed; null: nobody does
+  /// Sets how clients join and the terms of the run. Call it first, and again when the offered run changes. \param
+  /// evaluator answers for kEvaluator, borrowed; null: tasks for the evaluator fail with kConfig
   void serve(Joining joining, const FleetTerms& terms, Fabric* evaluator);
 
-  /// Makes offers until so many clients have a node that accepted.
+  /// Sends offers to new nodes and returns when `clients` clients have a node.
   void gather(int64_t clients);
 
   void announce(std::span<const ClientProfile> clients, const StateUpdate& news) override;
   void exchange(std::span<const ClientProfile> clients, const Exchange& exchange) override;
 
-  /// Sends every node the run's final adapter. A node that is online is waited for; one that is away is named in a
-  /// warning, after a few seconds. \param adapter  encoded, as whole_adapter() gives it
+  /// Sends the run's final adapter to every node. It waits for nodes that are online. Nodes that stay away for a few
+  /// seconds are named in a warning. \param adapter encoded, from whole_adapter()
   void hand_out(const EncodedPayload& adapter);
-  /// Tells all nodes that the run is over; those that are away for longer than a few seconds are not told.
+  /// Reports the end of the run to all nodes. Nodes that stay away for a few seconds are skipped.
   void part();
 
   /// \param on_report  called with the outcome of each exchange
@@ -44,9 +45,11 @@ class FleetFabric : public Fabric {
  private:
   void score(const Task& task, const Exchange& exchange);
   void score_by_clients(const Task& task, const Exchange& exchange);
-  /// \throws kData for a score that `asked` cannot have; of replies to other tasks nothing is known here.
+  /// Validates a reply to a scoring task; replies to other tasks pass. \throws kData for a score that is impossible for
+  /// `asked`
   void check_answer(const Task& asked, const Reply& reply) const;
-  /// What each client that has test rows is asked of `task`, by client.
+  /// Splits a scoring task over the clients that have test rows. Returns the task of each, by client. \throws kData
+  /// when no client has test rows
   std::map<int64_t, Task> shares_of(const Task& task) const;
 
   Fleet fleet_;

@@ -1,6 +1,6 @@
-/// \file  The nodes of a Flower federation as a server sees them: who is there, a message to one, what came of it.
-/// A coordinator of ours is one (flower/server/coordinator.h), an app inside a SuperLink another
-/// (flower/federation/app_grid.h).
+/// \file  Declares the server's interface to the nodes of a Flower federation: list the nodes, send a message to one,
+/// wait for replies. CoordinatorGrid implements it with evenkeel's own coordinator (flower/server/coordinator.h),
+/// AppGrid with an app inside a SuperLink (flower/federation/app_grid.h).
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,22 @@
 
 namespace evenkeel {
 
-/// Threads: one caller.
+/// Sends messages to nodes and collects their replies. Threads: one caller at a time.
 class Grid {
  public:
   virtual ~Grid() = default;
+  /// Returns the nodes that may be addressed.
   virtual std::vector<wire::NodeInfo> nodes() = 0;
-  /// As wire::Coordinator, all of them.
+  /// Sends `content` to a node and returns the message's id. send(), wait() and forget() have the contract of the
+  /// functions of wire::Coordinator with these names.
   virtual std::string send(uint64_t node, const wire::Content& content, wire::SendOptions options) = 0;
+  /// Returns the next result of a message, or nothing when `deadline` has passed.
   virtual std::optional<wire::Arrival> wait(std::chrono::steady_clock::time_point deadline) = 0;
+  /// Gives a message up: its reply is discarded.
   virtual void forget(const std::string& message_id) = 0;
-  /// How the run ended, for whoever started the server to learn.
+  /// Reports that the run ended well, to the program that started the server. \param folder the run folder
   virtual void done(const std::filesystem::path& /*folder*/) {}
+  /// Reports that the run failed. \param why the error message
   virtual void failed(const std::string& /*why*/) {}
 };
 

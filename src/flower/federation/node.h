@@ -1,5 +1,5 @@
-/// \file  A client of a federation as a program: joins a SuperLink of Flower's or a server of ours, answers its
-/// envelopes until it is told to stop, and leaves when its last reply was fetched.
+/// \file  Runs a client as a program. It joins a SuperLink of Flower or a server of evenkeel, answers envelopes until
+/// it is stopped, and signs off when its last reply was fetched.
 #pragma once
 
 #include "flower/federation/node_client.h"
@@ -7,15 +7,16 @@
 
 namespace evenkeel {
 
+/// The options of run_node().
 struct NodeProgram {
   wire::NodeOptions link;
   NodeClientOptions client;
-  bool once = false;  ///< leaves when the first run that it took part in is over
+  bool once = false;  ///< true: leave when the first run that it took part in is over
 };
 
-/// Returns when it was stopped (link.stop) or, with `once`, its run is over.
-/// \throws kConfig for a server that does not let it in; with `once`, also whatever keeps it from the run that it is
-/// offered.
+/// Runs the node until link.stop returns true or, with `once`, its run is over.
+/// \throws kConfig when the server does not accept the node; with `once`, also the error for which it refuses the
+/// offered run
 void run_node(const NodeProgram& program);
 
 }  // namespace evenkeel

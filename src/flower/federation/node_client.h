@@ -1,6 +1,5 @@
-/// \file  A client of a federation on its own machine: a frozen base, rows that stay here, and an answer to each
-/// envelope of the server. It does what it agreed to and nothing else; carrying envelopes is somebody else's
-/// (flower/federation/node.h).
+/// \file  Implements a client on its own machine, with its own base and rows. It answers the server's envelopes and
+/// does only what it agreed to. flower/federation/node.h transports the envelopes.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +17,35 @@
 
 namespace evenkeel {
 
+/// The options of a node's client.
 struct NodeClientOptions {
-  std::string model;                ///< folder of the base
-  std::vector<std::string> data{};  ///< files of its training rows, or globs; empty: its share of those of `[data]`
-  std::vector<std::string> test{};  ///< of its test rows
-  std::optional<double> budget{};   ///< beta_c, whatever the server proposes
-  double measure_s = 0;             ///< or: measured, so that a round of training takes no longer; 0: not
-  int64_t threads = 0;              ///< 0: as the server's config says
-  std::string device{};             ///< as model.device, of this machine; empty: the processor
-  std::filesystem::path folder{};   ///< what it remembers between rounds
-  std::filesystem::path
-      adapters{};                  ///< the final adapter of each run goes there, in a folder of its own; empty: nowhere
-  std::filesystem::path agreed{};  ///< a config: an offer that differs in how models are trained is refused
-  /// Told, and asked by throwing, before anything is agreed to.
+  std::string model;                 ///< folder of the base
+  std::vector<std::string> data{};   ///< files or globs of training rows; empty: its share of the rows of `[data]`
+  std::vector<std::string> test{};   ///< files or globs of test rows
+  std::optional<double> budget{};    ///< budget beta_c; replaces the server's proposal
+  double measure_s = 0;              ///< above 0: choose the largest budget whose round takes at most this many seconds
+  int64_t threads = 0;               ///< number of threads; 0: as in the server's config
+  std::string device{};              ///< as model.device, for this machine; empty: CPU
+  std::filesystem::path folder{};    ///< folder for the client's state between rounds
+  std::filesystem::path adapters{};  ///< folder for final adapters, one subfolder per run; empty: not stored
+  std::filesystem::path agreed{};    ///< a config file: offers with different training settings are refused
+  /// Called with a summary of what will be sent, before the client accepts an offer. It refuses by throwing.
   std::function<void(const std::string& summary)> on_agreement{};
   OnProgress on_progress{};  ///< may throw Interrupted
 };
 
-/// Threads: one at a time.
+/// Answers envelopes of a server. Threads: one at a time.
 class NodeClient {
  public:
   explicit NodeClient(NodeClientOptions options) : options_(std::move(options)) {}
 
-  /// Whether a envelope may be received at all, before its payload is. \throws kData saying what was agreed on
+  /// Checks kind and size of an envelope before its payload is received. \throws kData when it is refused, with the
+  /// agreed limit
   void consent(const Envelope& envelope, int64_t payload_bytes) const;
-  /// The answer. \throws Error for what it does not agree to, or fails at: the server is told.
+  /// Answers an envelope; a task is carried out before this returns. \throws Error when it refuses or fails; the caller
+  /// reports this to the server
   Envelope answer(const Envelope& envelope);
-  /// The answer to the last envelope was taken: what the client keeps between rounds counts from now on.
+  /// Reports that the server took the last answer. The client's state after this round becomes valid.
   void delivered();
 
  private:

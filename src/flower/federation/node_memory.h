@@ -1,10 +1,10 @@
-/// \file  What a client keeps for itself from one round to the next, on its own disk: a process that died goes on with
-/// it. Memory counts when the server has taken the reply it belongs to; a round that is asked for again begins with
-/// what stood before it, and undoes what came after it.
+/// \file  Stores a client's private state between rounds on its own disk, so that a restarted process continues with
+/// it. State is valid once the server has taken the reply that it belongs to. If the server repeats a round, the client
+/// continues from the state before this round, and the later state is deleted.
 ///
-///   <run>-<rounds>.safetensors   after so many rounds; the last two are kept
-///   <run>-<rounds>.json          its length and SHA-256, sealed (base/plain/sealed.h). It is
-///                                written last; without it the memory does not count
+///   <run>-<rounds>.safetensors   the state after so many rounds; the last two are kept
+///   <run>-<rounds>.json          its length and SHA-256, sealed (base/plain/sealed.h). It is written last; without it
+///                                the state is ignored
 #pragma once
 
 #include <filesystem>
@@ -16,15 +16,17 @@
 
 namespace evenkeel {
 
+/// The private state of a client in one run. Threads: one.
 class NodeMemory {
  public:
-  /// \param folder  made when absent; empty: nothing outlives the process
+  /// \param folder made if absent; empty: the state is kept in memory only
   NodeMemory(std::filesystem::path folder, std::string run);
 
-  /// After the last of the first `round` rounds that counts. \throws kCheckpoint when the file is damaged
+  /// Returns a copy of the newest state after at most `round` rounds; empty if there is none.
   TensorMap before(int64_t round) const;
-  /// What it keeps after the round that follows `round`, once delivered() says that it counts.
+  /// Sets the state after round `round` + 1. It becomes valid with delivered().
   void propose(int64_t round, TensorMap memory);
+  /// Makes the proposed state valid and saves it. Deletes the state of later rounds.
   void delivered();
 
  private:
@@ -34,7 +36,7 @@ class NodeMemory {
 
   std::filesystem::path folder_;
   std::string run_;
-  std::map<int64_t, TensorMap> known_;  // by rounds done
+  std::map<int64_t, TensorMap> known_;  // by number of rounds done
   std::optional<std::pair<int64_t, TensorMap>> proposed_;
 };
 

@@ -1,5 +1,5 @@
-/// \file  A client that stays while Flower starts a process per message: ClientApps bring it envelopes over a socket
-/// and carry its answers away (docs/flower-app.md, The node).
+/// \file  Runs a client as a resident process, while Flower starts a ClientApp process per message. ClientApps bring
+/// envelopes over a Unix socket and take the answers back (docs/flower-app.md, "The node").
 #pragma once
 
 #include "flower/federation/node_client.h"
@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-/// Answers one ClientApp after another until `stop` says so.
+/// Listens at `socket` and answers one ClientApp after another until `stop` returns true.
 void run_resident_node(const std::filesystem::path& socket, const NodeClientOptions& options,
                        const wire::StopWaiting& stop);
 

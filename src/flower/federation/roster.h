@@ -1,5 +1,5 @@
-/// \file  Which node is which client, and what was agreed with it. Kept in the run's folder, so that a server that died
-/// goes on with the clients it had.
+/// \file  Stores which node acts as which client, and what the node agreed to. The file is in the run folder, so a
+/// restarted server continues with the same clients.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,18 @@
 
 namespace evenkeel {
 
-/// A client of a run that nodes play.
+/// One client of a run and its node.
 struct Member {
   int64_t client = 0;
-  std::string key;   ///< roster_key() of its node
-  std::string name;  ///< as the grid calls it
+  std::string key;   ///< roster_key() of the node
+  std::string name;  ///< the node's name in the grid
+  /// The budget beta_c, above 0, at most 1.
   double budget = 1;
+  /// The number of training rows |D_c|.
   int64_t examples = 0;
+  /// The number of the client's own test rows.
   int64_t test_rows = 0;
-  std::string program;  ///< its version, as it says
+  std::string program;  ///< version of the node's program, as the node reports it
 
   void visit(auto& field) {  // base/format/record.h
     field("client", client, 0);
@@ -32,20 +35,24 @@ struct Member {
   }
 };
 
-/// What a node is known by from one life to the next: its key where the grid tells, else its number.
+/// Returns the name under which a node is recognised after a restart: the fingerprint of its key, or "node ID" if the
+/// grid knows no key.
 std::string roster_key(const wire::NodeInfo& node);
 
+/// Maps clients to nodes and keeps the mapping in a file. Threads: one.
 class Roster {
  public:
-  /// \param file  sealed (base/plain/sealed.h); read when it is there, made with a new run's name when not.
+  /// Reads `file`. If there is none, makes one with a new random run name. The file is sealed (base/plain/sealed.h).
   /// \throws kCheckpoint when it is damaged
   explicit Roster(std::filesystem::path file);
 
-  const std::string& run() const { return run_; }  ///< names the run, drawn once
+  const std::string& run() const { return run_; }  ///< random name of the run: 16 hexadecimal digits
+  /// All members, by client.
   const std::map<int64_t, Member>& members() const { return members_; }
-  /// The client that the node plays; null when none.
+  /// Returns the member whose node this is; null if there is none.
   const Member* member(const wire::NodeInfo& node) const;
-  /// Written down when it returns. \throws kInternal when the client has another node.
+  /// Adds or replaces a member and saves the file before it returns. \throws kInternal when the client has another
+  /// node.
   void add(Member member);
 
  private:

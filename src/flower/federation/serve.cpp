@@ -43,9 +43,9 @@ void leave_out_what_nobody_brings(Server& server) {
                 [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
 
-/// sessions.jsonl, which a run of an earlier version has as sessions.jsonl: that file is renamed.
+/// sessions.jsonl, which a run of an earlier version has as talks.jsonl: that file is renamed.
 fs::path session_file(const fs::path& folder) {
-  const auto file = folder / "sessions.jsonl", earlier = folder / "sessions.jsonl";
+  const auto file = folder / "sessions.jsonl", earlier = folder / "talks.jsonl";
   if (path_exists(earlier) && !path_exists(file)) fs::rename(earlier, file);
   return file;
 }

@@ -1,9 +1,9 @@
-/// \file  A federated run whose clients are nodes: waits until all have joined, plays the rounds, and leaves what any
-/// other run leaves in its folder, beside a folder of its own:
+/// \file  Runs a federated experiment whose clients are nodes. serve() waits until all clients have joined, runs the
+/// rounds, and writes the usual run folder. It adds a subfolder:
 ///
-///   federation/members.json   flower/federation/roster.h
-///   federation/nodes.json     flower/server/coordinator.h
-///   federation/sessions.jsonl    a line per client and round: what was sent, how long it took, who was lost and why
+///   federation/members.json      the roster (flower/federation/roster.h)
+///   federation/nodes.json        the coordinator's nodes (flower/server/coordinator.h)
+///   federation/sessions.jsonl    one line per exchange with a client: bytes, seconds, outcome (SessionReport)
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,46 @@
 
 namespace evenkeel {
 
-/// What a served run looks like from outside, at any moment.
+/// Holds the state of a served run for monitoring.
 struct FleetStatus {
   std::string run, method;
-  int64_t round = 0, rounds = 0;     ///< done, of
-  int64_t clients = 0, members = 0;  ///< wanted, joined
+  int64_t round = 0, rounds = 0;     ///< rounds that are done, rounds of the run
+  int64_t clients = 0, members = 0;  ///< clients that the run needs, clients that have a node
+  /// The clients that have joined.
   std::vector<Member> roster;
-  std::vector<SessionReport> last;  ///< of each client that was talked to
+  std::vector<SessionReport> last;  ///< the last exchange with each client
 };
-/// As Prometheus reads it.
+/// Formats `status` in the text format of Prometheus.
 std::string prometheus_text(const FleetStatus& status);
 
+/// The options of serve().
 struct ServeOptions {
   RunRequest request{};
+  /// Continues the run in the run folder if it has one; otherwise a new run begins.
   bool resume = false;
-  std::optional<int64_t> from_round{};  ///< of a run that goes on: this round instead of the last committed one
-  double patience_s = 300;              ///< for which a node that is away is waited for, where clients.deadline is 0
-  bool evaluate = true;                 ///< without: the server needs the model's shapes and tokenizer alone
-  std::vector<std::string> names{};     ///< of allowed keys: who is named as a client in the config is that client
+  std::optional<int64_t> from_round{};  ///< round to resume from, instead of the last committed one
+  double patience_s = 300;              ///< seconds for which an offline node is awaited, if clients.deadline is 0
+  bool evaluate = true;  ///< false: the server scores nothing and needs no weights, only shapes and tokenizer
+  std::vector<std::string>
+      names{};  ///< names of allowed keys. A node named as a client in the config becomes this client
   StopRequest stop{};
-  std::function<void(const FleetStatus& status)> on_status{};  ///< whenever something changed
+  std::function<void(const FleetStatus& status)> on_status{};  ///< called after each change, by the thread of serve()
 };
 
+/// The result of serve().
 struct ServedRun {
+  /// The run folder.
   std::filesystem::path folder;
+  /// The scores of the last round.
   std::vector<TaskScore> scores;
 };
 
-/// \param grid_in  makes the grid, given the folder that its state lives in
-/// Rows to be scored, encoder, the adapter to start from and what else is here are read before that, the weights when
-/// all clients have joined. With `resume` and `train.rounds=N` among the settings the run has N rounds from now on.
-/// \return where the run is, and the scores of its last round. \throws Interrupted at a safe place; `--resume` then
-/// goes on
+/// Runs a served experiment from start to end, and blocks until it is over. It reads rows, encoder and starting adapter
+/// before it makes the grid. It loads the weights when all clients have joined. With `resume` and `train.rounds=N`
+/// among the settings, the run has N rounds in total.
+/// \param grid_in makes the grid; its argument is the folder for the grid's state
+/// \return the run folder and the scores of the last round
+/// \throws Interrupted when `stop` asks for it, at a place from which `--resume` continues
 ServedRun serve(const ServeOptions& options,
                 const std::function<std::unique_ptr<Grid>(const std::filesystem::path& folder)>& grid_in);
 

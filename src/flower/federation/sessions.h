@@ -1,6 +1,5 @@
-/// \file  The conversations of one exchange: with each client the offer if its node does not know the run (it may be a
-/// new life of it), what all hold alike if it does not know that, and the task; then its reply, checked. Private to
-/// FleetFabric.
+/// \file  Runs the dialogues of one exchange. With each client: the offer if its node does not know the run (it may
+/// have restarted), the shared state if it lacks it, then the task; the reply is validated. Private to FleetFabric.
 #pragma once
 
 #include <chrono>
@@ -18,44 +17,44 @@ namespace evenkeel {
 Envelope offer_envelope(const Offer& offer);
 /// \throws kData when the envelope is something else.
 Acceptance acceptance_in(const Envelope& envelope);
-/// For envelopes that bring nothing but words.
+/// Throws kData if an envelope that must have no payload has one.
 void no_payload(const Envelope& envelope, int64_t payload_bytes);
 
 class Sessions {
  public:
-  /// Both borrowed.
+  /// Fleet and exchange are borrowed.
   Sessions(Fleet& fleet, const Exchange& exchange) : fleet_(fleet), exchange_(exchange) {}
-  ~Sessions();  ///< whatever is under way is forgotten
+  ~Sessions();  ///< forgets all open messages
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
-  /// A client that is to do a task, which is made when its node is there.
+  /// Adds a client that gets a task. The task is made when its node is online.
   void begin(const ClientProfile& client);
-  /// A client that is to learn something, and is not waited for when its node is away.
+  /// Adds a client that gets an update. It is given up if its node stays away.
   void tell(const ClientProfile& client, const StateUpdate& news);
-  /// A client that is to have the final adapter. `taken` is called when it has it.
+  /// Adds a client that gets the final adapter. `taken` is called when it has confirmed it.
   void bring(const ClientProfile& client, const EncodedPayload& adapter, std::function<void()> taken);
-  /// A client that is told that the run is over.
+  /// Adds a client that gets the message that the run is over.
   void send_shutdown(const ClientProfile& client);
-  /// Until all have replied or are lost.
+  /// Runs until all clients have replied or are lost.
   void run();
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Session {
     ClientProfile client;
-    std::string name;      // of the node, for messages
-    bool is_told = false;  // and not waited for long; else it has a task
-    Envelope own{};        // what it is told, or its task, which is empty until it is made
-    std::string type{};    // of its message: "train", "evaluate", "query"
+    std::string name;      // name of the node, for messages
+    bool is_told = false;  // true: it gets a message and is not awaited for long; false: it gets a task
+    Envelope own{};        // the message or task for it; a task is empty until it is made
+    std::string type{};    // type of its message:
     int64_t round = 0;
-    std::string waiting{};  // for the answer to this message; empty: for its node
+    std::string waiting{};  // id of the message that awaits an answer; empty: none is under way
     std::shared_ptr<IncomingEnvelope> incoming{};
     Clock::time_point last_online = Clock::now(), sent = Clock::now();
     double moved = 0;
-    int words = 0;  // how many envelopes of its node were heard
+    int words = 0;  // number of envelopes received from its node
     bool open = true;
-    std::function<void()> taken{};  // of what may take long to send: the node is waited for while it is online
+    std::function<void()> taken{};  // set for the final adapter: its node is awaited while it is online
   };
 
   void advance();
@@ -77,7 +76,7 @@ class Sessions {
   const Exchange& exchange_;
   EnvelopePacker packer_;
   std::vector<Session> sessions_;
-  Envelope offer_{}, whole_{};  // made when somebody needs them
+  Envelope offer_{}, whole_{};  // made at first use
   Clock::time_point begun_ = Clock::now();
   int64_t replies_ = 0;
 };

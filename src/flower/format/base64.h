@@ -1,4 +1,4 @@
-/// \file  Base64, as headers and key lines carry bytes.
+/// \file  Encodes and decodes Base64, for headers and key lines.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 namespace evenkeel::wire {
 
 std::string to_base64(std::string_view bytes);
-/// Nothing when `text` is no padded base64 on one line.
+/// Decodes `text`; returns nothing unless it is non-empty padded Base64 on one line.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace evenkeel::wire

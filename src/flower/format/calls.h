@@ -1,5 +1,5 @@
-/// \file  The calls of Flower's Fleet protocol as plain structs and their bytes, from either end. What is generated
-/// from fleet.proto is seen by calls.cpp and values.cpp alone.
+/// \file  Declares the calls of Flower's Fleet protocol as plain structs, and encodes and decodes them, for client and
+/// server. Only calls.cpp and values.cpp include the code generated from fleet.proto.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace evenkeel::wire {
 
-/// Paths of the calls, all POST.
+/// The paths of the calls. All are POST.
 namespace path {
 inline constexpr std::string_view kRegister = "/v1/fleet/register-node", kActivate = "/v1/fleet/activate-node",
                                   kDeactivate = "/v1/fleet/deactivate-node", kUnregister = "/v1/fleet/unregister-node",
@@ -34,7 +34,7 @@ struct ActivateRequest {
   double heartbeat_s = 0;
   bool operator==(const ActivateRequest&) const = default;
 };
-/// Of register and activate; and the request of deactivate and unregister.
+/// The answer to register and activate, and the request of deactivate and unregister.
 struct NodeId {
   uint64_t node = 0;
   bool operator==(const NodeId&) const = default;
@@ -49,10 +49,10 @@ struct HeartbeatResponse {
   bool operator==(const HeartbeatResponse&) const = default;
 };
 
-/// A message as calls carry it: metadata, what failed, and the tree of its objects.
+/// A message in a call: metadata, failure if any, and the tree of its objects.
 struct Envelope {
   Metadata metadata;
-  bool has_content = false;  ///< present and empty; a reply has this or a failure
+  bool has_content = false;  ///< true: the (empty) content field is present; a reply has content or a failure
   std::optional<Failure> failure{};
   Tree tree{};
   bool operator==(const Envelope&) const = default;
@@ -62,31 +62,31 @@ struct PullMessagesRequest {
   bool operator==(const PullMessagesRequest&) const = default;
 };
 struct PullMessagesResponse {
-  std::optional<Envelope> message{};  ///< the first; stock servers send one at most
+  std::optional<Envelope> message{};  ///< the first message; stock servers send at most one
   bool operator==(const PullMessagesResponse&) const = default;
 };
 struct PushMessagesRequest {
   uint64_t node = 0;
-  std::optional<Envelope> message{};  ///< the first; more are not read
+  std::optional<Envelope> message{};  ///< the first message; others are ignored
   double runtime_s = 0;
   bool operator==(const PushMessagesRequest&) const = default;
 };
 struct PushMessagesResponse {
-  std::string message_id{};  ///< whose result is told
+  std::string message_id{};  ///< id of the message that the answer is about
   std::vector<std::string> objects_to_push{};
   std::string token{};
   bool operator==(const PushMessagesResponse&) const = default;
 };
 
-/// One object in a request or answer; its content comes after, see object_field().
+/// A request about one object. For a push, the content follows these bytes, see object_field().
 struct ObjectRequest {
   uint64_t node = 0, run_id = 0;
   std::string object_id;
-  std::string token{};  ///< of a push
+  std::string token{};  ///< token of a push
   bool operator==(const ObjectRequest&) const = default;
 };
 struct PushObjectRequest : ObjectRequest {
-  std::string_view content{};  ///< of the bytes that were decoded
+  std::string_view content{};  ///< view of the decoded bytes
   bool operator==(const PushObjectRequest&) const = default;
 };
 struct PushObjectResponse {
@@ -95,7 +95,7 @@ struct PushObjectResponse {
 };
 struct PullObjectResponse {
   bool found = false, available = false;
-  std::string_view content{};  ///< of the bytes that were decoded
+  std::string_view content{};  ///< view of the decoded bytes
   bool operator==(const PullObjectResponse&) const = default;
 };
 struct ConfirmRequest {
@@ -123,8 +123,8 @@ struct FabInfo {
   bool operator==(const FabInfo&) const = default;
 };
 
-/// Bytes of a call. Of PushObjectRequest and PullObjectResponse all but the content: object_field() says what stands
-/// before it, and it is the last.
+/// Encodes a call. For PushObjectRequest and PullObjectResponse the content is left out: it comes last, after
+/// object_field().
 std::string encode(const RegisterRequest& call);
 std::string encode(const ActivateRequest& call);
 std::string encode(const NodeId& call);
@@ -142,19 +142,19 @@ std::string encode(const GetRunRequest& call);
 std::string encode(const RunInfo& call);
 std::string encode(const GetFabRequest& call);
 std::string encode(const FabInfo& call);
-/// Tag and length of an object's content, after which its bytes follow.
+/// Returns the tag and length of an object's content; the bytes of the content follow.
 inline constexpr int kPushedField = 4, kPulledField = 3;
 std::string object_field(int field, uint64_t bytes);
 
-/// The call in `body`. Unknown fields are passed over. \throws kData when it is none.
+/// Decodes a call and ignores unknown fields. \throws kData when `body` is invalid
 template <typename Call>
 Call decode(std::string_view body);
 
-/// Bodies of ConfigRecord and MetricRecord objects. \throws kData
+/// Encode and decode the bodies of ConfigRecord and MetricRecord objects. \throws kData
 std::string encode(const Config& record);
 std::string encode(const Metrics& record);
 Items decode_items(std::string_view body);
-/// The body of a Message object: metadata without its id, and the failure.
+/// Encodes the body of a Message object: metadata without the message id, and the failure.
 std::string encode_message(Metadata metadata, const std::optional<Failure>& failure);
 Envelope decode_message(std::string_view body);
 

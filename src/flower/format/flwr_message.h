@@ -1,4 +1,4 @@
-/// \file  What is said about a message beside its content: from whom, in answer to what, for how long.
+/// \file  Declares the metadata of a Flower message: sender, receiver, message it replies to, time to live.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace evenkeel::wire {
 
-/// What an error reply says was the matter; Flower's numbers.
+/// The reason in an error reply. The numbers are Flower's.
 enum class ErrorCode : int64_t {
   kUnknown = 0,
   kLoadFailed = 1,
@@ -16,12 +16,12 @@ enum class ErrorCode : int64_t {
   kMessageLost = 3,  ///< the message is not available
   kReplyLost = 4,    ///< the reply is not available
   kNodeUnavailable = 5,
-  kPrecondition = 6,  ///< the node does not do what it was asked for
+  kPrecondition = 6,  ///< the node refuses the request
   kInvalidFab = 7,
   kCrashed = 8,
 };
 
-/// Bytes of a reason that are kept and shown: a whole error message of ours, and a bound for others'.
+/// The largest number of bytes of a reason that is stored and shown.
 inline constexpr size_t kMostReason = 2000;
 
 struct Failure {
@@ -32,9 +32,9 @@ struct Failure {
 
 struct Metadata {
   uint64_t run_id = 0;
-  std::string message_id{};  ///< id of the message's object
+  std::string message_id{};  ///< id of the Message object
   uint64_t src_node = 0, dst_node = 0;
-  std::string reply_to{};  ///< message id of the instruction; empty in one
+  std::string reply_to{};  ///< id of the message that this replies to; empty in an instruction
   std::string group{};     ///< the round, as text
   double ttl = 0;          ///< seconds from created_at
   std::string type{};      ///< "train", "query", "evaluate", or "train.name"
@@ -43,18 +43,18 @@ struct Metadata {
   bool operator==(const Metadata&) const = default;
 };
 
-/// The objects of a message, by SHA-256 in hex; children as in the object's head.
+/// The tree of a message's objects. Ids are SHA-256 in hex; children are in the order of the object's head.
 struct Tree {
   std::string id;
   std::vector<Tree> children{};
   bool operator==(const Tree&) const = default;
 };
 
-/// A message on its way to a node.
+/// A message that a node has fetched.
 struct Instruction {
   Metadata metadata;
   Tree tree;
-  double arrived_at = 0;  ///< on this machine's clock
+  double arrived_at = 0;  ///< seconds since 1970, clock of this machine
 };
 
 }  // namespace evenkeel::wire

@@ -1,7 +1,8 @@
-/// \file  Who a node is: a key on NIST P-384 (P-256 is accepted), the line by which an operator allows it, and the
-/// headers that it signs its calls with. Example:
-///   make_key("node.pem");                                     // PKCS#8, mode 0600, never over a file that is there
-///   std::cout << openssh_line(Key::load("node.pem").public_key(), "site-one") << "\n";   // for keys.txt
+/// \file  Handles the keys that identify nodes: EC keys on NIST P-384 (P-256 is accepted), OpenSSH allow-lists, and the
+/// headers that sign calls. Example:
+///   make_key("node.pem");                                     // PKCS#8, mode 0600; fails if the file exists
+///   std::cout << openssh_line(Key::load("node.pem").public_key(), "site-one") << "
+/// "; // for keys.txt
 ///   const auto allowed = read_allow_list("keys.txt");
 #pragma once
 
@@ -18,19 +19,22 @@
 
 namespace evenkeel::wire {
 
-/// A public key. Two of one point are equal, however they were written.
+/// A public key. Keys with the same point are equal, whatever format they were read from.
 class PublicKey {
  public:
-  /// \param place  whose it is, for errors. \throws kData when it is no SubjectPublicKeyInfo of P-256 or P-384 in PEM.
+  /// Reads a SubjectPublicKeyInfo in PEM. \param place the source, for error messages \throws kData unless it is a key
+  /// on P-256 or P-384
   static PublicKey from_pem(std::string_view pem, std::string_view place);
-  /// \param blob  what stands in base64 in an OpenSSH line
+  /// Reads the decoded base64 part of an OpenSSH line. \throws kData as above
   static PublicKey from_openssh(std::string_view blob, std::string_view place);
 
-  std::string pem() const;                                   ///< SubjectPublicKeyInfo
-  const std::string& openssh_blob() const { return blob_; }  ///< names the key in files of ours too
-  /// "SHA256:..." as ssh-keygen -l shows it.
+  std::string pem() const;  ///< PEM of the SubjectPublicKeyInfo
+  const std::string& openssh_blob() const {
+    return blob_;
+  }  ///< the bytes of the OpenSSH format; evenkeel's files identify keys by them
+  /// Returns "SHA256:...", as `ssh-keygen -l` prints it.
   std::string fingerprint() const;
-  /// Whether `signature` (ECDSA over SHA-256, DER) is this key's over `text`. 0.7 ms for P-384.
+  /// Returns true if `signature` (ECDSA over SHA-256, DER) is this key's signature of `text`. Cost: 0.7 ms for P-384.
   bool signed_by(std::string_view text, std::string_view signature) const;
   bool operator==(const PublicKey& other) const { return blob_ == other.blob_; }
 
@@ -44,12 +48,12 @@ class PublicKey {
 /// A private key.
 class Key {
  public:
-  /// On P-384.
+  /// Generates a key on P-384.
   static Key make();
-  /// \throws kConfig when the file is no EC key in PKCS#8 PEM; of one that ssh-keygen wrote, the command that
-  /// converts it; kConfig when others than its owner may read it.
+  /// Reads a key in PKCS#8 PEM without a password. \throws kConfig for any other file (the message for an OpenSSH file
+  /// has the command that converts it), and when others than the owner may read it
   static Key load(const std::filesystem::path& file);
-  /// Mode 0600. \throws kIo when the file exists already, or cannot be written.
+  /// Writes the key with mode 0600. \throws kIo when the file exists or cannot be written
   void save(const std::filesystem::path& file) const;
 
   PublicKey public_key() const;
@@ -60,34 +64,34 @@ class Key {
   std::shared_ptr<void> key_;  // EVP_PKEY
 };
 
-/// Key::make() into a new file.
+/// Generates a key and saves it to a new file.
 Key make_key(const std::filesystem::path& file);
 
-/// "ecdsa-sha2-nistp384 AAAA... comment": what allow-lists hold, ours and `flwr supernode register`'s.
-/// \throws kConfig for a comment that is not one line of printable text.
+/// Returns "ecdsa-sha2-nistp384 AAAA... comment", the line for allow-lists of evenkeel and of `flwr supernode
+/// register`. \throws kConfig unless the comment is one line of printable text
 std::string openssh_line(const PublicKey& key, std::string_view comment);
 
-/// One key that may join, and how its node is called.
+/// A key that may join, and the name of its node.
 struct AllowedKey {
   PublicKey key;
   std::string name;
 };
-/// OpenSSH public key lines, the comment being the name (without one, the fingerprint is); blank lines and lines that
-/// begin with # count for nothing. \throws kConfig naming file and line for a line that is none, a key or a name that
-/// stands twice, another kind of key, or a list without any.
+/// Reads a list of OpenSSH public keys, one per line. The comment is the node's name; without one it is the
+/// fingerprint. Blank lines and lines that begin with # are ignored. \throws kConfig naming file and line for an
+/// invalid line, an unsupported key or a repeated key or name, and for an empty list
 std::vector<AllowedKey> read_allow_list(const std::filesystem::path& file);
 std::vector<AllowedKey> parse_allow_list(std::string_view text, std::string_view place);
 
-/// Seconds since 1970, as messages and signatures say the time.
+/// Returns the current time in seconds since 1970.
 double now_seconds();
 
-/// The headers that a call is signed with.
+/// The HTTP headers that sign a call.
 struct SignedHeaders {
   std::string public_key;  ///< flwr-public-key: base64 of the PEM
   std::string timestamp;   ///< flwr-timestamp: ISO 8601 with microseconds and offset
   std::string signature;   ///< flwr-signature: base64 of the signature over the timestamp
 };
-/// Signs, and uses a signature for a minute: it covers nothing but the time. Any thread.
+/// Signs calls. A signature is reused for one minute, because it covers only the time. Any thread may call.
 class Signer {
  public:
   explicit Signer(Key key);
@@ -102,20 +106,21 @@ class Signer {
   double signed_at_ = -1e18;
 };
 
-/// Seconds since 1970 of an ISO 8601 time with an offset; nothing when `text` is none.
+/// Parses an ISO 8601 time with an offset into seconds since 1970; returns nothing if `text` is invalid.
 std::optional<double> parse_timestamp(std::string_view text);
 std::string format_timestamp(double seconds);
 
-/// Checks signed headers: the signature is the key's over the timestamp, and -5 s < age < 305 s. What was checked once
-/// is remembered while it is valid, in bounded memory. A captured set of headers can be used again inside the window,
-/// as in Flower: that is what TLS is for. Any thread.
+/// Verifies signed headers: the signature must be the key's over the timestamp, with -5 s < age < 305 s. Verified
+/// headers are cached while they are valid, in bounded memory. Captured headers can be replayed within this window, as
+/// in Flower; TLS prevents the capture. Any thread may call.
 class Verifier {
  public:
   struct Verdict {
-    std::optional<PublicKey> key;  ///< set when all is well
-    std::string refusal{};         ///< else why not
+    std::optional<PublicKey> key;  ///< the key, if the headers are valid
+    std::string refusal{};         ///< otherwise the reason
   };
-  /// \param wanted  asked before the signature is checked, which is what costs: a stranger's key costs little
+  /// Verifies headers at time `now`. \param wanted returns true for keys that may call; it runs before the signature is
+  /// verified, so that unknown keys cost little
   Verdict check(const SignedHeaders& headers, const std::function<bool(const PublicKey&)>& wanted,
                 double now = now_seconds());
 

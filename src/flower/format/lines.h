@@ -1,5 +1,5 @@
-/// \file  How this program and an app of Flower's speak on one machine: lines of JSON over a Unix stream socket, and a
-/// memfd beside a line for the arrays that belong to it. docs/flower-app.md is the protocol. Example:
+/// \file  Implements the local protocol between evenkeel and a Flower app: lines of JSON over a Unix stream socket,
+/// with arrays in a memfd that is sent with its line. docs/flower-app.md defines the protocol. Example:
 ///   LineListener listener("/run/evenkeel/node.sock");
 ///   if (auto lines = listener.accept(stop))
 ///     while (auto line = lines->receive(stop)) lines->send(answer(*line));
@@ -18,26 +18,26 @@
 
 namespace evenkeel::wire {
 
-/// The version of docs/flower-app.md that both ends have to speak.
+/// The version of the protocol in docs/flower-app.md. Both ends must use the same.
 inline constexpr int64_t kAppProtocol = 1;
 
-/// Memory that another process can be handed, sealed against changes once it is.
+/// Memory that can be sent to another process. It must be sealed against changes first.
 class SharedMemory {
  public:
-  /// Of `bytes`, writable until sealed. \throws kIo
+  /// Allocates `bytes` bytes, writable until seal(). \throws kIo
   static std::shared_ptr<SharedMemory> make(size_t bytes);
-  /// What another process handed over; takes the descriptor. \throws kData when it is shorter than `bytes`, or could
-  /// become so.
+  /// Maps received memory read-only, and owns the descriptor. \throws kData when it is shorter than `bytes`, or not
+  /// sealed against shrinking
   static std::shared_ptr<SharedMemory> of(int descriptor, size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Empty once it is sealed here.
+  /// Returns the bytes; empty after seal().
   std::span<std::byte> bytes() const { return {data_, data_ ? size_ : 0}; }
   size_t size() const { return size_; }
   int descriptor() const { return descriptor_; }
-  /// No more writing, here either.
+  /// Unmaps the memory and seals it against any change, also by this process.
   void seal();
 
  private:
@@ -49,13 +49,13 @@ class SharedMemory {
 
 struct Line {
   Json json;
-  std::shared_ptr<SharedMemory> memory{};  ///< where the line has "bytes" above 0
+  std::shared_ptr<SharedMemory> memory{};  ///< set if the line has "bytes" above 0
 };
 
-/// Asked while waiting; true ends the wait.
+/// Polled while waiting; true ends the wait.
 using StopWaiting = std::function<bool()>;
 
-/// One connection. One thread uses it.
+/// One connection. Threads: one.
 class LineSocket {
  public:
   explicit LineSocket(int descriptor) : descriptor_(descriptor) {}
@@ -63,10 +63,10 @@ class LineSocket {
   LineSocket(LineSocket&& other) noexcept;
   LineSocket& operator=(LineSocket&&) = delete;
 
-  /// \param memory  sealed; "bytes" is added to `line`. \throws kIo when nobody listens any more
+  /// Sends a line. \param memory sealed; its size is added to `line` as "bytes" \throws kIo when the peer has gone
   void send(OrderedJson line, const std::shared_ptr<SharedMemory>& memory = {});
-  /// Nothing when the other side is gone, or `stop` says so. \throws kData for a line that is no JSON object, longer
-  /// than 64 MiB, or lacks its memory.
+  /// Waits for a line. Returns nothing when the peer has gone or `stop` returns true. \throws kData for invalid JSON,
+  /// more than 64 MiB, or missing memory
   std::optional<Line> receive(const StopWaiting& stop);
 
  private:
@@ -77,16 +77,16 @@ class LineSocket {
   std::vector<int> memories_;  // descriptors that came with it
 };
 
-/// A socket in the file system, readable and writable by its owner alone.
+/// A Unix socket that only its owner may use.
 class LineListener {
  public:
-  /// \throws kIo when something is there already, or cannot be made.
+  /// Listens at `path`. \throws kIo when the path exists or cannot be made
   explicit LineListener(std::filesystem::path path);
   ~LineListener();
   LineListener(const LineListener&) = delete;
   LineListener& operator=(const LineListener&) = delete;
 
-  /// Nothing when `stop` says so.
+  /// Waits for a connection. Returns nothing when `stop` returns true.
   std::optional<LineSocket> accept(const StopWaiting& stop);
 
  private:

@@ -1,5 +1,6 @@
-/// \file  The objects that a message is cut into: `Type SP child-ids SP body-length NUL body`, known by the SHA-256 of
-/// all of it. Message > RecordDict > ArrayRecord, ConfigRecord, MetricRecord > Array > ArrayChunk.
+/// \file  Cuts messages into objects and parses objects. An object is `Type SP child-ids SP body-length NUL body`, and
+/// its id is the SHA-256 of all of it. Message > RecordDict > ArrayRecord, ConfigRecord, MetricRecord > Array >
+/// ArrayChunk.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +17,13 @@
 
 namespace evenkeel::wire {
 
-/// SHA-256 of pieces in turn, in lower-case hex. 0.2 to 0.3 GB/s a thread, 1.7 with instructions for it.
+/// Returns the SHA-256 of the concatenation of `head` and `pieces`, in lower-case hex. Cost: 0.2 to 0.3 GB/s per
+/// thread, 1.7 GB/s with SHA instructions.
 std::string object_id(std::string_view head, std::span<const std::span<const std::byte>> pieces = {});
-/// 64 lower-case hex digits.
+/// Returns true for 64 lower-case hex digits.
 bool is_object_id(std::string_view text);
 
-/// An object that is to be sent: what is ours of it, then what is borrowed.
+/// An object to send: an owned head, followed by borrowed pieces.
 struct Object {
   std::string id;
   std::string head;  ///< the head of the object and, but for data of arrays, its body
@@ -30,27 +32,28 @@ struct Object {
   uint64_t bytes() const;
 };
 
-/// An object that has arrived. Views of its content.
+/// A received object, as views of its content.
 struct ObjectView {
   std::string_view type;
   std::vector<std::string_view> children;
   std::string_view body;
 
-  /// \throws kData when the content is no object, its length is not what it says, or a limit is passed.
+  /// Parses an object. \throws kData when the content is no object, its length is wrong, or a limit is exceeded
   static ObjectView parse(std::string_view content, const Limits& limits);
-  /// \throws kData unless it is of `wanted`
+  /// Returns *this. \throws kData unless the type is `wanted`
   const ObjectView& of(std::string_view wanted) const;
 };
 
-/// The objects of arrays, each once, and their trees. Immutable, for any number of messages and threads.
+/// Holds the objects of arrays, each once, and their tree. It is immutable; any number of messages and threads may
+/// share it.
 class PackedArrays {
  public:
   PackedArrays(std::vector<ArrayData> arrays, const PackOptions& options);
-  const Tree& tree() const { return tree_; }                        ///< of the ArrayRecord
+  const Tree& tree() const { return tree_; }                        ///< the tree of the ArrayRecord
   const std::vector<ArrayData>& arrays() const { return arrays_; }  ///< as they were given
   const Object* find(std::string_view id) const;
   const std::vector<const Object*>& structure() const { return structure_; }  ///< the ArrayRecord, and each Array
-  /// The chunks of each array in order; one that several arrays or places share stands where it is used first.
+  /// Returns the new chunks of each array, in order. A chunk that several arrays share is listed only at its first use.
   const std::vector<std::vector<const Object*>>& chunks() const { return chunks_; }
 
  private:
@@ -65,10 +68,10 @@ class PackedArrays {
   std::shared_ptr<const void> owner_;
 };
 
-/// A message that is to be sent: its objects, shared ones by reference.
+/// A message to send: its objects, with arrays by reference.
 class Parcel {
  public:
-  /// \param metadata  its message_id is filled in. \throws kData for values that a record may not hold.
+  /// Packs a message. \param metadata message_id is filled in \throws kData for values that a record may not hold
   Parcel(Metadata metadata, const Content& content);
   Parcel(Metadata metadata, const Failure& failure);
 
@@ -76,8 +79,9 @@ class Parcel {
   const std::optional<Failure>& failure() const { return failure_; }
   const Tree& tree() const { return tree_; }
   const Object* find(std::string_view id) const;
-  /// All objects, those that say what the message is and then the chunks of each array: who takes them in this order
-  /// knows where each chunk belongs when it arrives. One of several records or arrays may stand more than once.
+  /// structure() returns all objects but chunks, chunks() the chunks of each array. A receiver that gets the structure
+  /// first knows the destination of each chunk. An object that several records or arrays share may be listed more than
+  /// once.
   std::vector<const Object*> structure() const;
   std::vector<std::vector<const Object*>> chunks() const;
 
@@ -92,26 +96,26 @@ class Parcel {
   Tree tree_;
 };
 
-/// Bodies of structure objects. Names to ids, in Python's spelling: `{"a": "9f..", "b": "9f.."}`.
+/// Formats names and ids as the body of a structure object, as Python's json.dumps does: `{"a": "9f..", "b": "9f.."}`.
 std::string references_to_json(const std::vector<std::pair<std::string, std::string>>& references);
-/// \throws kData for what is no such object, names a name twice, or an id that is none.
+/// Parses such a body. \throws kData when it is invalid, or has a repeated name or an invalid id
 std::vector<std::pair<std::string, std::string>> references_from_json(std::string_view body, const Limits& limits);
 
-/// The body of an Array: its head, and which of the object's children its chunks are, in order.
+/// The body of an Array object: the array's head, and the index of each chunk among the object's children, in order.
 struct ArrayBody {
   ArrayHead head;  ///< without its name
   std::vector<size_t> chunks;
 };
 std::string to_json(const ArrayBody& body);
-/// \param children  how many the object has: every index is below. \throws kData
+/// \param children number of children of the object; every index must be below it. \throws kData
 ArrayBody array_from_json(std::string_view body, size_t children, const Limits& limits);
 
-/// All ids of a tree, each once, parents first. \throws kData for a tree that is too deep (five levels) or has too many
-/// nodes.
+/// Returns all ids of a tree, each once, parents first. \throws kData for an invalid id, more than five levels or too
+/// many nodes
 std::vector<std::string> check_tree(const Tree& tree, const Limits& limits);
 
-/// Hashes the data and cuts it into chunks; nothing is copied. One pack serves all nodes of a round.
-/// \throws kData when pieces and head disagree in length, or two arrays have one name.
+/// Hashes the data and cuts it into chunks without copying it. One result may be sent to all nodes of a round.
+/// \throws kData when a length differs from that in the head, or two arrays have one name
 Arrays pack_arrays(std::vector<ArrayData> arrays, const PackOptions& options = {});
 
 }  // namespace evenkeel::wire

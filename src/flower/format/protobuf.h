@@ -1,4 +1,4 @@
-/// \file  Protobuf messages to bytes and back, for the files that see generated code (calls.cpp, values.cpp).
+/// \file  Serialises and parses protobuf messages. Only calls.cpp and values.cpp include it.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -13,7 +13,8 @@ namespace evenkeel::wire {
 
 inline std::string bytes_of(const google::protobuf::MessageLite& message) { return message.SerializeAsString(); }
 
-/// \param what  for errors: "no PushMessages: 7 bytes that are not its protobuf". \throws kData
+/// Parses `body`. \param what the name of the message for errors, as in "no PushMessages: 7 bytes that are not its
+/// protobuf" \throws kData
 template <typename Message>
 Message parsed(std::string_view body, std::string_view what) {
   Message message;

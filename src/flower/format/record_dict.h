@@ -1,5 +1,5 @@
-/// \file  What a message holds, as plain data: named records of configuration, of metrics and of arrays. Flower's
-/// RecordDict with its ConfigRecord, MetricRecord and ArrayRecord; bytes and integers, no tensors. Example:
+/// \file  Declares the content of a message as plain data: named records of configuration, metrics and arrays. They are
+/// Flower's RecordDict with its ConfigRecord, MetricRecord and ArrayRecord, without tensors. Example:
 ///   Content content;
 ///   content.add("config", Config{{"server-round", int64_t{3}}, {"layout", "9f2c"}});
 ///   content.add("arrays", pack_arrays(std::move(arrays), {.owner = bundle}));
@@ -22,21 +22,21 @@
 
 namespace evenkeel::wire {
 
-/// Bytes that are no text.
+/// Holds a value of Python's type bytes.
 struct Bytes {
   std::string data;
   bool operator==(const Bytes&) const = default;
 };
 
-/// What a record may name: Python's int arrives as int64_t, float as double.
+/// A value of a record. Python's int arrives as int64_t, its float as double.
 using Value =
     std::variant<double, int64_t, uint64_t, bool, std::string, Bytes, std::vector<double>, std::vector<int64_t>,
                  std::vector<uint64_t>, std::vector<bool>, std::vector<std::string>, std::vector<Bytes>>;
 
-/// "double", "list of int64", ... for messages.
+/// Returns the name of the value's type for messages, such as "double" or "list of int64".
 std::string_view kind_of(const Value& value);
 
-/// Values by name, in the order in which they were set.
+/// Holds named values in the order in which they were added.
 class Items {
  public:
   using Entry = std::pair<std::string, Value>;
@@ -44,9 +44,9 @@ class Items {
   Items() = default;
   Items(std::initializer_list<Entry> entries);
 
-  /// Adds, or replaces in its place.
+  /// Adds a value, or replaces the value with this name in its position.
   void set(std::string name, Value value);
-  void add(std::string name, Value value);         ///< of a name that is not there yet; no look at the others
+  void add(std::string name, Value value);         ///< appends; the name must be new, which is not checked
   const Value* find(std::string_view name) const;  ///< null when it is not there
   /// \throws kData naming `name` when it is absent or of another kind.
   template <typename T>
@@ -69,19 +69,20 @@ class Items {
   std::vector<Entry> entries_;
 };
 
+/// A record of configuration: values of any type.
 struct Config : Items {
   using Items::Items;
   Config() = default;
   explicit Config(Items items) : Items(std::move(items)) {}
 };
-/// Numbers and lists of numbers alone. \throws kData on encoding when another kind is among them.
+/// A record of metrics: numbers and lists of numbers only. Encoding throws kData for other types.
 struct Metrics : Items {
   using Items::Items;
   Metrics() = default;
   explicit Metrics(Items items) : Items(std::move(items)) {}
 };
 
-/// An array that is to be sent: its data in C order and little-endian, in one or several pieces, which are borrowed.
+/// An array to send. Its data is borrowed: little-endian, in C order, in one or several pieces.
 struct ArrayData {
   ArrayHead head;
   std::vector<std::span<const std::byte>> pieces;
@@ -89,55 +90,58 @@ struct ArrayData {
 
 class PackedArrays;  // flower/format/objects.h: hashed and cut into chunks once, whoever it is sent to
 
-/// A record of arrays. Of what arrived `packed` is null and the data is where its BufferAllocator put it.
+/// A record of arrays. In a received record `packed` is null, and the data is in the buffers that the BufferAllocator
+/// returned.
 struct Arrays {
   std::vector<ArrayHead> heads;
   std::shared_ptr<const PackedArrays> packed{};
 };
 
 struct PackOptions {
-  size_t chunk_bytes = size_t{16} << 20;  ///< of an array's image, 1 KiB or more: each chunk is a call of its own
-  std::shared_ptr<const void> owner{};    ///< keeps what the pieces borrow alive for as long as it may be sent
+  size_t chunk_bytes =
+      size_t{16} << 20;  ///< bytes per chunk of an array's NumPy image, at least 1024; each chunk is one call
+  std::shared_ptr<const void> owner{};  ///< keeps the borrowed pieces alive while the arrays may still be sent
 };
 using Record = std::variant<Config, Metrics, Arrays>;
 
-/// The records of a message by name, in order. Flower's apps call them "arrays", "config" and "metrics".
+/// Holds the records of a message by name, in order. Flower's apps name them "arrays", "config" and "metrics".
 class Content {
  public:
+  /// Adds a record. \throws kData when the name is taken
   void add(std::string name, Record record);
-  /// \throws kData naming `name` when there is no such record, or it is of another kind.
+  /// Returns a record by name. \throws kData when there is none, or when it is of another type
   const Config& config(std::string_view name = "config") const;
   const Metrics& metrics(std::string_view name = "metrics") const;
   const Arrays& arrays(std::string_view name = "arrays") const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
   const Record* find(std::string_view name) const;
   const std::vector<std::pair<std::string, Record>>& records() const { return records_; }
-  /// The heads of all records of arrays, in order.
+  /// Returns the heads of the arrays of all array records, in order.
   std::vector<ArrayHead> heads() const;
 
  private:
   std::vector<std::pair<std::string, Record>> records_;
 };
 
-/// Where the data of arriving arrays goes.
+/// The buffers for a message's arrays.
 struct ReceiveBuffers {
-  std::vector<std::span<std::byte>> arrays;  ///< one for each of Content::heads(), of exactly its bytes
-  std::shared_ptr<void> owner{};             ///< kept until the message is whole or given up
+  std::vector<std::span<std::byte>> arrays;  ///< one buffer per Content::heads(), of exactly its number of bytes
+  std::shared_ptr<void> owner{};             ///< kept alive until the message is complete or given up
 };
-/// Called once per message, when its structure is known and before any data is placed: reads kinds, names, dtypes and
-/// shapes, and says where the data goes. May throw: the message is then refused, and the sender told what() says. What
-/// arrives is checked by length and SHA-256 chunk by chunk, after it was written: places hold no message until it is
-/// whole. Called by a thread of the wire's own.
+/// Returns buffers for a message's arrays. It is called once per message, when the message's structure is known and
+/// before any data is stored; the calling thread may be one of the transport. An exception refuses the message, and the
+/// sender gets what(). Data is written to the buffers before it is verified; it is valid only when the message is
+/// complete.
 using BufferAllocator = std::function<ReceiveBuffers(const Content&)>;
 
-/// What a message may be at most. Beyond any of it the message is refused with one line.
+/// The limits of a message. A message beyond any of them is refused.
 struct Limits {
-  size_t objects = 65'536;              ///< of a message, which is a tree of five levels at most
-  size_t structure = size_t{32} << 20;  ///< bytes of all objects other than chunks: names, shapes, values
+  size_t objects = 65'536;              ///< objects per message; the tree has at most five levels
+  size_t structure = size_t{32} << 20;  ///< bytes of all objects other than chunks
   size_t record = size_t{8} << 20;      ///< bytes of one ConfigRecord or MetricRecord
-  size_t chunk = size_t{64} << 20;      ///< bytes of a chunk, and of whatever is one request's or answer's body
-  size_t arrays = 16'384;               ///< of a message
-  size_t axes = 16;                     ///< of an array
+  size_t chunk = size_t{64} << 20;      ///< bytes of a chunk, and of the body of a request or answer
+  size_t arrays = 16'384;               ///< arrays per message
+  size_t axes = 16;                     ///< axes per array
   uint64_t data = uint64_t{16} << 30;   ///< bytes of all arrays of a message
 };
 

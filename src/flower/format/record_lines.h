@@ -1,5 +1,5 @@
-/// \file  A message's content as a line between this program and an app of Flower's: records as JSON, the images of
-/// arrays in shared memory (docs/flower-app.md, Records).
+/// \file  Converts a message's content to a line for a Flower app and back: records as JSON, arrays as NumPy images in
+/// shared memory (docs/flower-app.md, "Records").
 #pragma once
 
 #include "flower/format/lines.h"
@@ -7,13 +7,13 @@
 
 namespace evenkeel::wire {
 
-/// The images of all arrays, sealed; null where there are none. Two contents of the same arrays may share one.
+/// Returns sealed memory with the images of all arrays; null without arrays. Contents with the same arrays may share
+/// it.
 std::shared_ptr<SharedMemory> images_of(const Content& content);
-/// The line's "records", for that memory.
+/// Returns the line's "records", with offsets into the memory of images_of().
 OrderedJson records_of(const Content& content);
 
-/// \param records  the line's "records" \param place  asked where the data goes, before any of it is looked at
-/// \throws kData naming what is wrong, and what `place` throws.
+/// Reads a content. \param records the line's "records" \param place returns the buffers, before any data is read
 Content read_records(const JsonView& records, const SharedMemory* memory, const BufferAllocator& place,
                      const Limits& limits = {});
 

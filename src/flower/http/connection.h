@@ -1,4 +1,4 @@
-/// \file  One accepted connection, plain or TLS, every wait of which has an end.
+/// \file  Handles one accepted connection, plain or TLS. Every wait has a deadline.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -16,30 +16,34 @@
 
 namespace evenkeel::wire {
 
-/// For one thread.
+/// A non-blocking socket with deadlines. For one thread.
 class Connection {
  public:
-  /// \param tls  null for plain. \param has_waiters  whether others wait for this thread
+  /// \param socket owned \param tls null: no TLS \param has_waiters returns true if other connections wait for this
+  /// thread
   Connection(int socket, SSL_CTX* tls, const NodeLimits& limits, std::function<bool()> has_waiters);
-  ~Connection();  ///< lets the peer read what was sent before the socket is closed
+  ~Connection();  ///< waits up to 0.5 s for the peer to read the answer, then closes
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// The TLS handshake, if there is to be one and was none.
+  /// Does the TLS handshake if it is still needed. Returns false when it failed.
   bool open();
-  /// Whether something of a request (or the connection's end) is there, or comes within `patience`. A request begins.
+  /// Waits up to `patience` for data or the end of the connection, and then starts the deadline of a request's head.
+  /// Returns false if nothing arrived.
   bool next_request(std::chrono::milliseconds patience);
-  /// Nothing is expected for a while: gives memory back.
+  /// Frees the buffer while the connection is idle.
   void on_idle();
-  /// No more is said or heard: its destruction does not wait for the peer.
+  /// Makes the destructor close without waiting for the peer.
   void close_at_once() { lingers_ = false; }
-  /// From now on a body is read and answered.
+  /// Starts the deadlines of body and answer.
   void head_is_read() { phase_begin_ = progress_at_ = Clock::now(), in_head_ = false, phase_bytes_ = 0; }
 
-  /// -1 on an error or past a deadline, 0 at the end.
+  /// Reads up to `size` bytes. Returns their number, 0 at the end, -1 on an error or past a deadline.
   ssize_t read(char* data, size_t size);
+  /// Writes all bytes. Returns their number, or -1 on an error or past a deadline.
   ssize_t write(const char* data, size_t size);
 
+  /// Returns true if reading failed because of a deadline.
   bool too_slow() const { return too_slow_; }
   uint64_t bytes_in() const { return bytes_in_; }
   uint64_t bytes_out() const { return bytes_out_; }

@@ -7,16 +7,16 @@
 
 namespace evenkeel::wire {
 
-/// Where the server is, and how it is known to be the right one.
+/// Holds a server's address and the means to verify the server.
 struct Endpoint {
   std::string host = "127.0.0.1";
   int port = 8000;
-  /// PEM of the authority that signed the server's certificate: TLS. Without it everything travels in the clear, which
-  /// is for a network of one's own: `insecure` has to say so.
+  /// PEM of the authority that signed the server's certificate; it turns TLS on. Without it traffic is not encrypted,
+  /// and `insecure` must be true. Use this only on a private network.
   std::optional<std::filesystem::path> ca_file{};
   bool insecure = false;
 
-  std::string text() const;  ///< "https://host:port"
+  std::string text() const;  ///< "https://host:port", or "http://..." without ca_file
 };
 
 }  // namespace evenkeel::wire

@@ -1,4 +1,4 @@
-/// \file  Calls over one connection to a server, which is opened again by itself when it was dropped.
+/// \file  Sends HTTP calls over one connection, which is reopened when the server has dropped it.
 #pragma once
 
 #include <cstddef>
@@ -15,31 +15,34 @@
 
 namespace evenkeel::wire {
 
-/// Why a coordinator of ours did not store an object, beside an answer that other nodes understand.
+/// The header in which evenkeel's coordinator gives the reason for not storing an object. Its body remains that of
+/// Flower's protocol.
 inline constexpr std::string_view kReasonHeader = "evenkeel-reason";
 
-/// What came back. Without a status nothing did, and `detail` says why.
+/// The answer to a call. Status 0 means that no answer arrived; `detail` has the reason.
 struct Answer {
   int status = 0;
   std::string body{};
-  std::string detail{};          ///< of an error: what its JSON says, or the transport's word; else kReasonHeader's
-  int code = 0;                  ///< of an error, Flower's; 0 where there is none
-  std::optional<double> date{};  ///< the server's clock, seconds since 1970
+  std::string detail{};  ///< the error's text: from its JSON, from the transport, or with status 200 from kReasonHeader
+  int code = 0;          ///< Flower's code of an error; 0: none
+  std::optional<double> date{};  ///< the server's clock (Date), seconds since 1970
 
   bool ok() const { return status == 200; }
-  /// Worth another try: the transport failed, or the server is not up.
+  /// Returns true if the call may be retried: the transport failed, or the server is not available.
   bool passing() const { return status == 0 || status == 502 || status == 503 || status == 504; }
 };
 
-/// For one thread.
+/// Calls one server. For one thread.
 class HttpClient {
  public:
-  /// \param most  bytes of an answer; more is refused, and ends the connection
+  /// \param timeout_s seconds for connecting, reading and writing \param most largest body of an answer in bytes; a
+  /// larger one fails the call
+  /// \throws kConfig for an invalid address
   HttpClient(const Endpoint& server, double timeout_s, size_t most);
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;
 
-  /// Posts the pieces in turn, none of them copied.
+  /// Posts a protobuf body: `head`, then `pieces`, none of them copied. They are borrowed until this returns.
   Answer post(std::string_view path, const SignedHeaders& signature, std::string_view head,
               std::span<const std::string_view> pieces = {});
   Answer get(std::string_view path);

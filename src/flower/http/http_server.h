@@ -1,5 +1,5 @@
-/// \file  The listening half of HTTP/1.1: connections with deadlines, heads and bodies with bounds, TLS. What is
-/// asked is for the handler.
+/// \file  Implements an HTTP/1.1 server with TLS, deadlines for connections and limits for heads and bodies. A handler
+/// answers the requests.
 #pragma once
 
 #include <atomic>
@@ -18,28 +18,30 @@
 
 namespace evenkeel::wire {
 
+/// A request whose head has been read.
 struct HttpRequest {
   std::string method, path;
-  std::string peer;  ///< address and port
+  std::string peer;  ///< address and port of the peer
   std::string content_type, content_encoding;
-  std::optional<uint64_t> length{};  ///< of the body, where the head says it
+  std::optional<uint64_t> length{};  ///< bytes of the body, if the head has Content-Length
   SignedHeaders signature;
-  std::string program;  ///< package and version
-  /// The body, once. \throws Refusal when it is longer than `most`, or comes too slowly.
+  std::string program;  ///< package and version of the caller
+  /// Reads the body; may be called once. \throws Refusal when it is longer than `most` bytes or arrives too slowly
   std::function<std::string(size_t most)> body;
 };
 
+/// The answer to a request.
 struct HttpReply {
   int status = 200;
   std::string type = "application/protobuf";
   std::string body{};
-  std::vector<std::span<const std::byte>> pieces{};  ///< after the body, not copied
-  std::shared_ptr<const void> owner{};               ///< of the pieces, until they are sent
-  std::string reason{};                              ///< kReasonHeader
-  bool close = false;                                ///< the connection, after this
+  std::vector<std::span<const std::byte>> pieces{};  ///< sent after the body, borrowed
+  std::shared_ptr<const void> owner{};               ///< keeps the pieces alive until they are sent
+  std::string reason{};                              ///< value of kReasonHeader; empty: none
+  bool close = false;                                ///< true: close the connection afterwards
 };
 
-/// An error as Flower's servers say it.
+/// An error answer in the form of Flower's servers: HTTP status, Flower's code (0: none), text. Thrown by handlers.
 struct Refusal {
   int status = 400;
   int code = 0;
@@ -48,27 +50,27 @@ struct Refusal {
 };
 HttpReply reply_of(const Refusal& refusal);
 
-/// What is known of the server's traffic, from the beginning.
+/// Counts the server's traffic since its start.
 struct HttpCounts {
   std::atomic<uint64_t> connections = 0, requests = 0, bytes_in = 0, bytes_out = 0;
-  std::atomic<uint64_t> cut_off = 0;  ///< connections that were too slow, or sent what is no HTTP
+  std::atomic<uint64_t> cut_off = 0;  ///< connections that were too slow, or sent invalid HTTP
 };
 
 struct ServerOptions {
   std::string host;
-  int port = 0;  ///< 0: any free one
+  int port = 0;  ///< port to listen on; 0: any free port
   std::optional<TlsFiles> tls{};
   int threads = 64;
   NodeLimits limits{};
 };
-/// Called by several threads. Throws Refusal, or Error (which is answered with 500).
+/// The handler of requests. Several threads call it. It may throw Refusal; any other exception is answered with 500.
 using Answering = std::function<HttpReply(const HttpRequest&)>;
 
 class HttpServer {
  public:
-  /// Listens from now on. \throws kConfig, kIo
+  /// Starts listening. \throws kConfig for invalid TLS files, kIo when the address cannot be used
   HttpServer(const ServerOptions& options, Answering answering);
-  ~HttpServer();  ///< after the requests that are being answered
+  ~HttpServer();  ///< waits for the requests that are being answered
   int port() const;
   const HttpCounts& counts() const;
 

@@ -1,5 +1,5 @@
-/// \file  Connections between two requests. One thread waits for all of them: a thousand nodes that ask now and then,
-/// or say nothing at all, hold no threads.
+/// \file  Watches connections between two requests. One thread waits for all of them, so idle nodes need no thread
+/// each.
 #pragma once
 
 #include <chrono>
@@ -15,20 +15,20 @@
 
 namespace evenkeel::wire {
 
+/// Holds idle connections and returns each when data arrives.
 class IdleConnections {
  public:
-  /// Called by the waiting thread with a connection on which something has arrived, its end included.
+  /// Called by the watching thread with a connection that has data or was closed by its peer.
   using Ready = std::function<void(std::shared_ptr<Connection>)>;
 
-  /// \param idle_s  after which a connection is closed
-  /// \param most    connections; beyond it the one that has been silent for longest is closed. At most half of what the
-  ///                process may have open.
+  /// \param idle_s seconds after which an idle connection is closed \param most number of connections; beyond it the
+  /// longest idle one is closed. It is reduced to half of the files that the process may open.
   IdleConnections(double idle_s, size_t most, Ready ready);
-  ~IdleConnections();  ///< as close()
+  ~IdleConnections();  ///< calls close()
 
-  /// Waits with `connection`. Any thread; after close() it is closed at once.
+  /// Starts to watch `connection`. Any thread may call. After close() the connection is closed at once.
   void add(std::shared_ptr<Connection> connection);
-  /// Closes all. `ready` is not called any more once this returns.
+  /// Closes all connections. `ready` is not called any more when this returns.
   void close();
 
  private:
@@ -37,7 +37,7 @@ class IdleConnections {
     std::shared_ptr<Connection> connection;
     Clock::time_point until;
   };
-  using Queue = std::list<Waiting>;  // the longest silent first: all may be silent for equally long
+  using Queue = std::list<Waiting>;  // longest idle first; all have the same time limit
 
   void watch();
   std::shared_ptr<Connection> take(int socket);

@@ -1,4 +1,4 @@
-/// \file  The certificate of a listening server, and what it grants to one node.
+/// \file  Declares the TLS files of a server and its limits per node.
 #pragma once
 
 #include <cstddef>
@@ -7,22 +7,22 @@
 
 namespace evenkeel::wire {
 
-/// PEM files of the server. Nodes are known by their keys, not by certificates.
+/// The PEM files of the server. Nodes are authenticated by their keys, not by certificates.
 struct TlsFiles {
-  std::filesystem::path certificate;  ///< with a subjectAltName for the address that nodes use; chain included
+  std::filesystem::path certificate;  ///< certificate chain, with a subjectAltName for the address that nodes use
   std::filesystem::path key;
 };
 
-/// What one node may ask for. Beyond it its calls are refused and it is named in the log; others go on.
+/// The limits of one node. Calls beyond them are refused and logged with the node's name; other nodes are not affected.
 struct NodeLimits {
-  double calls_per_s = 200;            ///< of calls other than those that move objects, on average
-  double burst = 400;                  ///< calls at once
-  size_t open_messages = 64;           ///< instructions that it has not answered: more cannot be sent
-  uint64_t spool = uint64_t{4} << 30;  ///< bytes that arrived before it was known where they belong
-  double head_s = 10;                  ///< for the head of a request
-  double bytes_per_s = 16 << 10;       ///< below which a body, after ten seconds, is not worth a thread
-  double silence_s = 20;               ///< within a body, or an answer that is not taken
-  double idle_s = 30;                  ///< that a connection may be silent between two requests
+  double calls_per_s = 200;            ///< calls per second on average, except calls that move objects
+  double burst = 400;                  ///< most calls in a burst
+  size_t open_messages = 64;           ///< most unanswered instructions; send() then fails
+  uint64_t spool = uint64_t{4} << 30;  ///< most bytes of a reply spooled to disk
+  double head_s = 10;                  ///< seconds for the head of a request, and for the TLS handshake
+  double bytes_per_s = 16 << 10;       ///< slowest rate of a body in bytes/s, after ten seconds
+  double silence_s = 20;               ///< seconds without progress in a body or an answer
+  double idle_s = 30;                  ///< seconds that a connection may be idle between requests
 };
 
 }  // namespace evenkeel::wire

@@ -1,4 +1,5 @@
-/// \file  A node's calls: signed, tried again for as long as the server is away, and what their refusals mean.
+/// \file  Sends a node's HTTP calls: it signs each call, retries while the server is unreachable, and turns final
+/// errors into exceptions.
 #pragma once
 
 #include <functional>
@@ -13,28 +14,33 @@
 
 namespace evenkeel::wire {
 
-/// The run of a call is over.
+/// Flower's error code for a call about a run that is over.
 inline constexpr int kRunNotRunning = 2007;
 
-/// For one thread, but for call(), which each connection has one thread for at a time.
+/// Holds a node's key and its connections. call() may run on several threads, each with a connection of its own.
+/// headers() and sleep() may be called by any thread. within() must not run at the same time as other functions, except
+/// headers().
 class NodeCalls {
  public:
-  /// Reads the key. \throws kConfig for a server that is neither known by its certificate nor said to be insecure.
+  /// Reads the key file. \throws kConfig without a CA file, unless `insecure` is set
   explicit NodeCalls(const NodeOptions& options);
 
   size_t connections() const { return clients_.size(); }
   SignedHeaders headers() { return signer_.headers(); }
   PublicKey public_key() const { return signer_.public_key(); }
 
-  /// An answer that is no passing trouble. \param tries  how many calls it took \throws Stopped
+  /// Posts `head` followed by `pieces` as the body, and returns the first final answer. Retries without limit after
+  /// transport errors, 502, 503 and 504. \param connection index of the connection \param tries receives the number of
+  /// attempts \throws Stopped
   Answer call(std::string_view path, std::string_view head, std::span<const std::string_view> pieces = {},
               size_t connection = 0, int* tries = nullptr);
-  /// \throws Stopped
+  /// Waits for this many seconds. \throws Stopped when NodeOptions::stop returns true
   void sleep(double seconds) const;
-  /// Runs `work` with a time instead of NodeOptions::stop; false when that was over before.
+  /// Runs work() with a time limit. Meanwhile NodeOptions::stop is ignored. Returns true if work() returned, false if
+  /// the time limit ended it.
   bool within(double seconds, const std::function<void()>& work);
 
-  /// \throws what an answer other than 200 comes to: RunOver, or kConfig
+  /// Throws the exception for an answer other than 200: RunOver for 403/2007, otherwise Error of kind kConfig.
   [[noreturn]] void give_up(const Answer& answer, std::string_view path) const;
 
  private:

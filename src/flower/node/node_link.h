@@ -1,5 +1,6 @@
-/// \file  A node at a SuperLink of Flower's, or at a coordinator of ours: joins, takes instructions, pulls what they
-/// hold to where it belongs, pushes replies, leaves. Flower's Fleet protocol over HTTP/1.1. Example:
+/// \file  Connects a node to a SuperLink of Flower or a coordinator of evenkeel, with Flower's Fleet protocol over
+/// HTTP/1.1. It joins, takes instructions, pulls their arrays straight into buffers, pushes replies and leaves.
+/// Example:
 ///   NodeLink link({.server = {.host = "server", .port = 8000, .ca_file = "ca.pem"}, .key_file = "node.pem"});
 ///   link.join();
 ///   while (!stopped())
@@ -22,47 +23,50 @@
 
 namespace evenkeel::wire {
 
-/// Transport errors and 502, 503, 504 are tried again with pauses that grow up to 20 s, for as long as it takes: a
-/// server that is restarted is waited for. One thread uses a link; heartbeats have a thread and connection of their
-/// own.
+/// Connects one node to its server. Calls are retried without limit after transport errors, 502, 503 and 504, with
+/// pauses of up to 20 s, so a server may be restarted. One thread uses a link; heartbeats have their own thread and
+/// connection.
 class NodeLink {
  public:
-  /// Reads the key. \throws kConfig for options that make no sense, or neither TLS nor `insecure`.
+  /// Reads the key. \throws kConfig for invalid options, or without TLS unless `insecure` is set
   explicit NodeLink(NodeOptions options);
-  ~NodeLink();  ///< stops the heartbeats; says nothing to the server, as a process that dies
+  ~NodeLink();  ///< stops the heartbeats without signing off, like a crash
   NodeLink(const NodeLink&) = delete;
   NodeLink& operator=(const NodeLink&) = delete;
 
-  /// Registers where the server keeps no list of keys, ends an earlier life of this key, activates, and keeps beating.
-  /// \throws kConfig when the server knows neither key nor clock (401), or has the node online already; Stopped.
+  /// Joins the server: registers the key if the server has no allow-list, signs off an earlier process with this key,
+  /// activates the node and starts the heartbeats. \throws kConfig when the server does not accept the key or the clock
+  /// (401), or when the node is already online; Stopped
   void join();
-  uint64_t id() const;  ///< of the node, once it has joined
+  uint64_t id() const;  ///< id of the node; valid after join()
 
-  /// The next instruction, if there is one. The server forgets it with this call: whoever dies now never gets it again.
-  /// \throws kConfig when the server does not accept this node any more; Stopped.
+  /// Fetches the next instruction, if there is one. The server may hand it out only once: if this process dies, it can
+  /// be lost. \throws kConfig when the server does not accept this node any more; Stopped
   std::optional<Instruction> poll();
-  /// Waits before the next poll: the longer nothing was found, the longer.
+  /// Waits before the next poll. The pause grows with the time since the last instruction.
   void rest();
 
-  /// Pulls an instruction's structure, asks `place` where the arrays go, pulls them there, and says that all has
-  /// arrived. What is wrong with it (also what `place` throws) is told to the server as an error reply.
-  /// \throws what was wrong, RunOver, Stopped.
+  /// Receives an instruction's content: pulls its structure, calls `place` for buffers, pulls the arrays into them and
+  /// confirms receipt. An Error, also one of `place`, is sent to the server as an error reply and rethrown. \throws
+  /// Error, RunOver, Stopped
   Content receive(const Instruction& instruction, const BufferAllocator& place);
 
-  /// Sends a reply. Hashed before it is announced; arrays are borrowed until this returns.
-  /// \throws kData when the server takes none: it came too late, or there was one. RunOver, Stopped.
+  /// Hashes, announces and sends a reply. Arrays are borrowed until this returns. \throws kData when the server refuses
+  /// it (too late, or a second reply); RunOver, Stopped
   void reply(const Instruction& instruction, const Content& content);
-  /// Replies with an error of Flower's codes and one line of reason.
+  /// Sends an error reply with a code of Flower and a reason of one line.
   void refuse(const Instruction& instruction, ErrorCode code, const std::string& reason);
 
-  /// Whether the last reply was fetched by whoever asked (true without one). Until then leaving would lose it.
+  /// Returns true if the last reply was fetched from the server, or if there was none. Leaving earlier would lose the
+  /// reply.
   bool collected();
-  /// Waits until collected(), at most `patience_s` and whatever NodeOptions::stop says, then signs off, and unregisters
-  /// if it had registered itself. A server that does not answer for ten seconds is left without a word.
+  /// Waits at most `patience_s` until collected(), then signs off, and unregisters if join() registered.
+  /// NodeOptions::stop is ignored meanwhile. Signing off is given up after ten seconds.
   void leave(double patience_s = 600);
 
-  /// Bytes of objects so far.
+  /// Returns the bytes of objects received so far.
   uint64_t bytes_received() const;
+  /// Returns the bytes of objects sent so far.
   uint64_t bytes_sent() const;
 
  private:

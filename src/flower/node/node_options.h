@@ -1,4 +1,4 @@
-/// \file  The options of a node, and the two ways in which its waiting ends early.
+/// \file  Declares the options of a node and the two exceptions that end its waiting.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,30 @@
 
 namespace evenkeel::wire {
 
+/// The options of a node.
 struct NodeOptions {
   Endpoint server;
-  /// The node's key (flower/format/keys.h). Beside it, in "<key_file>.node", its node id is kept while it is joined, so
-  /// that a process which died is followed by one that may join at once.
+  /// The node's key (flower/format/keys.h). While joined, the node stores its id in "<key_file>.node". After a crash, a
+  /// new process uses it to sign the old one off.
   std::filesystem::path key_file;
-  double heartbeat_s = 30;     ///< what the server is promised, 10 to 1800; beats come at 2/3 of it
-  double poll_s = 0.5;         ///< rest() between two polls that found nothing, at first
-  double slowest_poll_s = 3;   ///< rest() grows to this, a twentieth of the time that nothing was found for
-  int connections = 2;         ///< that carry objects
-  double call_timeout_s = 30;  ///< of a call that hears nothing; heartbeats: 5
+  double heartbeat_s = 30;     ///< heartbeat interval in seconds, 10 to 1800; one is sent every 2/3 of it
+  double poll_s = 0.5;         ///< first pause of rest(), seconds
+  double slowest_poll_s = 3;   ///< longest pause of rest(), seconds; it is 1/20 of the time without an instruction
+  int connections = 2;         ///< number of connections for objects, 1 to 64
+  double call_timeout_s = 30;  ///< seconds without data after which a call fails; for heartbeats 5
   size_t chunk_bytes = size_t{16} << 20;
   Limits limits{};
-  /// Asked while waiting, from several threads; true ends every wait with Stopped.
+  /// Polled while waiting, by several threads. True ends the wait with Stopped.
   std::function<bool()> stop = [] { return false; };
 };
 
-/// The node was asked to stop while it waited for the server.
+/// Thrown when NodeOptions::stop ends a wait for the server.
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }
 };
 
-/// The run that an instruction belongs to is over, or the instruction is: go on polling.
+/// Thrown when an instruction or its run is over. The node may go on polling.
 class RunOver : public std::exception {
  public:
   const char* what() const noexcept override { return "the run is over"; }

@@ -1,5 +1,6 @@
-/// \file  A message that is arriving, object by object and in any order: what it says first, then its data to where it
-/// belongs. Both ends use it: a node that pulls, a coordinator that is pushed to.
+/// \file  Assembles a message from its objects, which may arrive in any order: first its structure, then the data of
+/// its arrays, which is written straight to its buffers. Nodes use it for pulled messages, the coordinator for pushed
+/// replies.
 #pragma once
 
 #include <cstddef>
@@ -23,26 +24,26 @@
 
 namespace evenkeel::wire {
 
-/// The data of one array, chunk after chunk.
+/// Writes the chunks of one array to its buffer, in order.
 class ArrivingArray {
  public:
-  /// \param children  ids of the chunks that `chunks` counts. \throws kData for what is no NumPy array, or too large.
+  /// \param chunks ids of all chunks, in order \throws kData for another serialisation than NumPy's, or an invalid head
   ArrivingArray(ArrayHead head, std::vector<std::string> chunks);
 
   const ArrayHead& head() const { return head_; }
   uint64_t bytes() const { return bytes_; }
   void place(std::span<std::byte> place);
-  /// The chunk that comes next; null when all are there.
+  /// Returns the id of the next chunk; null when all are stored.
   const std::string* next() const { return done_ == chunks_.size() ? nullptr : &chunks_[done_]; }
   const std::vector<std::string>& chunks() const { return chunks_; }
 
-  /// Where a chunk went: `skipped` bytes of it were the image's head. `data` is empty when it lies in no one piece.
+  /// Describes where a chunk was stored. `skipped` bytes of it were the NumPy head. `data` is the rest, in the buffer.
   struct Put {
     std::span<const std::byte> data{};
     size_t skipped = 0;
-    bool whole = false;  ///< data holds all of it that was not skipped
+    bool whole = false;  ///< true: data holds the rest of the chunk unchanged (not reordered)
   };
-  /// Puts the next chunk. \throws kData when its head or length is not what was announced.
+  /// Stores the next chunk. \throws kData when its head or length is not as announced
   Put put(std::string_view chunk);
 
  private:
@@ -53,50 +54,53 @@ class ArrivingArray {
   std::vector<std::string> chunks_;
   size_t done_ = 0;
   std::span<std::byte> place_{};
-  std::string image_head_{};  // until it is whole
+  std::string image_head_{};  // bytes of the NumPy head until it is complete
   bool in_data_ = false;
   uint64_t filled_ = 0;
   std::optional<FortranOrder> fortran_{};
 };
 
-/// Any thread may call. After an error all that follows is refused with the same.
+/// Assembles one message. Any thread may call. After an error, every further object is refused with the same error.
 class Assembly {
  public:
-  /// \param place  may be empty: arrays are then refused. \param folder, most_spooled  flower/server/spool.h
-  /// \throws kData for a tree that is none (check_tree)
+  /// \param place provides the buffers; if empty, messages with arrays are refused \param folder, most_spooled see
+  /// flower/server/spool.h
+  /// \throws kData for an invalid tree (check_tree)
   Assembly(const Tree& tree, const Limits& limits, BufferAllocator place, std::filesystem::path folder,
            uint64_t most_spooled);
 
-  /// Checks an object against its id and takes it; one that is there already counts as taken. \throws kData when it is
-  /// not of this message, damaged, or says what does not fit; kShape and whatever else `place` throws.
+  /// Verifies an object against its id and stores it. An object that is stored already is accepted. \throws kData when
+  /// it is not of this message, damaged or inconsistent; also what `place` throws
   void take(std::string_view id, std::string_view content);
-  bool announces(std::string_view id) const { return known_ids_.contains(id); }  ///< whether it is of this message
+  /// Returns true if the object belongs to this message.
+  bool announces(std::string_view id) const { return known_ids_.contains(id); }
   bool has(std::string_view id) const;
   bool complete() const;
-  bool failed() const;  ///< nothing more is taken: what it says does not fit
+  bool failed() const;  ///< true: an error ended the assembly
 
-  /// Every id of the tree, each once.
+  /// All ids of the tree, each once.
   const std::vector<std::string>& ids() const { return ids_; }
-  /// Objects that have to be there before it is known what the message is; empty once it is.
+  /// Returns the ids of the structure objects that are known to be missing; empty when the structure is complete.
   std::vector<std::string> missing_structure() const;
-  /// Arrays of the message, once its structure is known; and the chunk that an array waits for, if any.
+  /// Returns the number of arrays, once the structure is complete. next_chunk() returns the id of the chunk that an
+  /// array needs next.
   size_t arrays() const;
   std::optional<std::string> next_chunk(size_t array) const;
 
-  /// Once it is complete.
+  /// Valid when complete().
   const Content& content() const { return content_; }
   const std::optional<Failure>& failure() const { return failure_; }
   const std::shared_ptr<void>& owner() const { return owner_; }
-  uint64_t bytes() const;  ///< of objects taken so far
+  uint64_t bytes() const;  ///< bytes of the objects stored so far
 
  private:
-  /// An object other than a chunk.
+  /// A structure object: any object but a chunk.
   struct Node {
     std::string type;
     std::vector<std::string> children;
     std::string body;
   };
-  /// A chunk that is there: in its place, or spooled, or both.
+  /// A chunk that has arrived: stored in a buffer, spooled, or both.
   struct Chunk {
     size_t length = 0;
     std::optional<ArrivingArray::Put> placed{};
@@ -124,12 +128,12 @@ class Assembly {
   std::optional<Error> error_{};
   uint64_t bytes_ = 0, structure_bytes_ = 0;
   std::map<std::string, Node, std::less<>> nodes_{};
-  std::set<std::string, std::less<>> missing_{};  // structure that is referred to and not there
+  std::set<std::string, std::less<>> missing_{};  // ids of structure objects that are referred to and have not arrived
   std::set<std::string, std::less<>> expanded_{};
   bool built_ = false;
   std::map<std::string, Chunk, std::less<>> chunks_{};
   std::vector<ArrivingArray> arrays_{};
-  std::unordered_map<std::string_view, std::vector<size_t>> users_{};  // arrays by chunk
+  std::unordered_map<std::string_view, std::vector<size_t>> users_{};  // indices of arrays, by chunk
   size_t unfinished_ = 0, chunks_of_arrays_ = 0;
   Content content_{};
   std::optional<Failure> failure_{};

@@ -1,5 +1,6 @@
-/// \file  A server of Flower's Fleet protocol: nodes of ours and stock `flower-supernode`s join it, take what is sent
-/// to them, and what they reply is put where it belongs as it arrives. No Control or Runtime API, no Python. Example:
+/// \file  Implements a server of Flower's Fleet protocol, for nodes of evenkeel and stock `flower-supernode`s. It
+/// delivers messages and writes the arrays of replies straight to their buffers. It has no Control or Runtime API and
+/// needs no Python. Example:
 ///   Coordinator coordinator({.host = "0.0.0.0", .port = 8000, .tls = TlsFiles{"server.pem", "server.key"},
 ///                            .allowed = read_allow_list("keys.txt"), .folder = run / "federation"});
 ///   for (const auto& node : coordinator.nodes())
@@ -19,35 +20,37 @@
 
 namespace evenkeel::wire {
 
-/// One object is one listening server. Any thread may call; waiting is for one at a time.
+/// Runs one listening server. Any thread may call; only one thread at a time may be in wait().
 class Coordinator {
  public:
-  /// Listens from now on. \throws kConfig for options that make no sense or files that do not fit, kIo when the port
-  /// is taken, kCheckpoint when nodes.json is damaged.
+  /// Starts listening. \throws kConfig for invalid options or files, kIo when the port is taken, kCheckpoint when
+  /// nodes.json is damaged
   explicit Coordinator(CoordinatorOptions options);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
+  /// Returns the port on which the server listens.
   int port() const;
-  uint64_t run_id() const;  ///< of this folder, the same after a restart
+  uint64_t run_id() const;  ///< id of the run; stored in the folder, so it survives a restart
 
-  /// All that have registered or are allowed and were activated once, by id.
+  /// Returns all nodes that are allowed or have registered, by id, whether online or not.
   std::vector<NodeInfo> nodes() const;
 
-  /// Puts a message into a node's mailbox; it comes for it by itself. Arrays are borrowed until the node has them all,
-  /// or the message is done: pack once and send to many. \returns the message's id.
-  /// \throws kData for a node that is not known, or that has NodeLimits::open_messages already.
+  /// Puts a message into a node's mailbox, from which the node fetches it. Arrays are borrowed until the node has
+  /// received all of them or the message is done. Pack arrays once to send them to many nodes. \returns the message's
+  /// id
+  /// \throws kData for an unknown node, or one that has NodeLimits::open_messages unanswered messages
   std::string send(uint64_t node, const Content& content, SendOptions options);
-  /// Nothing more is heard of the message; a reply to it is refused. What its places belong to is let go before this
-  /// returns.
+  /// Gives a message up: a later reply to it is refused. Blocks until no call uses the buffers of the message any more,
+  /// so that the caller may free them.
   void forget(const std::string& message_id);
 
-  /// The next thing that became of a message, in the order in which it did; nothing when the deadline is there before.
-  /// Every message that was sent and not forgotten is reported once.
+  /// Waits for the next result of a message, in order of arrival. Returns nothing when the deadline has passed. Every
+  /// message that was sent and not forgotten has exactly one result.
   std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline);
 
-  /// Ends the run for the nodes: whoever pulls or pushes for it is told so (403/2007), polls find nothing.
+  /// Ends the run for the nodes: their calls for it are answered with 403/2007, and polls find no message.
   void end_run();
 
  private:

@@ -1,4 +1,4 @@
-/// \file  The options of a coordinator, and what it reports of nodes and messages.
+/// \file  Declares the options of a coordinator and its reports about nodes and messages.
 #pragma once
 
 #include <cstdint>
@@ -16,62 +16,65 @@
 
 namespace evenkeel::wire {
 
+/// The options of a coordinator.
 struct CoordinatorOptions {
   std::string host = "127.0.0.1";
-  int port = 0;  ///< 0: any free one, see Coordinator::port()
+  int port = 0;  ///< port to listen on; 0: any free port, see Coordinator::port()
   std::optional<TlsFiles> tls{};
-  bool insecure = false;  ///< without `tls` it has to be said: signatures alone keep nobody from changing bodies
+  bool insecure = false;  ///< must be true without `tls`: signatures do not protect message bodies
   std::vector<AllowedKey> allowed{};
-  bool open = false;  ///< any key may register; else `allowed` has to name it
-  /// State that outlives the process (nodes.json: run id and node ids by key), and what is spooled. Made when absent.
+  bool open = false;  ///< true: any key may register; false: only keys in `allowed`
+  /// Folder for nodes.json (run id, node ids by key) and for spooled data. Made if absent.
   std::filesystem::path folder;
-  /// An app bundle as `flwr build` writes it, for stock SuperNodes; without it they are told 403.
+  /// An app bundle from `flwr build` for stock SuperNodes. Without one they get 403.
   std::optional<std::filesystem::path> fab{};
-  std::string fab_id{}, fab_version{};  ///< "publisher/name" and version as its pyproject.toml has them
-  int threads = 64;            ///< connections that are served at one time; a node holds two to six while it works
-  size_t registered = 10'000;  ///< nodes that may register where it is open
-  double lease_s = 180;        ///< in which an object of a reply has to arrive after the last
+  std::string fab_id{}, fab_version{};  ///< "publisher/name" and version from the app's pyproject.toml
+  int threads = 64;                     ///< connections served at once, 4 to 4096; a working node uses two to six
+  size_t registered = 10'000;           ///< most nodes that may register, if `open`
+  double lease_s = 180;                 ///< seconds within which the next object of a reply must arrive
   Limits limits{};
   NodeLimits node_limits{};
-  std::function<std::string()> metrics{};  ///< text of GET /metrics, after the coordinator's own lines. Any thread.
+  std::function<std::string()> metrics{};  ///< text to append to GET /metrics; called by any thread
 };
 
+/// The state of a node.
 struct NodeInfo {
   uint64_t id = 0;
-  std::string name;         ///< in the allow-list; the key's fingerprint where there is none
-  std::string fingerprint;  ///< of its key
-  bool online = false;      ///< a beat within twice the interval that it promised
-  double last_beat = 0;     ///< seconds since 1970; 0 before the first
-  std::string program;      ///< package and version, as it says of itself
-  uint64_t refused = 0;     ///< calls that were refused
+  std::string name;         ///< name in the allow-list, otherwise the key's fingerprint
+  std::string fingerprint;  ///< fingerprint of its key
+  bool online = false;      ///< true after a call within twice its heartbeat interval
+  double last_beat = 0;     ///< time of its last call, seconds since 1970; 0 before the first
+  std::string program;      ///< package and version, as the node reports them
+  uint64_t refused = 0;     ///< number of refused calls
   std::string last_refusal{};
 };
 
+/// The options of one message.
 struct SendOptions {
   std::string type = "train";
   std::string group{};      ///< the round
-  double ttl_s = 43'200;    ///< a reply after that is refused, and reported as kExpired
-  BufferAllocator place{};  ///< for the reply's arrays. Without it a reply with arrays is refused.
+  double ttl_s = 43'200;    ///< seconds to live; then replies are refused and kExpired is reported
+  BufferAllocator place{};  ///< buffers for the reply's arrays; without it, replies with arrays are refused
 };
 
-/// What became of a message that was sent.
+/// The result of a message that was sent.
 struct Arrival {
   enum class Kind {
-    kReply,    ///< whole, its arrays in their places
-    kError,    ///< the node says that it failed: code and reason
-    kRefused,  ///< the reply was not fit to be taken: reason
-    kLost,     ///< the node is offline or signed off, or broke off its reply: reason
-    kExpired,  ///< the message's time is over
+    kReply,    ///< the complete reply; its arrays are in their buffers
+    kError,    ///< the node reported a failure: see code and reason
+    kRefused,  ///< the reply was invalid: see reason
+    kLost,     ///< the node went offline, signed off or stopped sending: see reason
+    kExpired,  ///< the time to live has passed
   };
   Kind kind = Kind::kReply;
   uint64_t node = 0;
   std::string message_id;         ///< what send() returned
-  Content content{};              ///< kReply: configs, metrics and heads
+  Content content{};              ///< kReply: config, metrics and array heads
   std::shared_ptr<void> owner{};  ///< kReply: ReceiveBuffers::owner
   ErrorCode code = ErrorCode::kUnknown;
   std::string reason{};
-  uint64_t bytes = 0;   ///< of the reply's objects
-  double client_s = 0;  ///< between its pulling the message and announcing the reply, on the server's clock
+  uint64_t bytes = 0;   ///< bytes of the reply's objects
+  double client_s = 0;  ///< seconds from the node's pull to the announcement of its reply, server clock
 };
 
 }  // namespace evenkeel::wire

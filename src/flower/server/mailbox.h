@@ -1,5 +1,5 @@
-/// \file  The coordinator's messages: what waits for each node, what it has taken, what it replies, and what became of
-/// all that.
+/// \file  Holds the coordinator's messages: those that wait for each node, their replies while they arrive, and their
+/// results.
 #pragma once
 
 #include <chrono>
@@ -22,42 +22,48 @@
 
 namespace evenkeel::wire {
 
-/// Any thread may call.
+/// Thread-safe: any thread may call.
 class Mailbox {
  public:
   Mailbox(uint64_t run_id, const CoordinatorOptions& options);
 
+  /// As the functions of Coordinator with these names.
   std::string send(uint64_t node, const Content& content, SendOptions options);
   void forget(const std::string& message_id);
-  /// What became of a message, as Coordinator::wait. \param sweep  called ten times a second meanwhile
+  /// As Coordinator::wait. \param sweep called about ten times a second meanwhile, without the lock
   std::optional<Arrival> wait(std::chrono::steady_clock::time_point deadline, const std::function<void()>& sweep);
 
-  /// Nodes that have a message which is not done.
+  /// Returns the nodes that have unfinished messages.
   std::set<uint64_t> addressees() const;
-  /// Every message of the node that is not done is lost.
+  /// Ends all unfinished messages of the node with kLost.
   void lose(uint64_t node, const std::string& why);
-  /// Messages and replies whose time is over.
+  /// Ends messages whose time to live has passed (kExpired), and those whose reply has stalled (kLost).
   void expire();
   void end_run();
   bool ended() const;
 
-  // ---- a node's calls. \throws Refusal
+  // ---- calls of a node; all may throw Refusal
+  /// Returns the oldest message that the node has not fetched, or fetched without using it in the last ten seconds.
   PullMessagesResponse pull(uint64_t node);
   struct Borrowed {
-    const Object* object = nullptr;  ///< null when it is found and not to be had: the reply that is on its way
+    const Object* object = nullptr;  ///< null: the object is the root of a reply that is still arriving
     std::shared_ptr<const void> owner{};
   };
+  /// Finds an object of a message for the node; nothing if there is none.
   std::optional<Borrowed> find(uint64_t node, uint64_t run_id, const std::string& object_id);
+  /// Marks a message as received and releases its arrays.
   void confirm(uint64_t node, const ConfirmRequest& request);
   struct Answered {
     PushMessagesResponse response{};
     std::string refusal{};
   };
+  /// Starts a reply. `refusal` is the reason when the reply is refused, otherwise empty.
   Answered push(uint64_t node, const PushMessagesRequest& request);
   struct Stored {
     bool stored = false;
     std::string refusal{};
   };
+  /// Stores an object of a reply. `stored` is false when it is refused, with the reason in `refusal`.
   Stored push_object(uint64_t node, const PushObjectRequest& request);
 
   struct Counts {
@@ -75,14 +81,14 @@ class Mailbox {
   };
   struct Sent {
     uint64_t node = 0;
-    std::shared_ptr<const Parcel> parcel;  ///< until the node has it
+    std::shared_ptr<const Parcel> parcel;  ///< null once the node has confirmed the message
     Metadata metadata;
     BufferAllocator place;
     Clock::time_point expires_at{}, touched_at{};
     std::optional<Clock::time_point> delivered_at{};
     bool confirmed = false;
     std::optional<Reply> reply{};
-    int in_use = 0;  ///< by calls: its places and pieces must not go
+    int in_use = 0;  ///< number of calls that use its buffers and pieces now
   };
   using Messages = std::map<std::string, std::shared_ptr<Sent>>;
 
@@ -90,7 +96,8 @@ class Mailbox {
   Sent* owned(uint64_t node, const std::string& message_id);
   Messages::iterator replying(uint64_t node, const PushObjectRequest& request);
   std::string why_not(const Sent* sent, uint64_t node, const Metadata& reply) const;
-  std::shared_ptr<const void> use(const std::shared_ptr<Sent>& sent);  // until it is dropped
+  std::shared_ptr<const void> use(
+      const std::shared_ptr<Sent>& sent);  // counts as used until the returned pointer is released
   void finish(const std::string& message_id, Arrival arrival);
 
   const uint64_t run_id_;
@@ -100,9 +107,9 @@ class Mailbox {
   const std::filesystem::path folder_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Messages messages_{};  // that are not done
+  Messages messages_{};  // unfinished messages, by id
   std::map<uint64_t, std::set<std::string>> of_node_{};
-  std::deque<std::pair<Arrival, std::shared_ptr<Sent>>> arrivals_{};  // that were not waited for yet
+  std::deque<std::pair<Arrival, std::shared_ptr<Sent>>> arrivals_{};  // results that wait() has not returned yet
   Counts counts_{};
   bool ended_ = false;
 };

@@ -1,5 +1,5 @@
-/// \file  The coordinator's nodes: which key has which id, who is online, what each may still ask for. Kept in
-/// nodes.json, so that who was known before a restart is known after it.
+/// \file  Keeps the coordinator's nodes: keys and ids, who is online, and how many calls each may still make. Keys, ids
+/// and the run id are stored in nodes.json, so they survive a restart.
 #pragma once
 
 #include <chrono>
@@ -16,31 +16,33 @@
 
 namespace evenkeel::wire {
 
-/// Any thread may call.
+/// Thread-safe: any thread may call.
 class Registry {
  public:
-  /// \throws kCheckpoint when nodes.json of the folder is damaged
+  /// Reads nodes.json, and adds the allowed keys that are new. \throws kCheckpoint when the file is damaged
   explicit Registry(const CoordinatorOptions& options);
 
   uint64_t run_id() const { return run_id_; }
-  /// Whether the key may call at all: it is allowed, or any is.
+  /// Returns true if the key may call: it is allowed, or any key is.
   bool accepts(const PublicKey& key) const;
   std::optional<uint64_t> id_of(const PublicKey& key) const;
 
-  /// \throws Refusal 412: only allowed keys have nodes here, or there are enough of them
+  /// Registers a key and returns its node id. \throws Refusal 412 if only allowed keys may join, or too many nodes are
+  /// registered
   uint64_t add(const PublicKey& key);
-  /// \throws Refusal 412/2004 when the node is online already, 400/2003 for an interval outside of [10, 1800]
+  /// Marks a node as online. \throws Refusal 412/2004 when it is online already, 400/2003 for an interval outside of
+  /// [10, 1800] s
   void activate(uint64_t node, double heartbeat_s);
   void sign_off(uint64_t node);
   void remove(uint64_t node);
   void beat(uint64_t node, double heartbeat_s);
-  /// A call of the node: it is there, whatever it says of beats.
+  /// Records a call of the node, which counts as online from now on. \param program package and version
   void seen(uint64_t node, const std::string& program);
 
-  /// Takes a call out of what the node may ask for; false when nothing is left.
+  /// Counts a call against the node's rate limit; returns false if the limit is exceeded.
   bool charge(uint64_t node);
-  void give_back(uint64_t node);  ///< the call was one that it was asked for
-  /// Counts, and says in the log, at most once in ten seconds for each node.
+  void give_back(uint64_t node);  ///< reverses charge(), for calls that move objects
+  /// Counts a refused call. Logs it at most once in ten seconds for each node.
   void refused(uint64_t node, const std::string& why);
 
   bool online(uint64_t node) const;
@@ -56,13 +58,13 @@ class Registry {
     bool active = false;
     double heartbeat_s = 30, last_beat = 0;
     Clock::time_point beat_at{}, told_at{}, charged_at{};
-    double calls = 0;  ///< that it may still make
+    double calls = 0;  ///< calls that it may make now
     std::string program{};
     uint64_t refused = 0;
     std::string last_refusal{};
   };
   bool online(const Node& node) const;
-  uint64_t insert(const PublicKey& key);  // with mutex_
+  uint64_t insert(const PublicKey& key);  // requires mutex_
   std::string name_of(const PublicKey& key) const;
   void load();
   void save() const;  // with mutex_
@@ -71,7 +73,7 @@ class Registry {
   const NodeLimits limits_;
   const bool open_;
   const size_t most_;
-  std::map<std::string, std::string> allowed_{};  // names by key
+  std::map<std::string, std::string> allowed_{};  // names, by key
   uint64_t run_id_ = 0;
   mutable std::mutex mutex_;
   std::map<uint64_t, Node> nodes_{};

@@ -1,4 +1,4 @@
-/// \file  Bytes that wait on disk until it is known where they belong.
+/// \file  Stores received bytes on disk until their destination is known.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace evenkeel::wire {
 
-/// One file without a name, which is gone with the object or the process.
+/// An unnamed temporary file. It is deleted with the object or the process.
 class Spool {
  public:
-  /// \param most  bytes it may hold. The file is made with the first put().
+  /// \param most largest size in bytes. The file is made by the first put().
   Spool(std::filesystem::path folder, uint64_t most) : folder_(std::move(folder)), most_(most) {}
   ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  /// \returns where the bytes lie. \throws kData past `most`, kIo when the disk is full.
+  /// Appends bytes and returns their offset. \throws kData beyond `most`, kIo when writing fails
   uint64_t put(std::string_view bytes);
-  /// \throws kIo
+  /// Reads `length` bytes at offset `at`. \throws kIo
   std::string get(uint64_t at, size_t length) const;
   uint64_t bytes() const { return bytes_; }
 

@@ -1,6 +1,7 @@
-// What torch's own header of its Gloo back end names of gloo. The wheel ships the library inside libtorch_cpu, not
-// headers; everything of gloo is held through pointers that LibTorch makes, so that declarations are enough
-// (docs/decisions/0044-a-cluster-over-gloo.md). On the include path of cluster/gloo.cpp alone.
+// Declares the parts of gloo that LibTorch's header of its Gloo back end names. The wheel contains the library inside
+// libtorch_cpu but not its headers. LibTorch creates all objects of gloo and holds them through pointers, so
+// declarations suffice (docs/decisions/0044-a-cluster-over-gloo.md). Only cluster/gloo.cpp has this folder on its
+// include path.
 #pragma once
 
 #include <chrono>

@@ -12,6 +12,7 @@
 #include "base/plain/error.h"
 #include "base/system/parallel.h"
 #include "nn/kernels/matmul/blas_gemm.h"
+#include "nn/kernels/matmul/gemm.h"
 #include "nn/kernels/primitives/vector.h"
 
 namespace evenkeel::kernels {

@@ -1,2 +1,2 @@
-// Nothing of it is needed; see context.h.
+// Stands in for a header of gloo that LibTorch includes but does not need; see gloo/context.h.
 #pragma once

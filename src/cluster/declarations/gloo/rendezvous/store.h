@@ -1,4 +1,4 @@
-// See gloo/context.h. LibTorch derives from it and overrides all four.
+// Declares gloo's Store; see gloo/context.h. LibTorch derives a class from it that overrides all four functions.
 #pragma once
 
 #include <chrono>

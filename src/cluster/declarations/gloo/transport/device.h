@@ -1,4 +1,4 @@
-// See gloo/context.h.
+// Declares two classes that LibTorch's header names; see gloo/context.h.
 #pragma once
 
 namespace gloo::transport {
