@@ -43,8 +43,7 @@
     return made.parentNode;
   }
 
-  // tick: the text of a quantity, whose axis then begins at zero. over: the same of an x that is a quantity; data are
-  // then { x, y }.
+  // tick: the text of a quantity, whose axis then begins at zero. over: the same of an x that is a quantity; data are then { x, y }.
   function lines(parent, title, xTitle, yTitle, labels, datasets, tick, over) {
     const canvas = element('canvas', element('div', parent, undefined, 'chart'));
     return new Chart(canvas, {
@@ -55,10 +54,8 @@
         interaction: { mode: over ? 'nearest' : 'index', intersect: false },
         plugins: { title: { display: true, text: title } },
         scales: {
-          x: { title: { display: true, text: xTitle }, ...(over
-            && { type: 'linear', beginAtZero: true, ticks: { callback: over } }) },
-          y: { title: { display: true, text: yTitle }, beginAtZero: Boolean(tick), ticks: tick ? { callback: tick }
-            : {} },
+          x: { title: { display: true, text: xTitle }, ...(over && { type: 'linear', beginAtZero: true, ticks: { callback: over } }) },
+          y: { title: { display: true, text: yTitle }, beginAtZero: Boolean(tick), ticks: tick ? { callback: tick } : {} },
         },
       },
     });
@@ -91,8 +88,7 @@
   // --- accuracy ---
   // With a rank method "at budget beta" has two readings, and a run's adapter may be served otherwise than the run
   // routes: each is a line of its own.
-  const aspect = (e) => [e.reading, e.as_exported && `exported: ${e.served_by.replace('_', ' ')}`].filter(Boolean)
-    .join(', ');
+  const aspect = (e) => [e.reading, e.as_exported && `exported: ${e.served_by.replace('_', ' ')}`].filter(Boolean).join(', ');
   const scored = runs.flatMap((run) => unique(run.evaluations.map(aspect)).map((name) => ({
     label: name ? `${run.label} (${name})` : run.label,
     evaluations: run.evaluations.filter((e) => aspect(e) === name),
@@ -108,15 +104,12 @@
     exact_match: 'free text: exact match', f1: 'free text: F1 of words', bert_score: 'free text: BERTScore F1',
     empty_rate: 'free text: empty answers',
   };
-  const likelihoodMeasures = { nll: 'negative log-likelihood of a token of the answers',
-    perplexity: 'perplexity of the answers' };
+  const likelihoodMeasures = { nll: 'negative log-likelihood of a token of the answers', perplexity: 'perplexity of the answers' };
   const allMeasures = { ...choiceMeasures, ...textMeasures, ...likelihoodMeasures };
   const isShare = (measure) => !(measure in likelihoodMeasures);
-  const shown = (measure, number) => (isShare(measure) || number === undefined ? percent(number)
-    : Number(number.toPrecision(4)));
+  const shown = (measure, number) => (isShare(measure) || number === undefined ? percent(number) : Number(number.toPrecision(4)));
   const unit = (measure) => (isShare(measure) ? 'percent' : measure);
-  const measured = (task, key) => runs.some((run) => run.evaluations.some((e) => (!task || e.task === task)
-    && key in e));
+  const measured = (task, key) => runs.some((run) => run.evaluations.some((e) => (!task || e.task === task) && key in e));
   // A task has the measures of its kind.
   const measuresOf = (task) => Object.keys(allMeasures).filter((key) => measured(task, key));
   const tasksWith = (key) => tasks.filter((task) => measured(task, key));
@@ -171,10 +164,8 @@
       const titles = ['task', ...scored.flatMap(() => budgets), ...levels, 'rows', 'questions'];
       const groups = [['budget', 1], ...scored.map((run) => [run.label, budgets.length]), ['', levels.length + 2]];
       const row = (name, task) => [name,
-        ...scored.flatMap((run) => budgets.map((budget) => shown(measure,
-          value(run, task, budget, lastEvaluated(run), measure)))),
-        ...levels.map((key) => percent(level(task, key))), ...['rows', 'questions']
-          .map((key) => (task ? countOf(task, key) || '–' : ''))];
+        ...scored.flatMap((run) => budgets.map((budget) => shown(measure, value(run, task, budget, lastEvaluated(run), measure)))),
+        ...levels.map((key) => percent(level(task, key))), ...['rows', 'questions'].map((key) => (task ? countOf(task, key) || '–' : ''))];
       table(tables, titles, [...tasksWith(measure).map((task) => row(task, task)), row('mean', '')], true, groups);
     }
     function offerMeasures() {
@@ -204,8 +195,7 @@
   const scoreText = (e) => (e ? headline(e).toFixed(digits(e)) : '–');
   const signed = (gain, e) => (gain === undefined ? '–' : (gain > 0 ? '+' : '') + gain.toFixed(digits(e)));
   const questionsOf = (e) => Math.max(1, e.questions || e.rows);
-  const direction = (gain, e) => (Math.abs(gain) <= ('nll' in e ? 0 : 100 / questionsOf(e) + 1e-9) ? 0
-    : Math.sign(gain));
+  const direction = (gain, e) => (Math.abs(gain) <= ('nll' in e ? 0 : 100 / questionsOf(e) + 1e-9) ? 0 : Math.sign(gain));
   const gainOf = (from, to) => (from && to ? (headline(to) - headline(from)) * ('nll' in to ? -1 : 1) : undefined);
 
   // One line per client, task and reading, the largest gain first.
@@ -214,15 +204,13 @@
     const found = new Map();
     for (const e of run.ofClients.filter(({ round }) => round === 0 || round === last)) {
       const key = JSON.stringify([e.task, e.reading, e.client]);
-      const one = found.get(key) || { key, e, who: e.client_name ? `${e.client} (${e.client_name})`
-        : String(e.client) };
+      const one = found.get(key) || { key, e, who: e.client_name ? `${e.client} (${e.client_name})` : String(e.client) };
       found.set(key, one);
       if (e.rows_of === 'all' && e.round === last) one.all = e;
       if (e.rows_of === 'own' && e.round === last) one.own = e;
       if (e.rows_of === 'own' && e.round === 0 && last > 0) one.before = e;
     }
-    const order = (one) => gainOf(one.before, one.own) ?? (one.own ? headline(one.own) * ('nll' in one.own ? -1 : 1)
-      : -Infinity);
+    const order = (one) => gainOf(one.before, one.own) ?? (one.own ? headline(one.own) * ('nll' in one.own ? -1 : 1) : -Infinity);
     return [...found.values()].sort((x, y) => order(y) - order(x));
   }
   function countsOf(pairs) {
@@ -245,11 +233,9 @@
       element('p', section, `Own test rows, before the first round and now: ${countsOf(pairs)}.`, 'note');
       differenceBars(section, run.label, compared.map((one, i) => [one.who, pairs[i][0]]));
     }
-    table(section, ['client', 'budget', 'task', 'reading', 'own before', 'own now', 'difference', 'all rows',
-      'own rows', 'questions'],
+    table(section, ['client', 'budget', 'task', 'reading', 'own before', 'own now', 'difference', 'all rows', 'own rows', 'questions'],
       results.map(({ who, e, before, own, all }) => [who, e.budget, e.task, e.reading || '', scoreText(before),
-        scoreText(own), signed(gainOf(before, own), own), scoreText(all), own ? own.rows : '–', own ? questionsOf(own)
-          : '–']));
+        scoreText(own), signed(gainOf(before, own), own), scoreText(all), own ? own.rows : '–', own ? questionsOf(own) : '–']));
   }
   // Own rows of two runs or more, and of each reading of a rank method, against the first.
   function clientsSideBySide(section) {
@@ -262,8 +248,7 @@
     const [first, ...others] = runs.length > 1 ? sides : [];
     for (const other of others) {
       const that = (one) => other.results.find(({ e }) => e.client === one.e.client && e.task === one.e.task);
-      const pairs = first.results.filter(that).map((one) => ({ ...one, that: that(one),
-        gain: gainOf(one.own, that(one).own) }))
+      const pairs = first.results.filter(that).map((one) => ({ ...one, that: that(one), gain: gainOf(one.own, that(one).own) }))
         .sort((x, y) => y.gain - x.gain);
       if (!pairs.length) continue;
       element('h3', section, `${other.label} against ${first.label}`);
@@ -298,8 +283,7 @@
     byRoundChart(row, 'training loss', 'nats per target token', (round) => round.loss);
     byRoundChart(row, 'experts per token', 'experts', (round) => round.experts_per_token);
     const metrics = unique(runs.flatMap((run) => run.rounds.flatMap((round) => Object.keys(round.metrics || {}))));
-    for (const name of metrics) byRoundChart(row, name.replaceAll('_', ' '), '', (round) =>
-      (round.metrics || {})[name]);
+    for (const name of metrics) byRoundChart(row, name.replaceAll('_', ' '), '', (round) => (round.metrics || {})[name]);
   }
 
   // --- scores and losses against simulated time and bytes ---
@@ -401,8 +385,7 @@
     };
     const shares = runs.flatMap((run) => {
       const up = parts(run, 'bytes_up_parts'), down = parts(run, 'bytes_down_parts');
-      const cells = (sum, content, all) => (content in sum ? [compact(sum[content]), percent(sum[content] / all)]
-        : ['–', '–']);
+      const cells = (sum, content, all) => (content in sum ? [compact(sum[content]), percent(sum[content] / all)] : ['–', '–']);
       return unique([...Object.keys(up), ...Object.keys(down)]).sort().map((content) => [run.label, content,
         ...cells(up, content, total(run, 'bytes_up')), ...cells(down, content, total(run, 'bytes_down'))]);
     });
