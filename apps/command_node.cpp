@@ -1,5 +1,4 @@
 // `evenkeel node`: one client of a federation, on its own machine.
-#include <charconv>
 #include <iostream>
 
 #include "apps/commands.h"
@@ -26,10 +25,9 @@ struct NodeFlags {
 
 std::optional<double> budget_of(const std::string& text) {
   if (text.empty() || text == "auto") return std::nullopt;
-  double budget = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), budget);
-  EK_CHECK(error == std::errc() && end == text.data() + text.size() && budget > 0 && budget <= 1, kConfig,
-           "--budget is ", shown(text), ", allowed: auto, or above 0, up to 1");
+  const auto budget = parse_number<double>(text);
+  EK_CHECK(budget && *budget > 0 && *budget <= 1, kConfig, "--budget is ", shown(text),
+           ", allowed: auto, or above 0, up to 1");
   return budget;
 }
 

@@ -1,7 +1,5 @@
 #include "apps/endpoints.h"
 
-#include <charconv>
-
 #include "base/plain/error.h"
 #include "base/plain/text.h"
 
@@ -9,12 +7,7 @@ namespace evenkeel {
 
 wire::Endpoint endpoint_of(std::string_view text, std::string_view flag, int least) {
   const size_t colon = text.rfind(':');
-  int port = -1;
-  if (colon != text.npos) {
-    const auto digits = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (error != std::errc() || end != digits.data() + digits.size()) port = -1;
-  }
+  const int port = colon == text.npos ? -1 : parse_number<int>(text.substr(colon + 1)).value_or(-1);
   auto host = text.substr(0, colon == text.npos ? 0 : colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   EK_CHECK(!host.empty() && port >= least && port < 65'536, kConfig, flag, " is ", shown(text),

@@ -1,11 +1,11 @@
 #include "cluster/launch.h"
 
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <vector>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -28,11 +28,9 @@ struct Found {
 };
 
 int number_in(const std::string& text, const std::string& name, int least) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  EK_CHECK(error == std::errc() && end == text.data() + text.size() && value >= least, kConfig, name, " is \"", text,
-           "\", allowed: a number, ", least, " or more");
-  return value;
+  const auto value = parse_number<int>(text);
+  EK_CHECK(value && *value >= least, kConfig, name, " is \"", text, "\", allowed: a number, ", least, " or more");
+  return *value;
 }
 
 void check_place(std::string_view who, int rank, int size) {

@@ -2,9 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <charconv>
-
 #include "base/plain/files.h"
+#include "base/plain/text.h"
 
 namespace evenkeel::cluster {
 namespace {
@@ -44,10 +43,7 @@ int64_t layout_of(const Sites& sites) {
   std::ostringstream text;
   for (const auto& [name, site] : sites)
     text << name << ' ' << site.experts << ' ' << site.in << ' ' << site.out << '\n';
-  int64_t number = 0;
-  const auto digest = sha256(text.str());
-  std::from_chars(digest.data(), digest.data() + 15, number, 16);
-  return number;
+  return parse_number<int64_t>(sha256(text.str()).substr(0, 15), 16).value();
 }
 
 void send_reply(Collective& group, int to, ReplyHeader header, const Reply& reply) {

@@ -1,10 +1,10 @@
 #include "jinja/date.h"
 
 #include <array>
-#include <charconv>
 #include <chrono>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 
 namespace evenkeel::jinja {
 namespace {
@@ -18,9 +18,7 @@ bool has_form(std::string_view text, std::string_view form) {
 }
 
 int number_at(std::string_view text, size_t at, size_t digits) {
-  int value = 0;
-  std::from_chars(text.data() + at, text.data() + at + digits, value);
-  return value;
+  return parse_number<int>(text.substr(at, digits)).value_or(0);
 }
 
 std::string written(const std::tm& moment, const char* directive) {
@@ -34,6 +32,14 @@ std::string directive_text(const std::tm& moment, char letter, bool unpadded) {
   if (letter == 'f') return "000000";
   const std::array<char, 4> padded = {'%', letter, '\0', '\0'}, bare = {'%', '-', letter, '\0'};
   return written(moment, unpadded ? bare.data() : padded.data());
+}
+
+/// \throws kData when `directive`, a letter or nothing, is not one that strftime_now may have.
+void check_directive(std::string_view directive, bool unpadded) {
+  constexpr std::string_view kNumbers = "CdegGHIjklmMSuUVwWyY";
+  EK_CHECK(!directive.empty() && (unpadded ? kNumbers : Date::kDirectives).find(directive) != std::string_view::npos,
+           kData, "strftime_now: the directive %", unpadded ? "-" : "", directive,
+           " is not part of the subset: ", Date::kDirectives);
 }
 
 }  // namespace
@@ -80,12 +86,8 @@ std::string Date::formatted(std::string_view format) const {
     }
     const bool unpadded = at + 1 < format.size() && format[at + 1] == '-';
     at += unpadded ? 2 : 1;
-    const auto letter = at < format.size() ? format[at] : ' ';
-    constexpr std::string_view kNumbers = "CdegGHIjklmMSuUVwWyY";
-    EK_CHECK((unpadded ? kNumbers : kDirectives).find(letter) != std::string_view::npos, kData,
-             "strftime_now: the directive %", unpadded ? "-" : "", at < format.size() ? format.substr(at, 1) : "",
-             " is not part of the subset: ", kDirectives);
-    out += directive_text(moment_, letter, unpadded);
+    check_directive(at < format.size() ? format.substr(at, 1) : "", unpadded);
+    out += directive_text(moment_, format[at], unpadded);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/plain/text.h"
 #include "base/unicode/unicode.h"
 #include "jinja/filter_call.h"
 #include "jinja/operators.h"
@@ -169,18 +170,21 @@ std::optional<std::string> indent_of(const FilterCall& call) {
   return std::string(static_cast<size_t>(std::max<int64_t>(given->whole(), 0)), ' ');
 }
 
+void take_separators(const FilterCall& call, JsonForm& form) {
+  const auto separators = call.arguments.take("separators");
+  if (!separators || separators->is<None>()) return;
+  EK_CHECK(separators->is_list() && separators->items().size() == 2, kData, "tojson: separators are two texts");
+  form.between = Arguments::text_of(separators->items()[0], "separators", call.name);
+  form.colon = Arguments::text_of(separators->items()[1], "separators", call.name);
+}
+
 Value as_json(const FilterCall& call) {
   JsonForm form;
   const auto ascii = call.arguments.take("ensure_ascii");
   form.ascii = ascii && ascii->truth();
   form.indent = indent_of(call);
   if (form.indent) form.between = ",";
-  const auto separators = call.arguments.take("separators");
-  if (separators && !separators->is<None>()) {
-    EK_CHECK(separators->is_list() && separators->items().size() == 2, kData, "tojson: separators are two texts");
-    form.between = Arguments::text_of(separators->items()[0], "separators", call.name);
-    form.colon = Arguments::text_of(separators->items()[1], "separators", call.name);
-  }
+  take_separators(call, form);
   const auto sort = call.arguments.take("sort_keys");
   form.sort_keys = sort && sort->truth();
   EK_CHECK(form.between.size() + form.colon.size() + form.indent.value_or("").size() <= 1024, kData,
@@ -260,9 +264,7 @@ Value as_real(const FilterCall& call) {
              "\" is not part of the subset");
     return otherwise;
   }
-  double value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return Value(Value::Held(value));
+  return Value(Value::Held(parse_number<double>(text).value_or(0)));
 }
 
 struct Filter {

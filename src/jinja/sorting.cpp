@@ -77,6 +77,16 @@ Value sorted_values(const FilterCall& call) {
   return Value::list(values_of(std::move(all)));
 }
 
+/// The values of each run of neighbours with equal keys.
+std::vector<std::vector<Value>> runs_of_equal_keys(const std::vector<Keyed>& sorted) {
+  std::vector<std::vector<Value>> runs;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (i == 0 || !equal(sorted[i - 1].key, sorted[i].key)) runs.emplace_back();
+    runs.back().push_back(sorted[i].value);
+  }
+  return runs;
+}
+
 Value grouped(const FilterCall& call) {
   const auto path = call.arguments.need("attribute", call.name);
   const auto given = call.arguments.take("default");
@@ -87,12 +97,8 @@ Value grouped(const FilterCall& call) {
   for (const auto& one : iterated(call.x, call.budget)) all.push_back({without_case(key(one), case_sensitive), one});
   sort_keyed(all, false, call.budget);
   std::vector<Value> groups;
-  for (size_t begin = 0, end; begin < all.size(); begin = end) {
-    for (end = begin + 1; end < all.size() && equal(all[begin].key, all[end].key);) ++end;
-    std::vector<Value> group;
-    for (size_t i = begin; i < end; ++i) group.push_back(all[i].value);
+  for (auto& group : runs_of_equal_keys(all))
     groups.push_back(Value::list({key(group.front()), Value::list(std::move(group))}, Shape::kGroup));
-  }
   return Value::list(std::move(groups));
 }
 

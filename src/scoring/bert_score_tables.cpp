@@ -1,7 +1,6 @@
 #include "scoring/bert_score_tables.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <string>
@@ -64,11 +63,9 @@ std::vector<std::string_view> fields_of(std::string_view line) {
 }
 
 double number_of(std::string_view field, const std::string& place) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  EK_CHECK(error == std::errc() && end == field.data() + field.size(), kData, place, ": \"", shown(field),
-           "\" is not a number");
-  return value;
+  const auto value = parse_number<double>(field);
+  EK_CHECK(value, kData, place, ": \"", shown(field), "\" is not a number");
+  return *value;
 }
 
 double baseline_of(std::string_view field, const std::string& place) {

@@ -1,7 +1,6 @@
 #include "tokenizer/token_decoder.h"
 
 #include <array>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -48,10 +47,8 @@ void decode_byte_level(Tokens& tokens) {
 /// 0x41 of "<0x41>", or nothing.
 std::optional<char> byte_of(const std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
-  uint8_t value = 0;
-  const auto read = std::from_chars(token.data() + 3, token.data() + 5, value, 16);
-  if (read.ptr != token.data() + 5) return std::nullopt;
-  return static_cast<char>(value);
+  const auto value = parse_number<uint8_t>(std::string_view(token).substr(3, 2), 16);
+  return value ? std::optional(static_cast<char>(*value)) : std::nullopt;
 }
 
 /// Runs of byte tokens become the characters they spell; where they spell none, each becomes U+FFFD.

@@ -1,9 +1,14 @@
-/// \file  Escapes and shortens untrusted text for one-line messages, and checks UTF-8. Does not depend on LibTorch.
+/// \file  Escapes and shortens untrusted text for one-line messages, checks UTF-8, and parses numbers. Does not depend
+/// on LibTorch.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <type_traits>
 
 namespace evenkeel {
 
@@ -20,5 +25,19 @@ std::string shown(std::string_view text, size_t limit = 60);
 
 /// Returns true when the whole text is valid UTF-8 as TOML and JSON require: no overlong forms, no surrogates.
 bool is_utf8(std::string_view text);
+
+/// Parses all of `text` as a number of type Number, as std::from_chars reads one: no white space, no leading plus.
+/// \param base  2 to 36, for integers \return nothing when other characters are left or the type cannot hold the value
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text, int base = 10) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  std::from_chars_result read;
+  if constexpr (std::is_floating_point_v<Number>)
+    read = std::from_chars(text.data(), end, value);
+  else
+    read = std::from_chars(text.data(), end, value, base);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(value) : std::nullopt;
+}
 
 }  // namespace evenkeel

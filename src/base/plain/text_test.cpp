@@ -43,6 +43,17 @@ TEST(Text, KnowsUtf8) {
     EXPECT_FALSE(is_utf8(text)) << escaped(text);
 }
 
+TEST(Text, ParsesWholeNumbersOnly) {
+  EXPECT_EQ(parse_number<int64_t>("-42"), -42);
+  EXPECT_EQ(parse_number<uint8_t>("ff", 16), 255);
+  EXPECT_EQ(parse_number<double>("2.5e-1"), 0.25);
+  for (const auto* text : {"", "-", "+1", " 1", "1 ", "1x", "0x10", "9223372036854775808"})
+    EXPECT_FALSE(parse_number<int64_t>(text)) << text;
+  EXPECT_FALSE(parse_number<uint8_t>("100", 16));
+  EXPECT_FALSE(parse_number<uint64_t>("-1"));
+  EXPECT_FALSE(parse_number<double>("1.5.2"));
+}
+
 TEST(Error, IsOneLineOfAtMostFiveHundredBytesWhateverItIsMadeOf) {
   const Error error(kData, "first\nsecond\x1b[2J " + std::string(100'000, 'x') + " last");
   const std::string text = error.what();

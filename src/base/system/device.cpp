@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <optional>
 
 #include "base/plain/error.h"
+#include "base/plain/text.h"
 #include "base/system/machine.h"
 
 namespace evenkeel {
@@ -24,17 +24,15 @@ constexpr std::string_view kGpu = "cuda";
 constexpr int64_t kMostDevices = 64;
 constexpr int64_t kStagingBytes = int64_t{64} << 20;  // of pinned memory, two at a time
 
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && value >= 0 && value < kMostDevices;
-  return whole && !text.empty() ? std::optional(value) : std::nullopt;
+std::optional<int64_t> device_number(std::string_view text) {
+  const auto value = parse_number<int64_t>(text);
+  return value && *value >= 0 && *value < kMostDevices ? value : std::nullopt;
 }
 
 /// N of "cuda:N".
 std::optional<int64_t> index_in(std::string_view name) {
   const auto prefix = kGpu.size() + 1;
-  return name.starts_with("cuda:") ? number_in(name.substr(prefix)) : std::nullopt;
+  return name.starts_with("cuda:") ? device_number(name.substr(prefix)) : std::nullopt;
 }
 
 int64_t gpus() {
@@ -50,7 +48,7 @@ std::string_view why_none() {
 /// Of the processes of one machine that share a run, as torchrun, Open MPI, MPICH or Slurm count them.
 int64_t local_rank() {
   for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-    if (const char* text = std::getenv(name); text != nullptr) return number_in(text).value_or(0);
+    if (const char* text = std::getenv(name); text != nullptr) return device_number(text).value_or(0);
   return 0;
 }
 

@@ -4,7 +4,6 @@
 // code points.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 
 #include "base/plain/error.h"
@@ -123,11 +122,10 @@ std::string label_of(const Entry& question, std::string_view key) {
 enum class Side { kTraining, kTest, kNeither };
 
 Side side_by_order(const Entry& question) {
-  int64_t number = 0;
-  const char* end = question.docid.data() + question.docid.size();
-  const auto read = std::from_chars(question.docid.data(), end, number);
-  EK_CHECK(read.ec == std::errc() && read.ptr == end, kData, "telequad: docid \"", question.docid,
+  const auto parsed = parse_number<int64_t>(question.docid);
+  EK_CHECK(parsed, kData, "telequad: docid \"", question.docid,
            "\" is not a number, which data.telequad.split = \"order\" goes by");
+  const int64_t number = *parsed;
   if (number <= kLastTraining) return Side::kTraining;
   return number >= kFirstTest && number <= kLastTest ? Side::kTest : Side::kNeither;
 }

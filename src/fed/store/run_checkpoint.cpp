@@ -1,10 +1,10 @@
 #include "fed/store/run_checkpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/plain/folders.h"
+#include "base/plain/text.h"
 #include "fed/store/manifest.h"
 
 namespace evenkeel {
@@ -21,11 +21,7 @@ Commit read_commit(const fs::path& file) {
 /// t of "round-<t>"
 std::optional<int64_t> number_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
-  name.remove_prefix(prefix.size());
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return number;
+  return parse_number<int64_t>(name.substr(prefix.size()));
 }
 
 }  // namespace

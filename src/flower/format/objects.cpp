@@ -3,7 +3,6 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "base/plain/json.h"
@@ -155,10 +154,8 @@ ObjectView ObjectView::parse(std::string_view content, const Limits& limits) {
     ids.remove_prefix(std::min(end + 1, ids.size()));
   }
   const std::string_view length = content.substr(second + 1, nul - second - 1);
-  uint64_t said = 0;
-  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), said);
-  EK_CHECK(error == std::errc() && end == length.data() + length.size() && said == view.body.size(), kData,
-           "an object says it is of ", shown(length), " bytes and is of ", view.body.size());
+  EK_CHECK(parse_number<uint64_t>(length) == view.body.size(), kData, "an object says it is of ", shown(length),
+           " bytes and is of ", view.body.size());
   EK_CHECK(view.type == "ArrayChunk" || view.body.size() <= limits.structure, kData, "a ", shown(view.type), " of ",
            view.body.size(), " bytes, allowed: up to ", limits.structure);
   return view;
