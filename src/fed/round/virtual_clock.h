@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "fed/config/experiment_config.h"
 #include "fed/store/round_records.h"
 #include "fed/store/run_checkpoint.h"
 

@@ -1,0 +1,260 @@
+// The sections of a run's config: checks of their keys, and what follows from one section alone.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/plain/text.h"
+#include "fed/config/experiment_config.h"
+#include "fed/config/sampling.h"
+#include "fed/config/value_checks.h"
+
+namespace evenkeel {
+namespace {
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void check_shares(const config::Table& table, std::string_view key, std::span<const double> shares) {
+  for (const double share : shares) table.check_share(key, share);
+}
+
+/// Checks that a list has one value per client.
+template <typename T>
+void check_length(const config::Table& table, std::string_view key, const PerClient<T>& numbers, int64_t clients) {
+  const size_t length = numbers.list.size();
+  EK_CHECK(length == 0 || length == static_cast<size_t>(clients), kConfig, table.full_key(key), " has ", length,
+           " entries, clients.count is ", clients, ": one entry per client is needed", table.place_of(key));
+}
+
+/// Returns true if `name` can be shown in lines and tables.
+bool is_plain(std::string_view name) { return name.size() <= 64 && escaped(name) == name; }
+
+void check_names(const config::Table& table, std::span<const ClientSection> clients) {
+  std::map<std::string_view, size_t> seen;
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const auto& name = clients[i].name;
+    if (name.empty()) continue;
+    const auto [first, is_new] = seen.emplace(name, i);
+    EK_CHECK(is_new, kConfig, table.full_key("client"), "[", i, "] is named ", in_quotes(name), ", as is [",
+             first->second, "]: names tell clients apart", table.tables("client")[i].place_of("name"));
+  }
+}
+
+/// Checks that either all clients have rows of their own or none has, because the rows of [data] could not be divided
+/// otherwise.
+void check_all_or_none(const config::Table& table, const ClientsSection& clients) {
+  for (size_t i = 0; i < clients.client.size(); ++i)
+    EK_CHECK(clients.client[i].data.empty() != clients.own_rows(), kConfig, table.full_key("client"), ": ",
+             clients.who(static_cast<int64_t>(i)), " has ", clients.own_rows() ? "no `data`" : "`data`", ", ",
+             clients.who(0), clients.own_rows() ? " has" : " has none",
+             ": either every client brings rows of its own, or those of [data] are dealt out to all",
+             table.tables("client")[i].place_of("data"));
+}
+
+std::vector<std::string_view> method_names() {
+  std::vector<std::string_view> names;
+  for (const auto& entry : methods()) names.push_back(entry.name);
+  return names;
+}
+
+/// Returns the registry entry of the method that `[method] name` selects. \throws kConfig
+const MethodEntry& named_method(std::string_view name, const config::Table& table) {
+  table.check(contains(method_names(), name), "name", in_quotes(name), join(method_names()));
+  return find_method(name);
+}
+
+/// Returns the registry entry of the method with a table under `key`. \throws kConfig
+const MethodEntry& method_of_table(std::string_view key, const config::Table& table) {
+  EK_CHECK(contains(method_names(), key), kConfig, table.full_key(key), " is not a known key", table.place_of(key),
+           "; known: name, gate_norm, and of methods: ", join(method_names()));
+  return find_method(key);
+}
+
+/// Writes one method's table inside `[method]`.
+struct MethodKeys {
+  const MethodEntry* entry;
+  const config::Table* table;
+  void visit(config::Writer& writer) { entry->write(*table, writer); }
+};
+
+/// The keys of `[method]` other than methods' tables.
+struct MethodChoice {
+  std::string& name;
+  GateNorm& gate_norm;
+  void visit(auto& field) {
+    field("name", name, "the method (evenkeel list methods)");
+    field("gate_norm", gate_norm,
+          "weights of the selected experts: as the checkpoint (olmoe_native), renorm_selected or softmax_all; each "
+          "method has its "
+          "default");
+  }
+};
+
+}  // namespace
+
+void LoraSection::resolve(const config::Table& table) const {
+  LoraScale::resolve(table);
+  table.check(!targets.empty() || router_lora, "targets", "empty", "one module name or more");
+  if (!init.empty()) check_path_text(init, table.full_key("init"));
+}
+
+Sites LoraSection::sites(const CausalLm& model) const {
+  auto chosen = model.sites(targets);
+  for (const auto& [name, site] : chosen)
+    EK_CHECK(site.role != SiteRole::kRouter, kConfig, "lora.targets names ", name.substr(name.rfind('.') + 1),
+             ", the router: say lora.router_lora = true or false instead");
+  for (const auto& [name, site] : model.all_sites())
+    if (router_lora && site.role == SiteRole::kRouter) chosen.emplace(name, site);
+  return chosen;
+}
+
+void DataSection::resolve(const config::Table& table) const {
+  TokenizeOptions::resolve(table);
+  table.check_integer("limit", limit, 0, limits::kRows);
+  for (const auto& name : task) check_family(name, table);
+  if (!date.empty()) {
+    jinja::Date::read(jinja::Date::settled(date), table.full_key("date"));
+    table.check(form == PromptTemplate::kChat, "date", "given", "with template = \"chat\" only");
+  }
+  if (chat_template.empty()) return;
+  check_path_text(chat_template, table.full_key("chat_template"));
+  table.check(form == PromptTemplate::kChat, "chat_template", "given", "with template = \"chat\" only");
+}
+
+void DataSection::check_family(const std::string& name, const config::Table& table) const {
+  const auto known = families();
+  table.check(contains(known, name), "task", in_quotes(name), join(known));
+  const auto& family = find_task_family(name);
+  table.check(!family.in_folder || !path.empty(), "path", "empty", concat("the folder of the files of ", name));
+  table.table("partition")
+      .check(partition.kind != PartitionKind::kDirichlet || contains(family.label_keys, partition.key), "key",
+             in_quotes(partition.key), concat("what the rows of ", name, " have: ", join(family.label_keys)));
+}
+
+RowOptions DataSection::rows(int64_t count, uint64_t seed) const {
+  return {.path = path,
+          .limit = count,
+          .seed = seed,
+          .label = partition.kind == PartitionKind::kDirichlet ? partition.key : "label",
+          .telequad = telequad,
+          .files = files,
+          .form = form};
+}
+
+TokenizeOptions DataSection::tokenize_options(int64_t eos_id) const {
+  TokenizeOptions options = *this;
+  options.eos = eos_id;
+  return options;
+}
+
+void ClientSection::resolve(const config::Table& table) const {
+  const std::string of = name.empty() ? "" : concat(" of ", in_quotes(name));
+  EK_CHECK(is_plain(name), kConfig, table.full_key("name"), " is ", in_quotes(shown(name)),
+           ", allowed: up to 64 bytes of printable text", table.place_of("name"));
+  if (budget) limits::check_share(concat(table.full_key("budget"), of), *budget, table.place_of("budget"));
+  EK_CHECK(held_out.value_or(0) >= 0 && held_out.value_or(0) < 1, kConfig, table.full_key("held_out"), of, " is ",
+           *held_out, ", allowed: 0 or more, less than 1", table.place_of("held_out"));
+  EK_CHECK(test.empty() || !held_out, kConfig, table.full_key("held_out"), of, " is ", *held_out,
+           ", but `test` names its test rows", table.place_of("held_out"));
+  EK_CHECK(!data.empty() || test.empty(), kConfig, table.full_key("test"), of,
+           " names test rows, allowed: beside `data`, training rows of its own", table.place_of("test"));
+  for (const auto* files : {&data, &test})
+    for (const auto& pattern : *files) check_path_text(pattern, concat(table.full_key("data"), of));
+}
+
+void ClientsSection::resolve(const config::Table& table) {
+  const auto named = static_cast<int64_t>(client.size());
+  if (named > 0 && !table.contains("count")) count = named;
+  table.check_integer("count", count, 1, limits::kClients);
+  table.check(named == 0 || named == count, "count", count,
+              concat(named, ", as many as there are [[", table.full_key("client"), "]]"));
+  table.check_share("participation", participation);
+  table.check_integer("parallel", parallel, 1, limits::kThreads);
+  check_length(table, "budgets", budgets, count);
+  check_length(table, "ranks", ranks, count);
+  check_length(table, "profiles", profiles, count);
+  table.check_from_zero("deadline", deadline);
+  table.check_integer("most_examples", most_examples, 0, limits::kRows);
+  table.check_from_zero("update_norm", update_norm);
+  const int64_t drawn = drawn_clients(count, participation);
+  table.check(quorum >= 1 && quorum <= drawn, "quorum", quorum,
+              concat("1 .. ", drawn, ", the clients drawn per round"));
+  check_each(table, "budgets", budgets, [](const auto& at, auto key, double share) { at.check_share(key, share); });
+  check_names(table, client);
+  check_all_or_none(table, *this);
+}
+
+bool ClientsSection::rows_elsewhere() const {
+  return own_rows() && client.front().data == std::vector<std::string>{std::string(kRowsElsewhere)};
+}
+
+bool ClientsSection::own_rows() const {
+  return std::any_of(client.begin(), client.end(), [](const ClientSection& one) { return !one.data.empty(); });
+}
+
+std::optional<std::string> ClientsSection::name(int64_t id) const {
+  const auto i = static_cast<size_t>(id);
+  if (id < 0 || i >= client.size() || client[i].name.empty()) return std::nullopt;
+  return client[i].name;
+}
+
+std::string ClientsSection::who(int64_t id) const {
+  const auto known = name(id);
+  return known ? concat("client ", id, " (", *known, ")") : concat("client ", id);
+}
+
+void TrainSection::resolve(const config::Table& table) const {
+  LocalTraining::resolve(table);
+  table.check_integer("rounds", rounds, 1, limits::kSteps);
+  table.table("schedule")
+      .check(schedule.warmup <= rounds, "warmup_rounds", schedule.warmup, concat("0 .. train.rounds = ", rounds));
+}
+
+void BertScoreSection::resolve(const config::Table& table) const {
+  BertScoreOptions::resolve(table);
+  table.check(!encoder.empty() || (layer < 0 && !idf && baseline.empty()), "encoder", "empty",
+              "the encoder that layer, idf and baseline are settings of");
+}
+
+void EvaluateSection::resolve(const config::Table& table) const {
+  EvaluationOptions::resolve(table);
+  table.check(!budgets.empty(), "budgets", "empty", "one budget or more");
+  check_shares(table, "budgets", budgets);
+  table.check(!rank_eval_modes.empty(), "rank_eval_modes", "empty", "a, b");
+  for (const auto& mode : rank_eval_modes)
+    table.check_entry(mode == "a" || mode == "b", "rank_eval_modes", in_quotes(mode), "a, b");
+  table.check_integer("limit", limit, 0, limits::kRows);
+  table.check_integer("every", every, 0, limits::kSteps);
+}
+
+MethodSection MethodSection::read(const config::Table& table) {
+  MethodSection section;
+  section.name = table.string("name").value_or(section.name);
+  section.gate_norm = named_method(section.name, table).gate_norm;
+  MethodChoice choice{section.name, section.gate_norm};
+  const auto keys = table.keys();
+  config::read(table, choice, std::vector<std::string_view>(keys.begin(), keys.end()));
+  std::set<std::string> names(keys.begin(), keys.end());
+  names.insert(section.name);
+  for (const auto& key : names) {
+    if (key == "name" || key == "gate_norm") continue;
+    const MethodEntry& entry = method_of_table(key, table);
+    entry.make(table.table(key));
+    section.tables.emplace_back(&entry, table.table(key));
+  }
+  return section;
+}
+
+std::unique_ptr<FederatedMethod> MethodSection::make() const {
+  for (const auto& [entry, table] : tables)
+    if (entry->name == name) return entry->make(table);
+  fail(kInternal, "method ", name, " has no table");
+}
+
+void MethodSection::visit(config::Writer& writer) {
+  MethodChoice{name, gate_norm}.visit(writer);
+  for (const auto& [entry, table] : tables) writer.nested(entry->name, MethodKeys{entry, &table});
+}
+
+}  // namespace evenkeel
