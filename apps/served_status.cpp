@@ -6,6 +6,7 @@
 #include "base/plain/files.h"
 #include "base/plain/sealed.h"
 #include "flower/federation/fleet_fabric.h"
+#include "flower/federation/serve.h"
 #include "flower/http/http_client.h"
 #include "report/text_grid.h"
 
@@ -14,16 +15,10 @@ namespace {
 
 fs::path federation_of(const fs::path& run) { return run / "federation"; }
 
-/// Runs of an earlier version have talks.jsonl.
-fs::path session_file(const fs::path& federation) {
-  const auto earlier = federation / "talks.jsonl";
-  return path_exists(earlier) ? earlier : federation / "sessions.jsonl";
-}
-
 /// The last exchange with each client.
 std::map<int64_t, SessionReport> last_sessions(const fs::path& federation) {
   std::map<int64_t, SessionReport> sessions;
-  const auto lines = read_sealed_lines(session_file(federation));
+  const auto lines = read_sealed_lines(sessions_file(federation));
   for (const auto& line : lines.whole().lines) {
     auto session = record::read<SessionReport>(line.view());
     sessions[session.client] = std::move(session);

@@ -117,6 +117,9 @@ def test_nodes_in_processes_of_their_own_give_the_bits_of_a_local_run(method, ti
         assert str(taken) in (tmp_path / f"{key.removesuffix('.pem')}.log").read_text()
     sessions = lines(run / "federation/sessions.jsonl")
     assert len([session for session in sessions if session["outcome"] == "reply"]) == 2 * CLIENTS
+    status = succeed("status", run).stdout
+    (run / "federation/sessions.jsonl").rename(run / "federation/talks.jsonl")  # as a run of the version before has it
+    assert succeed("status", run).stdout == status
 
 
 def test_a_server_killed_in_a_round_goes_on_to_the_same_bits(tiny_model, tmp_path):

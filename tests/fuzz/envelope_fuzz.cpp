@@ -33,7 +33,8 @@ const char* numpy_type(at::ScalarType type) {
 
 /// The records in which the payload would travel, less its data.
 wire::Content content_of(std::string_view header, std::string_view payload) {
-  wire::Config record{{"version", kLetterVersion}, {"run", "run"}, {"kind", "reply"}, {"header", std::string(header)}};
+  wire::Config record{
+      {"version", kEnvelopeVersion}, {"run", "run"}, {"kind", "reply"}, {"header", std::string(header)}};
   wire::Content content;
   if (!payload.empty()) {
     const auto packing = pack_payload(payload, "the input");
@@ -62,7 +63,7 @@ void evenkeel::fuzz::fuzz_one(std::string_view input) {
   const size_t end = std::min(input.find('\0'), input.size());
   const auto payload = input.substr(std::min(end + 1, input.size()));
   IncomingEnvelope incoming("the input", [](const Envelope&, int64_t bytes) {
-    EK_CHECK(bytes < (1 << 20), kData, "a envelope of ", bytes, " bytes");
+    EK_CHECK(bytes < (1 << 20), kData, "an envelope of ", bytes, " bytes");
   });
   const auto content = content_of(input.substr(0, end), payload);
   const auto places = incoming.allocator()(content);

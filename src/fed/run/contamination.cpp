@@ -140,11 +140,13 @@ void warn_of_training_on(const ExperimentConfig& config, const fs::path& folder)
   const auto document = read_manifest(folder);
   const JsonView manifest(document, (folder / kManifestFile).string(), kCheckpoint);
   const Sets sets(config.data.files);
-  for (const auto& test : tested(config, sets))
-    for (const auto& file : test.set&& test.set->test.empty() ? Paths{} : test.files)
+  for (const auto& test : tested(config, sets)) {
+    const bool held_out = test.set != nullptr && test.set->test.empty();
+    for (const auto& file : held_out ? Paths{} : test.files)
       if (const auto same = trained_as(manifest, training, file); same && (test.set || *same != file))
         log::warning("[evaluate] ", test.who, ": the run was trained on ", file,
                      *same == file ? "" : concat(" (as ", *same, ")"), ": scores on it say what was learnt by heart");
+  }
 }
 
 }  // namespace evenkeel

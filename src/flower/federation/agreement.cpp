@@ -77,6 +77,7 @@ std::string offered_text(ExperimentConfig config) {
   config = without_rows(std::move(config));
   config.output.dir.clear();
   if (!config.data.chat_template.empty()) config.data.chat_template = kTemplateInOffer;
+  if (!config.lora.init.empty()) config.lora.init = kAdapterAtServer;
   config.evaluate.bert_score = {};
   config.model.device = "cpu";  // a node says itself where it computes
   config.model.engine = EngineChoice::kKernels;

@@ -60,6 +60,9 @@ std::string sites_digest(const Sites& sites);
 std::string named_tokens_digest(const Tokenizer& tokenizer);
 /// Replaces the path of data.chat_template in Offer::config: the template's text is in Offer::chat_template.
 inline constexpr std::string_view kTemplateInOffer = "(the server's template)";
+/// Replaces the path of lora.init in Offer::config: only the server reads that adapter, its factors come with the
+/// broadcast.
+inline constexpr std::string_view kAdapterAtServer = "(the server's adapter)";
 /// Returns the SHA-256 over the names and fingerprints of a model's files (weights, config.json, tokenizer.json). Cost:
 /// one read of these files, unless their fingerprints are cached.
 std::string model_digest(const std::filesystem::path& folder);

@@ -61,10 +61,10 @@ wire::Arrays arrays_of(const Packing& packing, const at::Tensor& payload_N, size
 }
 
 /// The envelope in the records, without its payload.
-Envelope letter_in(const wire::Config& record, const std::string& from) {
+Envelope envelope_in(const wire::Config& record, const std::string& from) {
   const auto version = record.at<int64_t>(kVersion);
-  EK_CHECK(version == kLetterVersion, kData, from, " speaks version ", version, " of these envelopes, this is version ",
-           kLetterVersion);
+  EK_CHECK(version == kEnvelopeVersion, kData, from, " speaks version ", version,
+           " of these envelopes, this is version ", kEnvelopeVersion);
   return {.run = record.at<std::string>(kRun),
           .kind = record.at<std::string>(kKind),
           .header = record.at<std::string>(kHeader)};
@@ -115,7 +115,7 @@ const EnvelopePacker::Packed& EnvelopePacker::packed(const at::Tensor& payload_N
 
 wire::Content EnvelopePacker::content(const Envelope& envelope) {
   wire::Config record{
-      {kVersion, kLetterVersion}, {kRun, envelope.run}, {kKind, envelope.kind}, {kHeader, envelope.header}};
+      {kVersion, kEnvelopeVersion}, {kRun, envelope.run}, {kKind, envelope.kind}, {kHeader, envelope.header}};
   wire::Content content;
   const bool bare = !envelope.payload_N.defined() || envelope.payload_N.numel() == 0;
   if (!bare) {
@@ -136,7 +136,7 @@ struct IncomingEnvelope::State {
 
   wire::ReceiveBuffers place(const wire::Content& content) {
     const auto& record = content.config(kRecord);
-    envelope = letter_in(record, from);
+    envelope = envelope_in(record, from);
     if (!record.find(kHead)) {
       EK_CHECK(content.heads().empty(), kData, from, " sends arrays without the head of a payload");
       consent(envelope, 0);

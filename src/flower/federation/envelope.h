@@ -17,7 +17,7 @@
 namespace evenkeel {
 
 /// The version of this format. Envelopes of another version are refused.
-inline constexpr int64_t kLetterVersion = 1;
+inline constexpr int64_t kEnvelopeVersion = 1;
 
 /// A message of evenkeel between server and node.
 struct Envelope {

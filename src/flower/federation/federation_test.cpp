@@ -16,7 +16,7 @@
 namespace evenkeel {
 namespace {
 
-/// What a node does to a envelope before it sends it.
+/// What a node does to an envelope before it sends it.
 using Edit = std::function<void(Envelope& envelope)>;
 
 class Federation : public testing::SmallRun {
@@ -133,6 +133,19 @@ class Federation : public testing::SmallRun {
 };
 
 class FederationOf : public Federation, public ::testing::WithParamInterface<std::string_view> {};
+
+TEST(Offer, NamesNeitherTemplateNorAdapterOfTheServer) {
+  auto config = ExperimentConfig::read(config::Table::parse(testing::kSmallRun, "unit.toml"));
+  EXPECT_EQ(offered_text(config).find("(the server's"), std::string::npos);
+  config.data.form = PromptTemplate::kChat;
+  config.lora.init = "/srv/secret/adapter";
+  config.data.chat_template = "/srv/secret/template.jinja";
+  const auto text = offered_text(config);
+  EXPECT_EQ(text.find("/srv/secret"), std::string::npos) << text;
+  const auto read = ExperimentConfig::read(config::Table::parse(text, "the server's offer"));
+  EXPECT_EQ(read.lora.init, kAdapterAtServer);
+  EXPECT_EQ(read.data.chat_template, kTemplateInOffer);
+}
 
 TEST_P(FederationOf, NodesGiveTheBitsOfALocalRun) {
   const auto here = folder_.path() / "here", apart = folder_.path() / "apart";

@@ -17,7 +17,7 @@
 namespace evenkeel {
 namespace {
 
-/// \param text  a envelope's header, which the view refers to
+/// \param text  an envelope's header, which the view refers to
 template <typename T>
 T read_header(const std::string& text, const char* what) {
   const Json json = parse_json(text, what, kData, {.bytes = size_t{64} << 20});
@@ -141,8 +141,8 @@ void propose_budget(Experiment& e, int64_t client, double seconds) {
 
 /// Whether a key says how models are trained, and not where files are or who takes part.
 bool is_agreed_on(std::string_view difference) {
-  constexpr std::array<std::string_view, 8> kOwn = {"name",    "threads",    "model.path", "data.path",
-                                                    "clients", "data.files", "evaluate",   "output"};
+  constexpr std::array<std::string_view, 9> kOwn = {"name",       "threads",  "model.path", "data.path", "clients",
+                                                    "data.files", "evaluate", "output",     "lora.init"};
   return std::none_of(kOwn.begin(), kOwn.end(), [&](auto own) { return difference.starts_with(own); });
 }
 
@@ -217,7 +217,7 @@ struct NodeClient::Agreement {
     if (kind == kAdapterEnvelope) return adapter_terms();
     return kind == kUpdateEnvelope ? news_terms(server, server.config.train.rounds) : terms;
   }
-  /// More than such a envelope needs.
+  /// More than such an envelope needs.
   int64_t most_bytes(std::string_view kind) const {
     constexpr int64_t kValue = 8, kHeads = int64_t{64} << 20;
     return terms_of(kind).values * kValue + kHeads;
@@ -228,7 +228,7 @@ void NodeClient::consent(const Envelope& envelope, int64_t payload_bytes) const 
   const bool laden =
       envelope.kind == kUpdateEnvelope || envelope.kind == kTaskEnvelope || envelope.kind == kAdapterEnvelope;
   const bool bare = envelope.kind == kOfferEnvelope || envelope.kind == kShutdownEnvelope;
-  EK_CHECK(laden || bare, kData, "a envelope of unknown kind \"", shown(envelope.kind), "\"");
+  EK_CHECK(laden || bare, kData, "an envelope of unknown kind \"", shown(envelope.kind), "\"");
   const bool known = agreement_ && agreement_->offer.run == envelope.run;
   const int64_t most = known && !bare ? agreement_->most_bytes(envelope.kind) : 0;
   EK_CHECK(!known || payload_bytes <= most, kData, "a ", envelope.kind, " of ", payload_bytes,
@@ -328,7 +328,7 @@ void NodeClient::require_agreed(const Task& task) const {
 Envelope NodeClient::work(const Envelope& envelope) {
   const auto message = from_parts(envelope.header, envelope.payload_N, "a task");
   const auto* task = std::get_if<Task>(&message);
-  EK_CHECK(task, kData, "a envelope of kind task that holds none");
+  EK_CHECK(task, kData, "an envelope of kind task that holds none");
   require_agreed(*task);
   auto& fabric = agreement_->experiment.fabric;
   const bool trains = std::holds_alternative<Train>(task->ask);

@@ -18,7 +18,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kFolder = "federation", kMembers = "members.json";
+constexpr std::string_view kFolder = "federation", kMembers = "members.json", kSessions = "sessions.jsonl";
 
 /// What nodes bring goes before what the config says of them.
 ExperimentConfig with_budgets(ExperimentConfig config, const Roster& roster) {
@@ -43,10 +43,12 @@ void leave_out_what_nobody_brings(Server& server) {
                 [&](const auto& task) { return std::find(none.begin(), none.end(), task) != none.end(); });
 }
 
-/// sessions.jsonl, which a run of an earlier version has as talks.jsonl: that file is renamed.
-fs::path session_file(const fs::path& folder) {
-  const auto file = folder / "sessions.jsonl", earlier = folder / "talks.jsonl";
-  if (path_exists(earlier) && !path_exists(file)) fs::rename(earlier, file);
+/// Returns the file to append session reports to. One that has its earlier name is renamed.
+fs::path sessions_to_write(const fs::path& folder) {
+  const auto known = sessions_file(folder), file = folder / kSessions;
+  std::error_code error;
+  if (known != file) fs::rename(known, file, error);
+  EK_CHECK(!error, kIo, known.string(), ": cannot be renamed to ", file.string(), ": ", error.message());
   return file;
 }
 
@@ -93,7 +95,7 @@ class Serving {
   Serving(const ServeOptions& options, const fs::path& folder, Grid& grid)
       : options_(options),
         roster_(folder / kMembers),
-        sessions_(session_file(folder)),
+        sessions_(sessions_to_write(folder)),
         fabric_(grid, roster_, folder / "arriving") {
     drop_torn_line(sessions_);
     fabric_.report_to([this](const SessionReport& report) { on_reply(report); });
@@ -322,6 +324,11 @@ std::vector<TaskScore> begin(const ServeOptions& options, const fs::path& path, 
 }
 
 }  // namespace
+
+fs::path sessions_file(const fs::path& federation) {
+  const auto file = federation / kSessions, earlier = federation / "talks.jsonl";
+  return path_exists(earlier) && !path_exists(file) ? earlier : file;
+}
 
 std::string prometheus_text(const FleetStatus& status) {
   std::ostringstream out;

@@ -31,6 +31,10 @@ struct FleetStatus {
 /// Formats `status` in the text format of Prometheus.
 std::string prometheus_text(const FleetStatus& status);
 
+/// Returns the file of session reports in the federation's folder: sessions.jsonl, or talks.jsonl in a run of an
+/// earlier version.
+std::filesystem::path sessions_file(const std::filesystem::path& federation);
+
 /// The options of serve().
 struct ServeOptions {
   RunRequest request{};

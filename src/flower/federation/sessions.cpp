@@ -60,14 +60,14 @@ Envelope offer_envelope(const Offer& offer) {
 }
 
 Acceptance acceptance_in(const Envelope& envelope) {
-  EK_CHECK(envelope.kind == kAcceptanceEnvelope, kData, "it answers an offer with a envelope of kind ",
+  EK_CHECK(envelope.kind == kAcceptanceEnvelope, kData, "it answers an offer with an envelope of kind ",
            shown(envelope.kind));
   const Json json = parse_json(envelope.header, "an acceptance", kData, {.bytes = size_t{1} << 20});
   return record::read<Acceptance>({json, "an acceptance", kData});
 }
 
 void no_payload(const Envelope& envelope, int64_t payload_bytes) {
-  EK_CHECK(payload_bytes == 0, kData, "a envelope of kind ", shown(envelope.kind), " with ", payload_bytes,
+  EK_CHECK(payload_bytes == 0, kData, "an envelope of kind ", shown(envelope.kind), " with ", payload_bytes,
            " bytes beside it");
 }
 
