@@ -85,8 +85,8 @@ void measure(int ranks, size_t bytes, double socket_s) {
   for (int rank = 0; rank < ranks; ++rank) {
     processes.push_back(::fork());
     if (processes.back() != 0) continue;
-    const BoardAddress address{.host = "127.0.0.1", .port = loopback.port, .here = rank == 0, .listening = loopback.fd};
-    const auto board = make_board(address, 30);
+    const StoreAddress address{.host = "127.0.0.1", .port = loopback.port, .here = rank == 0, .listening = loopback.fd};
+    const auto board = make_store(address, 30);
     const auto group = make_group(*board, address, {.name = "bench/", .rank = rank, .size = ranks, .timeout_s = 60});
     std::vector<int64_t> one{1};
     const auto pass = [&](const std::function<void()>& work) {

@@ -22,7 +22,7 @@ RETIRED = {
     "in_the_way": "has_waiters", "done_with_mapped": "advise_dontneed", "enter_mapping": "register_mapping", "DeviceProfile": "MachineProfile",
     "foresight": "memory estimate", "evaluate.readings": "evaluate.rank_eval_modes", "clients.devices": "clients.profiles",
 }
-ALLOWED = re.compile(r"is called|\[clients\.devices|\(was|was `|were `|\"devices\"|\"share_beginnings\"|share_beginnings = false|docs/archive/|merged")
+ALLOWED = re.compile(r"is called|\[clients\.devices|\(was|was `|were `|\"devices\"|\"share_beginnings\"|share_beginnings ?= ?(true|false)|docs/archive/|merged")
 PATTERN = re.compile(r"(?<!\w)(" + "|".join(sorted(map(re.escape, RETIRED), key=len, reverse=True)) + r")(?!\w)")
 
 

@@ -25,7 +25,7 @@ class RendezvousStore {
 };
 
 /// Network address of the store.
-struct BoardAddress {
+struct StoreAddress {
   std::string host;
   uint16_t port = 0;
   bool here = false;   ///< this process hosts the store
@@ -57,7 +57,7 @@ bool has_gloo();
 
 /// Connects to the store, or hosts it if `address.here`. \param timeout_s  seconds to wait for the first connection
 /// \throws kIo naming the address; kConfig without Gloo.
-std::unique_ptr<RendezvousStore> make_board(const BoardAddress& address, double timeout_s);
+std::unique_ptr<RendezvousStore> make_store(const StoreAddress& address, double timeout_s);
 
 /// Describes the membership of this process in a group.
 struct GroupPlace {
@@ -66,7 +66,7 @@ struct GroupPlace {
   std::string device{};   ///< network interface, e.g. "eth0"; empty: the one that leads to the store
   double timeout_s = 60;  ///< seconds without transferred data after which an operation fails
 };
-/// Joins a group. Waits until all members have joined. \param store  a result of make_board()
-std::unique_ptr<Collective> make_group(RendezvousStore& store, const BoardAddress& address, const GroupPlace& place);
+/// Joins a group. Waits until all members have joined. \param store  a result of make_store()
+std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address, const GroupPlace& place);
 
 }  // namespace evenkeel::cluster

@@ -39,9 +39,9 @@ std::vector<int> in_group(int size, double timeout_s, const Work& work) {
     if (processes.back() != 0) continue;
     ::alarm(30);
     try {
-      const BoardAddress address{
+      const StoreAddress address{
           .host = "127.0.0.1", .port = ntohs(name.sin_port), .here = rank == 0, .listening = listening};
-      auto store = make_board(address, timeout_s);
+      auto store = make_store(address, timeout_s);
       auto group = make_group(*store, address, {.name = "test/", .rank = rank, .size = size, .timeout_s = timeout_s});
       const bool good = work(*group);
       std::vector<int64_t> last{1};

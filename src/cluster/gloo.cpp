@@ -28,11 +28,11 @@ namespace evenkeel::cluster {
 
 bool has_gloo() { return false; }
 
-std::unique_ptr<RendezvousStore> make_board(const BoardAddress&, double) {
+std::unique_ptr<RendezvousStore> make_store(const StoreAddress&, double) {
   fail(kConfig, "several ranks need a LibTorch with Gloo, and this program was built with one that has none");
 }
 
-std::unique_ptr<Collective> make_group(RendezvousStore&, const BoardAddress&, const GroupPlace&) {
+std::unique_ptr<Collective> make_group(RendezvousStore&, const StoreAddress&, const GroupPlace&) {
   fail(kInternal, "a group without Gloo");
 }
 
@@ -64,9 +64,9 @@ auto attempt(const std::string& what, const Work& work) {
   }
 }
 
-class StoreBoard : public RendezvousStore {
+class TcpStore : public RendezvousStore {
  public:
-  StoreBoard(const BoardAddress& address, double timeout_s)
+  TcpStore(const StoreAddress& address, double timeout_s)
       : where_(concat("the store at ", address.host, ":", address.port)) {
     c10d::TCPStoreOptions options;
     options.port = address.port;
@@ -122,7 +122,7 @@ std::string address_towards(const std::string& host, uint16_t port) {
 
 class GlooCollective : public Collective {
  public:
-  GlooCollective(const StoreBoard& store, const BoardAddress& address, const GroupPlace& place)
+  GlooCollective(const TcpStore& store, const StoreAddress& address, const GroupPlace& place)
       : rank_(place.rank), size_(place.size) {
     auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(place.timeout_s));
     options->devices.push_back(attempt(concat("cluster.device: interface ", place.device), [&] {
@@ -196,13 +196,13 @@ class GlooCollective : public Collective {
 
 bool has_gloo() { return true; }
 
-std::unique_ptr<RendezvousStore> make_board(const BoardAddress& address, double timeout_s) {
+std::unique_ptr<RendezvousStore> make_store(const StoreAddress& address, double timeout_s) {
   silence_library();
-  return std::make_unique<StoreBoard>(address, timeout_s);
+  return std::make_unique<TcpStore>(address, timeout_s);
 }
 
-std::unique_ptr<Collective> make_group(RendezvousStore& store, const BoardAddress& address, const GroupPlace& place) {
-  return std::make_unique<GlooCollective>(dynamic_cast<StoreBoard&>(store), address, place);
+std::unique_ptr<Collective> make_group(RendezvousStore& store, const StoreAddress& address, const GroupPlace& place) {
+  return std::make_unique<GlooCollective>(dynamic_cast<TcpStore&>(store), address, place);
 }
 
 #endif

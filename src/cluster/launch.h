@@ -14,7 +14,7 @@ namespace evenkeel::cluster {
 /// Result of find_launch().
 struct Launch {
   int rank = 0, size = 1;
-  BoardAddress store{};
+  StoreAddress store{};
   /// Number of the launcher's restart. It is part of all keys, so keys of earlier attempts are not read.
   std::string attempt = "0";
   std::string launcher{};  ///< source of rank and size, for messages

@@ -30,21 +30,22 @@ std::string key_of(const std::string& attempt, int64_t epoch, const std::string&
 
 ProcessGroup::ProcessGroup(const Launch& launch, const ClusterOptions& options)
     : launch_(launch), options_(options), group_(nullptr), members_(first_ranks(launch.size)) {
-  store_ = make_board(launch_.store, options_.start_timeout);
+  store_ = make_store(launch_.store, options_.start_timeout);
   auto own = launch_.store;
   own.here = false;
   own.listening = -1;
-  pulse_ = new Heartbeat(make_board(own, options_.start_timeout), {.rank = rank(),
-                                                                   .beat = root_key("beat/"),
-                                                                   .epoch = root_key(kEpoch),
-                                                                   .timeout_s = options_.timeout,
-                                                                   .start_timeout_s = options_.start_timeout});
+  heartbeat_ = new Heartbeat(make_store(own, options_.start_timeout), {.rank = rank(),
+                                                                       .beat = root_key("beat/"),
+                                                                       .epoch = root_key(kEpoch),
+                                                                       .timeout_s = options_.timeout,
+                                                                       .start_timeout_s = options_.start_timeout});
   begin_watch();
-  pulse_->start();
+  heartbeat_->start();
 }
 
 void ProcessGroup::begin_watch() {
-  pulse_->watch({.ranks = leads() ? members_ : std::vector<int>{0}, .epoch = epoch_, .trouble_key = own_key(kTrouble)});
+  heartbeat_->watch(
+      {.ranks = leads() ? members_ : std::vector<int>{0}, .epoch = epoch_, .trouble_key = own_key(kTrouble)});
 }
 
 int ProcessGroup::group_rank() const {
@@ -76,7 +77,7 @@ std::string ProcessGroup::wait_for(const std::string& key) {
 }
 
 void ProcessGroup::check() {
-  const auto trouble = pulse_->trouble();
+  const auto trouble = heartbeat_->trouble();
   switch (trouble.kind) {
     case PeerFailure::Kind::kNone:
       return;
@@ -135,7 +136,7 @@ std::vector<int> ProcessGroup::gather(int64_t next) {
   for (const int member : members_) {
     if (member == 0) continue;
     const auto here = key_of(launch_.attempt, next, concat("here/", member));
-    while (!store_->find(here) && pulse_->silence(member) < options_.timeout) pause();
+    while (!store_->find(here) && heartbeat_->silence(member) < options_.timeout) pause();
     if (store_->find(here)) present.push_back(member);
   }
   store_->set(key_of(launch_.attempt, next, "members"), join(present, " "));
@@ -146,7 +147,8 @@ std::vector<int> ProcessGroup::run_worker(int64_t next) {
   store_->set(key_of(launch_.attempt, next, concat("here/", rank())), "");
   const auto key = key_of(launch_.attempt, next, "members");
   while (!store_->find(key)) {
-    EK_CHECK(pulse_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost while a new group forms");
+    EK_CHECK(heartbeat_->silence(0) < options_.timeout, kIo, "rank ", rank(),
+             ": rank 0 is lost while a new group forms");
     pause();
   }
   std::istringstream text(*store_->find(key));
@@ -160,8 +162,9 @@ std::vector<int> ProcessGroup::run_worker(int64_t next) {
 void ProcessGroup::regroup() {
   if (!leads())
     while (announced_epoch() <= epoch_) {
-      EK_CHECK(pulse_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost as well");
-      if (pulse_->trouble().kind == PeerFailure::Kind::kLeft || pulse_->trouble().kind == PeerFailure::Kind::kStop)
+      EK_CHECK(heartbeat_->silence(0) < options_.timeout, kIo, "rank ", rank(), ": rank 0 is lost as well");
+      if (heartbeat_->trouble().kind == PeerFailure::Kind::kLeft ||
+          heartbeat_->trouble().kind == PeerFailure::Kind::kStop)
         check();
       pause();
     }
@@ -174,6 +177,6 @@ void ProcessGroup::regroup() {
   form_group();
 }
 
-void ProcessGroup::retire() { pulse_->retire(); }
+void ProcessGroup::retire() { heartbeat_->retire(); }
 
 }  // namespace evenkeel::cluster

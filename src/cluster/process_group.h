@@ -79,8 +79,8 @@ class ProcessGroup {
   Launch launch_;
   ClusterOptions options_;
   std::unique_ptr<RendezvousStore> store_;
-  Heartbeat* pulse_;   // never deleted, because its threads may be blocked
-  Collective* group_;  // never deleted either
+  Heartbeat* heartbeat_;  // never deleted, because its threads may be blocked
+  Collective* group_;     // never deleted either
   std::vector<int> members_;
   int64_t epoch_ = 0;
   bool broken_ = false;

@@ -32,7 +32,7 @@ void hand_on(int signal) {
 }
 
 /// A socket on loopback that listens already: no other process can take its port.
-BoardAddress listening_address() {
+StoreAddress listening_address() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name{};
   name.sin_family = AF_INET;

@@ -135,7 +135,7 @@ class FolderSource final : public TensorSource {
   void finish() override {
     EK_CHECK(tensors_.empty(), kCheckpoint, folder_, ": tensor ", tensors_.begin()->first, " of shape ",
              sizes_text(tensors_.begin()->second.sizes()), " is unexpected, the configuration has no place for it");
-    if (left_ == 0) scan_.passed();
+    if (left_ == 0) scan_.remember_finite();
   }
 
  private:

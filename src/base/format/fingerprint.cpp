@@ -211,7 +211,7 @@ FiniteScan::FiniteScan(std::span<const fs::path> files) : files_(files.begin(), 
   }
 }
 
-void FiniteScan::passed() const {
+void FiniteScan::remember_finite() const {
   for (size_t i = 0; i < files_.size(); ++i) {
     if (identities_[i].bytes <= kTreePiece || !(FileIdentity::of(files_[i]) == identities_[i])) continue;
     auto facts = memory().of(files_[i], identities_[i]);

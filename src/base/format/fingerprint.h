@@ -52,7 +52,7 @@ class FiniteScan {
   bool known() const { return known_; }
   /// Records that all numbers in these files are finite. Only files above kTreePiece bytes that have not changed since
   /// construction are recorded.
-  void passed() const;
+  void remember_finite() const;
 
  private:
   std::vector<std::filesystem::path> files_;
