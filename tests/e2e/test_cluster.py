@@ -372,5 +372,5 @@ def test_nothing_of_gloo_is_defined_in_this_program():
     if not objects:
         pytest.skip("no object beside this program")
     symbols = subprocess.run(["nm", "-C", "--defined-only", objects[0]], capture_output=True, text=True, check=True).stdout
-    assert "cluster::make_board" in symbols
+    assert "cluster::make_store" in symbols
     assert not [line for line in symbols.splitlines() if re.search(r"(vtable|typeinfo)( name)? for gloo::", line)]
