@@ -10,9 +10,11 @@
 #include "apps/answers_of.h"
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/progress_flag.h"
 #include "base/format/limits.h"
 #include "base/plain/files.h"
 #include "base/plain/log.h"
+#include "base/system/events.h"
 #include "base/system/interrupt.h"
 #include "fed/config/arithmetic.h"
 #include "fed/run/state_evaluation.h"
@@ -27,7 +29,7 @@ namespace {
 
 struct EvaluateFlags {
   ModelOptions model;
-  std::string run, data, predictions, journal;
+  std::string run, data, predictions, journal, progress = "text";
   BertScoreSection bert_score;
   std::vector<std::string> tasks;
   std::vector<double> budgets;
@@ -64,9 +66,11 @@ class ScoreWriter {
       throw Interrupted(is_journalled_ ? "interrupted; the same command goes on with it"
                                        : "interrupted; the evaluation has to be started again");
     progress_.update(concat(task, " at budget ", budget, ": ", done, " of ", rows, " rows"));
+    if (events::progress_due()) events::write("progress", evaluation_progress(task, budget, done, rows));
   }
 
   void score(const TaskScore& score, std::span<const Prediction> predictions) {
+    events::write("evaluation", record::write(score));
     if (json_) std::cout << record::write(score).dump() << std::endl;
     scores_.push_back(score);
     for (size_t row = 0; predictions_.is_open() && row < predictions.size(); ++row)
@@ -76,7 +80,7 @@ class ScoreWriter {
   }
 
   void finish() const {
-    if (!json_) std::cout << score_table(scores_) << client_scores_table(scores_);
+    if (!json_ && !events::wanted()) std::cout << score_table(scores_) << client_scores_table(scores_);
   }
 
  private:
@@ -152,6 +156,8 @@ void check(const EvaluateFlags& flags) {
   limits::check_integer("--batch-size", flags.batch_size.value_or(1), 1, limits::kBatch);
   limits::check_integer("--bert-layer", flags.bert_score.layer, -1, limits::kLayers);
   limits::check_integer("--threads", flags.model.threads, 0, limits::kThreads);
+  EK_CHECK(!wants_events(flags.progress) || !flags.json, kConfig,
+           "--json and --progress json both write to stdout: the events hold the scores too");
 }
 
 std::optional<Decode> decode_of(const EvaluateFlags& flags) {
@@ -326,8 +332,10 @@ RunEvaluation changes_of(const EvaluateFlags& flags, bool dtype_given, LeftOut& 
 }
 
 void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
+  if (wants_events(flags.progress)) events::begin("evaluate");
   check(flags);
   watch_interrupts();
+  events::start();
   ScoreWriter writer(flags);
   LeftOut left_out;
   if (flags.run.empty())
@@ -341,6 +349,7 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
         [&](const TaskScore& score, std::span<const Prediction> predictions) { writer.score(score, predictions); });
   writer.finish();
   left_out.finish();
+  events::write("done", {{"exit_code", 0}});
 }
 
 /// Where rows are, and what rows of one's own are.
@@ -401,6 +410,7 @@ void add_evaluate_command(CLI::App& program) {
   command->add_flag("--in-the-run-only", flags->in_the_run_only,
                     "--run: do not also score the exported adapter as other programs route it");
   command->add_flag("--json", flags->json, "one JSON line per task and budget");
+  add_progress_flag(*command, flags->progress);
   command->callback([flags, command] { run_evaluate(*flags, command->count("--dtype") > 0); });
 }
 

@@ -96,6 +96,10 @@ struct Evaluation {
 
 }  // namespace
 
+OrderedJson evaluation_progress(const std::string& task, double budget, int64_t done, int64_t rows) {
+  return {{"phase", "evaluate"}, {"task", task}, {"budget", budget}, {"done", done}, {"rows", rows}};
+}
+
 std::vector<std::string> client_tasks(const Server& server) {
   if (server.config.data.files.clients.empty()) return {};
   auto tasks = server.tasks;

@@ -20,6 +20,9 @@ namespace evenkeel {
 /// Receives progress: rows done of `rows`. It may throw to interrupt the evaluation.
 using EvaluationProgress = std::function<void(const std::string& task, double budget, int64_t done, int64_t rows)>;
 
+/// Returns the keys of the event "progress" of an evaluation (docs/json-lines.md).
+OrderedJson evaluation_progress(const std::string& task, double budget, int64_t done, int64_t rows);
+
 /// Lists the points of `[evaluate]`, budget by budget. Dense models have no rank evaluation mode b. If an exported
 /// adapter cannot hold the routing of `state` (fed/exchange/unexportable_routing.h), each point is followed by points
 /// for other programs, except in mode a, whose cut adapter is not exported.

@@ -1,0 +1,72 @@
+"""Studies: several arms over several seeds, run and compared by the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any, Dict, List, Optional, Union
+
+from ._process import run_program, text_of
+from .errors import EvenkeelError
+from .records import Records
+from .run import Run
+
+__all__ = ["Study"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Study:
+    """The folder of a study.
+
+    ek.Study("study.toml", out="studies/first").run() plans it, runs what is left and returns it; ek.Study.open("studies/first")
+    reads one that is there.
+    """
+
+    def __init__(self, file: PathLike, *, out: PathLike) -> None:
+        """file: the study's TOML file. out: its folder, which run() makes."""
+        self.file: Optional[pathlib.Path] = pathlib.Path(file)
+        self.path = pathlib.Path(out)
+
+    @classmethod
+    def open(cls, path: PathLike) -> Study:
+        """Raises EvenkeelError when the folder holds no study."""
+        study = cls.__new__(cls)
+        study.file, study.path = None, pathlib.Path(path)
+        _ = study.state
+        return study
+
+    def __repr__(self) -> str:
+        return f"Study({str(self.path)!r})"
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def state(self) -> Dict[str, Any]:
+        """study.json: name, reference, endpoint, seeds, arms, and runs with arm, seed, folder and state."""
+        file = self.path / "study.json"
+        if not file.is_file():
+            raise EvenkeelError(f"{self.path} holds no study: study.json is missing", 1, "io")
+        state: Dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return state
+
+    def run(self) -> Study:
+        """Runs what is not done yet. Raises as train(); a study that was stopped goes on here."""
+        file = self.file if self.file is not None else self.path / "study.toml"
+        run_program(["study", os.fspath(file), "--out", os.fspath(self.path), "--quiet"], lambda _: None)
+        return self
+
+    def runs_list(self) -> Records:
+        """A record per run: arm, seed, folder, state."""
+        return Records(self.state["runs"])
+
+    def runs(self, arm: Optional[str] = None) -> List[Run]:
+        """The runs that are done, of one arm or of all."""
+        return [Run(self.path / run["folder"]) for run in self.runs_list() if run["state"] == "done" and arm in (None, run["arm"])]
+
+    def report(self) -> Dict[str, Any]:
+        """What `evenkeel report DIR --format json` says: means over seeds, intervals and paired differences."""
+        report: Dict[str, Any] = json.loads(text_of(["report", os.fspath(self.path), "--format", "json", "--quiet"]))
+        return report
