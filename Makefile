@@ -7,6 +7,7 @@
 #   make fuzz         fuzz targets under both, MINUTES=20 each       make fuzz-smoke  ten seconds each
 #   make fuzz-replay  the inputs that are known, once each
 #   make bench        micro-benchmarks        make bench-peers  a training step and the tokenizer beside their peers
+#   make site         the documentation as a site with search, at build-site/site/index.html
 #   make format       rewrites the sources in the project's style
 JOBS ?= $(shell nproc)
 PYTHON_V4 := .venv-v4/bin/python
@@ -103,6 +104,11 @@ prose:
 
 clean:
 	@rm -rf build build-debug
+
+.PHONY: site
+site: build
+	@tools/setup site
+	@python3 tools/site_pages.py
 
 .PHONY: setup-build setup-test
 setup-build:
