@@ -6,9 +6,9 @@ import json
 import os
 import pathlib
 import tempfile
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from ._process import lines_of, run_program
+from ._process import Event, lines_of, run_program
 from ._progress import bar_for
 from .errors import EvenkeelError
 from .records import Records
@@ -96,18 +96,26 @@ def score(texts: Sequence[Text], *, run: Optional[PathLike] = None, model: Optio
 
 def evaluate(*, run: Optional[PathLike] = None, model: Optional[PathLike] = None, adapter: Optional[PathLike] = None,
              tasks: Union[str, Sequence[str], None] = None, budget: Union[float, Sequence[float], None] = None,
-             limit: Optional[int] = None, progress: Optional[bool] = None, **flags: Any) -> Records:
+             limit: Optional[int] = None, progress: Optional[bool] = None, on_event: Optional[Callable[[Event], Any]] = None,
+             **flags: Any) -> Records:
     """Scores tasks at one or more budgets: a record per task and budget.
 
     tasks, budget, limit: None: those of the run.
+    progress, on_event: as train().
     flags: the other flags of `evenkeel evaluate`, as in data="rows.jsonl", score="exact".
 
     Raises EvenkeelError, and KeyboardInterrupt as train().
     """
     options = {**_source(run, model, adapter), "tasks": tasks, "budget": budget, "limit": limit, **flags}
     bar = bar_for(progress)
+
+    def take(event: Event) -> None:
+        bar.take(event)
+        if on_event is not None:
+            on_event(event)
+
     try:
-        events = lines_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], bar.take)
+        events = lines_of(["evaluate", *_flags(options), "--progress", "json", "--quiet"], take)
     finally:
         bar.close()
     return Records({key: value for key, value in event.items() if key != "event"} for event in events if event["event"] == "evaluation")

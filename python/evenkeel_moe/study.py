@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._process import run_program, text_of
+from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records
 from .run import Run
@@ -52,10 +53,17 @@ class Study:
         state: Dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return state
 
-    def run(self) -> Study:
-        """Runs what is not done yet. Raises as train(); a study that was stopped goes on here."""
+    def run(self, *, jobs: Optional[int] = None, set: Optional[Mapping[str, Any]] = None, only: Sequence[str] = ()) -> Study:
+        """Runs what is not done yet. A study that was stopped goes on.
+
+        jobs: runs at once. set: keys to change in every arm. only: "ARM:SEED", these runs alone. Raises as train().
+        """
         file = self.file if self.file is not None else self.path / "study.toml"
-        run_program(["study", os.fspath(file), "--out", os.fspath(self.path), "--quiet"], lambda _: None)
+        words = ["study", os.fspath(file), "--out", os.fspath(self.path), "--resume", "--quiet", *set_flags(set)]
+        words += ["--jobs", str(jobs)] if jobs is not None else []
+        for label in only:
+            words += ["--only", label]
+        run_program(words, lambda _: None)
         return self
 
     def runs_list(self) -> Records:

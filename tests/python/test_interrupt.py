@@ -101,11 +101,10 @@ def test_the_program_ends_with_the_python_process_that_reads_it(tiny_model, whol
 
 
 def test_an_evaluation_is_interrupted_too(whole, tmp_path):
-    code = "import sys, evenkeel_moe as ek\nprint('begin', flush=True)\ntry:\n    ek.evaluate(run=sys.argv[1], limit=0, budget=[0.125] * 50)\n" \
-           "except KeyboardInterrupt as interrupt: print(interrupt)"
+    code = "import sys, evenkeel_moe as ek\ntry:\n    ek.evaluate(run=sys.argv[1], limit=0, budget=[0.125] * 50,\n" \
+           "                on_event=lambda event: print(event['event'], flush=True))\nexcept KeyboardInterrupt as interrupt: print(interrupt)"
     process = python(code, whole.path)
-    assert process.stdout.readline() == "begin\n"
-    time.sleep(1.5)
+    assert [process.stdout.readline() for _ in range(2)] == ["start\n", "progress\n"]
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 0 and "started again" in out, error
