@@ -31,7 +31,8 @@ NAVIGATION = {
                "Unequal machines": "unequal-machines.md", "Data sets": "data.md", "GPU": "gpu.md", "Flower app": "flower-app.md"},
     "Reference": {"Configuration": "configuration.md", "Methods": "methods.md", "Ambiguities": "ambiguities.md", "Run folder": "run-folder.md",
                   "Python API": "python-api.md", "Command line": "command-line.md", "JSON lines": "json-lines.md"},
-    "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md"},
+    "Operations": {"Federation": "federation.md", "Operations": "operations.md", "Threat model": "threat-model.md",
+                   "Troubleshooting": "troubleshooting.md"},
     "Results": {"Results": "results.md", "Performance": "performance.md", "Kernels": "kernels.md"},
     "Project": {"Architecture": "architecture.md", "Contributing": "contributing.md", "Changelog": "changelog.md"},
 }

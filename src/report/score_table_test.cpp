@@ -19,6 +19,20 @@ TEST(ScoreTable, FreeTextHasATableOfItsOwn) {
   EXPECT_EQ(score_table(std::span(scores).last(1)).find("acc"), both.npos);
 }
 
+TEST(ScoreTable, AnswersThatCannotBeReadAreExplained) {
+  const auto table = [](double first, double second) {
+    return score_table(std::vector<TaskScore>{{.task = "arc_c", .rows = 10, .invalid_rate = first},
+                                              {.task = "boolq", .rows = 10, .invalid_rate = second}});
+  };
+  constexpr std::string_view kNote = "most answers cannot be read (inv)";
+  EXPECT_NE(table(1.0, 0.2).find(kNote), std::string::npos);
+  EXPECT_NE(table(0.6, 0.6).find(kNote), std::string::npos);
+  EXPECT_EQ(table(0.5, 0.5).find(kNote), std::string::npos);
+  EXPECT_EQ(table(0.0, 0.0).find(kNote), std::string::npos);
+  const std::vector<TaskScore> text = {{.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .invalid_rate = 1.0}};
+  EXPECT_EQ(score_table(text).find(kNote), std::string::npos);
+}
+
 TEST(ScoreTable, WhatOthersMakeOfTheAdapterStandsBesideTheRun) {
   std::vector<TaskScore> scores;
   for (const double budget : {0.125, 1.0})
