@@ -112,14 +112,20 @@ std::vector<std::string> outside(const std::string& type) {
   return {"\"?\""};
 }
 
-/// A config that holds the key alone, with that value.
+/// What a table must hold besides a key, so that the key is checked.
+std::string_view beside(const std::string& table, const std::string& line) {
+  const bool is_profile = table == "client_profiles.probe" && !line.starts_with("tokens_per_second");
+  return is_profile ? "tokens_per_second = [1.0]\n" : "";
+}
+
+/// A config that holds the key with that value, and nothing else that it does not need.
 std::string config_with(const ConfigKey& key, const std::string& value) {
   const auto dot = key.key.rfind('.');
   const auto line = concat(key.key.substr(dot + 1), " = ", value, "\n");
   if (dot == std::string::npos) return line;
   auto table = key.key.substr(0, dot);
   if (const auto name = table.find("<name>"); name != table.npos) table.replace(name, 6, "probe");
-  if (!table.ends_with("[]")) return concat("[", table, "]\n", line);
+  if (!table.ends_with("[]")) return concat("[", table, "]\n", beside(table, line), line);
   return concat("[[", table.substr(0, table.size() - 2), "]]\n", line);
 }
 

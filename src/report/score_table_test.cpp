@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace evenkeel {
 namespace {
 
@@ -29,7 +31,7 @@ TEST(ScoreTable, AnswersThatCannotBeReadAreExplained) {
   EXPECT_NE(table(0.6, 0.6).find(kNote), std::string::npos);
   EXPECT_EQ(table(0.5, 0.5).find(kNote), std::string::npos);
   EXPECT_EQ(table(0.0, 0.0).find(kNote), std::string::npos);
-  const std::vector<TaskScore> text = {{.task = "telequad", .rows = 4, .kind = AnswerKind::kText, .invalid_rate = 1.0}};
+  const std::array text = {TaskScore{.task = "telequad", .rows = 4, .invalid_rate = 1.0, .kind = AnswerKind::kText}};
   EXPECT_EQ(score_table(text).find(kNote), std::string::npos);
 }
 

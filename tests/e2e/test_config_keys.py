@@ -56,7 +56,7 @@ def test_the_keys_of_a_method_are_listed(method, keys, tmp_path_factory):
 def test_keys_that_an_empty_config_does_not_print_are_listed_too(keys, printed):
     hidden = set(keys) - set(printed)
     assert {"clients.client[].budget", "client_profiles.<name>.dropout", "clients.budgets.shares", "data.files.<name>.score",
-            "method.florist.tau", "cluster.size"} <= hidden
+            "method.florist.tau"} <= hidden
     assert keys["clients.client[].budget"]["default"] == "" and keys["clients.client[].budget"]["type"] == "number"
 
 

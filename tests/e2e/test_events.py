@@ -107,7 +107,7 @@ def test_two_forms_of_stdout_exclude_each_other(tiny_model):
     (["train", "nowhere.toml"], "io"), (["train", CONFIG, "--set", "train.rounds=0"], "config"),
     (["train", CONFIG, "--set", "model.path=nowhere"], "checkpoint"), (["train", CONFIG, "--threads", "-1"], "config"),
     (["evaluate", "--model", "nowhere", "--tasks", "builtin"], "checkpoint"), (["evaluate", "--tasks", "builtin"], "config"),
-    (["evaluate", "--run", "nowhere"], "checkpoint")])
+    (["evaluate", "--run", "nowhere"], "io")])
 def test_an_error_is_the_last_event_and_the_line_on_stderr(words, kind, tmp_path):
     done = evenkeel(*words, "--progress", "json", cwd=tmp_path)
     events = events_of(done)
@@ -116,7 +116,7 @@ def test_an_error_is_the_last_event_and_the_line_on_stderr(words, kind, tmp_path
 
 
 def test_text_is_the_default(tiny_model, tmp_path):
-    assert "accuracy" in train(tiny_model, tmp_path / "a", train__rounds=1).stdout
+    assert "  acc  inv" in train(tiny_model, tmp_path / "a", train__rounds=1).stdout
     assert train(tiny_model, tmp_path / "b", "--progress", "text", train__rounds=1).stdout.count("{") == 0
 
 

@@ -66,14 +66,14 @@ void start(const OrderedJson& fields) {
 void write(std::string_view name, const OrderedJson& fields) {
   const std::lock_guard guard(stream().lock);
   if (!stream().on) return;
-  write_start({});
+  write_start(OrderedJson::object());
   write_line(name, fields);
 }
 
 void write_last(std::string_view name, const OrderedJson& fields) noexcept {
   try {
     write(name, fields);
-  } catch (const std::ios_base::failure&) {  // the exit code says it
+  } catch (const std::exception&) {  // the exit code says it
   }
 }
 

@@ -24,7 +24,7 @@ void start(const OrderedJson& fields = OrderedJson::object());
 /// Writes {"event": name} with `fields`, after "start". Does nothing before begin().
 /// \throws std::ios_base::failure when stdout cannot be written (apps/output.h)
 void write(std::string_view name, const OrderedJson& fields);
-/// Works as write(), for the last event of a command that failed: a lost stdout is not reported.
+/// Works as write(), for the last event of a command that failed: an event that cannot be written is not reported.
 void write_last(std::string_view name, const OrderedJson& fields) noexcept;
 /// Returns true when events are on and no "progress" event was written in the last tenth of a second. The caller writes
 /// one then.
