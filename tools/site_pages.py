@@ -155,7 +155,7 @@ def main():
     if done.returncode != 0:
         print(done.stdout + done.stderr)
     if done.returncode == 0:
-        print(f"site: {len(placed())} pages, {(OUT / 'site/index.html').relative_to(ROOT)}")
+        print(f"site: {len(placed())} pages in {(OUT / 'site').relative_to(ROOT)}; with search: python3 -m http.server -d build-site/site")
     return done.returncode
 
 

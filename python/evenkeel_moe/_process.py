@@ -101,9 +101,16 @@ def run_program(arguments: Iterable[str], on_line: Callable[[str], None], cwd: O
         child.stdout.close()
     if code == INTERRUPTED:
         raise KeyboardInterrupt(child.errors.message())
+    if code < 0:
+        raise EvenkeelError(_ended_by(-code), code)
     if code != 0:
         raise EvenkeelError(child.errors.message(), code)
     return code
+
+
+def _ended_by(number: int) -> str:
+    name = signal.Signals(number).name
+    return f"the program was ended by {name}" + (", as the system does when memory runs out" if name == "SIGKILL" else "")
 
 
 def lines_of(arguments: Iterable[str], on_event: Optional[Callable[[Event], None]] = None) -> List[Event]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import evenkeel_moe as ek
-from package import python, settings, train
+from package import python, train
 from tiny import without_seconds
 
 LONG = {"train__rounds": 40, "evaluate__limit": 1, "data__limit": 90}
@@ -115,6 +115,6 @@ def test_a_program_that_is_killed_is_an_error(tiny_model, tmp_path):
         if event["event"] == "start":
             subprocess.run(["kill", "-KILL", str(event["pid"])], check=True)
 
-    with pytest.raises(ek.EvenkeelError) as caught:
+    with pytest.raises(ek.EvenkeelError, match="ended by SIGKILL, as the system does when memory runs out") as caught:
         train(tiny_model, tmp_path / "run", LONG, on_event=kill)
-    assert caught.value.exit_code == -signal.SIGKILL and settings
+    assert caught.value.exit_code == -signal.SIGKILL
