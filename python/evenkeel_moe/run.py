@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from ._process import text_of
 from ._toml import read_toml
@@ -40,6 +40,15 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<report of {self.title}: {len(self.html)} characters of HTML>"
+
+
+def report_page(folders: Sequence[Union[str, os.PathLike[str]]]) -> Report:
+    """The page of `evenkeel report`. Raises EvenkeelError."""
+    names = [os.fspath(folder) for folder in folders]
+    with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
+        page = pathlib.Path(folder) / "page.html"
+        text_of(["report", *names, "--html", str(page), "--quiet"])
+        return Report(page.read_text(encoding="utf-8"), ", ".join(names))
 
 
 def _records(file: pathlib.Path) -> Records:
@@ -117,11 +126,7 @@ class Run:
 
     def report(self, *others: Union[str, "os.PathLike[str]"]) -> Report:
         """The page with all charts of this run, and of others beside it."""
-        runs = [os.fspath(self), *(os.fspath(other) for other in others)]
-        with tempfile.TemporaryDirectory(prefix="evenkeel-") as folder:
-            page = pathlib.Path(folder) / "page.html"
-            text_of(["report", *runs, "--html", str(page), "--quiet"])
-            return Report(page.read_text(encoding="utf-8"), ", ".join(runs))
+        return report_page([self, *others])
 
     def resume(self, rounds: Optional[int] = None, **options: Any) -> Run:
         """Goes on from the last committed round, to `rounds` in all when that is given. `options` are those of train()."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._process import run_program, text_of
 from ._toml import set_flags
 from .errors import EvenkeelError
 from .records import Records
-from .run import Run
+from .run import Report, Run, report_page
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Study"]
 
@@ -75,6 +78,19 @@ class Study:
         return [Run(self.path / run["folder"]) for run in self.runs_list() if run["state"] == "done" and arm in (None, run["arm"])]
 
     def report(self) -> Dict[str, Any]:
-        """What `evenkeel report DIR --format json` says: means over seeds, intervals and paired differences."""
+        """What `evenkeel report DIR --format json` says: means over seeds, intervals, paired differences and costs."""
         report: Dict[str, Any] = json.loads(text_of(["report", os.fspath(self.path), "--format", "json", "--quiet"]))
         return report
+
+    def values_list(self) -> Records:
+        """A record per arm, seed, budget, task and measure, of the runs that are done."""
+        return Records(self.report()["values"])
+
+    @property
+    def values(self) -> pandas.DataFrame:
+        """values_list() as a data frame, to make tables and figures of. Needs pandas."""
+        return self.values_list().frame()
+
+    def page(self) -> Report:
+        """The page of the comparison. A notebook shows it."""
+        return report_page([self])

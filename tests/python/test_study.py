@@ -1,25 +1,27 @@
 """ek.Study: reads the folder of a study, and drives `evenkeel study` where the program has that command."""
 
-import json
-
 import pytest
 
 import evenkeel_moe as ek
 from package import CONFIG, settings
-from tiny import evenkeel
+from tiny import sealed, started
 
-has_study = "study" in [line.split()[0] for line in evenkeel("--help").stdout.splitlines() if line.startswith("  ") and line.strip()]
+has_study = "study" in [line.split()[0] for line in started("--help").stdout.splitlines() if line.startswith("  ") and line.strip()]
 needs_study = pytest.mark.skipif(not has_study, reason="this program has no command `study` yet")
+
+needs_report = pytest.mark.skipif("--format" not in started("report", "--help").stdout, reason="this program's report has no --format yet")
 
 
 @pytest.fixture
 def folder(small_run, tmp_path):
     (tmp_path / "fedit").mkdir()
-    (tmp_path / "fedit/seed-1").symlink_to(small_run)
-    runs = [{"arm": "fedit", "seed": 1, "folder": "fedit/seed-1", "state": "done"},
-            {"arm": "ub-smoe", "seed": 1, "folder": "ub-smoe/seed-1", "state": "planned"}]
-    (tmp_path / "study.json").write_text(json.dumps({"version": 1, "name": "tiny", "reference": "fedit", "endpoint": "accuracy", "seeds": [1],
-                                                     "arms": [{"name": "fedit", "set": []}, {"name": "ub-smoe", "set": []}], "runs": runs}))
+    (tmp_path / "fedit/seed-5").symlink_to(small_run)
+    runs = [{"arm": "fedit", "seed": 5, "folder": "fedit/seed-5", "state": "done", "config": "0" * 64},
+            {"arm": "ub-smoe", "seed": 5, "folder": "ub-smoe/seed-5", "state": "planned", "config": "1" * 64}]
+    (tmp_path / "study.json").write_text(sealed({
+        "version": 1, "name": "tiny", "reference": "fedit", "endpoint": "accuracy", "seeds": [5], "arms": [
+            {"name": "fedit", "set": ["method.name=fedit"]}, {"name": "ub-smoe", "set": ["method.name=ub-smoe"]}],
+        "common": [], "free": [], "pinned": [], "base": "0" * 64, "runs": runs}) + "\n")
     return tmp_path
 
 
@@ -45,4 +47,15 @@ def test_a_study_runs_and_reports(tiny_model, tmp_path):
     study = ek.Study(tmp_path / "study.toml", out=tmp_path / "study")
     assert len(study.run(set=chosen, only=["fedit:1"]).runs()) == 1
     assert len(study.run(set=chosen).runs()) == 4 and len(study.runs("a3smoe")) == 2
-    assert study.report()
+
+
+@needs_report
+def test_a_study_is_compared(folder):
+    study = ek.Study.open(folder)
+    report = study.report()
+    assert (report["version"], report["reference"]) == (1, "fedit") and report["missing"]
+    values = study.values
+    scores = ek.Run(folder / "fedit/seed-5").evaluations
+    accuracy = values[values["measure"] == "accuracy"].set_index("task")["value"]
+    assert accuracy.to_dict() == scores.set_index("task")["accuracy"].to_dict()
+    assert "<iframe" in study.page()._repr_html_()
