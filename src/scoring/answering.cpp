@@ -120,8 +120,13 @@ int64_t room_of(const Batch& batch, int64_t max_new_tokens) {
 void rank_answers(const CausalLm& model, const ForwardOptions& forward, PromptRun& run, const Batch& batch,
                   std::span<Prediction> predictions) {
   const auto scores = continuation_logprobs(model, forward, run, batch.answer_tokens);
-  for (size_t i = 0; i < scores.size(); ++i)
-    predictions[i].ranked = batch.answers[i][std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const auto& answers = batch.answers[i];
+    predictions[i].ranked = answers[std::max_element(scores[i].begin(), scores[i].end()) - scores[i].begin()];
+    const auto right = std::find(answers.begin(), answers.end(), batch.rows[i].answer) - answers.begin();
+    predictions[i].nll = -scores[i].at(right);
+    predictions[i].answer_tokens = static_cast<int64_t>(batch.answer_tokens[i][right].size());
+  }
 }
 
 bool contains(std::string_view whole, std::string_view part) { return whole.find(part) != whole.npos; }

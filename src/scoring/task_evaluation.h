@@ -42,10 +42,12 @@ void check_test_rows(const TaskInfo& task, std::span<const Row> rows);
 /// batch has at most 4096 tokens or one row.
 /// \param predictions  receives one prediction per row; null: not needed
 /// \param on_progress  called with the number of rows done and of all rows
+/// \param items  receives the scores of the single rows; null: not needed
 /// \throws kNumeric naming task and first row (0 = the first) whose logits are not finite; kData as check_test_rows()
 TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                         const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
                         std::vector<Prediction>* predictions = nullptr,
-                        const std::function<void(int64_t done, int64_t rows)>& on_progress = {});
+                        const std::function<void(int64_t done, int64_t rows)>& on_progress = {},
+                        ItemScores* items = nullptr);
 
 }  // namespace evenkeel

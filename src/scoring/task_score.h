@@ -116,6 +116,9 @@ struct TaskScore {
   double accuracy_likelihood =
       0;  ///< share of rows whose gold answer is the likeliest allowed answer; 0 if not requested
   double chance = 0, majority = 0;
+  /// Mean log-likelihood of the correct answer in nats: log-probabilities of its tokens, summed per row, mean over the
+  /// rows that keep an answer. Absent for free text, without `likelihood`, and in older records.
+  std::optional<double> log_likelihood = {};
   AnswerKind kind = AnswerKind::kChoice;
   double exact_match = 0, f1 = 0;  ///< means over rows of the best value over references (data/text_metrics.h)
   std::optional<double> bert_score =
@@ -165,6 +168,7 @@ struct TaskScore {
     field("invalid_rate", invalid_rate);
     field("accuracy_valid", accuracy_valid);
     field("accuracy_likelihood", accuracy_likelihood);
+    field("log_likelihood", log_likelihood);
     field("chance", chance);
     field("majority", majority);
   }
@@ -172,6 +176,7 @@ struct TaskScore {
     kind = AnswerKind::kLikelihood;
     field("nll", nll);
     field("perplexity", perplexity);
+    field("log_likelihood", log_likelihood);
     field("answer_tokens", answer_tokens);
     field("cut", cut);
   }
@@ -185,6 +190,21 @@ struct TaskScore {
   }
 };
 
+/// Scores of the single rows of a task, in the order of the rows. A list is empty if its measure does not exist for the
+/// kind of the task.
+struct ItemScores {
+  std::vector<double> log_likelihood;  ///< of the correct answer, in nats; rows that keep no answer are left out
+  std::vector<int64_t> correct;        ///< 1: the answer is correct (choices) or matches exactly (free text); else 0
+  std::vector<double> f1;              ///< free text: best value over references
+
+  bool operator==(const ItemScores&) const = default;
+  void visit(auto& field) {  // base/format/record.h
+    field("log_likelihood", log_likelihood);
+    field("correct", correct);
+    field("f1", f1);
+  }
+};
+
 /// Answer of a model to one row, and its scores.
 struct Prediction {
   std::string output;     ///< generated text up to a second "### Response:" (free text: any such title), stripped
@@ -194,8 +214,9 @@ struct Prediction {
   std::vector<std::string> references = {};  ///< accepted answers of free text
   double exact_match = 0, f1 = 0;            ///< free text: best value over references
   std::optional<double> bert_score = {};
-  double nll = 0;             ///< kLikelihood: sum of the negative log-likelihood over the answer's tokens
-  int64_t answer_tokens = 0;  ///< kLikelihood: tokens of the answer; 0: the row was cut before the answer
+  double nll = 0;  ///< sum of the negative log-likelihood over the correct answer's tokens
+  /// Tokens of the correct answer; 0: its likelihood is not known (free text, or the row was cut before the answer).
+  int64_t answer_tokens = 0;
 
   void visit(auto& field) {  // base/format/record.h
     field("output", output);

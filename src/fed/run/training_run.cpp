@@ -88,6 +88,11 @@ void note_missing(const Course& run, MissingScore missing) {
   run.folder.add_missing(missing);
 }
 
+ItemRecord item_record(int64_t round, const Scored& scored) {
+  const auto& score = scored.score;
+  return {round, score.task, score.budget, score.reading, score.served_by, *scored.items};
+}
+
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
 std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
   const auto& server = run.server;
@@ -98,8 +103,9 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
       {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
        .on_progress = std::ref(progress),
        .on_score =
-           [&](const TaskScore& score, std::span<const Prediction>) {
-             run.folder.add_evaluation({state.round, server.config.method.name, score});
+           [&](const Scored& scored) {
+             if (scored.items) run.folder.add_items(item_record(state.round, scored));
+             run.folder.add_evaluation({state.round, server.config.method.name, scored.score});
            },
        .on_missing =
            [&](const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why) {
