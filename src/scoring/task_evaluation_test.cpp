@@ -173,24 +173,50 @@ TEST(EvaluateTask, ScoresDoNotDependOnTheBatch) {
     }
 }
 
+/// The log-probability of a text behind a prompt.
+double logprob_after(const CausalLm& model, const std::string& prompt, const std::string& text) {
+  const std::vector<TokenIds> both{tokenizer().encode(prompt), tokenizer().encode(prompt + text)};
+  std::vector<double> logprobs;
+  score_texts(model, {}, both, {}, [&](size_t, const TextScore& score) { logprobs.push_back(score.logprob); });
+  return logprobs[1] - logprobs[0];
+}
+
 TEST(EvaluateTask, RanksByTheLikelihoodOfTheTrainedResponse) {
   const auto model = testing::random_model(22, 400);
   const auto rows = some_rows(5);
   std::vector<Prediction> predictions;
-  const auto score =
-      evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2}, &predictions);
+  ItemScores items;
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 2},
+                                   &predictions, {}, &items);
   int64_t right = 0;
+  double log_likelihood = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
+    const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
     std::map<double, std::string> by_logprob;
-    for (const std::string answer : {"true", "false"}) {
-      const auto prompt = evaluation_prompt(rows[i], PromptTemplate::kPaper);
-      const std::vector<TokenIds> text{tokenizer().encode(prompt + "the correct answer is " + answer)};
-      score_texts(*model, {}, text, {}, [&](size_t, const TextScore& s) { by_logprob[s.logprob] = answer; });
-    }
+    for (const std::string answer : {"true", "false"})
+      by_logprob[logprob_after(*model, prompt, "the correct answer is " + answer)] = answer;
     EXPECT_EQ(predictions[i].ranked, by_logprob.rbegin()->second);
     right += predictions[i].ranked == rows[i].answer;
+    const double of_gold = logprob_after(*model, prompt, "the correct answer is " + rows[i].answer);
+    EXPECT_NEAR(items.log_likelihood.at(i), of_gold, 1e-4);
+    log_likelihood += of_gold / 5;
   }
   EXPECT_DOUBLE_EQ(score.accuracy_likelihood, static_cast<double>(right) / 5);
+  EXPECT_NEAR(score.log_likelihood.value(), log_likelihood, 1e-4);
+  EXPECT_EQ(items.correct, std::vector<int64_t>(5, 0));  // a random model writes nothing that can be read
+  EXPECT_TRUE(items.f1.empty());
+}
+
+TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
+  const auto model = testing::random_model(22, 400);
+  const auto rows = some_rows(3);
+  ItemScores items;
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
+                                   {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
+  EXPECT_FALSE(score.log_likelihood);
+  EXPECT_FALSE(record::write(score).contains("log_likelihood"));
+  EXPECT_TRUE(items.log_likelihood.empty());
+  EXPECT_EQ(items.correct.size(), 3u);
 }
 
 TEST(EvaluateTask, ARandomModelWritesNoReadableAnswerAndThatIsCounted) {
@@ -391,6 +417,7 @@ TEST(EvaluateTask, TheLikelihoodOfAnswersIsThatOfTheirTokensBehindThePrompt) {
   EXPECT_EQ(score.answer_tokens, tokens);
   EXPECT_NEAR(score.nll, sum / static_cast<double>(tokens), 1e-4);
   EXPECT_DOUBLE_EQ(score.perplexity, std::exp(score.nll));
+  EXPECT_NEAR(score.log_likelihood.value(), -sum / static_cast<double>(whole.examples.size()), 1e-3);
 }
 
 TEST(EvaluateTask, RecordsHaveTheMeasuresOfTheirKind) {

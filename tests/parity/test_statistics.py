@@ -74,16 +74,15 @@ def test_the_smallest_detectable_difference_equals_statsmodels(tmp_path, count, 
     effect = made[0] / values.std(ddof=1)
     power = TTestPower().power(effect, nobs=count, alpha=0.05, alternative="two-sided")
     assert power == pytest.approx(0.8, rel=1e-8)
-    if count > 3:  # with fewer, its search does not converge
-        solved = TTestPower().solve_power(nobs=count, alpha=0.05, power=0.8, alternative="two-sided")
-        assert effect == pytest.approx(solved, rel=1e-6)
 
 
 def test_the_power_of_paired_tests_equals_statsmodels(tmp_path):
     effects = [[effect, pairs] for effect in (0.0, 0.1, 0.5, 1.3, 4.0) for pairs in (2, 3, 5, 20, 100)]
     made = ours(tmp_path, effects=effects)["powers"]
     peers = [TTestPower().power(effect, nobs=pairs, alpha=0.05, alternative="two-sided") for effect, pairs in effects]
-    np.testing.assert_allclose(made, peers, rtol=1e-8, atol=1e-10)
+    known = np.isfinite(peers)  # scipy's noncentral t has no value far from the centre, where the power is 1
+    np.testing.assert_allclose(made[known], np.array(peers)[known], rtol=1e-8, atol=1e-10)
+    assert known.sum() > 18 and (made[~known] > 1 - 1e-9).all()
 
 
 @pytest.mark.parametrize("count, state", CASES)

@@ -34,9 +34,9 @@ double share_over_rows(Parts parts, double TaskScore::*share) {
 /// A mean over all rows.
 double mean_over_rows(Parts parts, double TaskScore::*mean) {
   double sum = 0, rows = 0;
-  for (const auto& [score, predictions, answers] : parts) {
-    sum += score.*mean * static_cast<double>(score.rows);
-    rows += static_cast<double>(score.rows);
+  for (const auto& part : parts) {
+    sum += part.score.*mean * static_cast<double>(part.score.rows);
+    rows += static_cast<double>(part.score.rows);
   }
   return sum / rows;
 }
