@@ -240,7 +240,8 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
   if (task.scoring == Scoring::kNll) {
     weigh_answers(model, tokenizer, forward, task, rows, options, all, score, on_progress);
   } else {
-    const auto key = concat(options.journal_key, predictions ? "" : "; outputs as far as they are read");
+    const auto key =  // older journals hold answers without likelihoods
+        concat(options.journal_key, "; with likelihoods", predictions ? "" : "; outputs as far as they are read");
     auto answers =
         answer_rows(model, tokenizer, forward, task, rows, options, predictions != nullptr, key, on_progress);
     all = std::move(answers.predictions);

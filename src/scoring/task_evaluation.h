@@ -35,7 +35,7 @@ void check_test_rows(const TaskInfo& task, std::span<const Row> rows);
 /// common beginning of the prompts is computed once. Prompt and answer are tokenised together, as in training. A
 /// context that is too long loses its tail.
 /// Answers are ranked as continuations of the text that precedes the first option in the row's output, whichever answer
-/// is correct. Free text is not ranked.
+/// is correct. Of free text the likelihood of the first reference is computed.
 /// Greedy outputs end early, where no further text can change the extracted answer, unless `predictions` is given.
 /// Scores are the same.
 /// Scoring::kNll generates nothing. Rows are cut and tokenised as for training, including the end of sequence, and a

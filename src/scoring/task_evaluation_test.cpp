@@ -83,7 +83,7 @@ TEST(EvaluateTask, GoesOnBehindTheLastBatchOfItsJournal) {
       write_file_atomic(file, text.substr(0, text.size() - 9));
     AnswerJournal journal(file);
     EXPECT_EQ(journal.find("another", 0), nullptr);
-    ASSERT_NE(journal.find("one", 0), nullptr);
+    ASSERT_NE(journal.find(task.scoring == Scoring::kNll ? "one" : "one; with likelihoods", 0), nullptr);
     options.journal = &journal;
     const auto again = evaluate_task(*model, tokenizer(), {}, task, {rows}, options, &resumed);
     auto without_time = [](TaskScore one) {
@@ -100,7 +100,7 @@ TEST(EvaluateTask, BelievesItsJournal) {
   const auto rows = some_rows(5);
   const testing::TemporaryFolder folder;
   AnswerJournal journal(folder.path() / "answers.jsonl");
-  AnsweredBatch batch{.key = "one", .first = 0, .answers = {}};
+  AnsweredBatch batch{.key = "one; with likelihoods", .first = 0, .answers = {}};
   for (int i = 0; i < 5; ++i)
     batch.answers.push_back({.output = "it is false", .extracted = "", .gold = "", .ranked = "true"});
   journal.add(batch);
@@ -269,6 +269,28 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
   EXPECT_DOUBLE_EQ(score.exact_match, exact);
   EXPECT_DOUBLE_EQ(score.f1, f1);
   EXPECT_FALSE(score.bert_score);
+}
+
+TEST(EvaluateTask, OfFreeTextTheLikelihoodOfTheFirstReferenceIsComputed) {
+  const auto model = testing::random_model(25, 400);
+  auto set = some_questions();
+  set.rows[1].references = {" ", "word3 "};
+  set.rows[2].references = {"a reference that has more tokens than are generated", "word1"};
+  std::vector<Prediction> with, without;
+  ItemScores items;
+  EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
+  const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
+  const auto prompt = [&](size_t i) { return evaluation_prompt(set.rows[i], PromptTemplate::kPaper); };
+  EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt(0), "word1"), 1e-4);
+  EXPECT_NEAR(with[1].nll, -logprob_after(*model, prompt(1), "word3"), 1e-4);
+  EXPECT_EQ(with[2].answer_tokens, 0);
+  EXPECT_EQ(items.log_likelihood.size(), 4u);
+  EXPECT_EQ(items.f1.size(), 5u);
+  EXPECT_NEAR(score.log_likelihood.value(), -(with[0].nll + with[1].nll + with[3].nll + with[4].nll) / 4, 1e-9);
+  options.likelihood = false;
+  const auto other = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &without);
+  EXPECT_FALSE(other.log_likelihood);
+  for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].output, without[i].output);
 }
 
 TEST(EvaluateTask, AContextThatDoesNotFitLosesItsTail) {

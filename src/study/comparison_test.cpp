@@ -44,8 +44,8 @@ ArmRun run_of(const std::string& arm, int64_t seed, double level) {
 
 /// Levels by arm and seed; seeds are 1, 2, ...
 StudyRuns study_of(const std::vector<std::pair<std::string, std::vector<double>>>& levels) {
-  StudyRuns study{.name = "study", .reference = levels[0].first, .endpoint = "log_likelihood", .arms = {}, .seeds = {},
-                  .runs = {}};
+  StudyRuns study{
+      .name = "study", .reference = levels[0].first, .endpoint = "log_likelihood", .arms = {}, .seeds = {}, .runs = {}};
   for (size_t i = 0; i < levels[0].second.size(); ++i) study.seeds.push_back(static_cast<int64_t>(i) + 1);
   for (const auto& [arm, of_seeds] : levels) {
     study.arms.push_back(arm);
@@ -79,8 +79,8 @@ TEST(Comparison, MeansAreOverTasksThenSeedsAndDifferencesArePaired) {
 }
 
 TEST(Comparison, HolmCorrectsOverArmsAndBudgets) {
-  const auto compared = compare(study_of(
-      {{"fedit", kReference}, {"x", {-0.5, -0.8, -0.4, -0.5}}, {"y", {-1, -1.1, -0.95, -1.2}}}));
+  const auto compared =
+      compare(study_of({{"fedit", kReference}, {"x", {-0.5, -0.8, -0.4, -0.5}}, {"y", {-1, -1.1, -0.95, -1.2}}}));
   const auto& served = compared.served[0];
   EXPECT_EQ(served.comparisons, 4);
   std::vector<double> p, corrected;
@@ -111,7 +111,7 @@ TEST(Comparison, AMissingRunIsNamedAndLeavesItsPair) {
 TEST(Comparison, ASeedThatLacksATaskIsNotAveragedOverTheOthers) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
   auto& evaluations = find_run(study, "fedit", 2).records->evaluations;
-  evaluations.erase(evaluations.begin() + 3);                           // task b at budget 1
+  evaluations.erase(evaluations.begin() + 3);                                         // task b at budget 1
   find_run(study, "ub-smoe", 1).records->evaluations[0].score.missing_clients = {4};  // task a at budget 0.5
   const auto compared = compare(study);
   const auto& arms = compared.served[0].arms;
@@ -129,9 +129,10 @@ TEST(Comparison, OneSeedHasNoIntervalAndItIsSaid) {
   EXPECT_FALSE(compared.served[0].arms[1].differences[0].t);
   EXPECT_EQ(compared.served[0].comparisons, 0);
   EXPECT_EQ(compared.notes.at(0), "one seed: there is no interval and no test");
-  EXPECT_EQ(compared.served[0].conclusions.at(0),
-            "Nothing can be said of the difference of ub-smoe to fedit at any budget: fewer than two seeds are complete "
-            "in both.");
+  EXPECT_EQ(
+      compared.served[0].conclusions.at(0),
+      "Nothing can be said of the difference of ub-smoe to fedit at any budget: fewer than two seeds are complete "
+      "in both.");
   EXPECT_NE(text_report(study, compared).find("one seed"), std::string::npos);
 }
 
@@ -141,7 +142,8 @@ TEST(Comparison, ItSaysWhatWasShownAndWhatCouldNotHaveBeen) {
                                           {"better", {-0.5, -0.71, -0.4, -0.6}},
                                           {"same", kReference}}));
   const auto& said = compared.served[0].conclusions;
-  EXPECT_EQ(said[0].find("No difference of near to fedit was shown at any budget; differences below 0."), 0u) << said[0];
+  EXPECT_EQ(said[0].find("No difference of near to fedit was shown at any budget; differences below 0."), 0u)
+      << said[0];
   EXPECT_EQ(said[0].substr(said[0].size() - 31), " could not have been detected.") << said[0];
   EXPECT_EQ(said[1], "A difference of better to fedit was shown at budget 0.5 (+0.75, better), 1 (+0.75, better).");
   EXPECT_EQ(said[2], "Difference of same to fedit is 0 in every pair.");
@@ -156,8 +158,9 @@ TEST(Comparison, OfAMeasureThatShouldBeLowTheLowerIsBetter) {
   for (auto& evaluation : find_run(study, "ub-smoe", 2).records->evaluations) evaluation.score.invalid_rate += 0.0001;
   const auto compared = compare(study);
   EXPECT_EQ(compared.served[0].arms[1].tasks[0].wins, 8);
-  EXPECT_EQ(compared.served[0].conclusions[0],
-            "A difference of ub-smoe to fedit was shown at budget 0.5 (-10.0 points, better), 1 (-10.0 points, better).");
+  EXPECT_EQ(
+      compared.served[0].conclusions[0],
+      "A difference of ub-smoe to fedit was shown at budget 0.5 (-10.0 points, better), 1 (-10.0 points, better).");
 }
 
 TEST(Comparison, ModesOfRankMethodsAreArmsOfTheirOwn) {
@@ -228,7 +231,8 @@ TEST(Comparison, AnEndpointThatNoTaskHasIsRefusedWithThoseThereAre) {
 TEST(Comparison, TextFitsInto80ColumnsWhateverTheNames) {
   std::vector<std::pair<std::string, std::vector<double>>> levels;
   for (int i = 0; i < 9; ++i)
-    levels.emplace_back(concat("an-arm-with-a-name-that-goes-on-and-on-and-on-", i), std::vector<double>{-80.0, -97.5, -11});
+    levels.emplace_back(concat("an-arm-with-a-name-that-goes-on-and-on-and-on-", i),
+                        std::vector<double>{-80.0, -97.5, -11});
   const auto study = study_of(levels);
   std::istringstream lines(text_report(study, compare(study)));
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
