@@ -32,13 +32,19 @@ std::string compared(const study::StudyRuns& runs, const std::string& format) {
   return format == "json" ? json_report(runs, comparison) : text_report(runs, comparison);
 }
 
-/// The first measure that the runs have, the default endpoint before others.
+bool has(const RunRecords& run, const study::Measure& measure) {
+  const auto scores = run.scores(run.last_evaluated());
+  return scores.empty() ||
+         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
+}
+
+/// The first measure that all runs have, the default endpoint before others.
 std::string default_endpoint(std::span<const RunRecords> runs) {
-  std::vector<TaskScore> scores;
-  for (const auto& run : runs)
-    for (auto& score : run.scores(run.last_evaluated())) scores.push_back(std::move(score));
-  const auto there = study::measures_in(scores);
-  return std::string(there.empty() ? study::measures().front().name : there.front());
+  const auto all = study::measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const study::Measure& measure) {
+    return std::all_of(runs.begin(), runs.end(), [&](const RunRecords& run) { return has(run, measure); });
+  });
+  return std::string((found == all.end() ? all.front() : *found).name);
 }
 
 /// What a report is made of: run folders, or the runs of a study.

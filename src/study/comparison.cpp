@@ -114,7 +114,7 @@ std::vector<ItemsOfSeed> items_of_seeds(const Inputs& in, const Aspect& arm, con
 }
 
 /// The key of a bootstrap: the study, and what is compared.
-BootstrapKey key_of(const Inputs& in, const Aspect& arm, double budget) {
+BootstrapKey bootstrap_key(const Inputs& in, const Aspect& arm, double budget) {
   const auto digest = sha256(concat(in.study.name, '\n', in.endpoint.name));
   return {std::stoull(digest.substr(0, 16), nullptr, 16),
           concat("study bootstrap, ", arm.arm, ' ', arm.reading, ' ', config::name_of(arm.served_by), " at ", budget)};
@@ -130,7 +130,7 @@ void add_statistics(const Inputs& in, const Aspect& arm, std::span<const ItemsOf
   difference.detectable = detectable_difference(values);
   if (values.size() < 2) return;
   difference.items = !items.empty();
-  difference.bca = bca_interval(values, bootstrap_means(values, items, key_of(in, arm, difference.budget)));
+  difference.bca = bca_interval(values, bootstrap_means(values, items, bootstrap_key(in, arm, difference.budget)));
 }
 
 PairedDifference paired(const Inputs& in, const Aspect& arm, const Aspect& reference, const BudgetMean& mine,

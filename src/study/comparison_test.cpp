@@ -54,7 +54,7 @@ StudyRuns study_of(const std::vector<std::pair<std::string, std::vector<double>>
   return study;
 }
 
-ArmRun& find_run(StudyRuns& study, const std::string& arm, int64_t seed) {
+ArmRun& changed_run(StudyRuns& study, const std::string& arm, int64_t seed) {
   return const_cast<ArmRun&>(*study.find(arm, seed));
 }
 
@@ -94,7 +94,7 @@ TEST(Comparison, HolmCorrectsOverArmsAndBudgets) {
 
 TEST(Comparison, AMissingRunIsNamedAndLeavesItsPair) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
-  auto& lost = find_run(study, "ub-smoe", 3);
+  auto& lost = changed_run(study, "ub-smoe", 3);
   lost.records.reset();
   lost.missing = "failed: out of memory";
   const auto compared = compare(study);
@@ -110,9 +110,9 @@ TEST(Comparison, AMissingRunIsNamedAndLeavesItsPair) {
 
 TEST(Comparison, ASeedThatLacksATaskIsNotAveragedOverTheOthers) {
   auto study = study_of({{"fedit", kReference}, {"ub-smoe", {-0.5, -0.8, -0.4, -0.5}}});
-  auto& evaluations = find_run(study, "fedit", 2).records->evaluations;
-  evaluations.erase(evaluations.begin() + 3);                                         // task b at budget 1
-  find_run(study, "ub-smoe", 1).records->evaluations[0].score.missing_clients = {4};  // task a at budget 0.5
+  auto& evaluations = changed_run(study, "fedit", 2).records->evaluations;
+  evaluations.erase(evaluations.begin() + 3);                                            // task b at budget 1
+  changed_run(study, "ub-smoe", 1).records->evaluations[0].score.missing_clients = {4};  // task a at budget 0.5
   const auto compared = compare(study);
   const auto& arms = compared.served[0].arms;
   EXPECT_EQ(arms[0].budgets[0].complete, 4);
@@ -155,7 +155,8 @@ TEST(Comparison, OfAMeasureThatShouldBeLowTheLowerIsBetter) {
     for (auto& evaluation : run.records->evaluations)
       evaluation.score.invalid_rate = (run.arm == "fedit" ? 0.3 : 0.2) + 0.001 * static_cast<double>(run.seed);
   study.endpoint = "invalid_rate";
-  for (auto& evaluation : find_run(study, "ub-smoe", 2).records->evaluations) evaluation.score.invalid_rate += 0.0001;
+  for (auto& evaluation : changed_run(study, "ub-smoe", 2).records->evaluations)
+    evaluation.score.invalid_rate += 0.0001;
   const auto compared = compare(study);
   EXPECT_EQ(compared.served[0].arms[1].tasks[0].wins, 8);
   EXPECT_EQ(

@@ -59,7 +59,7 @@ constexpr std::array kCosts{CostMeasure{"bytes_up", "bytes up", cost<&Cost::byte
                             CostMeasure{"simulated_seconds", "simulated s", cost<&Cost::simulated>}};
 
 /// Wall time of a round. Older records have its phases only.
-double seconds_of(const PhaseSeconds& phases) {
+double wall_seconds(const PhaseSeconds& phases) {
   return phases.round.value_or(phases.broadcast + phases.train + phases.upload + phases.aggregate);
 }
 
@@ -93,7 +93,7 @@ Cost cost_of(const RunRecords& run) {
     cost.bytes_down += static_cast<double>(round.bytes_down);
     cost.flops += round.flops;
     cost.tokens += static_cast<double>(round.tokens);
-    cost.seconds += seconds_of(round.seconds);
+    cost.seconds += wall_seconds(round.seconds);
     if (round.simulated) cost.simulated = round.simulated->end;
   }
   return cost;
