@@ -112,7 +112,7 @@ double incomplete_beta(double a, double b, double x) {
 double t_two_sided(double t, double freedom) {
   const double square = t * t;
   if (std::isinf(square)) return 0;
-  if (square < freedom) return 1 - incomplete_beta(0.5, freedom / 2, square / (freedom + square));
+  if (square < 1) return 1 - incomplete_beta(0.5, freedom / 2, square / (freedom + square));
   return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square));
 }
 
