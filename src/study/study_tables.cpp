@@ -13,15 +13,32 @@ namespace {
 
 constexpr auto kNoValue = "-";
 
-/// Decimals so that the largest mean has about five digits; shares have two.
-int decimals_of(const Comparison& comparison) {
-  if (comparison.endpoint->is_share) return 2;
+/// Decimals so that the largest value has about five digits; shares have two.
+int decimals_for(double largest, const Measure& measure) {
+  if (measure.is_share) return 2;
+  if (largest < 10) return 4;
+  return largest < 100 ? 3 : largest < 1000 ? 2 : 1;
+}
+
+double largest_mean(const Comparison& comparison) {
   double largest = 0;
   for (const auto& result : comparison.served)
     for (const auto& arm : result.arms)
       for (const auto& budget : arm.budgets) largest = std::max(largest, std::abs(budget.mean.value_or(0)));
-  if (largest < 10) return 4;
-  return largest < 100 ? 3 : largest < 1000 ? 2 : 1;
+  return largest;
+}
+
+/// The largest end of an interval of differences, or their largest mean.
+double largest_difference(const Comparison& comparison) {
+  double largest = 0;
+  for (const auto& result : comparison.served)
+    for (const auto& arm : result.arms)
+      for (const auto& difference : arm.differences) {
+        const double mean = difference.mean.value_or(0);
+        const auto interval = difference.t.value_or(Interval{mean, mean});
+        largest = std::max({largest, std::abs(interval.low), std::abs(interval.high)});
+      }
+  return largest;
 }
 
 /// Formats values of a measure.
@@ -38,7 +55,13 @@ struct Form {
   }
 };
 
-Form form_of(const Comparison& comparison) { return {*comparison.endpoint, decimals_of(comparison)}; }
+Form form_of_means(const Comparison& comparison) {
+  return {*comparison.endpoint, decimals_for(largest_mean(comparison), *comparison.endpoint)};
+}
+
+Form form_of_differences(const Comparison& comparison) {
+  return {*comparison.endpoint, decimals_for(largest_difference(comparison), *comparison.endpoint)};
+}
 
 Cell name(std::string text) { return {.text = std::move(text), .is_number = false}; }
 
@@ -106,7 +129,7 @@ std::string difference_note(int64_t comparisons) {
 std::string served_title(ServedBy served_by) { return served_name(served_by); }
 
 ReportTable means_by_line(const Comparison& comparison, const ServedResult& result) {
-  const auto form = form_of(comparison);
+  const auto form = form_of_means(comparison);
   ReportTable table{title_of(comparison, result), {"arm", "budget", "n", "mean", "95 % t"}, {}, "*: best mean"};
   for (const auto* measure : comparison.beside) table.head.push_back(short_title(*measure));
   for (size_t i = 0; i < result.budgets.size(); ++i) {
@@ -127,7 +150,7 @@ ReportTable means_by_line(const Comparison& comparison, const ServedResult& resu
 }
 
 ReportTable means_by_budget(const Comparison& comparison, const ServedResult& result) {
-  const auto form = form_of(comparison);
+  const auto form = form_of_means(comparison);
   ReportTable table{title_of(comparison, result), {"arm"}, {}, "Brackets: 95 % interval by t over seeds."};
   for (const double budget : result.budgets) table.head.push_back(concat("budget ", budget));
   for (const auto& arm : result.arms) {
@@ -161,7 +184,7 @@ ReportTable measures_beside_endpoint(const Comparison& comparison, const ServedR
 ReportTable differences_of(const Comparison& comparison, const ArmResult& arm, const std::string& reference) {
   ReportTable table{concat(arm.label, " less ", reference, ", paired by seed"), difference_head(), {}};
   for (const auto& difference : arm.differences)
-    table.rows.push_back(difference_cells(difference, form_of(comparison)));
+    table.rows.push_back(difference_cells(difference, form_of_differences(comparison)));
   return table;
 }
 
@@ -172,7 +195,7 @@ ReportTable all_differences(const Comparison& comparison, const ServedResult& re
   table.head.insert(table.head.end(), head.begin(), head.end());
   for (const auto& arm : result.arms)
     for (const auto& difference : arm.differences) {
-      auto row = difference_cells(difference, form_of(comparison));
+      auto row = difference_cells(difference, form_of_differences(comparison));
       row.insert(row.begin(), name(arm.label));
       table.rows.push_back(std::move(row));
     }
