@@ -122,6 +122,10 @@ TEST(EvaluateTask, SmallCachesMakeSmallBatchesOfTheSameAnswers) {
   evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows}, {.max_new_tokens = 6, .cache_gib = 1e-9}, &few,
                 [&](int64_t rows_done, int64_t) { done.push_back(rows_done); });
   EXPECT_EQ(done.size(), 9u);  // one by one
+  for (size_t i = 0; i < few.size(); ++i) {
+    EXPECT_NEAR(few[i].nll, many[i].nll, 1e-4);
+    few[i].nll = many[i].nll = 0;
+  }
   expect_same(few, many);
 }
 
@@ -274,15 +278,14 @@ TEST(EvaluateTask, FreeTextIsComparedWithItsReferences) {
 TEST(EvaluateTask, OfFreeTextTheLikelihoodOfTheFirstReferenceIsComputed) {
   const auto model = testing::random_model(25, 400);
   auto set = some_questions();
-  set.rows[1].references = {" ", "word3 "};
+  set.rows[0].references = {" ", "word3 "};
   set.rows[2].references = {"a reference that has more tokens than are generated", "word1"};
   std::vector<Prediction> with, without;
   ItemScores items;
   EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
   const auto score = evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
-  const auto prompt = [&](size_t i) { return evaluation_prompt(set.rows[i], PromptTemplate::kPaper); };
-  EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt(0), "word1"), 1e-4);
-  EXPECT_NEAR(with[1].nll, -logprob_after(*model, prompt(1), "word3"), 1e-4);
+  const auto prompt = evaluation_prompt(set.rows[0], PromptTemplate::kPaper);  // the others are cut
+  EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
   EXPECT_EQ(with[2].answer_tokens, 0);
   EXPECT_EQ(items.log_likelihood.size(), 4u);
   EXPECT_EQ(items.f1.size(), 5u);

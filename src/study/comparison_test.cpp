@@ -144,7 +144,7 @@ TEST(Comparison, ItSaysWhatWasShownAndWhatCouldNotHaveBeen) {
   const auto& said = compared.served[0].conclusions;
   EXPECT_EQ(said[0].find("No difference of near to fedit was shown at any budget; differences below 0."), 0u)
       << said[0];
-  EXPECT_EQ(said[0].substr(said[0].size() - 31), " could not have been detected.") << said[0];
+  EXPECT_EQ(said[0].substr(said[0].size() - 30), " could not have been detected.") << said[0];
   EXPECT_EQ(said[1], "A difference of better to fedit was shown at budget 0.5 (+0.75, better), 1 (+0.75, better).");
   EXPECT_EQ(said[2], "Difference of same to fedit is 0 in every pair.");
 }
@@ -244,7 +244,7 @@ TEST(Comparison, LatexEscapesNamesAndMarksTheBestOfEachBudget) {
   const auto text = latex_report(study, compare(study));
   EXPECT_NE(text.find("a\\_b & $"), std::string::npos) << text;
   EXPECT_NE(text.find("50\\%\\&more & $\\mathbf{-1.5750}$ {\\footnotesize $["), std::string::npos) << text;
-  EXPECT_EQ(text.find("mathbf{-2.3250}"), std::string::npos) << text;
+  EXPECT_NE(text.find("a\\_b & $-2.3250$"), std::string::npos) << text;
 }
 
 TEST(Comparison, RunsThatDifferInTheirSeedsAloneAreOneArm) {
