@@ -346,7 +346,7 @@ void run_evaluate(const EvaluateFlags& flags, bool dtype_given) {
         [&](const std::string& task, double budget, int64_t done, int64_t rows) {
           writer.progress(task, budget, done, rows);
         },
-        [&](const TaskScore& score, std::span<const Prediction> predictions) { writer.score(score, predictions); });
+        [&](const Scored& scored) { writer.score(scored.score, scored.predictions); });
   writer.finish();
   left_out.finish();
   events::write("done", {{"exit_code", 0}});

@@ -1,28 +1,100 @@
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/commands.h"
+#include "base/plain/error.h"
 #include "base/plain/files.h"
+#include "base/plain/text.h"
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
+#include "study/study_report.h"
+#include "study/study_state.h"
 
 namespace evenkeel {
 namespace {
 
 struct ReportFlags {
-  std::vector<std::string> runs;
-  std::string html, table;
+  std::vector<std::string> folders;
+  std::string html, table, format = "text", endpoint;
 };
 
+const std::vector<std::string> kFormats{"text", "md", "latex", "csv", "json", "html"};
+
+std::string compared(const study::StudyRuns& runs, const std::string& format) {
+  if (format == "csv") return csv_report(runs);
+  const auto comparison = compare(runs);
+  if (format == "md") return markdown_report(runs, comparison);
+  if (format == "latex") return latex_report(runs, comparison);
+  return format == "json" ? json_report(runs, comparison) : text_report(runs, comparison);
+}
+
+bool has(const RunRecords& run, const study::Measure& measure) {
+  const auto scores = run.scores(run.last_evaluated());
+  return scores.empty() ||
+         std::any_of(scores.begin(), scores.end(), [&](const auto& score) { return measure.of(score); });
+}
+
+/// The first measure that all runs have, the default endpoint before others.
+std::string default_endpoint(std::span<const RunRecords> runs) {
+  const auto all = study::measures();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const study::Measure& measure) {
+    return std::all_of(runs.begin(), runs.end(), [&](const RunRecords& run) { return has(run, measure); });
+  });
+  return std::string((found == all.end() ? all.front() : *found).name);
+}
+
+/// What a report is made of: run folders, or the runs of a study.
+struct Reported {
+  std::vector<RunRecords> runs;  ///< none of them missing
+  study::StudyRuns arms;
+  bool is_study = false;
+};
+
+Reported read_study(const ReportFlags& flags) {
+  EK_CHECK(flags.folders.size() == 1, kConfig, flags.folders.size(),
+           " folders, one of which holds a study: a study is reported alone");
+  auto arms = study::load_study(flags.folders[0]);
+  if (!flags.endpoint.empty()) arms.endpoint = flags.endpoint;
+  auto runs = arms.records();
+  return {std::move(runs), std::move(arms), true};
+}
+
+Reported read_runs(const ReportFlags& flags) {
+  const std::vector<fs::path> folders(flags.folders.begin(), flags.folders.end());
+  Reported reported{.runs = load_runs(folders), .arms = {}};
+  if (flags.format == "html" || (flags.format == "text" && flags.endpoint.empty())) return reported;
+  reported.arms = study::arms_of(reported.runs);
+  reported.arms.endpoint = flags.endpoint.empty() ? default_endpoint(reported.runs) : flags.endpoint;
+  return reported;
+}
+
+std::string tables_of(const Reported& reported, const ReportFlags& flags) {
+  if (!flags.table.empty()) return differences_text(reported.runs) + table(reported.runs, flags.table);
+  if (flags.format == "html") return report_page(reported.runs);
+  const bool of_runs = !reported.is_study && flags.format == "text" && flags.endpoint.empty();
+  return of_runs ? differences_text(reported.runs) + default_tables(reported.runs)
+                 : compared(reported.arms, flags.format);
+}
+
+void check_flags(const ReportFlags& flags) {
+  EK_CHECK(std::find(kFormats.begin(), kFormats.end(), flags.format) != kFormats.end(), kConfig, "--format is \"",
+           shown(flags.format), "\", allowed: ", join(kFormats));
+  EK_CHECK(flags.table.empty() || (flags.format == "text" && flags.endpoint.empty()), kConfig,
+           "--table prints text of single runs: it goes with neither --format nor --endpoint");
+  if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
+}
+
 void run_report(const ReportFlags& flags) {
-  const std::vector<fs::path> folders(flags.runs.begin(), flags.runs.end());
-  const auto runs = load_runs(folders);
-  if (!flags.html.empty()) write_file_atomic(flags.html, report_page(runs));
-  std::cout << differences_text(runs) << (flags.table.empty() ? default_tables(runs) : table(runs, flags.table))
-            << std::flush;
+  check_flags(flags);
+  const bool is_study = std::any_of(flags.folders.begin(), flags.folders.end(),
+                                    [](const auto& folder) { return study::holds_study(folder); });
+  const auto reported = is_study ? read_study(flags) : read_runs(flags);
+  if (!flags.html.empty()) write_file_atomic(flags.html, report_page(reported.runs));
+  std::cout << tables_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }
 
@@ -30,15 +102,25 @@ void run_report(const ReportFlags& flags) {
 
 void add_report_command(CLI::App& program) {
   auto flags = std::make_shared<ReportFlags>();
-  auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side");
+  auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side, or of a study");
   command->description(
       "Example: evenkeel report runs/demo-fedit runs/demo-ub-smoe --html runs/demo.html\n\n"
       "Prints tables of one or several runs, and first of all in what they differ beside their methods: arithmetic, "
       "threads,\n"
-      "machine, files, gating. --html writes one file with charts that opens offline.");
-  command->add_option("RUN", flags->runs, "run folders")->required();
+      "machine, files, gating. --html writes one file with charts that opens offline.\n"
+      "Of a study's folder it prints what was shown: means per arm and budget, differences to the reference paired by "
+      "seed,\n"
+      "their intervals, and costs (docs/study-statistics.md). With --endpoint, or --format md, latex, csv or json, "
+      "run\n"
+      "folders are compared in the same way: those that differ in their seeds alone are one arm, the first is the "
+      "reference.");
+  command->add_option("FOLDER", flags->folders, "run folders, or one study's folder")->required();
   command->add_option("--html", flags->html, "write charts into this file");
   command->add_option("--table", flags->table, "print this table only: " + join(table_names()));
+  command->add_option("--format", flags->format, join(kFormats) + "; html: the page with charts")
+      ->capture_default_str();
+  command->add_option("--endpoint", flags->endpoint,
+                      "compare by this measure instead of the study's, for example accuracy or f1");
   command->callback([flags] { run_report(*flags); });
 }
 

@@ -307,6 +307,7 @@ struct EvaluateSection : EvaluationOptions {
   bool before = false;
   bool as_exported = true;
   bool per_client = false;
+  bool items = false;
   BertScoreSection bert_score;
   void visit(auto& field) {
     field("tasks", tasks, "tasks or families (evenkeel list tasks); empty: all of data.task");
@@ -321,6 +322,7 @@ struct EvaluateSection : EvaluationOptions {
           "score the exported adapter too, as other programs route it, where what the run routes with cannot travel");
     field("per_client", per_client,
           "also score at every client's budget, on its own test rows and on those of all clients; limit: rows of each");
+    field("items", items, "also write the scores of every row into the run folder (items/), for intervals of a study");
     field("bert_score", bert_score, "");
   }
   void resolve(const config::Table& table) const;

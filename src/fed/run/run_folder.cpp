@@ -28,6 +28,10 @@ const std::vector<std::string> kFirstFiles = {std::string(kConfigFile), std::str
                                               std::string(kChatTemplate), std::string(kManifestFile),
                                               std::string(kUnfinished)};
 
+fs::path items_file(const fs::path& folder, int64_t round) {
+  return folder / "items" / concat("round-", round, ".jsonl");
+}
+
 bool names_exactly(const fs::path& file, std::string_view name) {
   return file.filename() == name || is_part_of(file, name);
 }
@@ -371,6 +375,14 @@ void RunFolder::add_evaluation(const EvaluationRecord& score) const {
   append_sealed(folder_ / kEvaluations, record::write(score));
 }
 
+void RunFolder::add_items(const ItemRecord& items) const {
+  make_folders(folder_ / "items");
+  std::string text;
+  for (const auto& other : read_items(folder_, items.round))
+    if (!other.same_score(items)) text += sealed(record::write(other)) + '\n';
+  write_file_atomic(items_file(folder_, items.round), text + sealed(record::write(items)) + '\n');
+}
+
 void RunFolder::add_missing(const MissingScore& score) const {
   append_sealed(folder_ / kMissingScores, record::write(score));
 }
@@ -393,5 +405,12 @@ ExperimentConfig run_config(const fs::path& folder) {
 SealedLines read_rounds(const fs::path& folder) { return numbered(read_sealed_lines(folder / kRounds)); }
 
 SealedLines read_evaluations(const fs::path& folder) { return read_sealed_lines(folder / kEvaluations); }
+
+std::vector<ItemRecord> read_items(const fs::path& folder, int64_t round) {
+  std::vector<ItemRecord> items;
+  const auto lines = read_sealed_lines(items_file(folder, round));
+  for (const auto& line : lines.whole().lines) items.push_back(record::read<ItemRecord>(line.view()));
+  return items;
+}
 
 }  // namespace evenkeel

@@ -81,7 +81,7 @@ struct Evaluation {
     auto scored = same != of_all.end() ? std::optional(Scored{same->second, {}}) : ask(point, task);
     if (!scored) return std::nullopt;
     scored->score.client = point.client;
-    if (hooks.on_score) hooks.on_score(scored->score, scored->predictions);
+    if (hooks.on_score) hooks.on_score(*scored);
     return scored->score;
   }
 

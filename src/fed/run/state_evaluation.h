@@ -51,14 +51,15 @@ std::optional<Scored> score(const Server& server, Fabric& fabric, const ServerSt
                             const LossCallback& on_loss = {});
 
 /// Receives each score when it is ready.
-using ScoreCallback = std::function<void(const TaskScore&, std::span<const Prediction>)>;
+using ScoreCallback = std::function<void(const Scored&)>;
 
 /// Callbacks of an evaluation. Each may be empty.
 struct EvaluationHooks {
   /// Returns a score that already exists, so that it is not computed again.
   std::function<std::optional<TaskScore>(const EvaluationPoint& point, const std::string& task)> known{};
   EvaluationProgress on_progress{};
-  ScoreCallback on_score{};  ///< receives computed scores; with predictions if `predictions` is true
+  /// Receives computed scores; with predictions if `predictions` is true, with items if evaluate.items is.
+  ScoreCallback on_score{};
   /// Reports that a score, or `client`'s part of it, is missing. If empty, a missing score is an error.
   std::function<void(const EvaluationPoint& point, const std::string& task, int64_t client, const std::string& why)>
       on_missing{};

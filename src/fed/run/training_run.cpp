@@ -91,6 +91,11 @@ void note_missing(const Course& run, MissingScore missing) {
   events::write("missing_score", record::write(missing));
 }
 
+ItemRecord item_record(int64_t round, const Scored& scored) {
+  const auto& score = scored.score;
+  return {round, score.task, score.budget, score.reading, score.served_by, *scored.items};
+}
+
 /// Scores `state` on all tasks at all budgets. Scores that evaluations.jsonl already holds are not computed again.
 std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& state) {
   const auto& server = run.server;
@@ -101,8 +106,9 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
       {.known = [&](const EvaluationPoint& point, const std::string& task) { return known_score(known, point, task); },
        .on_progress = std::ref(progress),
        .on_score =
-           [&](const TaskScore& score, std::span<const Prediction>) {
-             const EvaluationRecord record{state.round, server.config.method.name, score};
+           [&](const Scored& scored) {
+             if (scored.items) run.folder.add_items(item_record(state.round, scored));
+             const EvaluationRecord record{state.round, server.config.method.name, scored.score};
              run.folder.add_evaluation(record);
              events::write("evaluation", record::write(record));
            },
