@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
   program.add_flag_callback(
       "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
   add_train_command(program);
+  add_study_command(program);
   add_serve_command(program);
   add_node_command(program);
   add_keygen_command(program);
