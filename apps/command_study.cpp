@@ -1,6 +1,7 @@
 // `evenkeel study`: every arm with every seed, as one command that can be stopped and resumed.
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace evenkeel {
 namespace {
 
 struct StudyFlags {
-  std::string file, out, shard;
+  std::string file, out;
+  std::optional<std::string> shard;
   std::vector<std::string> settings, only;
   int64_t jobs = 1;
   bool dry_run = false, resume = false;
@@ -28,7 +30,7 @@ study::StudyCommand command_of(const StudyFlags& flags) {
           .out = flags.out,
           .settings = flags.settings,
           .jobs = flags.jobs,
-          .shard = flags.shard.empty() ? study::Shard() : study::Shard::read(flags.shard),
+          .shard = flags.shard ? study::Shard::read(*flags.shard) : study::Shard(),
           .only = flags.only,
           .resume = flags.resume};
 }

@@ -69,11 +69,11 @@ int run(int argc, char** argv) {
   program.add_flag_callback(
       "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
   add_train_command(program);
-  add_study_command(program);
   add_serve_command(program);
   add_node_command(program);
   add_keygen_command(program);
   add_status_command(program);
+  add_study_command(program);
   add_evaluate_command(program);
   add_score_command(program);
   add_bertscore_command(program);

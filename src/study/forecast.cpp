@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <sstream>
 
 #include "base/format/command_line.h"
 #include "base/system/machine.h"
@@ -196,17 +197,21 @@ std::string array_command(const StudyCommand& command, const StudyTask& task, co
 
 std::string forecast_text(const StudyCommand& command, const StudyTask& task, const Forecast& forecast) {
   const auto& state = task.study.state;
+  std::ostringstream text;
+  text << "study   " << state.name << ": " << state.arms.size() << " arms x " << state.seeds.size() << " seeds, "
+       << state.runs.size() << " runs, " << forecast.runs << " to make by this command\n";
+  if (forecast.runs == 0) return text.str();
   const auto bytes = [](int64_t count) { return machine::bytes_text(count); };
-  const int64_t tasks = command.shard.count > 1 ? command.shard.count : std::max<int64_t>(1, forecast.runs);
-  const int64_t at_once = std::min(command.jobs, std::max<int64_t>(1, forecast.runs));
-  return concat("study   ", state.name, ": ", state.arms.size(), " arms x ", state.seeds.size(), " seeds, ",
-                state.runs.size(), " runs, ", forecast.runs, " to make by this command\n", "time    about ",
-                readable_duration(forecast.seconds), " with --jobs ", command.jobs, ", measured with arm ",
-                state.reference, '\n', "memory  ", bytes(forecast.memory), " a run, ", bytes(forecast.memory * at_once),
-                " at once; available ", bytes(machine::memory().available), '\n', "disk    about ",
-                bytes(forecast.disk), " in ", task.study.folder.string(), "; free ",
-                bytes(machine::free_disk(task.study.folder)), '\n', "array   ",
-                array_command(command, task, forecast, tasks), '\n');
+  const int64_t tasks = command.shard.count > 1 ? command.shard.count : forecast.runs;
+  text << "time    about " << readable_duration(forecast.seconds) << " with --jobs " << command.jobs
+       << ", measured with arm " << state.reference << '\n'
+       << "memory  " << bytes(forecast.memory) << " a run, "
+       << bytes(forecast.memory * std::min(command.jobs, forecast.runs)) << " at once; available "
+       << bytes(machine::memory().available) << '\n'
+       << "disk    about " << bytes(forecast.disk) << " in " << task.study.folder.string() << "; free "
+       << bytes(machine::free_disk(task.study.folder)) << '\n'
+       << "array   " << array_command(command, task, forecast, tasks) << '\n';
+  return text.str();
 }
 
 }  // namespace evenkeel::study

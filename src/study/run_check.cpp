@@ -31,8 +31,8 @@ void check_whole(const fs::path& folder) {
 
 void check_config(const Study& study, const PlannedRun& run, const fs::path& folder) {
   const auto in_folder = run_config(folder);
-  const RunRequest request{.file = study.folder / kBaseFile, .settings = run.settings};
-  const auto changes = differences(resolved_like(request.config(), in_folder), in_folder);
+  const auto asked = read_config(study.folder / kBaseFile, run.settings);
+  const auto changes = differences(resolved_like(asked, in_folder), in_folder);
   EK_CHECK(changes.empty(), kConfig, folder.string(), " holds a run of another study: ", join(changes, "; "),
            "; move it away");
 }
@@ -72,6 +72,11 @@ int64_t rounds_done(const fs::path& run) {
   if (!path_exists(file)) return 0;
   const auto text = read_file(file);
   return std::count(text.begin(), text.end(), '\n');
+}
+
+uint64_t records_size(const fs::path& run) {
+  const auto file = run / "rounds.jsonl";
+  return path_exists(file) ? evenkeel::file_size(file) : 0;
 }
 
 }  // namespace evenkeel::study

@@ -17,5 +17,7 @@ void check_run(const Study& study, size_t index, bool again);
 
 /// Returns the number of rounds that a run has committed; 0 when it has not begun. Reads rounds.jsonl.
 int64_t rounds_done(const std::filesystem::path& run);
+/// Returns the length of rounds.jsonl in bytes; 0 when it does not exist.
+uint64_t records_size(const std::filesystem::path& run);
 
 }  // namespace evenkeel::study

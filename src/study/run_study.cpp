@@ -9,6 +9,7 @@
 #include "base/plain/files.h"
 #include "base/plain/log.h"
 #include "base/plain/text.h"
+#include "base/system/device.h"
 #include "base/system/machine.h"
 #include "base/system/process.h"
 #include "fed/round/starting_adapter.h"
@@ -87,6 +88,11 @@ void check_memory(const Experiment& e, int64_t jobs) {
            std::max<int64_t>(1, memory.available / std::max<int64_t>(1, each)));
 }
 
+void check_device(const ExperimentConfig& config, int64_t jobs) {
+  EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
+           ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
+}
+
 void check_inputs(const StudyTask& task, size_t index, int64_t jobs) {
   const auto& run = task.study.state.runs[index];
   auto config = task.study.runs[index].config;
@@ -159,6 +165,7 @@ StudyTask plan_study(const StudyCommand& command) {
 }
 
 void check_study(const StudyCommand& command, const StudyTask& task) {
+  check_device(task.study.runs.front().config, command.jobs);
   if (!task.is_new)
     for (const size_t run : task.mine) check_run(task.study, run, is_named(command, task.study.state.runs[run]));
   for (const size_t run : runs_to_check(task)) check_inputs(task, run, command.jobs);

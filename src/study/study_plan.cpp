@@ -5,9 +5,9 @@
 
 #include "base/plain/files.h"
 #include "base/plain/text.h"
-#include "base/system/device.h"
 #include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
+#include "fed/store/changed_keys.h"
 
 namespace evenkeel::study {
 namespace {
@@ -55,7 +55,7 @@ std::string who(const std::string& arm) { return concat("arm ", arm); }
 ExperimentConfig asked_config(const StudyRequest& request, const ArmSection& arm) {
   refuse_seed(arm.set, who(arm.name));
   try {
-    return ExperimentConfig::load(request.file.base, joined(request.common, arm.set));
+    return read_config(request.file.base, joined(request.common, arm.set));
   } catch (const Error& error) {
     throw error.with_context(who(arm.name));
   }
@@ -120,7 +120,7 @@ PlannedRun planned_run(const StudyRequest& request, const std::vector<std::strin
   auto settings = joined(joined(request.common, arm.set), pinned);
   settings.push_back(concat("seed=", seed));
   try {
-    auto config = ExperimentConfig::load(request.file.base, settings);
+    auto config = read_config(request.file.base, settings);
     config.output.dir.clear();
     config.settle({.threads = config.threads, .products = {}});
     config.find_files();
@@ -133,14 +133,18 @@ PlannedRun planned_run(const StudyRequest& request, const std::vector<std::strin
 
 }  // namespace
 
+ExperimentConfig read_config(const fs::path& base, const std::vector<std::string>& settings) {
+  auto table = config::Table::load(base);
+  for (const auto& setting : settings) table.set(setting);
+  return ExperimentConfig::read(table);
+}
+
 std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs) {
   auto config = ExperimentConfig::load(request.file.base, request.common);
   if (config.threads == 0)
     config.threads = std::max<int64_t>(1, machine::processors() / (jobs * config.clients.parallel));
   const bool by_date = !config.data.date.empty();
   config.settle(machine_choices(config));
-  EK_CHECK(jobs == 1 || !names_gpu(config.model.device), kConfig, "--jobs is ", jobs,
-           ", allowed: 1, where model.device is \"", config.model.device, "\" (runs take turns on the GPU)");
   std::vector<std::string> settings = {
       concat("threads=", config.threads), quoted_setting("model.device", config.model.device),
       quoted_setting("model.engine", std::string(config::name_of(config.model.engine))),

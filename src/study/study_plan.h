@@ -29,6 +29,10 @@ struct PlannedRun {
   ExperimentConfig config;            ///< settled, with the files that its patterns find now; output.dir is empty
 };
 
+/// Loads the base config with settings. Unlike ExperimentConfig::load() it does not warn about keys with earlier names,
+/// which would be said once per run. \throws kIo, kConfig
+ExperimentConfig read_config(const std::filesystem::path& base, const std::vector<std::string>& settings);
+
 /// Returns threads, device, engine and arithmetic of a study on this machine, and the date of its chat template, as
 /// settings. What the base config and the common settings leave open is measured here, once for all runs.
 /// \param jobs  runs at once; they divide the cores of this machine where `threads` is 0

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "fed/round/progress.h"
 #include "study/run_check.h"
@@ -52,6 +53,8 @@ void StudyProgress::end(size_t run, std::optional<double> seconds) {
 bool StudyProgress::look() {
   bool more = false;
   for (auto& [run, work] : at_work_) {
+    const uint64_t bytes = records_size(folders_[run]);
+    if (bytes == std::exchange(work.bytes, bytes)) continue;
     const int64_t done = rounds_done(folders_[run]);
     more = more || done > work.done;
     work.done = std::max(work.done, done);

@@ -35,8 +35,9 @@ class StudyProgress {
  private:
   using Clock = std::chrono::steady_clock;
   struct AtWork {
-    Clock::time_point since;
+    Clock::time_point since{};
     int64_t before = 0, done = 0;  ///< rounds
+    uint64_t bytes = 0;            ///< of rounds.jsonl when it was read
   };
   std::optional<double> run_seconds(size_t run) const;
   std::optional<double> seconds_of_round() const;

@@ -296,15 +296,6 @@ def test_a_bad_study_file_is_one_line_before_any_work(file, tmp_path, what, keys
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("words, says", [(["--jobs", "0"], ["--jobs is 0"]), (["--jobs", "2000"], ["--jobs is 2000"]),
-                                         (["--shard", "3/2"], ["--shard is 3/2", "i/n"]), (["--shard", "0/2"], ["--shard"]),
-                                         (["--shard", "2"], ["--shard is 2"]), (["--only", "fedit"], ["--only is fedit"]),
-                                         (["--set", "seed=3"], ["--set sets seed=3"]), (["--set", "data.limits=3"], ["limits"])])
-def test_bad_flags_are_one_line(file, tmp_path, words, says):
-    one_line(study(file, tmp_path / "out", *words), *says)
-    assert not (tmp_path / "out").exists()
-
-
 def remove(*names):
     def change(out):
         for name in names:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/plain/files.h"
+#include "fed/store/changed_keys.h"
 
 namespace evenkeel {
 namespace {

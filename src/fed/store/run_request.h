@@ -28,14 +28,6 @@ struct RunRequest {
   std::optional<int64_t> rounds() const;
 };
 
-/// A key with another value in two configs. Empty: one of them lacks the key.
-struct ChangedKey {
-  std::string key;
-  std::optional<std::string> asked, run;  ///< values as TOML
-};
-/// Lists the keys that differ. output.dir is not compared.
-std::vector<ChangedKey> changed_keys(const ExperimentConfig& asked, const ExperimentConfig& run);
-
 /// Lists the keys that differ, as "train.rounds is 9, in the run 3". output.dir is not compared. Both configs must be
 /// settled.
 std::vector<std::string> differences(const ExperimentConfig& asked, const ExperimentConfig& run);
