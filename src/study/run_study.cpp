@@ -54,7 +54,7 @@ std::vector<size_t> chosen_runs(const StudyCommand& command, const StudyState& s
 Study opened_study(const StudyCommand& command, const StudyRequest& request, const fs::path& folder) {
   if (!holds_study(folder)) {
     check_new(folder);
-    const auto pinned = pinned_settings(request, command.jobs);
+    const auto pinned = pinned_settings(request, command.jobs, folder);
     auto runs = plan_runs(request, pinned);
     auto state = new_state(request, pinned, runs);
     return {folder, std::move(state), std::move(runs)};

@@ -45,14 +45,14 @@ StudyTask plan_study(const StudyCommand& command);
 /// \throws kIo, kConfig, kData, kCheckpoint naming the run or the arm
 void check_study(const StudyCommand& command, const StudyTask& task);
 
-/// Makes the runs that are left, `jobs` at once, and resumes those that have begun. A failed run is logged and recorded;
-/// the others go on.
+/// Makes the runs that are left, `jobs` at once, and resumes those that have begun. A failed run is logged and
+/// recorded; the others go on.
 /// \param stop  returns true to stop; the runs at work then save their state
 /// \return the state of the study afterwards
 /// \throws Interrupted when stopped; kIo when another process makes one of the runs
 StudyState run_study(const StudyCommand& command, StudyTask task, const StopRequest& stop);
 
-/// Returns the arguments that go on with a study. \param more  words to append
+/// Returns the arguments of this program that go on with the study in `folder`.
 std::vector<std::string> resume_words(const StudyCommand& command, const std::filesystem::path& folder);
 
 }  // namespace evenkeel::study

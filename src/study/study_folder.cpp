@@ -10,6 +10,7 @@
 #include "base/plain/files.h"
 #include "base/plain/folders.h"
 #include "base/plain/log.h"
+#include "fed/store/run_checkpoint.h"
 #include "study/run_claims.h"
 
 namespace evenkeel::study {
@@ -159,6 +160,7 @@ StudyState update_state(const fs::path& folder, const std::function<void(StudySt
   const auto lock = lock_state(folder);
   auto state = read_state(folder);
   change(state);
+  remove_parts(folder, {std::string(kStateFile), std::string(kStudyFile), std::string(kBaseFile)});
   write_state(folder, state);
   write_study_file(folder, state);
   return state;

@@ -1,11 +1,13 @@
 #include "study/study_plan.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 
 #include "base/plain/files.h"
+#include "base/plain/json.h"
 #include "base/plain/text.h"
-#include "base/system/machine.h"
 #include "fed/config/arithmetic.h"
 #include "fed/store/changed_keys.h"
 
@@ -103,7 +105,9 @@ void check_free(const StudySection& study, const ExperimentConfig& config) {
   }
 }
 
-std::string quoted_setting(std::string_view key, const std::string& value) { return concat(key, "=\"", value, '"'); }
+std::string quoted_setting(std::string_view key, const std::string& value) {
+  return concat(key, "=", Json(value).dump());
+}
 
 void pin_products(std::vector<std::string>& settings, const ProductsSection& products) {
   const auto pin = [&](std::string_view key, const std::vector<std::string>& kernels) {
@@ -139,10 +143,10 @@ ExperimentConfig read_config(const fs::path& base, const std::vector<std::string
   return ExperimentConfig::read(table);
 }
 
-std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs) {
+std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs, const fs::path& folder) {
   auto config = ExperimentConfig::load(request.file.base, request.common);
   if (config.threads == 0)
-    config.threads = std::max<int64_t>(1, machine::processors() / (jobs * config.clients.parallel));
+    config.threads = std::max<int64_t>(1, at::intraop_default_num_threads() / (jobs * config.clients.parallel));
   const bool by_date = !config.data.date.empty();
   config.settle(machine_choices(config));
   std::vector<std::string> settings = {
@@ -150,6 +154,8 @@ std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jo
       quoted_setting("model.engine", std::string(config::name_of(config.model.engine))),
       quoted_setting("model.compute_dtype", std::string(config::name_of(config.model.compute_dtype)))};
   if (config.model.products.given()) pin_products(settings, config.model.products);
+  if (config.model.base_format == BaseFormat::kInt8 && config.model.base_cache.empty())
+    settings.push_back(quoted_setting("model.base_cache", (folder.parent_path() / ".evenkeel-cache").string()));
   if (by_date) settings.push_back(quoted_setting("data.date", config.data.date));
   return settings;
 }

@@ -36,8 +36,10 @@ ExperimentConfig read_config(const std::filesystem::path& base, const std::vecto
 /// Returns threads, device, engine and arithmetic of a study on this machine, and the date of its chat template, as
 /// settings. What the base config and the common settings leave open is measured here, once for all runs.
 /// \param jobs  runs at once; they divide the cores of this machine where `threads` is 0
+/// \param folder  of the study; the int8 copy of a base lies beside it, one for all runs
 /// \throws kConfig, kCheckpoint as machine_choices()
-std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs);
+std::vector<std::string> pinned_settings(const StudyRequest& request, int64_t jobs,
+                                         const std::filesystem::path& folder);
 
 /// Checks that arms differ from the reference only in what a paired comparison allows: [method], [train] without
 /// train.rounds, names and output. [study] free allows more, but never seed, threads, device and arithmetic.

@@ -1,11 +1,11 @@
 #include "study/study_plan.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "base/plain/files.h"
-#include "base/system/machine.h"
 #include "base/testing.h"
 #include "study/run_claims.h"
 #include "study/run_study.h"
@@ -62,7 +62,7 @@ TEST(StudyFile, HasDefaultsAndIsWrittenAsItIsRead) {
 TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
   Written two(kTwoArms);
   two.request.common = {"train.rounds=5", "train.local_epochs=0.25"};
-  const auto pinned = pinned_settings(two.request, 2);
+  const auto pinned = pinned_settings(two.request, 2, "runs/two");
   EXPECT_EQ(pinned, (std::vector<std::string>{"threads=3", "model.device=\"cpu\"", "model.engine=\"kernels\"",
                                               "model.compute_dtype=\"float32\""}));
   const auto runs = plan_runs(two.request, pinned);
@@ -79,9 +79,14 @@ TEST(StudyPlan, AppliesBaseCommonArmPinnedAndSeedInThatOrder) {
 
 TEST(StudyPlan, ThreadsThatAreLeftOpenAreTheCoresByJobs) {
   const Written open(kTwoArms, "seeds = [1]", "[model]\ncompute_dtype = \"float32\"\n");
-  const auto threads = [&](int64_t jobs) { return pinned_settings(open.request, jobs).front(); };
-  EXPECT_EQ(threads(1), concat("threads=", machine::processors()));
+  const auto threads = [&](int64_t jobs) { return pinned_settings(open.request, jobs, "runs/two").front(); };
+  EXPECT_EQ(threads(1), concat("threads=", at::intraop_default_num_threads()));
   EXPECT_EQ(threads(1000), "threads=1");
+}
+
+TEST(StudyPlan, TheInt8CopyOfABaseIsOneForAllRuns) {
+  const Written int8(kTwoArms, "seeds = [1]", "[model]\nbase_format = \"int8\"\ncompute_dtype = \"float32\"\n");
+  EXPECT_EQ(pinned_settings(int8.request, 1, "runs/two").back(), "model.base_cache=\"runs/.evenkeel-cache\"");
 }
 
 TEST(StudyPlan, ArmsDifferInMethodAndTrainingAlone) {
@@ -114,7 +119,7 @@ TEST(StudyPlan, FreeKeysMayDifferUnlessTheyArePinned) {
 TEST(StudyPlan, IsMadeAgainFromTheStateOfTheStudy) {
   Written two(kTwoArms, "seeds = [4, 2]\nendpoint = \"f1\"\nfree = [\"data.limit\"]");
   two.request.common = {"train.rounds=5"};
-  const auto pinned = pinned_settings(two.request, 1);
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
   const auto runs = plan_runs(two.request, pinned);
   const auto state = new_state(two.request, pinned, runs);
   EXPECT_EQ(state.runs[1].folder, "mean/seed-4");
@@ -149,7 +154,7 @@ TEST(Shard, IsOneOfN) {
 
 TEST(StudyProgress, TheTimeLeftFollowsFromFinishedRuns) {
   const Written two(kTwoArms);
-  const auto pinned = pinned_settings(two.request, 1);
+  const auto pinned = pinned_settings(two.request, 1, "runs/two");
   Study study{.folder = two.folder.path() / "out", .state = {}, .runs = plan_runs(two.request, pinned)};
   study.state = new_state(two.request, pinned, study.runs);
   const std::vector<size_t> mine{0, 1, 2, 3};

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, settings, started, succeed, without_seconds
+from tiny import CONFIG, PROGRAM, ROOT, lines, one_line, sealed, settings, started, succeed, without_seconds
 
 ADAPTER = "adapter/adapter_model.safetensors"
 ARMS = {"fedit": ["method.name=fedit"], "a3smoe": ["method.name=a3smoe"], "ub-smoe": ["method.name=ub-smoe"]}
@@ -87,6 +87,16 @@ def test_a_study_is_one_run_for_every_arm_and_seed(undisturbed, base, tmp_path):
     succeed("train", base / "base.toml", "--out", alone, *settings(method__name="ub-smoe", seed=2))
     assert (alone / ADAPTER).read_bytes() == (out / "ub-smoe/seed-2" / ADAPTER).read_bytes()
     assert without_seconds(lines(alone / "evaluations.jsonl")) == without_seconds(lines(out / "ub-smoe/seed-2/evaluations.jsonl"))
+
+
+def test_the_state_of_a_study_is_a_line_per_run(undisturbed, tmp_path):
+    said = succeed("status", undisturbed[0]).stdout.splitlines()
+    assert said[0] == "study methods: 6 of 6 runs done, 0 failed"
+    assert len(said) == 7 and all(re.fullmatch(r"[\w-]+:[12]  done in \d+ s", line) for line in said[1:])
+    stopped = tmp_path / "stopped"
+    shutil.copytree(undisturbed[0], stopped)
+    (stopped / "study.json").write_text(sealed({**state(stopped), "runs": [{**run, "state": "running"} for run in state(stopped)["runs"]]}) + "\n")
+    assert succeed("status", stopped).stdout.splitlines()[1] == "fedit:1  stopped, round 2"
 
 
 def test_rows_and_participants_are_equal_per_seed_in_all_arms(undisturbed):
