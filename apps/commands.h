@@ -23,5 +23,6 @@ void add_serve_command(CLI::App& program);
 void add_node_command(CLI::App& program);
 void add_keygen_command(CLI::App& program);
 void add_status_command(CLI::App& program);
+void add_study_command(CLI::App& program);
 
 }  // namespace evenkeel

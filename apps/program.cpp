@@ -76,6 +76,7 @@ int run(int argc, char** argv) {
   add_node_command(program);
   add_keygen_command(program);
   add_status_command(program);
+  add_study_command(program);
   add_evaluate_command(program);
   add_score_command(program);
   add_bertscore_command(program);

@@ -1,8 +1,8 @@
 /// \file  The file study.json of a study's folder: its arms, its seeds, and what became of every run.
 ///
-///   study.toml            the study file; `base` is base.toml beside it
 ///   base.toml             the config that every run starts from
 ///   study.json            this state, sealed (base/plain/sealed.h)
+///   study.toml            the study file, with base.toml as its base; written from study.json
 ///   ARM/seed-SEED/        an ordinary run folder (fed/run/run_folder.h)
 #pragma once
 
@@ -93,6 +93,7 @@ struct StudyState {
   std::vector<std::string> common{};  ///< settings of every arm from the command line
   std::vector<std::string> free{};    ///< keys in which arms may differ although a paired comparison holds them equal
   std::vector<std::string> pinned{};  ///< threads, device and arithmetic of every run, as settings
+  std::string base{};                 ///< sha256 of base.toml
   std::vector<StudyRun> runs{};       ///< every arm with every seed, once
   void visit(auto& field) {
     field("version", version);
@@ -104,6 +105,7 @@ struct StudyState {
     field("common", common);
     field("free", free);
     field("pinned", pinned);
+    field.optional("base", base);
     field("runs", runs);
   }
   /// Returns a run, or null when there is none of that arm and seed. The pointer refers into `runs`.

@@ -9,11 +9,11 @@ from hostile import refused
 from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
-            "init", "list", "doctor"]
+            "init", "list", "doctor", "study"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
 # Stand-ins in the arguments below.
-MODEL, TEXTS, RUN, OUT, NOWHERE, LETTER = "<model>", "<texts>", "<run>", "<out>", "<nowhere>", "<letter>"
+MODEL, TEXTS, RUN, OUT, NOWHERE, LETTER, STUDY = "<model>", "<texts>", "<run>", "<out>", "<nowhere>", "<letter>", "<study>"
 
 WORKS = {
     "train": [CONFIG, "--out", OUT, "--set", f"model.path={MODEL}"],
@@ -29,6 +29,7 @@ WORKS = {
     "init": [ROOT / "configs/tiny/model.json", "--out", OUT],
     "list": ["methods"],
     "doctor": [],
+    "study": [STUDY, "--out", OUT],
 }
 
 FOLDER = [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), ("", [])]
@@ -181,6 +182,16 @@ BAD = {
     "list": {"--json": [("yes", ["yes"])]},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
                "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
+    "study": {
+        "--set": [("seed", ["--set", "a.b=value"]), ("seed=3", ["--set sets seed=3", "[study] seeds"]), ("data.limits=3", ["limits"])],
+        "--out": [(LETTER, ["[io]", LETTER, "is a file"]), (MODEL, [MODEL, "not empty"]), ("a\nb", ["--out", "a\\nb"])],
+        "--jobs": [("0", ["--jobs", "is 0", "1 or more"]), ("1025", ["--jobs", "1025"]), ("two", ["--jobs", "two"])],
+        "--shard": [("3/2", ["--shard", "3/2", "i/n"]), ("0/2", ["--shard", "0/2"]), ("2", ["--shard"]), ("1/2/3", ["--shard"]),
+                    ("1/99999999", ["--shard"]), ("", ["--shard"])],
+        "--only": [("one", ["--only", "one", "ARM:SEED", "one:1"]), ("one:2", ["--only", "one:2"]), ("", ["--only"])],
+        "--dry-run": [("yes", ["yes"])],
+        "--resume": [("yes", ["yes"])],
+    },
 }
 
 
@@ -190,8 +201,10 @@ def places(tiny_model, tmp_path_factory):
     (folder / "texts.jsonl").write_text('{"ids": [7, 8]}\n')
     (folder / "letter").write_text("mine")
     (folder / "run").mkdir()
+    (folder / "study.toml").write_text(f'[study]\nbase = "{CONFIG}"\nseeds = [1]\n[[study.arm]]\nname = "one"\n'
+                                       f'set = ["model.path={tiny_model}"]\n')
     return {MODEL: tiny_model, TEXTS: folder / "texts.jsonl", RUN: folder / "run", OUT: folder / "out",
-            NOWHERE: folder / "nowhere", LETTER: folder / "letter", "folder": folder}
+            NOWHERE: folder / "nowhere", LETTER: folder / "letter", STUDY: folder / "study.toml", "folder": folder}
 
 
 def placed(word, places):
@@ -244,7 +257,7 @@ def test_a_flag_without_its_value(places, command, flag):
                                               ("bertscore", "--input"), ("pg-alignment", "--run"), ("generate", "--model"),
                                               ("generate", "--prompt"), ("tokenize", "--model"), ("tokenize", "--input"),
                                               ("pretrain", None), ("export", "--run"), ("export", "--out"), ("report", None),
-                                              ("init", None), ("init", "--out"), ("list", None)])
+                                              ("init", None), ("init", "--out"), ("list", None), ("study", None)])
 def test_what_a_command_needs(places, command, without):
     words = list(map(str, WORKS[command]))
     if without:
