@@ -88,7 +88,7 @@ void run_list(const std::string& what) {
 void add_list_command(CLI::App& program) {
   auto what = std::make_shared<std::string>();
   auto* command = program.add_subcommand("list", "what there is: methods, models, tasks or configs");
-  command->description("Example: evenkeel list methods\n\nOne line each, with its source.");
+  command->footer("Example: evenkeel list methods\n\nOne line each, with its source.");
   command->add_option("WHAT", *what, "methods, models, tasks or configs")->required();
   command->callback([what] { run_list(*what); });
 }

@@ -39,7 +39,7 @@ void run_status_command(const StatusFlags& flags) {
 void add_status_command(CLI::App& program) {
   auto flags = std::make_shared<StatusFlags>();
   auto* command = program.add_subcommand("status", "how far a run or a federation is");
-  command->description(
+  command->footer(
       "Example: evenkeel status runs/two\n\n"
       "From a run folder, also while a process works on it: rounds, the last loss, who works on it, the time left; of "
       "a "

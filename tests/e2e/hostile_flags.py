@@ -9,7 +9,7 @@ from hostile import refused
 from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
-            "init", "list", "doctor"]
+            "init", "list", "doctor", "demo", "man", "completion"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
 # Stand-ins in the arguments below.
@@ -29,6 +29,9 @@ WORKS = {
     "init": [ROOT / "configs/tiny/model.json", "--out", OUT],
     "list": ["methods"],
     "doctor": [],
+    "demo": ["--out", OUT],
+    "man": [],
+    "completion": ["bash"],
 }
 
 FOLDER = [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), ("", [])]
@@ -175,6 +178,9 @@ BAD = {
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
     },
     "list": {},
+    "demo": {"--full": [("yes", ["yes"])], "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])]},
+    "man": {},
+    "completion": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
                "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
 }
