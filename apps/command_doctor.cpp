@@ -255,7 +255,7 @@ void print_profile(const DoctorFlags& flags) {
 void add_doctor_command(CLI::App& program) {
   auto flags = std::make_shared<DoctorFlags>();
   auto* command = program.add_subcommand("doctor", "what this machine can do, and which model fits");
-  command->description(
+  command->footer(
       "Example: evenkeel doctor --model models/OLMoE-1B-7B-0924\n"
       "         evenkeel doctor --config configs/demo.toml --set train.batch_size=64\n"
       "         evenkeel doctor --config configs/demo.toml --client-profile this-machine.toml\n\n"

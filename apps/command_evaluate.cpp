@@ -373,7 +373,7 @@ void add_evaluate_command(CLI::App& program) {
   auto flags = std::make_shared<EvaluateFlags>();
   auto* command =
       program.add_subcommand("evaluate", "accuracy by generation and by likelihood, at one or more budgets");
-  command->description(
+  command->footer(
       "Example: evenkeel evaluate --run runs/demo --tasks builtin --budget 0.125,1\n"
       "         evenkeel evaluate --model models/OLMoE-1B-7B-0924 --tasks arc_c,boolq --data data/commonsense --limit "
       "200\n"

@@ -246,7 +246,7 @@ void run_export(const ExportFlags& flags, bool format_given) {
 void add_export_command(CLI::App& program) {
   auto flags = std::make_shared<ExportFlags>();
   auto* command = program.add_subcommand("export", "an adapter for PEFT or llama.cpp, or merged into its base model");
-  command->description(
+  command->footer(
       "Example: evenkeel export --run runs/demo-ub-smoe --format merged --out models/demo-merged\n\n"
       "Writes the adapter of a run's last committed round, with a README.md of what its records say; or one that PEFT "
       "saved.\n"

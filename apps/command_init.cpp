@@ -27,7 +27,7 @@ void run_init(const InitFlags& flags) {
 void add_init_command(CLI::App& program) {
   auto flags = std::make_shared<InitFlags>();
   auto* command = program.add_subcommand("init", "a randomly initialised checkpoint of a model config");
-  command->description(
+  command->footer(
       "Example: evenkeel init configs/tiny/model.json --out models/random --seed 1 --dtype bfloat16\n\n"
       "Writes a Hugging Face folder with random weights, for tests and measurements: tensor by tensor, so that memory\n"
       "is the largest of them whatever the model's size.");

@@ -28,7 +28,7 @@ void run_keygen(const KeygenFlags& flags) {
 void add_keygen_command(CLI::App& program) {
   auto flags = std::make_shared<KeygenFlags>();
   auto* command = program.add_subcommand("keygen", "a key for a node of a federation");
-  command->description(
+  command->footer(
       "Example: evenkeel keygen hospital.pem --comment hospital >> keys.txt\n\n"
       "Writes a new private key (P-384, PKCS#8, readable by its owner alone) and prints the public one as a line of "
       "OpenSSH's form.");

@@ -137,7 +137,7 @@ void run_list(const ListFlags& flags) {
 void add_list_command(CLI::App& program) {
   auto flags = std::make_shared<ListFlags>();
   auto* command = program.add_subcommand("list", "what there is: methods, models, tasks, configs or keys of a config");
-  command->description(
+  command->footer(
       "Example: evenkeel list methods\n"
       "         evenkeel list keys train\n\n"
       "One line each, with its source; keys with default, meaning and allowed values.");

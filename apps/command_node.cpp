@@ -9,6 +9,7 @@
 #include "base/plain/text.h"
 #include "base/system/device.h"
 #include "base/system/interrupt.h"
+#include "base/system/service.h"
 #include "flower/federation/node.h"
 #include "flower/federation/resident_node.h"
 
@@ -51,7 +52,7 @@ wire::NodeOptions link_of(const NodeFlags& flags) {
   EK_CHECK(flags.insecure != link.server.ca_file.has_value(), kConfig,
            "--superlink goes with one of --ca FILE (TLS) and --insecure (a network of one's own)");
   link.poll_s = flags.poll;
-  link.stop = interrupt_requested;
+  link.stop = alive_or_interrupted;
   return link;
 }
 
@@ -70,7 +71,7 @@ NodeClientOptions client_of(const NodeFlags& flags) {
           .on_agreement = [](const std::string& summary) { std::cerr << "this node will send, " << summary << "\n"; },
           .on_progress =
               [](const ClientProgress&) {
-                if (interrupt_requested()) throw Interrupted("stopped; start it again to go on");
+                if (alive_or_interrupted()) throw Interrupted("stopped; start it again to go on");
               }};
 }
 
@@ -80,10 +81,11 @@ void run_node_command(const NodeFlags& flags) {
   EK_CHECK(flags.socket.empty() != flags.key.empty(), kConfig,
            "a node has either --key, to join a server, or --socket, for Flower's ClientApps");
   watch_interrupts();
+  notify_ready();
   if (flags.socket.empty())
     run_node({.link = link_of(flags), .client = client_of(flags), .once = flags.once});
   else
-    run_resident_node(flags.socket, client_of(flags), interrupt_requested);
+    run_resident_node(flags.socket, client_of(flags), alive_or_interrupted);
 }
 
 }  // namespace
@@ -91,7 +93,7 @@ void run_node_command(const NodeFlags& flags) {
 void add_node_command(CLI::App& program) {
   auto flags = std::make_shared<NodeFlags>();
   auto* command = program.add_subcommand("node", "one client of a federation, on its own machine");
-  command->description(
+  command->footer(
       "Example: evenkeel node --superlink server:8000 --ca ca.pem --key hospital.pem --model OLMoE-1B-7B --data "
       "rows/\n\n"
       "Joins a server of ours (evenkeel serve) or a Flower SuperLink, trains on its own rows when it is asked to, and "

@@ -40,7 +40,7 @@ void run_pretrain(const PretrainFlags& flags) {
 void add_pretrain_command(CLI::App& program) {
   auto flags = std::make_shared<PretrainFlags>();
   auto* command = program.add_subcommand("pretrain", "trains a small OLMoE from scratch on text");
-  command->description(
+  command->footer(
       "Example: evenkeel pretrain configs/pretrain/tiny-olmoe.toml --out models/mine\n\n"
       "Trains a small OLMoE from scratch on text and writes a Hugging Face folder.");
   command->add_option("CONFIG", flags->config, "TOML file; --set changes single keys")->required();

@@ -103,7 +103,7 @@ void run_report(const ReportFlags& flags) {
 void add_report_command(CLI::App& program) {
   auto flags = std::make_shared<ReportFlags>();
   auto* command = program.add_subcommand("report", "tables and charts of run folders, side by side, or of a study");
-  command->description(
+  command->footer(
       "Example: evenkeel report runs/demo-fedit runs/demo-ub-smoe --html runs/demo.html\n\n"
       "Prints tables of one or several runs, and first of all in what they differ beside their methods: arithmetic, "
       "threads,\n"

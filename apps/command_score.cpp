@@ -209,7 +209,7 @@ void run_score(const ScoreFlags& flags) {
 void add_score_command(CLI::App& program) {
   auto flags = std::make_shared<ScoreFlags>();
   auto* command = program.add_subcommand("score", "log-probability of given texts, token by token");
-  command->description(
+  command->footer(
       "Example: evenkeel score --model models/OLMoE-1B-7B-0924 --top-k 2 --input texts.jsonl --json\n"
       "         evenkeel score --run runs/demo --budget 0.125 --input - --json\n\n"
       "Log-probability (natural log) of given texts, token by token. Each input line is {\"text\": ...}, {\"ids\": "

@@ -45,7 +45,7 @@ void run_status_command(const StatusFlags& flags) {
 void add_status_command(CLI::App& program) {
   auto flags = std::make_shared<StatusFlags>();
   auto* command = program.add_subcommand("status", "how far a run or a federation is");
-  command->description(
+  command->footer(
       "Example: evenkeel status runs/two\n\n"
       "From the folder of a study: what became of each run. From a run folder, also while a process works on it: "
       "rounds, the last loss, who works on it, the time left; of "

@@ -86,7 +86,7 @@ void run_study_command(const StudyFlags& flags) {
 void add_study_command(CLI::App& program) {
   auto flags = std::make_shared<StudyFlags>();
   auto* command = program.add_subcommand("study", "compare methods over seeds: every arm with every seed");
-  command->description(
+  command->footer(
       "Example: evenkeel study studies/methods.toml --jobs 2\n"
       "         evenkeel study studies/methods.toml --dry-run\n"
       "         evenkeel study studies/methods.toml --out runs/methods --shard 2/4 --resume\n\n"

@@ -157,7 +157,7 @@ void run_training(const TokenizeFlags& flags) {
 void add_tokenize_command(CLI::App& program) {
   auto flags = std::make_shared<TokenizeFlags>();
   auto* command = program.add_subcommand("tokenize", "turns lines of text into token ids, or back");
-  command->description(
+  command->footer(
       "Example: evenkeel tokenize --model models/olmoe --input notes.txt\n\n"
       "Prints the token ids of each line as a JSON array; with --decode, turns such arrays back into text.");
   command->add_option("--model", flags->model, "model folder with tokenizer.json, or that file")->required();

@@ -128,7 +128,7 @@ void run_train(const TrainFlags& flags) {
 void add_train_command(CLI::App& program) {
   auto flags = std::make_shared<TrainFlags>();
   auto* command = program.add_subcommand("train", "a federated fine-tuning run: rounds, evaluation, report");
-  command->description(
+  command->footer(
       "Example: evenkeel train configs/demo.toml --set method.name=fedit --out runs/demo-fedit\n\n"
       "Runs federated fine-tuning as CONFIG says and leaves config, records, checkpoint, adapter and report in a run "
       "folder.");

@@ -6,6 +6,7 @@
 
 namespace evenkeel {
 
+void add_demo_command(CLI::App& program);
 void add_train_command(CLI::App& program);
 void add_evaluate_command(CLI::App& program);
 void add_score_command(CLI::App& program);
@@ -24,5 +25,7 @@ void add_node_command(CLI::App& program);
 void add_keygen_command(CLI::App& program);
 void add_status_command(CLI::App& program);
 void add_study_command(CLI::App& program);
+void add_completion_command(CLI::App& program);
+void add_man_command(CLI::App& program);
 
 }  // namespace evenkeel

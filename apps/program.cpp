@@ -71,6 +71,7 @@ int run(int argc, char** argv) {
   program.fallthrough();  // --quiet may stand behind the command
   program.add_flag_callback(
       "--quiet", [] { log::set_level(log::Level::kWarning); }, "only warnings and errors");
+  add_demo_command(program);
   add_train_command(program);
   add_serve_command(program);
   add_node_command(program);
@@ -89,6 +90,8 @@ int run(int argc, char** argv) {
   add_init_command(program);
   add_list_command(program);
   add_doctor_command(program);
+  add_completion_command(program);
+  add_man_command(program);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -9,7 +9,7 @@ from hostile import refused
 from tiny import CONFIG, ROOT, succeed
 
 COMMANDS = ["train", "evaluate", "score", "bertscore", "pg-alignment", "generate", "tokenize", "pretrain", "export", "report",
-            "init", "list", "doctor", "study"]
+            "init", "list", "doctor", "study", "demo", "man", "completion"]
 LARGE, BEYOND = str(2**62), str(2**63)
 
 # Stand-ins in the arguments below.
@@ -30,6 +30,9 @@ WORKS = {
     "list": ["methods"],
     "doctor": [],
     "study": [STUDY, "--out", OUT],
+    "demo": ["--out", OUT],
+    "man": [],
+    "completion": ["bash"],
 }
 
 FOLDER = [(NOWHERE, [NOWHERE]), (LETTER, [LETTER]), ("", [])]
@@ -180,6 +183,9 @@ BAD = {
         "--experts": [("both", ["--experts", "both", "original", "fused"])],
     },
     "list": {"--json": [("yes", ["yes"])]},
+    "demo": {"--full": [("yes", ["yes"])], "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])]},
+    "man": {},
+    "completion": {},
     "doctor": {"--model": FOLDER[:2], "--config": [(NOWHERE, [NOWHERE])], "--set": [("seed=1", ["--set", "--config"])],
                "--client-profile": [("box.toml", ["--client-profile", "--config or --model"])]},
     "study": {

@@ -321,15 +321,22 @@ fs::path expand_data_path(const std::string& path, std::string_view key) {
   return fs::path(folder) / path.substr(kPrefix.size());
 }
 
-fs::path shipped_folder() {
-  const fs::path source = EVENKEEL_SOURCE_DIR;
-  if (is_folder(source / "configs")) return source;
+namespace {
+/// Folders where an installed program's files may be: of `cmake --install`, of the Python wheel, and of a build folder.
+std::vector<fs::path> shipped_candidates() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path installed = program.parent_path().parent_path() / "share" / "evenkeel";
-  EK_CHECK(is_folder(installed / "configs"), kIo, "what evenkeel ships is neither in ", source.string(), " nor in ",
-           installed.string());
-  return installed;
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  return {prefix / "share" / "evenkeel", prefix / "_share", EVENKEEL_SOURCE_DIR};
+}
+}  // namespace
+
+fs::path shipped_folder() {
+  const auto candidates = shipped_candidates();
+  const auto found =
+      std::ranges::find_if(candidates, [](const fs::path& folder) { return is_folder(folder / "configs"); });
+  EK_CHECK(found != candidates.end(), kIo, "what evenkeel ships is neither in ", candidates[0].string(), " nor in ",
+           candidates[1].string(), " nor in ", candidates[2].string());
+  return *found;
 }
 
 std::string_view version() { return EVENKEEL_VERSION; }

@@ -126,8 +126,8 @@ std::string sha256(std::string_view bytes);
 /// \throws kConfig when the variable is not set, or check_path_text() refuses the path.
 fs::path expand_data_path(const std::string& path, std::string_view key);
 
-/// Returns the folder that holds the shipped files (assets/, configs/): the source tree of the build if it still
-/// exists, otherwise `share/evenkeel` of the installation. \throws kIo when both are missing.
+/// Returns the folder that holds the shipped files (assets/, configs/): `share/evenkeel` of the installation the program
+/// is part of, `_share` of the Python package, or the source tree of the build. \throws kIo when all are missing.
 fs::path shipped_folder();
 
 /// Returns the version of the program, e.g. "0.1.0".
