@@ -112,8 +112,9 @@ std::string report_page(std::span<const RunRecords> runs) {
   for (const auto& run : runs) data["runs"].push_back(run_json(run));
   std::string page(assets::page_html());
   replace(page, "/*STYLE*/", assets::page_css());
-  replace(page, "/*SCRIPT*/", concat(assets::page_data_js(), assets::page_figure_js(), assets::page_charts_js(),
-                                     assets::page_sections_js()));
+  replace(
+      page, "/*SCRIPT*/",
+      concat(assets::page_data_js(), assets::page_figure_js(), assets::page_charts_js(), assets::page_sections_js()));
   replace(page, "/*DATA*/", script_safe(data));
   return page;
 }
