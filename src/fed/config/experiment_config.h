@@ -100,7 +100,10 @@ struct ModelSection {
   EngineChoice engine = EngineChoice::kAuto;
   ProductsSection products;
   void visit(auto& field) {
-    field("path", path, "Hugging Face folder of the base model with its tokenizer.json, or builtin:tiny-olmoe");
+    field(
+        "path", path,
+        "Hugging Face folder of the base model with its tokenizer.json, its hub name (org/name) in the local cache, or "
+        "builtin:tiny-olmoe");
     field("dtype", dtype, "storage of the frozen base: checkpoint (as in the file), bfloat16, float32");
     field("compute_dtype", compute_dtype,
           "arithmetic with a bfloat16 or int8 base: auto measures this machine once, and the bits depend on it; "
@@ -175,7 +178,7 @@ struct DataSection : TokenizeOptions {
           "family of the training rows, or a list of them: commonsense, telequad, builtin, files (your own)");
     field("path", path,
           "folder of a family's data files, or one that holds such folders; $EVENKEEL_DATA/ at the start is replaced; "
-          "unused by builtin and files");
+          "hf://datasets/org/name: in the local hub cache; unused by builtin and files");
     TokenizeOptions::visit(field);
     field("chat_template", chat_template,
           "template = \"chat\": a template file in the place of the model's; the run keeps a copy; empty: the model's "
