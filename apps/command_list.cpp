@@ -12,6 +12,8 @@
 #include "data/tasks.h"
 #include "methods/method_registry.h"
 #include "models/causal_lm.h"
+#include "study/paper_tables.h"
+#include "study/study_file.h"
 
 namespace evenkeel {
 namespace {
@@ -95,13 +97,46 @@ std::vector<Line> key_lines(const std::string& section) {
   return lines;
 }
 
+/// Runs of the studies that fill a table of the paper, and how many are done in runs/.
+struct TableRuns {
+  int64_t all = 0, done = 0;
+};
+
+TableRuns runs_of(const study::PaperTable& table) {
+  TableRuns runs;
+  for (const auto& name : table.studies) {
+    const auto file = study::StudyFile::load(shipped_folder() / "configs/paper" / (name + ".toml"));
+    runs.all += static_cast<int64_t>(file.study.arm.size() * file.study.seeds.size());
+    const auto folder = fs::path("runs") / name;
+    if (study::holds_study(folder)) runs.done += study::read_state(folder).count(study::RunState::kDone);
+  }
+  return runs;
+}
+
+std::vector<Line> table_lines(const std::string& /*section*/) {
+  std::vector<Line> lines;
+  for (const auto& table : study::paper_tables()) {
+    const auto runs = runs_of(table);
+    lines.push_back({concat("paper:", table.id),
+                     concat(table.title, "; configs/paper: ", join(table.studies), "; ", runs.all, " runs, ", runs.done,
+                            " of them done in runs/"),
+                     {{"table", table.id},
+                      {"title", table.title},
+                      {"studies", table.studies},
+                      {"measure", table.measure},
+                      {"runs", runs.all},
+                      {"done", runs.done}}});
+  }
+  return lines;
+}
+
 struct Listing {
   std::string_view what;
   std::vector<Line> (*lines)(const std::string& section);
 };
 constexpr std::array kListings{Listing{"methods", method_lines}, Listing{"models", model_lines},
-                               Listing{"tasks", task_lines}, Listing{"configs", config_lines},
-                               Listing{"keys", key_lines}};
+                               Listing{"tasks", task_lines},     Listing{"configs", config_lines},
+                               Listing{"keys", key_lines},       Listing{"tables", table_lines}};
 
 /// Names in a column as wide as the widest of them, but for a few very long ones.
 void print_lines(const std::vector<Line>& lines) {
@@ -136,12 +171,14 @@ void run_list(const ListFlags& flags) {
 
 void add_list_command(CLI::App& program) {
   auto flags = std::make_shared<ListFlags>();
-  auto* command = program.add_subcommand("list", "what there is: methods, models, tasks, configs or keys of a config");
+  auto* command = program.add_subcommand(
+      "list", "what there is: methods, models, tasks, configs, keys of a config, tables of the paper");
   command->footer(
       "Example: evenkeel list methods\n"
       "         evenkeel list keys train\n\n"
-      "One line each, with its source; keys with default, meaning and allowed values.");
-  command->add_option("WHAT", flags->what, "methods, models, tasks, configs or keys")->required();
+      "One line each, with its source; keys with default, meaning and allowed values; tables of the paper with the "
+      "studies\nthat fill them, and how far these are. `evenkeel study FILE --dry-run` prints hours, memory and disk.");
+  command->add_option("WHAT", flags->what, "methods, models, tasks, configs, keys or tables")->required();
   command->add_option("SECTION", flags->section, "of keys: a section of the config, or a method (default: all)");
   command->add_flag("--json", flags->json, "one JSON line each");
   command->callback([flags] { run_list(*flags); });

@@ -11,6 +11,7 @@
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
+#include "study/paper_comparison.h"
 #include "study/study_report.h"
 #include "study/study_state.h"
 
@@ -72,9 +73,14 @@ Reported read_runs(const ReportFlags& flags) {
   return reported;
 }
 
+std::string page_of(const Reported& reported) {
+  if (!reported.is_study) return report_page(reported.runs);
+  return report_page(reported.runs, StudyOfPage{reported.arms.name, reported.arms.reference});
+}
+
 std::string tables_of(const Reported& reported, const ReportFlags& flags) {
   if (!flags.table.empty()) return differences_text(reported.runs) + table(reported.runs, flags.table);
-  if (flags.format == "html") return report_page(reported.runs);
+  if (flags.format == "html") return page_of(reported);
   const bool of_runs = !reported.is_study && flags.format == "text" && flags.endpoint.empty();
   return of_runs ? differences_text(reported.runs) + default_tables(reported.runs)
                  : compared(reported.arms, flags.format);
@@ -83,17 +89,44 @@ std::string tables_of(const Reported& reported, const ReportFlags& flags) {
 void check_flags(const ReportFlags& flags) {
   EK_CHECK(std::find(kFormats.begin(), kFormats.end(), flags.format) != kFormats.end(), kConfig, "--format is \"",
            shown(flags.format), "\", allowed: ", join(kFormats));
-  EK_CHECK(flags.table.empty() || (flags.format == "text" && flags.endpoint.empty()), kConfig,
+  const bool is_paper = flags.table.starts_with("paper:");
+  EK_CHECK(!is_paper || flags.html.empty(), kConfig, "--table ", flags.table,
+           " makes no page: it does not go with --html");
+  EK_CHECK(!is_paper || flags.format == "text" || flags.format == "md" || flags.format == "latex", kConfig, "--table ",
+           flags.table, " is printed as --format text, md or latex");
+  EK_CHECK(flags.table.empty() || (flags.endpoint.empty() && (is_paper || flags.format == "text")), kConfig,
            "--table prints text of single runs: it goes with neither --format nor --endpoint");
   if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
 }
 
+constexpr std::string_view kPaperTable = "paper:";
+
+/// A table of the paper beside the studies in the folders.
+void run_paper_table(const ReportFlags& flags) {
+  const auto table = study::find_paper_table(std::string_view(flags.table).substr(kPaperTable.size()));
+  std::vector<study::StudyRuns> studies;
+  for (const auto& folder : flags.folders) studies.push_back(study::load_study(folder));
+  const auto results = study::paper_results(table, studies);
+  const auto report = study::paper_report(table, results);
+  const auto sentences = study::paper_sentences(table, results);
+  if (flags.format == "text") std::cout << text_of(report);
+  if (flags.format == "md") std::cout << markdown_of(report) << '\n';
+  if (flags.format == "latex") std::cout << latex_of(report);
+  for (const auto& sentence : sentences) {
+    if (flags.format == "text") std::cout << study::wrapped(sentence);
+    if (flags.format == "md") std::cout << "- " << sentence << '\n';
+    if (flags.format == "latex") std::cout << "% " << sentence << '\n';
+  }
+  std::cout << std::flush;
+}
+
 void run_report(const ReportFlags& flags) {
   check_flags(flags);
+  if (flags.table.starts_with(kPaperTable)) return run_paper_table(flags);
   const bool is_study = std::any_of(flags.folders.begin(), flags.folders.end(),
                                     [](const auto& folder) { return study::holds_study(folder); });
   const auto reported = is_study ? read_study(flags) : read_runs(flags);
-  if (!flags.html.empty()) write_file_atomic(flags.html, report_page(reported.runs));
+  if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported));
   std::cout << tables_of(reported, flags) << std::flush;
   if (!flags.html.empty()) std::cerr << "charts are in " << flags.html << '\n';
 }
@@ -116,7 +149,9 @@ void add_report_command(CLI::App& program) {
       "reference.");
   command->add_option("FOLDER", flags->folders, "run folders, or one study's folder")->required();
   command->add_option("--html", flags->html, "write charts into this file");
-  command->add_option("--table", flags->table, "print this table only: " + join(table_names()));
+  command->add_option("--table", flags->table,
+                      "print this table only: " + join(table_names()) +
+                          "; or of studies paper:ID, a table of the paper (evenkeel list tables)");
   command->add_option("--format", flags->format, join(kFormats) + "; html: the page with charts")
       ->capture_default_str();
   command->add_option("--endpoint", flags->endpoint,

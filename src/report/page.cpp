@@ -70,9 +70,15 @@ OrderedJson run_json(const RunRecords& run) {
   for (size_t i = 0; i < run.rounds.size(); ++i)
     rounds.push_back(round_json(run.rounds[i], shows_frame(i, run.rounds.size())));
   for (const auto& evaluation : run.evaluations) evaluations.push_back(record::write(evaluation));
-  return {{"label", run.label}, {"method", run.method},      {"seed", run.seed},
-          {"model", run.model}, {"config", run.config},      {"version", run.manifest.value("version", "")},
-          {"rounds", rounds},   {"evaluations", evaluations}};
+  return {{"label", run.label},
+          {"arm", run.arm},
+          {"method", run.method},
+          {"seed", run.seed},
+          {"model", run.model},
+          {"config", run.config},
+          {"version", run.manifest.value("version", "")},
+          {"rounds", rounds},
+          {"evaluations", evaluations}};
 }
 
 OrderedJson differences_json(std::span<const RunRecords> runs) {
@@ -107,9 +113,10 @@ void replace(std::string& page, std::string_view mark, std::string_view text) {
 
 }  // namespace
 
-std::string report_page(std::span<const RunRecords> runs) {
+std::string report_page(std::span<const RunRecords> runs, const std::optional<StudyOfPage>& study) {
   OrderedJson data = {{"runs", OrderedJson::array()}, {"differences", differences_json(runs)}};
   for (const auto& run : runs) data["runs"].push_back(run_json(run));
+  if (study) data["study"] = {{"name", study->name}, {"reference", study->reference}};
   std::string page(assets::page_html());
   replace(page, "/*STYLE*/", assets::page_css());
   replace(

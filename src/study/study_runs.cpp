@@ -47,6 +47,7 @@ ArmRun loaded(const fs::path& folder, const StudyRun& planned) {
   EK_CHECK(run.records->seed == run.seed, kData, (folder / planned.folder).string(), " holds a run of seed ",
            run.records->seed, ", the study's has seed ", run.seed, ": it is a run of another study");
   run.records->label = planned.folder;
+  run.records->arm = planned.arm;
   return run;
 }
 

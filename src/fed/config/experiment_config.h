@@ -337,6 +337,14 @@ struct OutputSection {
   void visit(auto& field) { field("dir", dir, "run folder, new or empty; empty: runs/<name>"); }
 };
 
+/// `[report]`: what is written besides records and the page.
+struct ReportSection {
+  bool tensorboard = false;
+  void visit(auto& field) {
+    field("tensorboard", tensorboard, "also write event files of TensorBoard into the run folder (docs/tracking.md)");
+  }
+};
+
 /// `[method]`: the selected method, and the tables of all methods in the file.
 struct MethodSection {
   std::string name = "ub-smoe";
@@ -364,6 +372,7 @@ struct ExperimentConfig {
   TrainSection train;
   EvaluateSection evaluate;
   OutputSection output;
+  ReportSection report;
   MethodSection method;  // parsed and written separately, see the top of the file
 
   void visit(auto& field) {
@@ -380,6 +389,7 @@ struct ExperimentConfig {
     field("train", train, "");
     field("evaluate", evaluate, "");
     field("output", output, "");
+    field("report", report, "");
   }
 
   /// Renames keys of earlier versions in `table` to their current names.

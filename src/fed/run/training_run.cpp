@@ -11,6 +11,7 @@
 #include "fed/round/round.h"
 #include "fed/round/starting_adapter.h"
 #include "fed/run/contamination.h"
+#include "fed/run/event_log.h"
 #include "fed/run/make_experiment.h"
 #include "fed/run/state_evaluation.h"
 #include "fed/store/manifest.h"
@@ -26,6 +27,7 @@ struct Course {
   Fabric& fabric;
   RunFolder& folder;
   const StopRequest& stop;
+  EventLog& tensorboard;
 };
 
 Snapshot first_snapshot(const Course& run) {
@@ -110,6 +112,7 @@ std::vector<TaskScore> evaluate_round(const Course& run, const ServerState& stat
              if (scored.items) run.folder.add_items(item_record(state.round, scored));
              const EvaluationRecord record{state.round, server.config.method.name, scored.score};
              run.folder.add_evaluation(record);
+             run.tensorboard.add(record);
              events::write("evaluation", record::write(record));
            },
        .on_missing =
@@ -190,6 +193,7 @@ Snapshot advance(const Course& run, const Snapshot& now, RunProgress& progress) 
   run.folder.commit(result.next, result.record, run.server);
   run.fabric.remember(result.next.memories);
   run.fabric.share(result.next.state);
+  run.tensorboard.add(result.record);
   log_round(result.record, run.server.config.train.rounds);
   tell_round(result.record, run.server.config.train.rounds);
   return std::move(result.next);
@@ -222,7 +226,7 @@ ExperimentConfig with_arithmetic(ExperimentConfig run, const ExperimentConfig& a
 
 /// Runs the remaining rounds and their evaluations. \return the scores of the last round
 std::vector<TaskScore> play_run(const Course& run) {
-  const auto& [server, fabric, folder, stop] = run;
+  const auto& [server, fabric, folder, stop, tensorboard] = run;
   const auto& config = server.config;
   Snapshot now = first_snapshot(run);
   tell_run(run, now.state.round);
@@ -308,7 +312,8 @@ std::vector<std::string> refuse_changes(const RunRequest& request, const RunFold
 
 std::vector<TaskScore> complete_run(const Server& server, Fabric& fabric, RunFolder& folder, const StopRequest& stop) {
   try {
-    auto scores = play_run({server, fabric, folder, stop});
+    EventLog tensorboard(folder.path(), server.config.report.tensorboard);
+    auto scores = play_run({server, fabric, folder, stop, tensorboard});
     folder.note(log::Level::kInfo, "[run] done");
     return scores;
   } catch (const Error& error) {

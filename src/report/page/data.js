@@ -45,11 +45,11 @@ for (const run of runs) {
 }
 const scores = runs.flatMap((run) => run.evaluations);
 const kChoice = { accuracy: 'accuracy', invalid_rate: 'unreadable answers', accuracy_valid: 'accuracy among readable answers',
-  accuracy_likelihood: 'accuracy by likelihood', gold_log_likelihood: 'log-likelihood of the correct answer' };
+  accuracy_likelihood: 'accuracy by likelihood', log_likelihood: 'log-likelihood of the correct answer' };
 const kText = { exact_match: 'exact match', f1: 'F1 of words', bert_score: 'BERTScore F1', empty_rate: 'empty answers' };
 const kLikelihood = { nll: 'negative log-likelihood per answer token', perplexity: 'perplexity of the answers' };
 const kMeasures = { ...kChoice, ...kText, ...kLikelihood };
-const isShare = (measure) => !(measure in kLikelihood) && measure !== 'gold_log_likelihood';
+const isShare = (measure) => !(measure in kLikelihood) && measure !== 'log_likelihood';
 const lessIsBetter = (measure) => measure in kLikelihood || measure === 'invalid_rate' || measure === 'empty_rate';
 const scaled = (measure, value) => (isShare(measure) ? 100 * value : value);
 const unitOf = (measure) => (isShare(measure) ? 'percent' : measure === 'perplexity' ? 'perplexity' : 'nats');
