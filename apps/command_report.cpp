@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
 #include "base/plain/files.h"
+#include "fed/run/run_folder.h"
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
@@ -19,6 +21,10 @@ struct ReportFlags {
 
 void run_report(const ReportFlags& flags) {
   const std::vector<fs::path> folders(flags.runs.begin(), flags.runs.end());
+  if (!flags.html.empty()) {
+    check_replaced_file("--html", flags.html);
+    for (const auto& folder : folders) check_apart("--html", flags.html, files_of_run(folder));
+  }
   const auto runs = load_runs(folders);
   if (!flags.html.empty()) write_file_atomic(flags.html, report_page(runs));
   std::cout << differences_text(runs) << (flags.table.empty() ? default_tables(runs) : table(runs, flags.table))

@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
 #include "base/format/limits.h"
@@ -99,6 +100,7 @@ void run_train(const TrainFlags& flags) {
   const auto launch = launched(flags, options);
   watch_interrupts();
   if (launch.rank > 0) return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
+  const NewFolders folders(folder_of(flags));
   try {
     if (launch.size > 1)
       return cluster::lead(
