@@ -72,6 +72,7 @@ def test_a_config_that_is_agreed_to_is_read(place, tiny_model):  # noqa: F811
 def test_keys_and_authorities(place, tiny_model):  # noqa: F811
     words = ["node", "--superlink", NOBODY, "--model", tiny_model]
     refused(*words, "--insecure", "--key", place / "missing.pem", says=["missing.pem"], untouched=place)
+    (place / "rows.jsonl").chmod(0o600)
     refused(*words, "--insecure", "--key", place / "rows.jsonl", says=["rows.jsonl", "private key"], untouched=place)
     refused(*words, "--insecure", "--key", place / "empty", says=["empty"], untouched=place)
     refused(*words, "--key", place / "site-0.pem", "--ca", place / "missing-ca.pem", says=["missing-ca.pem"], untouched=place)
