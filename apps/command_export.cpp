@@ -8,6 +8,7 @@
 #include "apps/commands.h"
 #include "apps/export_check.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
 #include "base/plain/files.h"
 #include "base/plain/json.h"
 #include "base/plain/log.h"
@@ -202,6 +203,7 @@ void check_formats(const ExportFlags& flags, std::span<const ExportFormat> forma
 void write_export(const ExportFlags& flags, ExportFormat format) {
   const auto trained = read_for(format, flags);
   const auto facts = facts_of(trained);
+  const NewFolders folders(flags.out);
   AtomicFolder staged(flags.out);
   save(staged.path(), format, flags, trained);
   write_chat_template(staged.path(), flags);

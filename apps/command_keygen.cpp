@@ -16,6 +16,7 @@ struct KeygenFlags {
 void run_keygen(const KeygenFlags& flags) {
   check_path_text(flags.file, "FILE");
   const auto comment = flags.comment.empty() ? fs::path(flags.file).stem().string() : flags.comment;
+  wire::check_key_name(comment);
   const auto line = wire::openssh_line(wire::make_key(flags.file).public_key(), comment);
   std::cout << line << "\n" << std::flush;
   std::cerr << "the private key is in " << flags.file

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/output_paths.h"
 #include "base/plain/error.h"
 #include "base/plain/files.h"
 #include "base/plain/text.h"
+#include "fed/run/run_folder.h"
 #include "report/differences.h"
 #include "report/page.h"
 #include "report/tables.h"
@@ -99,6 +101,13 @@ void check_flags(const ReportFlags& flags) {
   if (!flags.endpoint.empty()) study::find_measure(flags.endpoint);
 }
 
+/// Checks where the page goes: into no file of a run.
+void check_page(const ReportFlags& flags) {
+  if (flags.html.empty()) return;
+  check_replaced_file("--html", flags.html);
+  for (const auto& folder : flags.folders) check_apart("--html", flags.html, files_of_run(folder));
+}
+
 constexpr std::string_view kPaperTable = "paper:";
 
 /// A table of the paper beside the studies in the folders.
@@ -125,6 +134,7 @@ void run_report(const ReportFlags& flags) {
   if (flags.table.starts_with(kPaperTable)) return run_paper_table(flags);
   const bool is_study = std::any_of(flags.folders.begin(), flags.folders.end(),
                                     [](const auto& folder) { return study::holds_study(folder); });
+  check_page(flags);
   const auto reported = is_study ? read_study(flags) : read_runs(flags);
   if (!flags.html.empty()) write_file_atomic(flags.html, page_of(reported));
   std::cout << tables_of(reported, flags) << std::flush;

@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "apps/endpoints.h"
+#include "apps/output_paths.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
 #include "base/plain/files.h"
@@ -118,6 +119,7 @@ void run_serve(const ServeFlags& flags) {
   check_from_round(flags.from_round, flags.resume);
   auto network = flags.grid.empty() ? network_of(flags) : wire::CoordinatorOptions{.folder = {}};
   watch_interrupts();
+  const NewFolders folders(folder_of(flags));
   StatusPage page;
   network.metrics = [&page] { return page.text(); };
   network.not_ready = [] { return interrupt_requested() ? "the server stops" : ""; };

@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_options.h"
+#include "apps/output_paths.h"
 #include "apps/progress_flag.h"
 #include "apps/resume_flags.h"
 #include "base/format/command_line.h"
@@ -107,6 +108,7 @@ void run_train(const TrainFlags& flags) {
     events::leave_off();
     return cluster::run_worker(launch, options, request_of(flags), interrupt_requested);
   }
+  const NewFolders folders(folder_of(flags));
   events::start({{"run", folder_of(flags)}});
   try {
     if (launch.size > 1)

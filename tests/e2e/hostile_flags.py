@@ -156,6 +156,7 @@ BAD = {
     "pretrain": {
         "--set": [("seed", ["--set", "a.b=value"])],
         "--out": [(LETTER, [LETTER]), ("/proc/evenkeel", ["/proc/evenkeel"])],
+        "--experts": [("both", ["--experts", "both", "original", "fused"])],
         "--resume": [],
     },
     "export": {

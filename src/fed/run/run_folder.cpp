@@ -93,6 +93,17 @@ ExperimentConfig parse_config(const std::string& text, const fs::path& folder, s
   return config;
 }
 
+/// Returns the paths of the input files; none if the manifest cannot be read.
+std::vector<fs::path> files_in_manifest(const fs::path& folder) try {
+  std::vector<fs::path> files;
+  const Json manifest = read_manifest(folder);
+  for (const auto& entry : JsonView(manifest, kManifestFile.data()).at("files").items())
+    files.emplace_back(entry.at("path").string());
+  return files;
+} catch (const Error&) {  // an older one, or damaged: whoever needs it says so
+  return {};
+}
+
 /// Returns the simulated time at the end of a committed round, from its line of rounds.jsonl in the commit.
 double simulated_seconds(const Commit& commit) {
   const auto place = concat("the record of round ", commit.round);
@@ -393,6 +404,20 @@ const std::shared_ptr<AnswerJournal>& RunFolder::answers() const {
 }
 
 std::vector<SealedLine> RunFolder::evaluations() const { return read_evaluations(folder_).whole().lines; }
+
+std::vector<fs::path> files_of_run(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto name : {kConfigFile, kPartition, kChatTemplate, kManifestFile, kRounds, kEvaluations, kEvaluating,
+                          kSuperseded, kMissingScores, kLog})
+    if (path_exists(folder / name)) files.push_back(folder / name);
+  for (const std::string_view part : {"checkpoint", "adapter", kFederation.data()}) {
+    if (!is_folder(folder / part)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(folder / part))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  for (auto& file : files_in_manifest(folder)) files.push_back(std::move(file));
+  return files;
+}
 
 ExperimentConfig run_config(const fs::path& folder) {
   EK_CHECK(RunFolder::holds_run(folder), kIo, folder.string(), " holds no run: manifest.json is missing");

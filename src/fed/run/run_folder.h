@@ -134,6 +134,10 @@ class RunFolder {
 /// differ when config.toml was edited
 ExperimentConfig run_config(const std::filesystem::path& folder);
 
+/// Returns the files of a run's folder, without report.html and files of others, and the input files that its manifest
+/// names. Empty if there is no such folder.
+std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
+
 /// Reads the lines of rounds.jsonl up to the first that is damaged or out of order.
 SealedLines read_rounds(const std::filesystem::path& folder);
 /// Reads the lines of evaluations.jsonl up to the first that is damaged.

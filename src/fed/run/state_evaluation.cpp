@@ -49,6 +49,11 @@ Alike alike(const Server& server, const EvaluationPoint& point, const std::strin
   return {task, point.reading, point.served_by, evaluator.budget, evaluator.rank};
 }
 
+std::vector<fs::path> joined(std::vector<fs::path> files, const std::vector<fs::path>& more) {
+  files.insert(files.end(), more.begin(), more.end());
+  return files;
+}
+
 /// Stores answers in `journal` under a key of everything they depend on: config, state, and the files' contents.
 void keep_answers(Experiment& e, const fs::path& run, const fs::path& journal) {
   std::string text = e.server.config.text() + read_file(run / "checkpoint" / "commit.json");
@@ -193,6 +198,8 @@ std::vector<TaskScore> evaluate_run(const fs::path& folder, const RunEvaluation&
   auto e = make_experiment(std::move(config), Purpose::kEvaluate, [&](const Experiment& made) {
     check_evaluation(made);
     warn_of_training_on(made.server.config, folder);
+    if (changes.on_inputs)
+      changes.on_inputs(joined(files_of_run(folder), input_files(made.server.config, made.server.model_folder, {})));
   });
   const auto state = last_state(e, Checkpoint(folder / "checkpoint"));
   if (!changes.journal.empty()) keep_answers(e, folder, changes.journal);

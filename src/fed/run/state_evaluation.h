@@ -84,6 +84,9 @@ struct RunEvaluation {
   std::filesystem::path journal{};  ///< file that stores answers by batch, so that they are not repeated; empty: none
   bool predictions = true;          ///< true: on_score receives predictions
   std::function<void(ExperimentConfig&)> adjust;  ///< changes other values, e.g. decoding or data paths; may be empty
+  /// Receives the files that the evaluation reads and those of the run's folder, before the weights are loaded. It may
+  /// throw. May be empty.
+  std::function<void(std::vector<std::filesystem::path> files)> on_inputs{};
 };
 
 /// Scores the last committed round of a run folder, task by task within each budget. Does not write into the folder.
