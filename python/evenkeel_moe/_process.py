@@ -5,14 +5,13 @@ from __future__ import annotations
 import collections
 import json
 import logging
-import os
 import re
 import signal
 import subprocess
 import threading
 from typing import IO, Any, Callable, Deque, Dict, Iterable, List, Optional
 
-from ._program import program_path
+from ._program import program_environment, program_path
 from .errors import EvenkeelError
 
 __all__ = ["Event", "lines_of", "run_program", "text_of"]
@@ -56,7 +55,7 @@ class _Child:
     def __init__(self, arguments: Iterable[str], cwd: Optional[str]) -> None:
         command = [str(program_path()), *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=os.environ)
+                                        encoding="utf-8", errors="replace", cwd=cwd, start_new_session=True, env=program_environment())
         assert self.process.stdout is not None and self.process.stderr is not None
         self.stdout = self.process.stdout
         self.errors = _Errors(self.process.stderr)

@@ -1,5 +1,6 @@
 """evenkeel_moe: training with callbacks, run folders as data frames, the other commands, errors, and its types."""
 
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+import types
 
 import numpy as np
 import pandas as pd
@@ -244,6 +246,21 @@ def test_the_console_script_becomes_the_program():
     lost = subprocess.run([sys.executable, "-m", "evenkeel_moe"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "EVENKEEL_PROGRAM": "nowhere"})
     assert (lost.returncode, lost.stdout) == (1, "") and lost.stderr.startswith("evenkeel: EVENKEEL_PROGRAM is nowhere")
+
+
+def test_the_module_of_another_torch_sets_the_programs_variables(monkeypatch):
+    other = types.ModuleType("evenkeel_moe._torch")
+    other.__spec__ = importlib.machinery.ModuleSpec("evenkeel_moe._torch", None)
+    other.environment = lambda: {**os.environ, "LD_PRELOAD": "/nowhere/libtorch.so"}
+    monkeypatch.setitem(sys.modules, "evenkeel_moe._torch", other)
+    assert _program.program_environment()["LD_PRELOAD"] == "/nowhere/libtorch.so"
+
+    def refuse():
+        raise ek.EvenkeelError("EVENKEEL_TORCH is x: no torch", 1, "config")
+
+    other.environment = refuse
+    with pytest.raises(ek.EvenkeelError, match="EVENKEEL_TORCH is x"):
+        ek.list_methods()
 
 
 def test_configs_that_ship_are_found_from_anywhere(monkeypatch, tmp_path, tiny_model):
