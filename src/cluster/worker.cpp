@@ -131,17 +131,14 @@ class Follower {
 
   Task task_of(const ClientProfile& client) {
     auto task = server_.training_task(state_, client, view_, &broadcasts_);
-    auto& record = begun_[client.id];
-    record.id = client.id;
-    record.bytes_down = task.payload.size();
-    record.down_parts = task.payload.parts;
+    begun_[client.id] = record_of_task(client.id, size_of(task.payload));
     return task;
   }
 
   void keep(const Reply& reply) {
     auto record = begun_.at(reply.client);
     static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-    journal_->store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
+    journal_->store(std::move(record), reply.upload, reply.memory);
   }
 
   /// As it goes to rank 0: with the upload where the server has to see it.
@@ -149,9 +146,11 @@ class Follower {
     const auto record = journal_->record(client);
     Reply reply{
         .client = client, .report = static_cast<const LocalReport&>(record), .memory = journal_->memory(client)};
-    reply.crossed = Crossed{record.bytes_down, record.bytes_up, record.down_parts, record.up_parts};
-    reply.payload.parts = record.up_parts;
-    if (server_.config.method.entry().needs_individuals) reply.payload.bytes = mapped_bytes(journal_->upload(client));
+    reply.task_size = PayloadSize{record.bytes_down, record.down_parts};
+    if (server_.config.method.entry().needs_individuals)
+      reply.upload = EncodedPayload{mapped_bytes(journal_->upload(client)), record.up_parts};
+    else
+      reply.upload = RemoteUpload{{record.bytes_up, record.up_parts}};
     return reply;
   }
 

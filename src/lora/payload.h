@@ -48,7 +48,7 @@ struct DeferredPayload {
   int64_t bytes = 0;                         ///< memory of the tensors
 
   DeferredPayload() = default;
-  DeferredPayload(EncodedPayload payload);  // NOLINT(google-explicit-constructor): made already
+  explicit DeferredPayload(EncodedPayload payload);  ///< a payload that is encoded already
   DeferredPayload(Payload payload, TransportDtype dtype, const Sites& sites);
 };
 

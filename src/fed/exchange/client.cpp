@@ -73,7 +73,7 @@ Reply Client::answer(const Task& task, const Train& ask, const OnProgress& on_pr
   auto result = train_locally(*place_.model, *place_.method, sent, own, rows_, training, on_step);
   check_mapped_files();
   return {.client = task.client.id,
-          .late = DeferredPayload(std::move(result.upload), place_.config.train.transport_dtype, place_.sites),
+          .upload = DeferredPayload(std::move(result.upload), place_.config.train.transport_dtype, place_.sites),
           .report = static_cast<const LocalReport&>(result),
           .memory = memory_};
 }

@@ -23,7 +23,7 @@ class Client {
   Client(const ClientContext& place, std::span<const Example> rows, TensorMap memory = {})
       : place_(place), rows_(rows), memory_(std::move(memory)) {}
 
-  /// Carries out the task. The reply to a Train is not encoded yet (Reply::late). The reply depends only on the task,
+  /// Carries out the task. The reply to a Train has a deferred upload. The reply depends only on the task,
   /// the rows, the memory and the shared state.
   /// \throws kData when the task needs rows that the client does not have; kNumeric; anything that `on_progress` throws
   Reply answer(const Task& task, const OnProgress& on_progress = {});

@@ -45,7 +45,7 @@ Reply sum_gradients(const ClientContext& place, const Task& task, std::span<cons
                     RandomStream stream) {
   Reply reply{.client = task.client.id};
   auto sums = gradients_of(place, std::get<SumGradients>(task.ask), draw_rows(rows, count, std::move(stream)));
-  if (!sums.empty()) reply.payload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, place.sites);
+  if (!sums.empty()) reply.upload = encode({.extras = std::move(sums)}, TransportDtype::kFloat32, place.sites);
   return reply;
 }
 

@@ -7,8 +7,8 @@
 namespace evenkeel {
 namespace {
 
-Reply encoded(Reply reply) {
-  if (const auto late = std::exchange(reply.late, {})) reply.payload = late->encode();
+Reply with_encoded_upload(Reply reply) {
+  reply.upload = encoded(std::move(reply.upload));
   return reply;
 }
 
@@ -26,12 +26,12 @@ void LocalFabric::exchange(std::span<const ClientProfile> to, const Exchange& ex
   // Several threads encode what they trained; one leaves it to whoever stores it beside the next client's training.
   if (side_by_side > 1)
     return exchange_in_parallel(to, exchange, side_by_side, [this](const Task& task, const OnProgress& on_progress) {
-      return encoded(answer(task, on_progress));
+      return with_encoded_upload(answer(task, on_progress));
     });
   for (const auto& client : to) {
     const Task task = exchange.task_of(client);
     auto reply = answer(task, exchange.on_progress);
-    exchange.on_reply(exchange.encodes ? std::move(reply) : encoded(std::move(reply)));
+    exchange.on_reply(exchange.encodes ? std::move(reply) : with_encoded_upload(std::move(reply)));
   }
 }
 

@@ -64,7 +64,8 @@ Task task_of(const JsonView& header, EncodedPayload payload) {
 }
 
 Reply reply_of(const JsonView& header, EncodedPayload payload) {
-  Reply reply{.client = header.at("client").integer(kPooledData), .payload = std::move(payload)};
+  Reply reply{.client = header.at("client").integer(kPooledData)};
+  if (payload.size() > 0) reply.upload = std::move(payload);
   header.require(
       read_kind<LocalReport>(header, kReport, reply.report) || read_kind<Scored>(header, kScored, reply.report),
       ": a reply without a report");
@@ -76,6 +77,12 @@ EncodedPayload payload_of(const JsonView& header, const at::Tensor& bytes_N) {
   if (bytes_N.defined() && bytes_N.numel() > 0) payload.bytes = bytes_N;
   for (const auto& part : header.at("parts").members()) payload.parts[part.key()] = part.integer(0);
   return payload;
+}
+
+/// The payload that a message of `reply` carries; empty where there is none.
+EncodedPayload payload_in(const Reply& reply) {
+  const auto* payload = encoded_payload(reply.upload);
+  return payload ? *payload : EncodedPayload{};
 }
 
 /// The header's length. \throws kData when there are fewer bytes than it says.
@@ -109,12 +116,12 @@ std::string header_of(const Task& task) {
 std::string header_of(const Reply& reply) {
   OrderedJson header = {{"message", kReply}, {"client", reply.client}};
   write_kind(header, reply.report, {kReport, kScored});
-  return text_of(std::move(header), reply.payload);
+  return text_of(std::move(header), payload_in(reply));
 }
 
 at::Tensor to_bytes(const StateUpdate& news) { return in_bytes(header_of(news), news.payload); }
 at::Tensor to_bytes(const Task& task) { return in_bytes(header_of(task), task.payload); }
-at::Tensor to_bytes(const Reply& reply) { return in_bytes(header_of(reply), reply.payload); }
+at::Tensor to_bytes(const Reply& reply) { return in_bytes(header_of(reply), payload_in(reply)); }
 
 Message from_parts(std::string_view text, const at::Tensor& payload_N, const std::string& place) {
   EK_CHECK(static_cast<int64_t>(text.size()) <= kMostHeader, kData, place, ": a header of ", text.size(), " bytes");

@@ -235,8 +235,9 @@ double check_training_reply(const Server& server, const ServerState& state, cons
                             const Reply& reply) {
   const auto place = concat("the reply of ", server.config.clients.who(client.id));
   check_report(server, client, report_of<LocalReport>(reply), place);
-  EK_CHECK(reply.payload.size() > 0, kData, place, " brings no upload");
-  const auto sent = decode(reply.payload.bytes, place);
+  const auto* payload = encoded_payload(reply.upload);
+  EK_CHECK(payload, kData, place, " brings no upload");
+  const auto sent = decode(payload->bytes, place);
   const auto download = server.method->broadcast(state, client, {.round = state.round});
   const auto up_to = server.config.method.entry().takes_unequal_ranks() ? std::optional(client.rank) : std::nullopt;
   check_upload(sent, expected_upload(server, state, client, download), up_to, place);

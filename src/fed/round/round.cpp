@@ -41,7 +41,7 @@ struct Round {
   Broadcasts broadcasts{};
   std::map<int64_t, ClientRecord> begun{};  // by client that has its task
   std::set<int64_t> awaited{};              // clients that have neither replied nor been lost
-  std::set<int64_t> elsewhere{};            // clients with an upload in the process that made it
+  std::set<int64_t> remote{};               // clients with a remote upload
   std::vector<LostClient> lost{};           // clients without a reply in the round
   RoundClock clock{server.config, view, now};
 
@@ -65,39 +65,24 @@ struct Round {
   Task task_of(const ClientProfile& client) {
     progress.begin_client(client);
     auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view, &broadcasts); });
-    auto& record = begun[client.id];
-    record.id = client.id;
-    record.bytes_down = task.payload.size();
-    record.down_parts = task.payload.parts;
+    begun[client.id] = record_of_task(client.id, size_of(task.payload));
     return task;
   }
 
   void store(const Reply& reply) {
     const auto known = begun.find(reply.client);
-    if (known == begun.end() && !reply.crossed) return;  // it answers no task of this round
-    if (awaited.erase(reply.client) == 0) return;        // a second reply
-    auto record = reply.crossed ? crossed(reply) : known->second;
+    if (known == begun.end() && !reply.task_size) return;  // it answers no task of this round
+    if (awaited.erase(reply.client) == 0) return;          // a second reply
+    auto record = reply.task_size ? record_of_task(reply.client, *reply.task_size) : known->second;
     static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
     const auto& client = *participant(reply.client);
     record.flops = client_flops(server, client, record);
-    const bool stays = reply.crossed && !reply.late && reply.payload.size() == 0;
-    if (stays) elsewhere.insert(client.id);
+    if (std::holds_alternative<RemoteUpload>(reply.upload)) remote.insert(client.id);
     timed(seconds.upload, [&] {
-      stays ? journal.note(std::move(record), reply.memory)
-            : journal.store(std::move(record), reply.late.value_or(reply.payload), reply.memory);
+      journal.store(std::move(record), reply.upload, reply.memory);
       return true;
     });
     progress.end_client(client);
-  }
-
-  static ClientRecord crossed(const Reply& reply) {
-    ClientRecord record;
-    record.id = reply.client;
-    record.bytes_down = reply.crossed->bytes_down;
-    record.bytes_up = reply.crossed->bytes_up;
-    record.down_parts = reply.crossed->down_parts;
-    record.up_parts = reply.crossed->up_parts;
-    return record;
   }
 
   std::string who(int64_t client) const { return server.config.clients.who(client); }
@@ -160,11 +145,11 @@ struct Round {
   ServerState aggregate(Fabric& fabric) {
     std::vector<ClientUpdate> updates;
     for (const auto& client : view.participants)
-      if (!elsewhere.contains(client.id)) updates.push_back(journal.update(client));
+      if (!remote.contains(client.id)) updates.push_back(journal.update(client));
     return timed(seconds.aggregate, [&] {
       release_mapped_pages();  // of the base: all clients' uploads are mapped now
       trim_heap(now.state);
-      return server.aggregate(now.state, view, updates, elsewhere.empty() ? nullptr : &fabric.sums(view));
+      return server.aggregate(now.state, view, updates, remote.empty() ? nullptr : &fabric.sums(view));
     });
   }
 

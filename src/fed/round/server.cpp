@@ -59,8 +59,8 @@ class OrderedSums {
 };
 
 TensorMap gradients_in(const Reply& reply) {
-  if (reply.payload.size() == 0) return {};
-  return decode(reply.payload.bytes, concat("gradients of client ", reply.client)).extras;
+  const auto* payload = encoded_payload(reply.upload);
+  return payload ? decode(payload->bytes, concat("gradients of client ", reply.client)).extras : TensorMap{};
 }
 
 /// Checks that a reply holds finite gradients of the sites that were asked for. \throws kData
@@ -98,8 +98,9 @@ TensorMap sums_of_gradients(const Server& server, Fabric& fabric, const SumGradi
       asked, {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = ask}; },
               .on_reply =
                   [&](const Reply& reply) {
-                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData)
-                      bytes_up += reply.payload.size();
+                    const auto* payload = encoded_payload(reply.upload);
+                    if (sums.add(reply.client, gradients_in(reply)) && reply.client != kPooledData && payload)
+                      bytes_up += payload->size();
                   },
               .check = [&](const ClientProfile&, const Reply& reply) { return check_gradients(server, ask, reply); },
               .on_loss =

@@ -260,10 +260,9 @@ class SecondPlace : public Fabric {
                                                    ClientRecord record;
                                                    record.id = client.id;
                                                    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-                                                   kept_.store(record, reply.payload, {});
-                                                   reply.crossed = Crossed{task.payload.size(), reply.payload.size(),
-                                                                           task.payload.parts, reply.payload.parts};
-                                                   reply.payload = {};
+                                                   kept_.store(record, reply.upload, {});
+                                                   reply.task_size = size_of(task.payload);
+                                                   reply.upload = RemoteUpload{size_of(*encoded_payload(reply.upload))};
                                                    exchange.on_reply(reply);
                                                    exchange.on_reply(reply);  // once more: known already
                                                  }});

@@ -39,6 +39,14 @@ void remove_upload(const fs::path& upload) {
 
 }  // namespace
 
+ClientRecord record_of_task(int64_t client, const PayloadSize& payload) {
+  ClientRecord record;
+  record.id = client;
+  record.bytes_down = payload.bytes;
+  record.down_parts = payload.parts;
+  return record;
+}
+
 RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces)
     : folder_(std::move(folder)), flush_s_(flush_s) {
   make_folders(folder_);
@@ -73,11 +81,22 @@ bool RoundJournal::holds(int64_t client) const {
   }
 }
 
-void RoundJournal::store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory) {
+void RoundJournal::store(ClientRecord record, const Upload& upload, const TensorMap& memory) {
+  if (const auto* remote = std::get_if<RemoteUpload>(&upload)) return store_remote(std::move(record), *remote, memory);
+  if (const auto* payload = encoded_payload(upload))
+    return store_here(std::move(record), DeferredPayload(*payload), memory);
+  const auto* deferred = std::get_if<DeferredPayload>(&upload);
+  EK_CHECK(deferred, kInternal, "client ", record.id, " has no upload to store");
+  store_here(std::move(record), *deferred, memory);
+}
+
+void RoundJournal::store_here(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory) {
   write(upload.bytes + bytes_of(memory), [=, this] { write_upload(record, upload.encode(), memory); });
 }
 
-void RoundJournal::note(ClientRecord record, const TensorMap& memory) {
+void RoundJournal::store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory) {
+  record.bytes_up = upload.size.bytes;
+  record.up_parts = upload.size.parts;
   record.files.clear();
   write(bytes_of(memory), [=, this] { finish(record, memory); });
 }

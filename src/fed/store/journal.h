@@ -21,6 +21,7 @@
 
 #include "base/format/record.h"
 #include "base/plain/sealed.h"
+#include "fed/exchange/upload.h"
 #include "fed/store/background.h"
 #include "methods/protocol.h"
 #include "train/local_training.h"
@@ -47,6 +48,9 @@ struct ClientRecord : LocalReport {
   }
 };
 
+/// Makes the record of a client that was sent a task with a payload of that size.
+ClientRecord record_of_task(int64_t client, const PayloadSize& payload);
+
 /// The journal of one round. Construction is cheap, because all its data is in the folder. Files that this object wrote
 /// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round.
 /// Threads: one.
@@ -68,10 +72,9 @@ class RoundJournal {
   /// Encodes the upload if necessary and writes upload, memory and record. They are flushed at once or later, see
   /// `flush_s`. Sets bytes_up, up_parts and files of the stored record. An error of the background thread is thrown by
   /// the next call.
-  void store(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
-  /// Writes memory and record of a client whose upload stays in the process that made it. `record` must already hold
-  /// bytes_up and up_parts. holds() remains false, so after an interruption the client trains again.
-  void note(ClientRecord record, const TensorMap& memory);
+  /// Of a remote upload only memory and record are written. holds() then remains false, so after an interruption the
+  /// client trains again. REQUIRES an upload of another form than NoUpload
+  void store(ClientRecord record, const Upload& upload, const TensorMap& memory);
   /// Flushes all stored files to disk.
   void flush();
 
@@ -88,8 +91,10 @@ class RoundJournal {
   std::filesystem::path file(int64_t client, std::string_view suffix) const;
   /// Runs `work` now or in the background thread. \param bytes  memory that `work` holds
   void write(int64_t bytes, std::function<void()> work) const;
+  void store_here(ClientRecord record, const DeferredPayload& upload, const TensorMap& memory);
+  void store_remote(ClientRecord record, const RemoteUpload& upload, const TensorMap& memory);
   void write_upload(ClientRecord record, const EncodedPayload& upload, const TensorMap& memory);
-  /// Writes memory and record. store() and note() end with it.
+  /// Writes memory and record.
   void finish(ClientRecord record, const TensorMap& memory);
   void flush_waiting();
   void settle() const;

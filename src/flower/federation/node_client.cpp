@@ -346,7 +346,8 @@ Envelope NodeClient::work(const Envelope& envelope) {
                                                 .on_reply =
                                                     [&](const Reply& reply) {
                                                       answer.header = header_of(reply);
-                                                      answer.payload_N = reply.payload.bytes;
+                                                      if (const auto* payload = encoded_payload(reply.upload))
+                                                        answer.payload_N = payload->bytes;
                                                       if (trains) agreement_->memory.propose(task->round, reply.memory);
                                                     },
                                                 .on_progress = options_.on_progress});
