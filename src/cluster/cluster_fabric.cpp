@@ -14,13 +14,6 @@
 namespace evenkeel::cluster {
 namespace {
 
-/// Clients of `ids`, in that order.
-std::vector<ClientProfile> profiles(const Server& server, std::span<const int64_t> ids) {
-  std::vector<ClientProfile> clients;
-  for (const int64_t id : ids) clients.push_back(server.clients.at(static_cast<size_t>(id)));
-  return clients;
-}
-
 /// What the others need of a state: what broadcasts are made of, what the server keeps. What all hold alike they have.
 ServerState shared_part(const ServerState& state) {
   return {.round = state.round, .global = state.global, .memory = state.memory, .common = {}};
@@ -120,7 +113,7 @@ void ClusterFabric::work_here(const Command& command, const Exchange& exchange) 
     show_others(command, exchange);
     member_.check();
   };
-  here_.exchange(profiles(server_, command.shares[0]), own);
+  here_.exchange(server_.profiles(command.shares[0]), own);
 }
 
 /// Rank by rank, as they are done: one sends at a time.

@@ -13,6 +13,7 @@
 #include "cluster/identity.h"
 #include "cluster/reply_exchange.h"
 #include "fed/config/sampling.h"
+#include "fed/round/training_tasks.h"
 #include "fed/store/journal.h"
 #include "fed/store/state_file.h"
 
@@ -104,20 +105,19 @@ class Follower {
     here_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
     state_.common = here_.place.shared->common();
     view_ = server_.draw(state_);
-    broadcasts_ = {};
+    tasks_.emplace(server_, state_, view_);
     EK_CHECK(ids_of(view_.participants) == command.participants, kInternal, "rank ", member_.rank(), " draws ",
              join(ids_of(view_.participants)), " for round ", command.round + 1, ", rank 0 ",
              join(command.participants));
     trained_ = own(command);
     begin_round(command.round);
-    std::vector<ClientProfile> missing;
-    for (const int64_t id : trained_)
-      if (!journal_->holds(id)) missing.push_back(server_.clients.at(static_cast<size_t>(id)));
-    here_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return task_of(client); },
-                             .on_reply = [&](const Reply& reply) { keep(reply); },
+    auto missing = server_.profiles(trained_);
+    std::erase_if(missing, [&](const ClientProfile& client) { return journal_->holds(client.id); });
+    here_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return tasks_->make(client); },
+                             .on_reply = [&](const Reply& reply) { store(reply); },
                              .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
                              .encodes = true});
-    send(command, [&](int64_t client) { return kept(client); });
+    send(command, [&](int64_t client) { return stored_reply(client); });
   }
 
   /// Uploads of the rounds before are of no use any more; those of this one, of a group that broke, are.
@@ -129,20 +129,10 @@ class Follower {
     journal_round_ = round;
   }
 
-  Task task_of(const ClientProfile& client) {
-    auto task = server_.training_task(state_, client, view_, &broadcasts_);
-    begun_[client.id] = record_of_task(client.id, size_of(task.payload));
-    return task;
-  }
+  void store(const Reply& reply) { journal_->store(tasks_->record_of(reply).value(), reply.upload, reply.memory); }
 
-  void keep(const Reply& reply) {
-    auto record = begun_.at(reply.client);
-    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
-    journal_->store(std::move(record), reply.upload, reply.memory);
-  }
-
-  /// As it goes to rank 0: with the upload where the server has to see it.
-  Reply kept(int64_t client) const {
+  /// Returns the reply of a client as it is sent to rank 0: with the upload only if the method needs it there.
+  Reply stored_reply(int64_t client) const {
     const auto record = journal_->record(client);
     Reply reply{
         .client = client, .report = static_cast<const LocalReport&>(record), .memory = journal_->memory(client)};
@@ -196,10 +186,8 @@ class Follower {
 
   void sum_gradients(const Command& command) {
     std::map<int64_t, Reply> replies;
-    std::vector<ClientProfile> clients;
-    for (const int64_t id : own(command)) clients.push_back(server_.clients.at(static_cast<size_t>(id)));
     here_.exchange(
-        clients,
+        server_.profiles(own(command)),
         {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask.value()}; },
          .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
     send(command, [&](int64_t client) { return replies.at(client); });
@@ -229,9 +217,8 @@ class Follower {
   GroupReduction reduction_{member_};
   ServerState state_;
   RoundView view_;
-  std::vector<int64_t> trained_;           // clients of the last exchange
-  std::map<int64_t, ClientRecord> begun_;  // what is known of them before they reply
-  Broadcasts broadcasts_;                  // of the round
+  std::vector<int64_t> trained_;  // clients of the last exchange
+  std::optional<TrainingTasks> tasks_;
   std::optional<RoundJournal> journal_;
   int64_t journal_round_ = -1;
   std::chrono::steady_clock::time_point told_{};

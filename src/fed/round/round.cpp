@@ -13,6 +13,7 @@
 #include "fed/round/payload_check.h"
 #include "fed/round/round_measures.h"
 #include "fed/round/starting_adapter.h"
+#include "fed/round/training_tasks.h"
 #include "fed/round/virtual_clock.h"
 
 namespace evenkeel {
@@ -38,11 +39,10 @@ struct Round {
   RoundView view;
   OtherTraffic other{};
   PhaseSeconds seconds{};
-  Broadcasts broadcasts{};
-  std::map<int64_t, ClientRecord> begun{};  // by client that has its task
-  std::set<int64_t> awaited{};              // clients that have neither replied nor been lost
-  std::set<int64_t> remote{};               // clients with a remote upload
-  std::vector<LostClient> lost{};           // clients without a reply in the round
+  TrainingTasks tasks{server, now.state, view};
+  std::set<int64_t> awaited{};     // clients that have neither replied nor been lost
+  std::set<int64_t> remote{};      // clients with a remote upload
+  std::vector<LostClient> lost{};  // clients without a reply in the round
   RoundClock clock{server.config, view, now};
 
   const ClientProfile* participant(int64_t id) const {
@@ -64,22 +64,19 @@ struct Round {
 
   Task task_of(const ClientProfile& client) {
     progress.begin_client(client);
-    auto task = timed(seconds.broadcast, [&] { return server.training_task(now.state, client, view, &broadcasts); });
-    begun[client.id] = record_of_task(client.id, size_of(task.payload));
-    return task;
+    return timed(seconds.broadcast, [&] { return tasks.make(client); });
   }
 
   void store(const Reply& reply) {
-    const auto known = begun.find(reply.client);
-    if (known == begun.end() && !reply.task_size) return;  // it answers no task of this round
-    if (awaited.erase(reply.client) == 0) return;          // a second reply
-    auto record = reply.task_size ? record_of_task(reply.client, *reply.task_size) : known->second;
-    static_cast<LocalReport&>(record) = report_of<LocalReport>(reply);
+    if (!awaited.contains(reply.client)) return;  // a second reply
+    auto record = tasks.record_of(reply);
+    if (!record) return;
+    awaited.erase(reply.client);
     const auto& client = *participant(reply.client);
-    record.flops = client_flops(server, client, record);
+    record->flops = client_flops(server, client, *record);
     if (std::holds_alternative<RemoteUpload>(reply.upload)) remote.insert(client.id);
     timed(seconds.upload, [&] {
-      journal.store(std::move(record), reply.upload, reply.memory);
+      journal.store(std::move(*record), reply.upload, reply.memory);
       return true;
     });
     progress.end_client(client);
@@ -133,8 +130,7 @@ struct Round {
     enter_loss(client.id, "dropped out");
   }
   void enter_loss(int64_t client, const std::string& why) {
-    const auto task = begun.extract(client);  // none where it was lost before it could take one
-    lost.push_back({client, server.config.clients.name(client), why, task.empty() ? 0 : task.mapped().bytes_down, {}});
+    lost.push_back({client, server.config.clients.name(client), why, tasks.withdraw(client), {}});
   }
   void leave_out(std::span<const LostClient> clients) {
     std::vector<int64_t> ids;

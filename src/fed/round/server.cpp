@@ -148,6 +148,12 @@ UploadShare share_of(const RoundView& round, std::span<const ClientUpdate> updat
 
 }  // namespace
 
+std::vector<ClientProfile> Server::profiles(std::span<const int64_t> ids) const {
+  std::vector<ClientProfile> chosen;
+  for (const int64_t id : ids) chosen.push_back(clients.at(static_cast<size_t>(id)));
+  return chosen;
+}
+
 int64_t Server::max_rank() const {
   const auto ranks = config.client_ranks();
   return *std::max_element(ranks.begin(), ranks.end());

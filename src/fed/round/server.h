@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ struct Server {
   }
   uint64_t seed() const { return static_cast<uint64_t>(config.seed); }
   LoraScale scale() const { return config.lora; }
+  /// Returns the profiles of the clients with these ids, in that order.
+  std::vector<ClientProfile> profiles(std::span<const int64_t> ids) const;
   int64_t max_rank() const;  ///< the largest r_c of any client
   /// Makes the method's view of the server.
   /// \param round  0 = the first

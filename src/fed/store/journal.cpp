@@ -39,14 +39,6 @@ void remove_upload(const fs::path& upload) {
 
 }  // namespace
 
-ClientRecord record_of_task(int64_t client, const PayloadSize& payload) {
-  ClientRecord record;
-  record.id = client;
-  record.bytes_down = payload.bytes;
-  record.down_parts = payload.parts;
-  return record;
-}
-
 RoundJournal::RoundJournal(fs::path folder, double flush_s, const fs::path& replaces)
     : folder_(std::move(folder)), flush_s_(flush_s) {
   make_folders(folder_);

@@ -48,9 +48,6 @@ struct ClientRecord : LocalReport {
   }
 };
 
-/// Makes the record of a client that was sent a task with a payload of that size.
-ClientRecord record_of_task(int64_t client, const PayloadSize& payload);
-
 /// The journal of one round. Construction is cheap, because all its data is in the folder. Files that this object wrote
 /// and that did not change since are read without hashing them again; this keeps checksums below 2 % of a round.
 /// Threads: one.
