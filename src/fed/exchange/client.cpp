@@ -17,30 +17,16 @@ std::string key_of(const Task& task, const Score& ask) {
                 join(ask.rows));
 }
 
-/// The rows of `set` at those places.
-std::vector<Row> rows_at(const std::vector<int64_t>& places, std::vector<Row> rows) {
-  std::vector<Row> chosen;
-  for (const int64_t place : places) {
-    EK_CHECK(place >= 0 && place < static_cast<int64_t>(rows.size()), kData, "asked to score test row ", place, " of ",
-             rows.size(), ": the rows have changed since this client joined");
-    chosen.push_back(rows[static_cast<size_t>(place)]);
-  }
-  return chosen;
+TestRowsKey rows_to_score(const ExperimentConfig& config, const Task& task, const Score& ask) {
+  TestRowsKey key{.task = ask.task, .limit = ask.rows.empty() ? config.evaluate.limit : 0, .rows = ask.rows};
+  if (ask.own_rows) key.own_of = task.client.id;
+  return key;
 }
 
-/// The test rows that the task is about.
-TaskRows scored_rows(const ExperimentConfig& config, const Task& task, const Score& ask) {
-  const int64_t limit = ask.rows.empty() ? config.evaluate.limit : 0;
-  const auto from = config.rows_to_score(ask.own_rows ? std::optional(task.client.id) : std::nullopt, limit);
-  auto set = test_rows(find_task(ask.task, from), from);
-  if (!ask.rows.empty()) set.rows = rows_at(ask.rows, std::move(set.rows));
-  return set;
-}
-
-std::map<std::string, int64_t> right_answers(const Score& ask, const TaskInfo& task, std::span<const Row> rows) {
+std::map<std::string, int64_t> right_answers(const Score& ask, const PreparedTask& task) {
   std::map<std::string, int64_t> counts;
-  if (ask.own_rows && task.scoring == Scoring::kChoice)
-    for (const auto& row : rows) ++counts[row.answer];
+  if (ask.own_rows && task.task().scoring == Scoring::kChoice)
+    for (const auto& row : task.rows()) ++counts[row.answer];
   return counts;
 }
 
@@ -90,23 +76,21 @@ Reply Client::answer(const Task& task, const SumGradients& ask, const OnProgress
 Reply Client::answer(const Task& task, const Score& ask, const OnProgress& on_progress) {
   const bool as_exported = ask.served_by != ServedBy::kRun;
   const auto setup = as_exported ? exported(task, ask.served_by) : prepare(task);
-  const auto& config = place_.config;
-  const auto info = find_task(ask.task, config.data.rows());
-  const auto set = scored_rows(config, task, ask);
+  const auto rows = place_.test_rows(rows_to_score(place_.config, task, ask));
   auto forward = place_.forward(setup);
   if (as_exported) forward.base_change = nullptr;  // the adapter has it
-  const auto on_rows = [&](int64_t done, int64_t rows) {
+  const auto on_rows = [&](int64_t done, int64_t all) {
     if (on_progress)
       on_progress(
-          {.client = task.client.id, .task = ask.task, .budget = task.client.budget, .rows_done = done, .rows = rows});
+          {.client = task.client.id, .task = ask.task, .budget = task.client.budget, .rows_done = done, .rows = all});
   };
   auto options = place_.evaluation();
   options.journal_key = concat(place_.answers_of, key_of(task, ask));
   Scored scored;
-  scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, info, set, options,
+  scored.score = evaluate_task(*place_.model, place_.tokenizer, forward, *rows, options,
                                ask.predictions ? &scored.predictions : nullptr, on_rows,
-                               config.evaluate.items ? &scored.items.emplace() : nullptr);
-  scored.right_answers = right_answers(ask, info, set.rows);
+                               place_.config.evaluate.items ? &scored.items.emplace() : nullptr);
+  scored.right_answers = right_answers(ask, *rows);
   scored.score.budget = task.client.budget;
   scored.score.reading = ask.reading;
   scored.score.served_by = ask.served_by;

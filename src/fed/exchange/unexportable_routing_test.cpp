@@ -5,6 +5,7 @@
 #include "fed/run/state_evaluation.h"
 #include "fed/testing.h"
 #include "lora/peft.h"
+#include "scoring/testing.h"
 
 namespace evenkeel {
 namespace {
@@ -41,10 +42,11 @@ class Served : public testing::SmallRun {
     const auto adapters = load_peft_adapter(root() / "adapter", e.server.sites);
     std::vector<Prediction> predictions;
     const auto& config = e.server.config;
-    evaluate_task(*e.fabric.place.model, e.fabric.place.tokenizer,
-                  {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, find_task("builtin:sizes"),
-                  test_rows(find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
-                  e.fabric.place.evaluation(), &predictions);
+    testing::evaluate_task(
+        *e.fabric.place.model, e.fabric.place.tokenizer,
+        {.adapters = &adapters, .router = {.top_k = top_k, .gate_norm = gates}}, find_task("builtin:sizes"),
+        test_rows(find_task("builtin:sizes"), config.data.rows(config.evaluate.limit, e.server.seed())),
+        e.fabric.place.evaluation(), &predictions);
     return outputs(predictions);
   }
 };

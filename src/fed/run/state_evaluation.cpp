@@ -145,9 +145,8 @@ void check_evaluation(const Experiment& e) {
   const auto& place = e.fabric.place;
   const auto& config = place.config;
   const auto check = [&](const std::string& task, std::optional<int64_t> own_of) {
-    const auto rows = config.rows_to_score(own_of, config.evaluate.limit);
-    const auto info = find_task(task, rows);
-    check_task(*place.model, place.tokenizer, info, test_rows(info, rows), place.evaluation());
+    const auto rows = place.test_rows({.task = task, .own_of = own_of, .limit = config.evaluate.limit});
+    check_task(*place.model, *rows, place.evaluation());
   };
   for (const auto& task : config.tasks_here()) check(task, std::nullopt);
   const bool own_rows = config.evaluate.per_client && !config.clients.rows_elsewhere();

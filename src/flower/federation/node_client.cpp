@@ -160,11 +160,9 @@ int64_t own_test_rows(const Experiment& e, int64_t client) {
   const auto& place = e.fabric.place;
   const auto& config = place.config;
   if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
-  const auto from = config.own_rows(client, 0);
-  const auto task = find_task("files", from);
-  const auto set = test_rows(task, from);
-  check_task(*place.model, place.tokenizer, task, set, place.evaluation());
-  return static_cast<int64_t>(set.rows.size());
+  const auto rows = place.test_rows({.task = "files", .own_of = client});
+  check_task(*place.model, *rows, place.evaluation());
+  return static_cast<int64_t>(rows->rows().size());
 }
 
 void require_same_base(const Offer& offer, const Experiment& e) {
