@@ -19,7 +19,6 @@ class NameList {
   /// \param value  null, a string or a list of strings. \param place  its place, for errors
   NameList(const OrderedJson& value, const std::string& place);
   bool empty() const { return names_.empty() && !pattern_; }
-  bool is_pattern() const { return pattern_.has_value(); }
   bool has(std::string_view module) const;
   bool has_whole(std::string_view module) const { return names_.contains(module); }
 
