@@ -337,8 +337,9 @@ void evaluate_model(const EvaluateFlags& flags, ScoreWriter& writer, LeftOut& le
       const auto report = [&, budget = budget, name = task.task().name](int64_t done, int64_t all) {
         writer.progress(name, budget, done, all);
       };
-      auto score = evaluate_task(*opened.model, tokenizer, forward, task, options,
-                                 flags.predictions.empty() ? nullptr : &predictions, report);
+      RowOutputs outputs;
+      if (!flags.predictions.empty()) outputs.predictions = &predictions;
+      auto score = evaluate_task({*opened.model, tokenizer, forward}, task, options, outputs, report);
       score.budget = budget;
       writer.score(score, predictions);
     }

@@ -141,7 +141,7 @@ OrderedJson evaluated(const Job& job, const CausalLm& model, const ForwardOption
     const auto set = rows_of(job, task);
     const EvaluationOptions options{.max_new_tokens = job.tokens, .batch_size = job.batch, .cache = cache_of(job)};
     const PreparedTask prepared(find_task(task, {.path = job.data}), set, tokenizer, model.spec(), options);
-    const auto score = evaluate_task(counted, tokenizer, forward, prepared, options);
+    const auto score = evaluate_task({counted, tokenizer, forward}, prepared, options);
     const auto rows = static_cast<double>(score.rows);
     double through = 0, least = 0;
     for (const int64_t pass : counted.take_passes()) {

@@ -33,9 +33,9 @@ void warn_of_threads(const Launch& launch, int64_t threads) {
 }
 
 /// \throws kConfig naming the keys in which the command line of this rank asks for another run
-ExperimentConfig config_of_leader(const std::string& told, const RunRequest& request) {
+ExperimentConfig config_of_leader(const std::string& text, const RunRequest& request) {
   constexpr const char* kPlace = "the config of rank 0";
-  const Json json = parse_json(told, kPlace);
+  const Json json = parse_json(text, kPlace);
   const JsonView view(json, kPlace);
   auto config = ExperimentConfig::read(config::Table::parse(view.at("config").string(), kPlace));
   const auto begun_with = view.at("settings").strings();

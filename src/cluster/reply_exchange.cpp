@@ -42,9 +42,9 @@ ReplySizes sizes_in(const Reply& reply) {
   return sizes;
 }
 
-ReplySizes sizes_from(const at::Tensor& text_N, const std::string& place) {
-  const Json json = parse_json(text_of(text_N), place);
-  return record::read<ReplySizes>(JsonView(json, place));
+ReplySizes sizes_from(const at::Tensor& text_N, const std::string& source) {
+  const Json json = parse_json(text_of(text_N), source);
+  return record::read<ReplySizes>(JsonView(json, source));
 }
 
 at::Tensor received_part(Collective& group, int from, int64_t size) {
@@ -92,16 +92,16 @@ Reply receive_reply(Collective& group, int from, const ReplyHeader& expected) {
   ReplyHeader header;
   group.receive(bytes_of(header), from);
   expected.check(header);
-  const auto place = concat("a reply of rank ", from);
+  const auto source = concat("a reply of rank ", from);
   const auto message = received_part(group, from, header.message);
   const auto payload = received_part(group, from, header.payload);
-  auto reply = std::get<Reply>(from_parts(text_of(message), payload, place));
+  auto reply = std::get<Reply>(from_parts(text_of(message), payload, source));
   const auto memory = received_part(group, from, header.memory);
-  if (header.memory > 0) reply.memory = decode_safetensors(memory, place).tensors;
-  auto sizes = sizes_from(received_part(group, from, header.sizes), place);
+  if (header.memory > 0) reply.memory = decode_safetensors(memory, source).tensors;
+  auto sizes = sizes_from(received_part(group, from, header.sizes), source);
   reply.task_size = std::move(sizes.task);
   if (sizes.remote_upload) reply.upload = RemoteUpload{std::move(*sizes.remote_upload)};
-  EK_CHECK(reply.client == header.client, kData, place, ": of client ", reply.client, ", announced was ",
+  EK_CHECK(reply.client == header.client, kData, source, ": of client ", reply.client, ", announced was ",
            header.client);
   return reply;
 }

@@ -59,16 +59,16 @@ at::Tensor mapped_bytes(const fs::path& file) {
       const_cast<std::byte*>(bytes.data()), {static_cast<int64_t>(bytes.size())}, [mapping](void*) {}, at::kByte);
 }
 
-class Follower {
+class Worker {
  public:
-  Follower(ProcessGroup& member, Experiment& e, const StopRequest& stop)
-      : member_(member), server_(e.server), here_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
+  Worker(ProcessGroup& member, Experiment& e, const StopRequest& stop)
+      : member_(member), server_(e.server), local_(e.fabric), stop_(stop), commands_(member), scratch_(member) {}
 
   /// \return false when it was the last one
-  bool obey(const Command& command) {
+  bool execute(const Command& command) {
     switch (command.order) {
       case Order::kNews:
-        hear_news(command);
+        apply_update(command);
         return true;
       case Order::kTrain:
         train(command);
@@ -94,16 +94,16 @@ class Follower {
     return command.shares.at(static_cast<size_t>(member_.group_rank()));
   }
 
-  void hear_news(const Command& command) {
+  void apply_update(const Command& command) {
     const auto bytes = commands_.shared(command.bytes, concat("news of round ", command.round));
-    here_.announce(server_.clients, std::get<StateUpdate>(from_bytes(bytes, "news of rank 0")));
+    local_.announce(server_.clients, std::get<StateUpdate>(from_bytes(bytes, "news of rank 0")));
   }
 
   void train(const Command& command) {
     const auto what = concat("the state of round ", command.round + 1);
     state_ = decode_state(commands_.shared(command.bytes, what), command.round, what);
-    here_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
-    state_.common = here_.place.shared->common();
+    local_.remember(decode_memories(commands_.shared(command.memory_bytes, what), what));
+    state_.common = local_.context.shared->common();
     view_ = server_.draw(state_);
     tasks_.emplace(server_, state_, view_);
     EK_CHECK(ids_of(view_.participants) == command.participants, kInternal, "rank ", member_.rank(), " draws ",
@@ -113,10 +113,10 @@ class Follower {
     begin_round(command.round);
     auto missing = server_.profiles(trained_);
     std::erase_if(missing, [&](const ClientProfile& client) { return journal_->holds(client.id); });
-    here_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return tasks_->make(client); },
-                             .on_reply = [&](const Reply& reply) { store(reply); },
-                             .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
-                             .encodes = true});
+    local_.exchange(missing, {.task_of = [&](const ClientProfile& client) { return tasks_->make(client); },
+                              .on_reply = [&](const Reply& reply) { store(reply); },
+                              .on_progress = [&](const ClientProgress& done) { tell_progress(command, done); },
+                              .encodes = true});
     send(command, [&](int64_t client) { return stored_reply(client); });
   }
 
@@ -186,7 +186,7 @@ class Follower {
 
   void sum_gradients(const Command& command) {
     std::map<int64_t, Reply> replies;
-    here_.exchange(
+    local_.exchange(
         server_.profiles(own(command)),
         {.task_of = [&](const ClientProfile& client) { return Task{.client = client, .ask = command.ask.value()}; },
          .on_reply = [&](Reply reply) { replies[reply.client] = std::move(reply); }});
@@ -198,8 +198,8 @@ class Follower {
     member_.check();
     ask_stop();
     const auto now = std::chrono::steady_clock::now();
-    if (now - told_ < std::chrono::milliseconds(500)) return;
-    told_ = now;
+    if (now - last_progress_ < std::chrono::milliseconds(500)) return;
+    last_progress_ = now;
     member_.post(progress_key(command.exchange, member_.group_rank()),
                  concat(done.client, ' ', done.steps, ' ', done.tokens));
   }
@@ -210,7 +210,7 @@ class Follower {
 
   ProcessGroup& member_;
   const Server& server_;
-  LocalFabric& here_;
+  LocalFabric& local_;
   const StopRequest& stop_;
   Commands commands_;
   Scratch scratch_;
@@ -221,22 +221,22 @@ class Follower {
   std::optional<TrainingTasks> tasks_;
   std::optional<RoundJournal> journal_;
   int64_t journal_round_ = -1;
-  std::chrono::steady_clock::time_point told_{};
+  std::chrono::steady_clock::time_point last_progress_{};
 };
 
 }  // namespace
 
 void run_worker(ProcessGroup& member, Experiment& experiment, const StopRequest& stop) {
-  Follower follower(member, experiment, stop);
+  Worker worker(member, experiment, stop);
   for (;;) try {
-      while (follower.obey(follower.next())) {
+      while (worker.execute(worker.next())) {
       }
       return;
     } catch (const Error& error) {
       if (!member.options().regroup || !member.broken()) throw;
       log::error("[cluster] ", error.what());
       member.regroup();
-      follower.begin_again();
+      worker.begin_again();
     }
 }
 

@@ -165,14 +165,14 @@ struct Answering {
 
 }  // namespace
 
-TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const PreparedTask& task, const EvaluationOptions& options, bool whole_outputs,
-                        const std::string& key, const std::function<void(int64_t, int64_t)>& on_progress) {
-  Answering answering{model, tokenizer, forward, task, options, whole_outputs};
+TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
+                        const AnswerSettings& settings, const OnRows& on_progress) {
+  const auto& [model, tokenizer, forward] = evaluated;
+  Answering answering{model, tokenizer, forward, task, options, settings.whole_outputs};
   const size_t rows = task.rows().size();
   TaskAnswers all{std::vector<Prediction>(rows)};
   for (size_t first = 0; first < rows;) {
-    auto batch = get_or_compute(options.journal, key, first, [&] { return answering.answer_from(first); });
+    auto batch = get_or_compute(options.journal, settings.key, first, [&] { return answering.answer_from(first); });
     first += hand_over(batch, std::span(all.predictions).subspan(first));
     all.context_cut += batch.context_cut;
     all.seconds += batch.seconds;

@@ -13,6 +13,13 @@
 
 namespace evenkeel {
 
+/// The model that is evaluated. Borrows all three.
+struct EvaluatedModel {
+  const CausalLm& model;
+  const Tokenizer& tokenizer;  ///< the one that prepared the task; it decodes the outputs
+  const ForwardOptions& forward;
+};
+
 /// Answers to the rows of a task.
 struct TaskAnswers {
   std::vector<Prediction> predictions;  ///< one per row: output, gold; if ranked, also ranked, nll, answer_tokens
@@ -20,14 +27,19 @@ struct TaskAnswers {
   double seconds = 0;                   ///< time of all batches, including those of an earlier process
 };
 
+/// Called with the number of rows done and of all rows. It may throw to end the evaluation.
+using OnRows = std::function<void(int64_t done, int64_t rows)>;
+
+/// How answer_rows() generates and stores.
+struct AnswerSettings {
+  bool whole_outputs = true;  ///< false: an output ends where no further text can change the extracted answer
+  std::string key{};          ///< key of the batches in the journal
+};
+
 /// Answers rows as evaluate_task() describes.
-/// \param tokenizer      the one that prepared `task`
-/// \param whole_outputs  false: an output ends where no further text can change the extracted answer
-/// \param key            key of the batches in the journal
 /// \throws kNumeric naming task and first row whose logits are not finite
-TaskAnswers answer_rows(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const PreparedTask& task, const EvaluationOptions& options, bool whole_outputs,
-                        const std::string& key, const std::function<void(int64_t done, int64_t rows)>& on_progress);
+TaskAnswers answer_rows(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
+                        const AnswerSettings& settings, const OnRows& on_progress);
 
 /// Checks that answer_rows() accepts the prompts, without computing anything.
 /// \param shape  a model, possibly without weights

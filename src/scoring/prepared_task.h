@@ -1,6 +1,6 @@
-/// \file  The test rows of a task, checked and tokenised for evaluation. Tokens depend on the tokenizer, the template and
-/// the lengths of an evaluation, but on no weights, budget or adapter. One PreparedTask therefore serves all evaluations
-/// of a run.
+/// \file  The test rows of a task, checked and tokenised for evaluation. Tokens depend on the tokenizer, the template
+/// and the lengths of an evaluation, but on no weights, budget or adapter. One PreparedTask therefore serves all
+/// evaluations of a run.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ class PreparedTask {
   /// Tasks whose answers are generated: the prompt of a row, and whether its context lost its tail.
   std::vector<int64_t> prompt(size_t row) const { return prompts_.at(row); }
   bool is_context_cut(size_t row) const { return is_context_cut_[row]; }
-  /// Returns true if answers of each row are weighed by their likelihood: all allowed answers of a choice, and the first
-  /// reference of free text. answers() and answer_tokens() then have one entry per answer.
+  /// Returns true if answers of each row are weighed by their likelihood: all allowed answers of a choice, and the
+  /// first reference of free text. answers() and answer_tokens() then have one entry per answer.
   bool weighs_answers() const { return !answers_.empty(); }
   const std::vector<std::string>& answers(size_t row) const { return answers_[row]; }
   /// Returns the tokens of each answer after the prompt.

@@ -116,7 +116,6 @@ ItemScores items_of(AnswerKind kind, std::span<const Prediction> predictions) {
 }
 
 using Clock = std::chrono::steady_clock;
-using OnRows = std::function<void(int64_t done, int64_t rows)>;
 
 /// Computes the likelihoods of rows [first, first + count) of those that kept an answer, as predictions.
 AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const std::string& task,
@@ -135,16 +134,17 @@ AnsweredBatch weigh(const CausalLm& model, const ForwardOptions& forward, const 
   return batch;
 }
 
-void weigh_answers(const CausalLm& model, const ForwardOptions& forward, const PreparedTask& task,
-                   const EvaluationOptions& options, std::span<Prediction> predictions, TaskScore& score,
-                   const OnRows& on_progress) {
+/// Fills in predictions and score of a task with Scoring::kNll.
+void weigh_answers(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
+                   std::span<Prediction> predictions, TaskScore& score, const OnRows& on_progress) {
   const auto& whole = task.examples();
   const auto rows = task.rows();
   std::vector<Prediction> weighed(whole.examples.size());
   double nll = 0;
   for (size_t first = 0; first < weighed.size();) {
-    auto batch = get_or_compute(options.journal, options.journal_key, first,
-                                [&] { return weigh(model, forward, task.task().name, whole.examples, first); });
+    auto batch = get_or_compute(options.journal, options.journal_key, first, [&] {
+      return weigh(evaluated.model, evaluated.forward, task.task().name, whole.examples, first);
+    });
     score.seconds += batch.seconds;
     for (const size_t end = first + hand_over(batch, std::span(weighed).subspan(first)); first < end; ++first) {
       nll += weighed[first].nll;
@@ -166,24 +166,24 @@ void check_task(const CausalLm& shape, const PreparedTask& task, const Evaluatio
   if (task.task().scoring != Scoring::kNll) check_prompts(shape, task, options);
 }
 
-TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
-                        const PreparedTask& task, const EvaluationOptions& options,
-                        std::vector<Prediction>* predictions, const std::function<void(int64_t, int64_t)>& on_progress,
-                        ItemScores* items) {
+TaskScore evaluate_task(const EvaluatedModel& evaluated, const PreparedTask& task, const EvaluationOptions& options,
+                        const RowOutputs& outputs, const OnRows& on_progress) {
   EK_CHECK(options.batch_size > 0, kConfig, "evaluation batch size is ", options.batch_size, ", allowed: 1 or more");
   EK_CHECK(task.fits(options), kInternal, "task ", task.task().name, " was prepared for other lengths");
   TaskScore score;
   score.task = task.task().name;
-  score.top_k = forward.router.top_k > 0 ? forward.router.top_k : model.spec().top_k;
+  const int64_t top_k = evaluated.forward.router.top_k;
+  score.top_k = top_k > 0 ? top_k : evaluated.model.spec().top_k;
   score.rows = static_cast<int64_t>(task.rows().size());
   score.questions = task.questions();
   std::vector<Prediction> all(task.rows().size());
   if (task.task().scoring == Scoring::kNll) {
-    weigh_answers(model, forward, task, options, all, score, on_progress);
+    weigh_answers(evaluated, task, options, all, score, on_progress);
   } else {
+    const bool whole = outputs.predictions != nullptr;
     const auto key =  // older journals hold answers without likelihoods
-        concat(options.journal_key, "; with likelihoods", predictions ? "" : "; outputs as far as they are read");
-    auto answers = answer_rows(model, tokenizer, forward, task, options, predictions != nullptr, key, on_progress);
+        concat(options.journal_key, "; with likelihoods", whole ? "" : "; outputs as far as they are read");
+    auto answers = answer_rows(evaluated, task, options, {whole, key}, on_progress);
     all = std::move(answers.predictions);
     score.context_cut = answers.context_cut;
     score.seconds = answers.seconds;
@@ -192,8 +192,8 @@ TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const
     score.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   }
   score.log_likelihood = mean_log_likelihood(all);
-  if (items) *items = items_of(score.kind, all);
-  if (predictions) *predictions = std::move(all);
+  if (outputs.items) *outputs.items = items_of(score.kind, all);
+  if (outputs.predictions) *outputs.predictions = std::move(all);
   return score;
 }
 

@@ -217,7 +217,7 @@ TEST(EvaluateTask, RowsThatAreNotRankedHaveNoLogLikelihood) {
   const auto rows = some_rows(3);
   ItemScores items;
   const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("boolq"), {rows},
-                                   {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
+                                            {.max_new_tokens = 2, .likelihood = false}, nullptr, {}, &items);
   EXPECT_FALSE(score.log_likelihood);
   EXPECT_FALSE(record::write(score).contains("log_likelihood"));
   EXPECT_TRUE(items.log_likelihood.empty());
@@ -284,7 +284,8 @@ TEST(EvaluateTask, OfFreeTextTheLikelihoodOfTheFirstReferenceIsComputed) {
   std::vector<Prediction> with, without;
   ItemScores items;
   EvaluationOptions options{.max_new_tokens = 7, .batch_size = 2};
-  const auto score = testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
+  const auto score =
+      testing::evaluate_task(*model, tokenizer(), {}, find_task("telequad"), set, options, &with, {}, &items);
   const auto prompt = evaluation_prompt(set.rows[0], PromptTemplate::kPaper);  // the others are cut
   EXPECT_NEAR(with[0].nll, -logprob_after(*model, prompt, "word3"), 1e-4);
   EXPECT_EQ(with[2].answer_tokens, 0);

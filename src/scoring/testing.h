@@ -10,11 +10,10 @@ namespace evenkeel::testing {
 /// Prepares the rows for the model and evaluates it on them. \see evenkeel::evaluate_task
 inline TaskScore evaluate_task(const CausalLm& model, const Tokenizer& tokenizer, const ForwardOptions& forward,
                                const TaskInfo& task, const TaskRows& set, const EvaluationOptions& options,
-                               std::vector<Prediction>* predictions = nullptr,
-                               const std::function<void(int64_t done, int64_t rows)>& on_progress = {},
+                               std::vector<Prediction>* predictions = nullptr, const OnRows& on_progress = {},
                                ItemScores* items = nullptr) {
   const PreparedTask prepared(task, set, tokenizer, model.spec(), options);
-  return evenkeel::evaluate_task(model, tokenizer, forward, prepared, options, predictions, on_progress, items);
+  return evenkeel::evaluate_task({model, tokenizer, forward}, prepared, options, {predictions, items}, on_progress);
 }
 
 }  // namespace evenkeel::testing

@@ -1,5 +1,5 @@
-/// \file  Compares gradients of experts with pseudo-gradients that stand in for them: cosines over experts that no token
-/// reached, and cosines for permuted experts. fed/run/pg_alignment.h measures a run with it.
+/// \file  Compares gradients of experts with pseudo-gradients that stand in for them: cosines over experts that no
+/// token reached, and cosines for permuted experts. fed/run/pg_alignment.h measures a run with it.
 /// Dimension names: E experts.
 #pragma once
 
@@ -55,8 +55,8 @@ std::vector<GradientAlignment> gradient_alignment(std::span<const ExpertGradient
 TensorMap idle_experts(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
                        int64_t batch_size);
 
-/// Returns copies of the adapters of `forward` whose A and B have gradients: the sum over batches of the gradient of the
-/// mean loss per target.
+/// Returns copies of the adapters of `forward` whose A and B have gradients: the sum over batches of the gradient of
+/// the mean loss per target.
 /// \throws kConfig when no row has a target
 AdapterState with_loss_gradients(const CausalLm& model, ForwardOptions forward, std::span<const Example> rows,
                                  int64_t batch_size);

@@ -60,17 +60,17 @@ LocalTraining ClientContext::training() const {
 }
 
 ForwardOptions ClientContext::forward(const LocalSetup& setup) const {
-  const auto there = shared->residence(model->device());
+  const auto residence = shared->residence(model->device());
   return {.adapters = &setup.adapters,
-          .base_change = there ? &there->common.base_change : &shared->common().base_change,
+          .base_change = residence ? &residence->common.base_change : &shared->common().base_change,
           .router = setup.router,
           .compute = config.model.compute()};
 }
 
-LocalSetup ClientContext::placed(LocalSetup setup) const {
-  const auto there = shared->residence(model->device());
-  if (!there) return setup;
-  auto copies = there->copies;
+LocalSetup ClientContext::on_device(LocalSetup setup) const {
+  const auto residence = shared->residence(model->device());
+  if (!residence) return setup;
+  auto copies = residence->copies;
   return copied(setup, copies);
 }
 

@@ -60,7 +60,7 @@ struct ClientContext {
   LocalTraining training() const;
   ForwardOptions forward(const LocalSetup& setup) const;  ///< borrows `setup`, a result of placed()
   /// Copies `setup` to the device of the base. On the processor it is returned unchanged.
-  LocalSetup placed(LocalSetup setup) const;
+  LocalSetup on_device(LocalSetup setup) const;
   EvaluationOptions evaluation() const;  ///< borrows bert_scorer and answers
   /// Reads, checks and tokenises test rows, or returns those of an earlier call. The model may be without weights.
   /// \throws kData, kIo as test_rows() and PreparedTask; kData for a row that is not there

@@ -64,7 +64,7 @@ struct SumGradients {
 /// Asks a client that never trains to score one task with the broadcast in Task::payload. The reply holds a Scored.
 struct Score {
   std::string task;
-  std::string reading{};                ///< rank evaluation mode, a or b (TaskScore::reading)
+  std::string rank_eval_mode{};         ///< rank evaluation mode, a or b (TaskScore::reading)
   ServedBy served_by = ServedBy::kRun;  ///< other than kRun: the payload is the exported adapter and is used as it is
   bool predictions = false;
   bool own_rows = false;  ///< true: score the client's own test rows; false: the task's
@@ -74,7 +74,7 @@ struct Score {
 
   void visit(auto& field) {
     field("task", task);
-    field("reading", reading);
+    field("reading", rank_eval_mode);
     field.optional("served_by", served_by);
     field("predictions", predictions);
     field.optional("own_rows", own_rows);
@@ -146,11 +146,11 @@ using Message = std::variant<StateUpdate, Task, Reply>;
 /// \param payload_N  [N] uint8; undefined or empty if the message has no payload. The message keeps a reference to it.
 /// \param place      the sender, for error messages
 /// \throws kData when header and payload are not a message
-Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& place);
+Message from_parts(std::string_view header, const at::Tensor& payload_N, const std::string& source);
 /// Decodes a message from the bytes of to_bytes().
 /// \param place  the sender, for error messages
 /// \throws kData when the bytes are not a message
-Message from_bytes(const at::Tensor& bytes_N, const std::string& place);
+Message from_bytes(const at::Tensor& bytes_N, const std::string& source);
 
 /// Maps a kind of content to its size in bytes.
 using Traffic = std::map<std::string, int64_t>;

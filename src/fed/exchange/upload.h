@@ -1,5 +1,5 @@
-/// \file  The upload of a reply: the tensors that a client sends after a task, in one of four forms. The form says where
-/// the upload is and whether it is encoded.
+/// \file  The upload of a reply: the tensors that a client sends after a task, in one of four forms. The form says
+/// where the upload is and whether it is encoded.
 #pragma once
 
 #include <cstdint>

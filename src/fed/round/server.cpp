@@ -237,7 +237,7 @@ ServerState Server::aggregate(const ServerState& state, const RoundView& round, 
 }
 
 ClientProfile Server::evaluator(const EvaluationPoint& point) const {
-  const bool cut = point.reading == "a";
+  const bool cut = point.rank_eval_mode == "a";
   const auto rank_at = [&] {
     return point.client ? clients.at(static_cast<size_t>(point.client->id)).rank
                         : config.method.entry().rank(point.budget, config.lora.rank);
@@ -251,7 +251,7 @@ ClientProfile Server::evaluator(const EvaluationPoint& point) const {
 }
 
 Task Server::scoring_task(const ServerState& state, const EvaluationPoint& point, Score ask) const {
-  ask.reading = point.reading;
+  ask.rank_eval_mode = point.rank_eval_mode;
   ask.served_by = point.served_by;
   ask.own_rows = point.own_rows();
   const auto client = evaluator(point);

@@ -24,7 +24,7 @@ namespace evenkeel {
 /// One way to evaluate the global state: a budget and, with a rank method, a rank evaluation mode.
 struct EvaluationPoint {
   double budget = 1.0;
-  std::string reading{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
+  std::string rank_eval_mode{};  ///< rank evaluation mode, a or b (TaskScore::reading); empty: no rank method
   ServedBy served_by = ServedBy::kRun;
   std::optional<ClientOfScore> client{};  ///< evaluate at this client's rank, on the rows that it names
 

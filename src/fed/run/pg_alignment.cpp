@@ -13,7 +13,7 @@ namespace evenkeel {
 namespace {
 
 LocalSetup setup_at(const Experiment& e, const ServerState& state, double budget) {
-  return Client(e.fabric.place, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
+  return Client(e.fabric.context, {}).prepare(e.server.scoring_task(state, {.budget = budget}, {}));
 }
 
 /// Returns which experts get no token at the smallest client's budget. \return layer -> [E] bool
@@ -21,7 +21,7 @@ TensorMap idle_at_smallest(const Experiment& e, const ServerState& state, std::s
   const auto weaker = [](const auto& x, const auto& y) { return x.budget < y.budget; };
   const auto weakest = std::min_element(e.server.clients.begin(), e.server.clients.end(), weaker);
   const auto setup = setup_at(e, state, weakest->budget);
-  return idle_experts(*e.fabric.place.model, e.fabric.place.forward(setup), rows, e.server.config.train.batch_size);
+  return idle_experts(*e.fabric.context.model, e.fabric.context.forward(setup), rows, e.server.config.train.batch_size);
 }
 
 /// Returns the adapters of `state` with the gradient of the task loss over `rows`.
@@ -29,7 +29,7 @@ AdapterState with_gradients(const Experiment& e, const ServerState& state, std::
                             AlignMode mode) {
   auto setup = setup_at(e, state, 1.0);
   if (mode == AlignMode::kDense) setup.router.top_k = e.server.model.num_experts;
-  return with_loss_gradients(*e.fabric.place.model, e.fabric.place.forward(setup), rows,
+  return with_loss_gradients(*e.fabric.context.model, e.fabric.context.forward(setup), rows,
                              e.server.config.train.batch_size);
 }
 
@@ -54,7 +54,7 @@ std::vector<Example> held_out_rows(const Experiment& e, int64_t limit) {
   for (const auto& name : e.server.config.evaluate.tasks) {
     const auto from = e.server.config.data.rows(limit, e.server.seed());
     const auto set = test_rows(find_task(name, from), from);
-    auto tokenized = tokenize_rows(set.rows, e.fabric.place.tokenizer,
+    auto tokenized = tokenize_rows(set.rows, e.fabric.context.tokenizer,
                                    e.server.config.data.tokenize_options(e.server.model.end_of_text));
     std::move(tokenized.examples.begin(), tokenized.examples.end(), std::back_inserter(rows));
   }

@@ -107,7 +107,7 @@ class RoundJournal {
   std::vector<std::filesystem::path> waiting_{};      ///< files not flushed yet
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
   std::unique_ptr<Background>
-      beside_{};  ///< background thread, declared last so that it ends first; null if flush_s is 0
+      background_{};  ///< background thread, declared last so that it ends first; null if flush_s is 0
 };
 
 }  // namespace evenkeel

@@ -157,11 +157,11 @@ void require_same(const fs::path& agreed, const ExperimentConfig& offered) {
 /// How many rows of its own the client can be scored on, all of them looked at. \throws kData for rows that cannot be
 /// read or scored
 int64_t own_test_rows(const Experiment& e, int64_t client) {
-  const auto& place = e.fabric.place;
-  const auto& config = place.config;
+  const auto& context = e.fabric.context;
+  const auto& config = context.config;
   if (!scores_clients_rows(config) || !config.has_test_rows(client)) return 0;
-  const auto rows = place.test_rows({.task = "files", .own_of = client});
-  check_task(*place.model, *rows, place.evaluation());
+  const auto rows = context.test_rows({.task = "files", .own_of = client});
+  check_task(*context.model, *rows, context.evaluation());
   return static_cast<int64_t>(rows->rows().size());
 }
 
