@@ -71,7 +71,7 @@ at::Tensor padded_heads(const at::Tensor& x_TGP, int64_t heads, const Layout& la
       .transpose(1, 2);
 }
 
-// Padding follows each sequence, and attention is causal: no token attends to it.
+// Padding follows each sequence. Attention is causal, so no token attends to padding.
 at::Tensor padded_attention(const at::Tensor& q_THP, const at::Tensor& k_TGP, const at::Tensor& v_TGP,
                             const Layout& layout) {
   const int64_t heads = q_THP.size(1);

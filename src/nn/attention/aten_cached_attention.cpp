@@ -12,7 +12,7 @@
 namespace evenkeel::aten {
 namespace {
 
-/// Sequences of rows, one after the other.
+/// Sequences of different lengths, whose rows are stored one after the other.
 struct Ragged {
   explicit Ragged(std::span<const int64_t> counts) : starts{0} {
     for (const int64_t count : counts) {

@@ -65,7 +65,7 @@ struct Attended {
   at::Tensor q_THP, k_TGP, v_TGP, out_THP, logsumexp_TH;
 };
 
-// One sequence and one key/value head.
+// Computes attention for one sequence and one key/value head.
 template <typename T>
 struct SequenceHeads {
   const Attended& of;

@@ -20,7 +20,7 @@ using testing::expect_gradients_match;
 using testing::max_difference;
 using testing::random_tensor;
 
-// softmax(q K^T / sqrt(P)) V with a materialised causal mask, one sequence.
+// Computes softmax(q K^T / sqrt(P)) V for one sequence with a materialised causal mask.
 at::Tensor naive(const at::Tensor& q_LHP, const at::Tensor& k_LGP, const at::Tensor& v_LGP) {
   const int64_t groups = q_LHP.size(1) / k_LGP.size(1), length = q_LHP.size(0);
   const auto q = q_LHP.transpose(0, 1);
@@ -115,7 +115,7 @@ const std::vector<int64_t> kStepsOffsets{0, 5, 6, 80};
 
 struct StepsCase {
   std::string name;
-  int64_t q_norm, k_norm;  // weights; 0: none
+  int64_t q_norm, k_norm;  // number of weights; 0: no norm
   std::optional<double> clip;
   bool turned;
 };
@@ -130,13 +130,13 @@ const std::vector<StepsCase> kStepsCases{
     {"normalised keys alone", 0, kStepsWidth, 0.7, false},
 };
 
-/// q, k, v as projected, then the weights of the norms there are.
+/// Returns q, k and v before the steps, then the weights of the norms.
 std::vector<at::Tensor> inputs_of(const StepsCase& one, at::ScalarType dtype) {
   const int64_t tokens = kStepsOffsets.back();
   std::vector<at::Tensor> inputs{random_tensor({tokens, kStepsHeads, kStepsWidth}, 1, dtype),
                                  random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 2, dtype),
                                  random_tensor({tokens, kStepsKeyHeads, kStepsWidth}, 3, dtype)};
-  inputs[0][3][2][1] = 0.7;  // a bound itself passes its gradient on
+  inputs[0][3][2][1] = 0.7;  // a value at the bound passes its gradient on
   if (one.q_norm > 0) inputs.push_back(random_tensor({one.q_norm}, 4, dtype));
   if (one.k_norm > 0) inputs.push_back(random_tensor({one.k_norm}, 5, dtype));
   return inputs;

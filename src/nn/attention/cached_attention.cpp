@@ -17,11 +17,11 @@ namespace evenkeel {
 namespace {
 
 constexpr int64_t kPieceRows = 64;   // queries per piece: their scores stay in the cache
-constexpr int64_t kMinGemmRows = 4;  // from so many queries on, a GEMM is faster than dot products
+constexpr int64_t kMinGemmRows = 4;  // with at least so many queries, a GEMM is faster than dot products
 constexpr int64_t kMinGemmKeys = 8;
 
-/// Consecutive queries of one sequence. The first one attends to `visible` tokens, itself included; each next one to
-/// one more.
+/// Consecutive queries of one sequence. The first query attends to `visible` tokens, itself included. Each later query
+/// attends to one more.
 struct QueryRows {
   size_t sequence;
   int64_t first, count, visible;
@@ -112,7 +112,7 @@ bool use_gemm(const RunQueries& meeting) { return meeting.count >= kMinGemmRows 
 template <typename T>
 class HeadPass {
  public:
-  /// \param q  of the piece's first query and this head; rows of q and `out` are `stride` elements apart
+  /// \param q  queries of the piece and of this head; rows of q and `out` are `stride` elements apart
   HeadPass(const QueryPiece& piece, std::span<const RunQueries> meetings, const KvShape& shape, int64_t layer,
            int64_t kv_head, AttentionScratch<T>& scratch)
       : piece_(piece),

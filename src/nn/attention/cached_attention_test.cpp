@@ -31,7 +31,7 @@ struct Part {
   at::Tensor of(const at::Tensor& x) const { return x.slice(0, from, to); }
 };
 
-/// Appends the parts to the cache's sequences. \return what attention gives at the parts' positions, end to end
+/// Appends the parts to the cache's sequences. Returns the output of cached attention at their positions, concatenated.
 at::Tensor append(KvCache& cache, const std::vector<Part>& parts) {
   std::vector<int64_t> offsets{0};
   std::vector<at::Tensor> q, k, v;
@@ -66,7 +66,7 @@ TEST(CachedAttention, GivesWhatTheWholeSequenceGives) {
   for (const auto type : {at::kFloat, at::kDouble}) {
     const Text one(9, 1, type), other(4, 4, type);
     auto cache = opened({9, 4}, type);
-    // Prompts of 5 and 2, then a block of 3 and 1 more, then what is left.
+    // Appends prompts of 5 and 2 tokens, then a block of 3 and 1, then all other tokens.
     for (const auto& parts : std::vector<std::vector<Part>>{
              {{&one, 0, 5}, {&other, 0, 2}}, {{&one, 5, 8}, {&other, 2, 3}}, {{&one, 8, 9}, {&other, 3, 4}}})
       EXPECT_LT(max_difference(append(cache, parts), expected(parts)), tolerance(type));
@@ -96,7 +96,7 @@ TEST(CachedAttention, TakesLongSequencesApartAndManyShortOnesTogether) {
   EXPECT_LT(max_difference(append(many, ends), expected(ends)), 1e-12);
 }
 
-/// A text that begins with the first `shared` positions of another.
+/// Returns a text that begins with the first `shared` positions of `other`.
 Text grown(const Text& other, int64_t shared, int64_t length, uint64_t seed) {
   Text text(length, seed);
   for (auto [mine, theirs] : {std::pair(&text.q, &other.q), std::pair(&text.k, &other.k), std::pair(&text.v, &other.v)})

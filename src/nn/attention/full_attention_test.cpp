@@ -11,7 +11,7 @@ namespace {
 using testing::max_difference;
 using testing::random_tensor;
 
-// One sequence, head by head. [L, H, P] -> [L, H * P]
+// Computes full attention of one sequence, head by head. [L, H, P] -> [L, H * P]
 at::Tensor plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   std::vector<at::Tensor> heads;
   for (int64_t h = 0; h < q.size(1); ++h) {

@@ -13,7 +13,7 @@ using testing::random_tensor;
 
 at::Tensor rows_of(std::vector<int64_t> rows) { return at::tensor(rows, at::kLong); }
 
-const std::vector<int64_t> kRows{0, 1, 2, 0, 1, 3, 0, 1, 2};  // nine tokens on four rows
+const std::vector<int64_t> kRows{0, 1, 2, 0, 1, 3, 0, 1, 2};  // nine tokens that share four rows
 const std::vector<int64_t> kFirsts{0, 1, 2, 5};
 
 TEST(SharedRows, ATokensCopyIsItsRow) {

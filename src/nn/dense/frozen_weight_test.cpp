@@ -60,7 +60,7 @@ TEST(FrozenWeight, RoundsActivationsWhereItIsLargeAndOfAFormatThatTheKernelTakes
   }
 }
 
-// Where the processor has tiles, both use its registers for them.
+// On a processor with AMX both kernels use the tile registers. Neither may disturb the other's results.
 TEST(FrozenWeight, TilesAndTheLibraryLeaveEachOtherTheirProducts) {
   const auto x = random_tensor({70, 512}, 1, at::kFloat);
   const FrozenWeight w(random_tensor({600, 512}, 2, at::kBFloat16));

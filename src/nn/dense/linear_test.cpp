@@ -42,7 +42,7 @@ TEST(Linear, AFrozenWeightGetsNoGradient) {
   EXPECT_FALSE(w.grad().defined());
 }
 
-// dy is zero but for every fourth row, as that of a last layer whose loss covers answers alone.
+// Only every fourth row of dy is not zero, as in a last layer whose loss covers answers only.
 TEST(Linear, RowsWithoutAGradientAreLeftOutAndChangeNothing) {
   const int64_t rows = 12, in = 5, out = 4, rank = 3;
   const auto x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2);

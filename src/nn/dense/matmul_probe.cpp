@@ -103,7 +103,7 @@ std::vector<Candidate> candidates(const ProbeCell& cell, std::span<const FrozenW
     if (kernel == MatmulKernel::kBf16Tile && !has_bfloat16_tiles()) continue;
     if (kernels::supported_kernel(stored(weights[0]), kernel) != kernel) continue;
     auto& one = all.emplace_back(Candidate{{cell.context, cell.direction, cell.rows, kernel}});
-    seconds(one.cell, weights.first(1), operands);  // the library writes its code at the first product of a shape
+    seconds(one.cell, weights.first(1), operands);  // the library compiles its kernel at the first product of a shape
     one.trial = seconds(one.cell, some, operands) / share;
   }
   return all;

@@ -1,4 +1,4 @@
-// Engine aten's experts beside the kernels' in float64, on EVENKEEL_TEST_DEVICE.
+// Compares the experts of engine aten, on EVENKEEL_TEST_DEVICE, with those of the CPU kernels in float64.
 #include "nn/moe/experts.h"
 
 #include <ATen/ATen.h>
@@ -20,13 +20,13 @@ struct Sizes {
   int64_t tokens, hidden, width, experts, top_k, rank;
 };
 
-/// LoraPair which projections an adapter stands, and whether a change of the base does.
+/// Sizes of a call, the projections that have an adapter, and whether the base has a change.
 struct Shape {
   Sizes sizes;
   bool gate = true, up = true, down = true, change = false;
 };
 
-/// All tensors of one call, float64 on a processor; the last expert gets no token.
+/// All tensors of one call, in float64 on the CPU. The last expert gets no token.
 struct Call {
   explicit Call(const Shape& s) : shape(s) {
     const auto& [tokens, hidden, width, experts, top_k, rank] = s.sizes;
@@ -55,7 +55,7 @@ struct Result {
   std::vector<at::Tensor> gradients;
 };
 
-/// y and the gradients of x, weights and factors, of a fixed direction.
+/// Returns y and the gradients of x, weights and factors for a fixed direction.
 Result result_of(const Call& call, at::ScalarType type, at::ScalarType stored, c10::Device device,
                  const Compute& compute) {
   const auto leaf = [&](const at::Tensor& t) { return t.to(stored).to(device, type).clone().requires_grad_(true); };
@@ -108,7 +108,7 @@ TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat64) {
 
 TEST(AtenExperts, AreTheKernelsAtEveryRankInFloat32) {
   for (const int64_t rank : {1, 5, 20, 32}) expect_alike({{37, 64, 32, 6, 3, rank}}, at::kFloat, kAtenWide, 1e-5);
-  expect_alike({{11, 12, 7, 5, 2, 3}}, at::kFloat, kAtenWide, 1e-5);  // strides that the grouped product refuses
+  expect_alike({{11, 12, 7, 5, 2, 3}}, at::kFloat, kAtenWide, 1e-5);  // strides that at::_grouped_mm does not support
 }
 
 TEST(AtenExperts, AreNearTheKernelsInBFloat16) {

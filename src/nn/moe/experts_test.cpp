@@ -38,7 +38,7 @@ StackedFactors make_factors(int64_t experts, int64_t width, int64_t hidden, int6
       {random_tensor({experts, rank, width}, 35, dtype), random_tensor({experts, hidden, rank}, 36, dtype), {}, 0.7}};
 }
 
-// Token t goes to experts t and t + 1 modulo E - 1: the last expert is idle.
+// Routes token t to experts t and t + 1 modulo E - 1, so the last expert is idle.
 Routing cyclic_routing(int64_t tokens, int64_t experts, int64_t top_k, at::ScalarType dtype = at::kDouble) {
   Routing routing{at::empty({tokens, top_k}, at::kLong), random_tensor({tokens, top_k}, 41, dtype).abs()};
   for (int64_t t = 0; t < tokens; ++t)
@@ -50,7 +50,7 @@ at::Tensor merged(const at::Tensor& w, const LoraFactors* lora, int64_t e) {
   return lora ? w + lora->scaling * at::mm(lora->b[e], lora->a[e]) : w;
 }
 
-// One token-choice at a time, with materialised weights.
+// Computes one token-choice at a time with materialised weights.
 at::Tensor naive(const at::Tensor& x, const Routing& routing, const ExpertWeights& weights,
                  const ExpertFactors& adapters) {
   auto y = at::zeros_like(x);
@@ -202,7 +202,7 @@ TEST(Experts, BitsDoNotDependOnThreadsAndRepeat) {
   }
 }
 
-// Half of all tokens go to one expert, which all threads then share.
+// Half of all tokens go to one expert, which all threads then compute together.
 TEST(Experts, BitsDoNotDependOnThreadsWhenOneExpertHasMostTokens) {
   const int64_t tokens = 200, hidden = 96, width = 80, count = 9;
   const auto weights = make_weights(count, width, hidden, at::kBFloat16);
@@ -238,7 +238,7 @@ TEST(Experts, OfInt8WeightsEqualThoseOfTheNumbersTheyStandFor) {
   EXPECT_LT(max_difference(run(weights), exact) / exact.abs().max().item<double>(), 1e-5);
 }
 
-// As in a last layer whose loss covers answers alone: most rows of dy are zero.
+// Most rows of dy are zero, as in a last layer whose loss covers answers only.
 TEST(Experts, TokensWithoutAGradientAreLeftOutAndChangeNothing) {
   const auto weights = make_weights(kExperts, kWidth, kHidden);
   for (const int64_t k : {1, 2}) {
@@ -246,7 +246,7 @@ TEST(Experts, TokensWithoutAGradientAreLeftOutAndChangeNothing) {
     auto dy = random_tensor({kTokens, kHidden}, 8);
     for (int64_t t = 0; t < kTokens; ++t)
       if (t % 4 != 2) dy[t].zero_();
-    const auto gradients = [&](const at::Tensor& tail) {  // a term far below rounding makes every row live
+    const auto gradients = [&](const at::Tensor& tail) {  // a term far below rounding gives every row a gradient
       auto f = make_factors(kExperts, kWidth, kHidden, kRank);
       const auto x = random_tensor({kTokens, kHidden}, 1).requires_grad_(true);
       const auto gates = routing.weights.clone().requires_grad_(true);

@@ -5,9 +5,9 @@
 namespace evenkeel::kernels {
 namespace {
 
-constexpr int64_t kWork = 3 * 2048 * 1024;  // multiply-adds of a row, as OLMoE's experts have them
+constexpr int64_t kWork = 3 * 2048 * 1024;  // multiply-adds per row of an expert of OLMoE
 
-// One expert a token, so many tokens for each.
+// Builds slots with one expert per token. Expert e has rows[e] tokens.
 ExpertSlots slots_of(const std::vector<int64_t>& rows) {
   std::vector<int64_t> experts;
   for (size_t e = 0; e < rows.size(); ++e)
@@ -26,10 +26,11 @@ TEST(ExpertSlots, AllThreadsDoTogetherWhatOneWouldBeTheLastWith) {
   EXPECT_EQ(slots_of({300}).data_parallel_experts(16, kWork), 1);
 }
 
-// Reading a weight takes as long for one row as for several: sixteen threads read sixteen of them.
+// Reading a weight takes as long for one row as for several, so sixteen threads read sixteen weights in parallel.
 TEST(ExpertSlots, ExpertsOfOneRowEachAreDealtOutHoweverFew) {
   EXPECT_EQ(slots_of(std::vector<int64_t>(16, 1)).data_parallel_experts(16, kWork), 0);
-  EXPECT_EQ(slots_of(std::vector<int64_t>(17, 1)).data_parallel_experts(16, kWork), 1);  // or one thread has two
+  EXPECT_EQ(slots_of(std::vector<int64_t>(17, 1)).data_parallel_experts(16, kWork),
+            1);  // otherwise one thread would process two experts
 }
 
 TEST(ExpertSlots, NothingIsDealtOutToOneThreadNorLittleWork) {
