@@ -90,7 +90,7 @@ TEST(Algebra, TwoClientsOfRankOneAsOnPaper) {
 }
 
 TEST(Algebra, TheSvdOfAProductIsThatOfTheDenseMatrix) {
-  for (const int64_t rank : {1, 4, 9}) {  // 9: more than either side
+  for (const int64_t rank : {1, 4, 9}) {  // 9 is larger than both sides
     for (const int64_t experts : {int64_t{0}, kExperts}) {
       const auto f = factors(rank, 5, 1.7, experts);
       const auto svd = product_svd(f);
@@ -109,7 +109,7 @@ TEST(Algebra, AnUpdateOfNothingHasAnSvdOfZeros) {
   EXPECT_EQ(product_svd(none).s.abs().max().item<double>(), 0);
 }
 
-/// Clients' factors of one site that share `same` of their A, as clients do that began alike.
+/// Returns clients' factors of one site. Their A share the fraction `same`, as clients that started with the same A do.
 std::vector<LoraFactors> clients_of(int64_t count, int64_t rank, double same, int64_t experts, at::ScalarType type) {
   at::manual_seed(31);
   const auto d = at::TensorOptions().dtype(at::kDouble);
@@ -125,7 +125,8 @@ std::vector<LoraFactors> clients_of(int64_t count, int64_t rank, double same, in
   return parts;
 }
 
-// Both ways, below and above the sum of ranks where one takes over, against the dense matrix in float64.
+// Compares both methods, below and above the sum of ranks at which the second one is used, with the dense matrix in
+// float64.
 TEST(Algebra, TheBestFactorsOfManyClientsAreThoseOfTheDenseMatrix) {
   constexpr int64_t kKept = 5;
   for (const int64_t count : {3, 9})
@@ -153,7 +154,7 @@ TEST(Algebra, TheBestFactorsOfManyClientsAreThoseOfTheDenseMatrix) {
 
 TEST(Algebra, WhatIsTooSmallForSquaresIsKeptExactly) {
   auto parts = clients_of(9, 12, 0, 0, at::kDouble);
-  parts[0].b *= 1e-9;  // twelve directions of next to nothing
+  parts[0].b *= 1e-9;  // the update has twelve negligible directions
   const std::vector<double> weights(9, 1.0);
   const auto all = best_factors({{"x", parts}}, weights, [](const at::Tensor& s) { return s.size(0); }).at("x");
   EXPECT_EQ(all.rank(), 108);
@@ -219,7 +220,8 @@ TEST(Algebra, TheNormOfAProductIsTakenOfWhatWasSentAtItsScale) {
   EXPECT_NEAR(squared_product_norm(sent), exact, 1e-6 * exact);
 }
 
-// More matrices than are taken at once, stacks among them: each site is what it is alone, held as it was asked for.
+// There are more matrices than are computed at once, and some are stacks. Each site must equal its separate
+// computation.
 TEST(Algebra, BestFactorsOfManySitesAreThoseOfEachAlone) {
   std::map<std::string, std::vector<LoraFactors>> parts;
   for (int64_t i = 0; i < 70; ++i) {
@@ -240,7 +242,7 @@ TEST(Algebra, BestFactorsOfManySitesAreThoseOfEachAlone) {
   }
 }
 
-// The promise of decision 0014: fp32 factors, any number of rounds, bounded memory.
+// Checks decision 0014: float32 factors, any number of rounds, bounded memory.
 TEST(Algebra, ABaseThatChangesForManyRoundsIsTheFloat64Sum) {
   for (const int64_t experts : {int64_t{0}, kExperts}) {
     AdapterState base;

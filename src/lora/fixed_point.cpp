@@ -21,16 +21,16 @@
 namespace evenkeel {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums, and of some ten terms, stay in the nearest caches
-constexpr int64_t kBlocksAPiece = 64;         // one after another, so that the next can be asked for
-constexpr int64_t kCacheLine = 64;            // bytes
-constexpr size_t kPastCaches = 4 << 20;       // bytes of a result that is not met again in a cache
+constexpr int64_t kBlock = int64_t{1} << 11;  // elements: their sums and some ten terms stay in the first-level cache
+constexpr int64_t kBlocksAPiece = 64;    // processed in order by one thread, so that the next block can be prefetched
+constexpr int64_t kCacheLine = 64;       // bytes
+constexpr size_t kPastCaches = 4 << 20;  // bytes from which a result is too large to be read from a cache afterwards
 constexpr uint16_t kMagnitude16 = 0x7fff;
 constexpr uint32_t kMagnitude32 = 0x7fffffff;
 constexpr uint64_t kMagnitude64 = ~(uint64_t{1} << 63);
 
-/// Values as they are in memory, as they are computed with, and their magnitudes as bits, which are in the order of the
-/// magnitudes; what is not finite comes last.
+/// How values are stored, how they are converted to double, and how their magnitude is compared as an integer. The bits
+/// of magnitudes have the order of the magnitudes; infinity and NaN are the largest.
 struct AsDouble {
   using Stored = double;
   using Bits = uint64_t;
@@ -59,7 +59,7 @@ struct Largest {
   }
 };
 
-/// sum += round(x * factor), to the nearest, ties to even; `first`: without what was there.
+/// Computes sum += round(x * factor), to nearest, ties to even. `first` overwrites instead of adding.
 template <typename As>
 struct Add {
   static EK_INLINE void run(const typename As::Bits* x, double factor, bool first, int64_t* sum, int64_t count) {
@@ -77,7 +77,7 @@ struct Write {
   }
 };
 
-/// Calls do_it(As{}) for what the values are stored as.
+/// Calls do_it(As{}) with the description of the storage type.
 template <typename DoIt>
 auto as_stored(at::ScalarType type, const DoIt& do_it) {
   switch (type) {
@@ -90,7 +90,7 @@ auto as_stored(at::ScalarType type, const DoIt& do_it) {
   }
 }
 
-/// A term as it is read: `of` elements under each weight.
+/// One term of the sum. Each weight applies to `of` consecutive elements.
 class Operand {
  public:
   Operand(const Term& term, size_t index, const std::string& who) : index_(index) {
@@ -113,7 +113,7 @@ class Operand {
   size_t index() const { return index_; }
   const at::Tensor& values() const { return values_; }
 
-  /// max |weight x| over [begin, end); not finite where a value is not.
+  /// Returns max |weight x| over [begin, end), or infinity if a value is not finite.
   double largest(int64_t begin, int64_t end) const {
     double most = 0;
     each_weight(begin, end, [&](int64_t first, int64_t last, double weight) {
@@ -125,7 +125,7 @@ class Operand {
     return most;
   }
 
-  /// Whether [begin, end) can be an Addend.
+  /// Returns whether [begin, end) can be an Addend.
   template <typename As>
   bool of_registers(int64_t begin, int64_t end) const {
     return values_.scalar_type() == c10::CppTypeToScalarType<typename As::Stored>::value &&
@@ -135,20 +135,20 @@ class Operand {
   Addend<typename As::Bits> addend(int64_t begin, double scale) const {
     return {at<As>(begin), weight_at(begin) * scale};
   }
-  /// As largest() of the block that begins there, from what sum_in_registers() saw.
+  /// Returns largest() of the block that begins at `begin`, from the magnitude that sum_in_registers() found.
   template <typename As>
   double largest(int64_t begin, const Addend<typename As::Bits>& seen) const {
     return magnitude(As::read(seen.largest), weight_at(begin));
   }
 
-  /// Asks for [begin, end), what there is of it, before it is read.
+  /// Prefetches the elements of [begin, end) that exist.
   void prefetch(int64_t begin, int64_t end) const {
     const auto* bytes = static_cast<const char*>(data_);
     const int64_t size = values_.element_size(), last = std::min(end, values_.numel()) * size;
     for (int64_t i = begin * size; i < last; i += kCacheLine) __builtin_prefetch(bytes + i);
   }
 
-  /// sum[i - begin] += round(2^exponent weight x[i]).
+  /// Computes sum[i - begin] += round(2^exponent weight x[i]). `to_nothing` overwrites instead of adding.
   void add(int64_t begin, int64_t end, int exponent, bool to_nothing, int64_t* sum) const {
     each_weight(begin, end, [&](int64_t first, int64_t last, double weight) {
       as_stored(values_.scalar_type(), [&](auto as) {
@@ -160,7 +160,7 @@ class Operand {
 
  private:
   static double magnitude(double largest, double weight) {
-    const double weighted = largest * std::abs(weight);  // not a number where 0 would hide an infinity
+    const double weighted = largest * std::abs(weight);  // NaN for an infinity with weight 0
     return std::isfinite(weighted) ? weighted : HUGE_VAL;
   }
   double weight_at(int64_t i) const { return weights_[static_cast<size_t>(i / of_)]; }
@@ -184,7 +184,8 @@ class Operand {
   size_t index_;
 };
 
-/// What everybody must agree on before anything is added: shape and type of the sum, and the largest magnitude.
+/// The values that all processes must agree on before anything is added: shape and type of the sum, and the largest
+/// magnitude.
 class Header {
  public:
   static constexpr size_t kAxes = 6;
@@ -219,7 +220,7 @@ class Header {
 
 std::string who_of(const Terms& terms, size_t i) { return terms.who ? terms.who(i) : concat("term ", i, " of a sum"); }
 
-/// \param header  of all of them, without a magnitude
+/// \param header  set to the common shape and type of the terms, without a magnitude
 std::vector<Operand> operands_of(const Terms& terms, Header& header) {
   std::vector<Operand> operands;
   for (size_t i = 0; i < terms.here; ++i) {
@@ -234,7 +235,7 @@ std::vector<Operand> operands_of(const Terms& terms, Header& header) {
   return operands;
 }
 
-/// The e of the scale. Beyond 2^960 a factor would overflow; nothing is that small.
+/// Returns the exponent e of the scale 2^e. Above 2^960 a factor would overflow; no sum needs such a scale.
 int exponent_of(double magnitude, size_t terms) {
   int above = 0;  // magnitude < 2^above
   std::frexp(magnitude, &above);
@@ -247,9 +248,9 @@ at::Tensor untouched(at::IntArrayRef sizes, at::ScalarType type) {
   return values;
 }
 
-/// Where sums go: to where they are wanted, or as integers to where others add theirs.
+/// The destination of sums: the final values, or int64 sums to which other processes add theirs.
 struct Output {
-  at::Tensor values;  ///< of the header's type, or int64
+  at::Tensor values;  ///< of the header's type, or int64 for partial sums
 
   void write(int64_t begin, int64_t end, const int64_t* sum, int exponent) const {
     const double factor = std::ldexp(1.0, -exponent);
@@ -271,8 +272,8 @@ struct Output {
   }
 };
 
-/// Sums block by block. The scale depends on the largest magnitude of all blocks; each block is summed on the scale of
-/// those seen by then, which is hardly ever another, and again where it was.
+/// Sums block by block. The scale depends on the largest magnitude of all blocks, which is known only at the end. Each
+/// block is first summed with the scale known so far, which is nearly always final, and is summed again otherwise.
 class BlockedSum {
  public:
   BlockedSum(std::vector<Operand> operands, size_t global_term_count, Output output)
@@ -282,7 +283,7 @@ class BlockedSum {
         not_finite_(operands_.size()),
         exponents_(static_cast<size_t>((output_.values.numel() + kBlock - 1) / kBlock), kNone) {}
 
-  /// \return the largest magnitude. \throws kNumeric as fixed_point_sum()
+  /// Sums all blocks with provisional scales. \return the largest magnitude. \throws kNumeric as fixed_point_sum()
   double sum_as_seen(const Terms& terms) {
     raise(largest_of_some());
     each_block([&](size_t block, int64_t begin, int64_t end) {
@@ -295,7 +296,7 @@ class BlockedSum {
     return magnitude_;
   }
 
-  /// All blocks on that scale.
+  /// Sums the blocks again that used another scale.
   void settle(int exponent) {
     if (std::all_of(exponents_.begin(), exponents_.end(), [&](int own) { return own == exponent; })) return;
     each_block([&](size_t block, int64_t begin, int64_t end) {
@@ -315,7 +316,7 @@ class BlockedSum {
     });
   }
 
-  /// Of some values of one block in kBlocksAPiece: a scale to begin with, which is hardly ever raised.
+  /// Returns the largest magnitude in a sample of one block in kBlocksAPiece. The resulting scale rarely changes later.
   double largest_of_some() const {
     double largest = 0;
     for (int64_t begin = 0; begin < output_.values.numel(); begin += kBlocksAPiece * kBlock)
@@ -324,7 +325,7 @@ class BlockedSum {
     return largest;
   }
 
-  /// \return the largest magnitude that any thread has seen
+  /// Raises the largest magnitude. \return the largest magnitude that any thread has seen
   double raise(double magnitude) {
     double known = magnitude_;
     while (known < magnitude && !magnitude_.compare_exchange_weak(known, magnitude)) {
@@ -332,7 +333,7 @@ class BlockedSum {
     return std::max(known, magnitude);
   }
 
-  /// Takes in the largest magnitude of each operand in a block. \return as raise()
+  /// Raises the largest magnitude to those of all operands in a block. \return as raise()
   template <typename LargestOf>
   double see(const LargestOf& largest_of) {
     double largest = 0;
@@ -344,7 +345,8 @@ class BlockedSum {
     return raise(largest);
   }
 
-  /// Sums a block in one pass on the scale of what was seen before it; false where that cannot be, or was too fine.
+  /// Sums a block in one pass with the scale known so far. Returns false if the block has to be summed in another way,
+  /// because its types are not supported or it needs another scale.
   bool sum_and_see(size_t block, int64_t begin, int64_t end) {
     return all_of_registers<AsBFloat16>(begin, end) ? sum_and_see_as<AsBFloat16>(block, begin, end)
            : all_of_registers<AsFloat>(begin, end)  ? sum_and_see_as<AsFloat>(block, begin, end)
@@ -405,12 +407,12 @@ class BlockedSum {
   std::vector<Operand> operands_;
   size_t everywhere_;
   Output output_;
-  std::vector<std::atomic<bool>> not_finite_;  // by operand
-  std::vector<int> exponents_;                 // that each block was summed on
+  std::vector<std::atomic<bool>> not_finite_;  // per operand
+  std::vector<int> exponents_;                 // the scale with which each block was summed
   std::atomic<double> magnitude_{0};
 };
 
-/// Of those whose terms are all here.
+/// Computes a sum whose terms are all in this process.
 at::Tensor sum_here(const Terms& terms) {
   Header header;
   auto operands = operands_of(terms, header);

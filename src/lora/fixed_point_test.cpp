@@ -21,7 +21,7 @@ at::Tensor normal(at::IntArrayRef sizes, uint64_t key, double scale = 1) {
   return draw;
 }
 
-/// The sum of `parts` as processes make it that hold parts[begin, end) of each of `shares`.
+/// Returns the results of `shares` threads that act as processes, each of which has a range of `parts`.
 std::vector<at::Tensor> apart(const std::vector<at::Tensor>& parts, const std::vector<double>& weights,
                               const std::vector<std::vector<size_t>>& shares) {
   testing::Meeting meeting(shares.size());
@@ -120,7 +120,7 @@ TEST(FixedPointSum, NamesWhoseTermIsNotFiniteBeforeAnythingIsAdded) {
     }
 }
 
-// A stack's factors of 9 clients, whose largest value comes last: blocks are summed before it is seen.
+// Uses a stack's factors of 9 clients. The largest value comes last, so blocks are summed before it is known.
 TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargestValueIs) {
   std::vector<at::Tensor> parts;
   for (uint64_t c = 0; c < 9; ++c) parts.push_back(normal({5, 90, 701}, c).to(at::kBFloat16));
@@ -133,11 +133,11 @@ TEST(FixedPointSum, ReadsEachTermOnceAndHasTheScaleOfAllBlocksWhereverTheLargest
                                         return Term{parts[i], weights[i]};
                                       }});
     EXPECT_EQ(asked, std::vector<int>(9, 1));
-    // 2^62 / (16 * 2^above) as a scale, in plain arithmetic
+    // Computes the expected scale, 2^62 / (16 * 2^above), from its definition.
     const double scale = std::ldexp(1.0, 62 - 4 - (std::ilogb(parts[4][4][89][700].item<double>() / 9) + 1));
     auto expected = at::zeros({5, 90, 701}, at::kLong);
     for (const auto& part : parts) expected += (part.to(at::kDouble) * (scale / 9)).round().to(at::kLong);
-    const bool seen = std::abs(largest) > 10;  // else another value is the largest
+    const bool seen = std::abs(largest) > 10;  // otherwise another value is the largest
     if (seen) {
       EXPECT_TRUE(sum.equal((expected.to(at::kDouble) / scale).to(at::kFloat))) << largest;
     }
@@ -160,11 +160,11 @@ TEST(FixedPointSum, TakesAWeightForEachMatrixOfAStackAsIfTheTermHadBeenMultiplie
       Error);
 }
 
-// In 16 and in 32 bits they are summed in registers where the processor can, in 64 term after term.
+// 16-bit and 32-bit values are summed in registers if the processor can. 64-bit values are summed term by term.
 TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour) {
   std::vector<at::Tensor> narrow, wide, widest;
   std::vector<double> weights;
-  for (uint64_t c = 0; c < 19; ++c) {  // more than are added at once
+  for (uint64_t c = 0; c < 19; ++c) {  // more terms than are added at once
     narrow.push_back(normal({7, 4100}, c, std::exp2(double(c % 5))).to(at::kBFloat16));
     narrow.back()[6][4099 - int64_t(c)] = 1e4 * double(c);  // the scale changes late
     wide.push_back(narrow.back().to(at::kFloat));
@@ -185,7 +185,7 @@ TEST(FixedPointSum, OfSixteenBitsIsThatOfTheSameNumbersInThirtyTwoAndInSixtyFour
   for (auto* parts : {&narrow, &wide}) {
     (*parts)[11][6][100] = -HUGE_VAL;
     EXPECT_THROW(weighted_mean(*parts, weights), Error);
-    (*parts)[11][6][100] = 0, (*parts)[3][0][1] = NAN;  // of weight 0
+    (*parts)[11][6][100] = 0, (*parts)[3][0][1] = NAN;  // terms of weight 0
     EXPECT_THROW(weighted_mean(*parts, weights), Error);
   }
 }
@@ -202,7 +202,7 @@ TEST(FixedPointSum, OfFullMantissasIsThatOfTheSameNumbersInSixtyFourBits) {
 }
 
 TEST(FixedPointSum, OfMoreThanCachesHoldIsExactWhereItCanBe) {
-  std::vector<at::Tensor> parts;  // whole numbers, and weights that are powers of two: every sum is exact
+  std::vector<at::Tensor> parts;  // integers, with powers of two as weights, so every sum is exact
   for (uint64_t i = 0; i < 3; ++i) parts.push_back(normal({1237, 1031}, i, 40).round_().to(at::kBFloat16));
   const auto mean = weighted_mean(parts, std::vector<double>{0.5, 0.25, 2});
   const auto exact = parts[0].to(at::kFloat) * 0.5 + parts[1].to(at::kFloat) * 0.25 + parts[2].to(at::kFloat) * 2;

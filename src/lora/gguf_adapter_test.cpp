@@ -30,7 +30,7 @@ class GgufAdapter : public ::testing::Test {
     save_gguf_adapter(file_, adapters, sites, "olmoe");
     return read_file(file_);
   }
-  /// The values of the tensor that lies last in the file.
+  /// Returns the values of the last tensor of the file.
   static at::Tensor last(const std::string& bytes, at::IntArrayRef sizes) {
     auto tensor = at::empty(sizes, at::kFloat);
     const size_t size = tensor.nbytes(), end = bytes.size() - (32 - size % 32) % 32;
@@ -63,7 +63,7 @@ TEST_F(GgufAdapter, FactorsThatShareAnAlphaAreWrittenAsTheyAre) {
 
 TEST_F(GgufAdapter, AScalingOfItsOwnIsMultipliedIntoB) {
   auto adapters = gguf_adapters();
-  adapters.at(kGgufStack).scaling = 4.5;  // the file's alpha is that of kGgufStack, the first by name
+  adapters.at(kGgufStack).scaling = 4.5;  // the file's alpha is that of kGgufStack, which is the first by name
   Sites sites = kGgufSites;
   sites.at(kGgufHeads).gguf = {.tensor = "blk.1.last.weight"};
   EXPECT_TRUE(at::allclose(last(written(adapters, sites), {8, 2}), adapters.at(kGgufHeads).b / 3));

@@ -40,7 +40,7 @@ void expect_equal(const at::Tensor& x, const at::Tensor& y, const std::string& w
   EXPECT_TRUE(at::equal(x, y)) << what;
 }
 
-/// The payload on the other side.
+/// Returns the payload after encoding and decoding.
 Payload arrived(const Payload& payload, TransportDtype dtype) {
   return received(decode(encode(payload, dtype, {}).bytes, "the wire"));
 }
@@ -170,7 +170,8 @@ TEST_F(PayloadTest, RanksThatAreNotTheRowsOfAStackAreRefused) {
   for (const auto& ranks : {at::tensor({2, 0, 4}, at::kLong), at::tensor({6, -1, 0}, at::kLong),
                             at::tensor({2, 0, 3}, at::kInt), at::ones({5, 1}, at::kLong), at::empty({0}, at::kLong)})
     EXPECT_NE(refusal(ranks, a, b).find("do not fit their ranks"), std::string::npos) << ranks.sizes();
-  const int64_t most = std::numeric_limits<int64_t>::max();  // twice, and 7, are 5 in 64 bits
+  const int64_t most =
+      std::numeric_limits<int64_t>::max();  // in 64-bit arithmetic, twice this number plus 7 overflows to 5
   EXPECT_NE(refusal(at::tensor({most, most, int64_t{7}}, at::kLong), a, b).find("do not fit"), std::string::npos);
   EXPECT_NE(refusal(at::empty({0}, at::kLong), at::empty({0, 7}), at::empty({0, 3})).find("do not fit"),
             std::string::npos);

@@ -13,12 +13,12 @@
 namespace evenkeel::peft {
 namespace {
 
-constexpr uint32_t kMostSteps = 100'000;  // of one match; a name is short
+constexpr uint32_t kMostSteps = 100'000;  // steps of one match; names are short
 constexpr size_t kLongestPattern = 4096;
 
-/// Letters after a backslash that mean the same to both.
+/// Letters that mean the same after a backslash in Python and in PCRE2.
 constexpr std::string_view kCommonEscapes = "dDwWsSbBAZnrtfx0123456789";
-/// What may follow "(?" in both.
+/// Group prefixes after "(?" that Python and PCRE2 have in common.
 constexpr std::array<std::string_view, 8> kCommonGroups{":", "=", "!", ">", "<=", "<!", "P<", "P="};
 
 bool reads_alike(std::string_view rest) {
@@ -53,7 +53,7 @@ std::shared_ptr<void> compiled(const std::string& text, std::string_view before,
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
 
-/// \return  as pcre2_match()
+/// \return the result of pcre2_match()
 int run_match(const pcre2_code* code, std::string_view subject, pcre2_match_data* data) {
   const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context(
       pcre2_match_context_create(nullptr), &pcre2_match_context_free);

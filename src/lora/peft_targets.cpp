@@ -9,7 +9,7 @@
 namespace evenkeel::peft {
 namespace {
 
-constexpr size_t kMostLayerPatterns = 100;  // each is matched with every module
+constexpr size_t kMostLayerPatterns = 100;  // each pattern is matched with every module
 constexpr std::string_view kNumber = R"(\.(?P<idx>\d+)\.)";
 
 const OrderedJson& member(const OrderedJson& config, const char* key) {
@@ -24,7 +24,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// One value or a list of values.
+/// Returns the elements of a list, or the single value.
 std::vector<OrderedJson> each(const OrderedJson& value) {
   if (value.is_null()) return {};
   return value.is_array() ? value.get<std::vector<OrderedJson>>() : std::vector<OrderedJson>{value};
@@ -92,7 +92,7 @@ void ModuleTargets::read_layers(const OrderedJson& config, const std::string& fi
   if (layer_patterns_.empty()) layer_patterns_.emplace_back("", R"(.*?\.[^.]*)", kNumber, file);
 }
 
-/// The first pattern that finds a number decides.
+/// The first pattern that matches a layer number decides.
 bool ModuleTargets::in_layers(std::string_view module) const {
   for (const auto& pattern : layer_patterns_) {
     const auto number = pattern.match(module, "idx");

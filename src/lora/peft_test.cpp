@@ -76,7 +76,7 @@ TEST_F(Peft, ARoundTripGivesTheSameFactors) {
   }
 }
 
-// Changes of a base in 16 bits, one of them folded, on some sites only; the rest of the sites have an adapter alone.
+// The change of the base is in 16 bits, one site's change is a product, and only some sites have one.
 TEST_F(Peft, WhatIsJoinedWhileItIsWrittenIsWhatIsJoinedBefore) {
   AdapterState changes;
   auto adapters = example_adapters();
@@ -107,7 +107,8 @@ TEST_F(Peft, NamesAreThoseOfOneLinearPerExpert) {
   EXPECT_EQ(config["lora_alpha"], 4);
 }
 
-/// Mixtral's checkpoints call them w1, w3 and w2 below block_sparse_moe; sites and targets keep their names.
+/// Mixtral's checkpoints call these modules w1, w3 and w2 of block_sparse_moe. Sites and targets keep the project's
+/// names.
 TEST_F(Peft, ModulesAreNamedAsTheFamilySays) {
   Site up = stack(7, 4, "up_proj", kGateUp);
   for (int64_t e = 0; e < 3; ++e) up.modules[static_cast<size_t>(e)] = concat("layers.0.moe.", 2 - e, ".w3");
@@ -158,7 +159,7 @@ TEST_F(Peft, OtherKindsOfAdaptersAreRefused) {
 }
 
 TEST_F(Peft, EveryKeyThatPeftWritesByDefaultIsKnown) {
-  // PEFT 0.17.1 and 0.21.2, LoraConfig(target_modules=...).save_pretrained: what ours leaves out.
+  // Keys that PEFT 0.17.1 and 0.21.2 write for LoraConfig(target_modules=...) and this program does not.
   for (const auto* key :
        {"alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "eva_config", "exclude_modules",
         "kasa_config", "layer_replication", "lora_ga_config", "megatron_config", "monteclora_config",
@@ -220,7 +221,7 @@ TEST_F(Peft, WhatPeftCannotHoldIsNotWritten) {
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
-/// Expert e's product from a fused pair: A is expert slowest, B expert fastest.
+/// Returns the product of expert e from a fused pair. Experts are slowest in A and fastest in B.
 at::Tensor fused_delta(const at::Tensor& a, const at::Tensor& b, int64_t experts, int64_t expert) {
   const int64_t rank = a.size(0) / experts;
   return at::matmul(b.view({b.size(0), rank, experts}).select(2, expert), a.view({experts, rank, -1})[expert]);
@@ -262,7 +263,7 @@ TEST_F(Peft, AHalfAdaptedGateUpLeavesTheOtherHalfAlone) {
   EXPECT_TRUE(load_json(folder_ / "adapter_config.json")["rank_pattern"].empty());
 }
 
-/// The routed linears of a layer, all of them, and a dense one.
+/// All routed linear layers of a layer, and a dense one.
 class FusedPeft : public Peft {
  protected:
   static Sites whole() {
@@ -339,7 +340,7 @@ TEST_F(Peft, PatternsMatchTheEndsOfNamesFromADotOnTheFirstFirst) {
   changed["base_model.model." + kQuery + ".lora_A.weight"] = at::full({3, 7}, 0.5);
   changed["base_model.model." + kQuery + ".lora_B.weight"] = at::full({5, 3}, 0.25);
   set_tensors(changed);
-  // {pattern, r or nothing where it must not match}
+  // pattern, expected rank or nothing if it must not match
   for (const auto& [pattern, matches] :
        std::vector<std::pair<std::string, bool>>{{"q_proj", true},
                                                  {"self_attn.q_proj", true},
