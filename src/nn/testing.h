@@ -65,12 +65,12 @@ inline void expect_gradients_match(const TensorFunction& f, std::vector<at::Tens
     const auto grad = inputs[i].grad().contiguous();
     double* x = inputs[i].mutable_data_ptr<double>();
     for (int64_t j = 0; j < inputs[i].numel(); ++j) {
-      const double kept = x[j];
-      x[j] = kept + kStep;
+      const double original = x[j];
+      x[j] = original + kStep;
       const double above = value();
-      x[j] = kept - kStep;
+      x[j] = original - kStep;
       const double below = value();
-      x[j] = kept;
+      x[j] = original;
       const double numeric = (above - below) / (2 * kStep);
       ASSERT_NEAR(grad.const_data_ptr<double>()[j], numeric, tolerance * (1 + std::abs(numeric)))
           << "input " << i << ", element " << j;

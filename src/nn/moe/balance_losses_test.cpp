@@ -36,7 +36,7 @@ TEST(RouterLosses, EqualTheHandComputedValues) {
 
 // Two layers are unbalanced in opposite ways, with two experts per token. Each alone is far from balance; pooled they
 // are balanced.
-TEST(LoadBalanceLoss, OfLayersPooledCancelsWhatDiffersBetweenThem) {
+TEST(LoadBalanceLoss, PoolsTheCountsOfAllLayers) {
   const auto first = at::tensor({2., 2., 0.}).repeat({5, 1}), second = at::tensor({0., 0., 2.}).repeat({5, 1});
   RoutingByLayer routing = one_layer(first, at::tensor({5, 5, 0}, at::kLong));
   EXPECT_GT(pooled_load_balance_loss(routing).item<double>(), 2.5);

@@ -209,21 +209,21 @@ int64_t vectors_of(const std::vector<RowGroup>& groups) {
 
 // Packs x and returns the panel of each group. `out` is advanced past them.
 std::vector<const float*> packed_rows(const LhsRows& rows, const std::vector<RowGroup>& groups, float*& out) {
-  std::vector<float*> places;
+  std::vector<float*> panels;
   for (const auto& group : groups) {
-    places.push_back(out);
+    panels.push_back(out);
     out += rows.elements(group.vectors);
   }
   const auto pack = [&](int64_t g) {
     const auto& [first, count, vectors] = groups[static_cast<size_t>(g)];
-    rows.pack(first, count, vectors, places[static_cast<size_t>(g)]);
+    rows.pack(first, count, vectors, panels[static_cast<size_t>(g)]);
   };
   const auto count = static_cast<int64_t>(groups.size());
   if (rows.elements(vectors_of(groups)) * rows.kernels.terms_per_step > kMinParallelPacking)
     for_each_piece(count, pack);
   else
     for (int64_t g = 0; g < count; ++g) pack(g);
-  return {places.begin(), places.end()};
+  return {panels.begin(), panels.end()};
 }
 
 // Computes a group with weights that are read in place: x is packed.

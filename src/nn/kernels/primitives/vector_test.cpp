@@ -46,12 +46,12 @@ void expect_sums_of_rows(at::ScalarType dtype) {
   });
 }
 
-TEST(Vector, DotsOfRowsTogetherAreThoseOfEachAlone) {
+TEST(Vector, DotsOfSeveralRowsEqualDotsOfEachRow) {
   expect_dots_of_rows<float>(at::kFloat);
   expect_dots_of_rows<double>(at::kDouble);
 }
 
-TEST(Vector, RowsAddedTogetherAreRowsAddedOneByOne) {
+TEST(Vector, AddingSeveralRowsEqualsAddingThemOneByOne) {
   expect_sums_of_rows<float>(at::kFloat);
   expect_sums_of_rows<double>(at::kDouble);
 }
